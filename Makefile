@@ -1,0 +1,81 @@
+# Plumbline. `make run`: from a clone to a map. `make test`: lint and tests. `make help`: the rest.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+# More arguments for every `pip install`, for example another index. See CONTRIBUTING.md for PyTorch's CPU build.
+PIP_ARGS ?=
+PYTEST_ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# The scripts of the environment first, activated or not: DVC's stages call `plumbline` by name.
+export PATH := $(abspath $(BIN)):$(PATH)
+# Each stage is a process of its own: without kept bytecode, every one would compile the same libraries for seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format bench lock clean
+
+help:  ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+run: $(VENV)/.run  ## Run the whole pipeline: simulate ... package, release, map
+	$(BIN)/python -m flows.pipeline
+
+test: $(VENV)/.test lint  ## Lint, then run the tests (PYTEST_ARGS="-m 'not slow'" for the quick ones)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.test  ## Check style, format, types and layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.test  ## Rewrite the code in the project's format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(VENV)/.test  ## Run the benchmarks, each of which prints its figures
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit; done
+
+lock: $(VENV)/.test  ## Renew the lock files from pyproject.toml
+	$(PIP) install $(PIP_ARGS) pip-tools
+	$(call compile,--extra cpu,cpu)
+	$(call compile,--extra cpu --extra test --constraint requirements/cpu.lock,test)
+
+clean:  ## Remove the environment and what tools cached; data, DVC's cache and the registry stay
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
+	find src flows tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
+		|| { echo "Python 3.11 is needed, $$($(PYTHON) --version) found. Say where it is: make PYTHON=/path/to/python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp a lock file: an installation is repeated when what it installs has changed.
+$(VENV)/.run: requirements/cpu.lock requirements/torch.txt pyproject.toml | $(BIN)/python
+	$(call install,requirements/cpu.lock)
+	@touch $@
+
+$(VENV)/.test: requirements/test.lock requirements/cpu.lock requirements/torch.txt pyproject.toml | $(BIN)/python
+	$(call install,requirements/test.lock)
+	@touch $(VENV)/.run $@
+
+# PyTorch stands apart: its CPU build has hashes of its own, and --no-deps keeps the CUDA packages of others out.
+# --no-compile: Python compiles what is imported, which is a small part of what is installed.
+define install
+	@echo "Installing $(1) into $(VENV)"
+	$(PIP) install $(PIP_ARGS) --no-compile --no-deps -r requirements/torch.txt
+	$(PIP) install $(PIP_ARGS) --no-compile --no-deps --require-hashes -r $(1)
+	$(PIP) install --no-deps --no-build-isolation -e .
+	$(PIP) check
+	@$(BIN)/python -c 'import torch' \
+		|| { echo "This is not PyTorch's CPU build. Set PIP_EXTRA_INDEX_URL as CONTRIBUTING.md says, make clean, and again."; exit 2; }
+endef
+
+# The header names this target and not the command; no file names an index.
+define compile
+	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --no-emit-options \
+		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --unsafe-package torch \
+		$(1) --output-file requirements/$(2).lock pyproject.toml requirements/build.in
+	sed -i '/^# WARNING/,$$d' requirements/$(2).lock
+endef

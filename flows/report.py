@@ -1,0 +1,116 @@
+"""What a run says of itself at its end: the gate, the figures beside the baseline, where the results are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+GATE = Path("data/validate/gate.json")
+METRICS = Path("data/validate/metrics.json")
+PREDICTIONS = Path("data/predict/predictions.gpkg")
+MAP = Path("data/predict/map.html")
+
+ARTIFACTS = ("float32", "pruned", "int8", "baseline")
+ROWS = {
+    "quadrant_accuracy": "quadrant accuracy",
+    "quadrant_macro_f1": "quadrant macro-F1",
+    "severity_mae": "severity MAE (permille)",
+    "severity_r2": "severity R²",
+    "interval_coverage": "interval coverage",
+    "parity_probability": "parity, probability",
+    "parity_severity_permille": "parity, severity (permille)",
+    "size_bytes": "size (bytes)",
+    "latency_ms": "latency (ms)",
+}
+"""Metrics in the order shown; one that was not measured is left out."""
+
+
+def version_of(package: Path) -> str:
+    """Version in a package's manifest."""
+    return str(_read(package / "manifest.json").get("version", "unknown"))
+
+
+def verdict() -> str:
+    """Verdict of the last validation."""
+    return str(_read(GATE).get("verdict", "none"))
+
+
+def failed_rules() -> list[str]:
+    """Each rule that did not pass, with its figure and bound."""
+    return [_sentence(rule) for rule in _rules() if rule.get("passed") is not True]
+
+
+def markdown() -> str:
+    """The gate table and the figures, as Prefect shows them beside the run."""
+    rules = [[_sentence(rule), "pass" if rule.get("passed") is True else "**fail**"] for rule in _rules()]
+    return "\n".join(
+        [
+            f"# Gate: {verdict()}",
+            "",
+            *_markdown_table(["rule", "verdict"], rules),
+            "",
+            "# Figures on the test split",
+            "",
+            *_markdown_table(["metric", *ARTIFACTS], _figures()),
+        ]
+    )
+
+
+def show(console: Console, closing: dict[str, str]) -> None:
+    """Print the figures and then `closing` (name: value), as a table on a terminal and as plain lines elsewhere."""
+    figures = _figures()
+    if console.is_terminal:
+        table = Table("metric", *ARTIFACTS, title="Figures on the test split")
+        for row in figures:
+            table.add_row(*row)
+        console.print(table)
+    else:
+        for row in [["metric", *ARTIFACTS], *figures]:
+            console.print(f"{row[0]:<30}" + "".join(f"{cell:>12}" for cell in row[1:]), highlight=False)
+    for name, value in closing.items():
+        console.print(f"{name}: {value}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _figures() -> list[list[str]]:
+    everything = _read(METRICS).get("all", {})
+    figures = [
+        [label, *(_number(everything.get(artifact, {}).get(metric)) for artifact in ARTIFACTS)]
+        for metric, label in ROWS.items()
+    ]
+    return [row for row in figures if any(cell != "-" for cell in row[1:])]
+
+
+def _rules() -> list[dict[str, Any]]:
+    rules: list[dict[str, Any]] = _read(GATE).get("rules", [])
+    return rules
+
+
+def _sentence(rule: dict[str, Any]) -> str:
+    if text := rule.get("text"):
+        return str(text)
+    of = f"{rule.get('metric')} of {rule.get('artifact')} on {rule.get('slice', 'all')}"
+    return f"{of}: {_number(rule.get('value'))}, bound {rule.get('bound')}"
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _markdown_table(header: list[str], rows: list[list[str]]) -> list[str]:
+    lines = [header, ["---"] * len(header), *rows]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Content of a JSON file, or nothing: a report shows what there is, the gates themselves fail closed."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

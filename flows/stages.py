@@ -1,0 +1,100 @@
+"""One stage through DVC, and the release: how each ended, in words a person can act on."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from flows import process, report
+
+STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package")
+PACKAGE = Path("data/package")
+BAD_INPUT, REFUSED = 2, 3
+
+Say = Callable[[str], None]
+Outcome = Literal["ran", "restored", "unchanged"]
+
+# What DVC prints after every stage about git and pushing: true, but no news in a log of nine stages.
+_CHATTER = re.compile(
+    r"\s*$|Updating lock file|Generating lock file|To track the changes|\tgit add|To enable auto staging"
+    r"|\tdvc config core.autostage|Use `dvc push`|Data and pipelines are up to date"
+)
+_EXITED = re.compile(r"exited with (-?\d+)")
+
+
+class StageFailedError(Exception):
+    """A stage did not end well; `exit_code` is 2 for bad input, 3 for a gate that refused, else 1."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def stale() -> frozenset[str]:
+    """Names of the stages of which something changed, or all where DVC cannot tell; what follows them is not in it."""
+    lines: list[str] = []
+    if process.run([sys.executable, "-m", "dvc", "status", "--json"], lines.append) == 0:
+        try:
+            return frozenset(json.loads(lines[-1]))
+        except (IndexError, ValueError):
+            pass
+    return frozenset((*STAGES, "predict"))
+
+
+def reproduce(stage: str, say: Say) -> Outcome:
+    """Bring `stage` up to date with `dvc repro --single-item`; say its output as it comes.
+
+    Raises:
+        StageFailedError: the stage, or DVC, exited with another status than 0.
+    """
+    lines: list[str] = []
+    code = process.run([sys.executable, "-m", "dvc", "repro", "--single-item", stage], _keeping(lines, say))
+    if code:
+        raise _failure(stage, code, lines)
+    if any(line.startswith(f"Running stage '{stage}'") for line in lines):
+        return "ran"
+    return "restored" if any("is cached - skipping run" in line for line in lines) else "unchanged"
+
+
+def promote(say: Say) -> str:
+    """Make the package the champion with `plumbline release promote`; return its version.
+
+    Raises:
+        StageFailedError: the registry does not answer, the package is damaged, or the champion is better.
+    """
+    lines: list[str] = []
+    code = process.run([sys.executable, "-m", "plumbline", "release", "promote", str(PACKAGE)], _keeping(lines, say))
+    if code:
+        raise _failure("release", code, lines)
+    return report.version_of(PACKAGE)
+
+
+def _keeping(lines: list[str], say: Say) -> Say:
+    def keep(line: str) -> None:
+        if not _CHATTER.match(line):
+            lines.append(line)
+            say(line)
+
+    return keep
+
+
+def _failure(stage: str, code: int, lines: list[str]) -> StageFailedError:
+    """Tell the stage's own exit status, which DVC reports in words, and its last line, which is its message."""
+    for line in lines:
+        if line.startswith("ERROR: failed to reproduce") and (told := _EXITED.search(line)):
+            code = int(told[1])
+            lines = lines[: lines.index(line)]
+            break
+    last = lines[-1].removeprefix("ERROR ") if lines else "no output"
+    if code == REFUSED:
+        rules = report.failed_rules() if stage == "package" else []
+        return StageFailedError(f"{stage} refused: {'; '.join(rules) or last}", REFUSED)
+    if code == BAD_INPUT:
+        return StageFailedError(f"{stage}: {last}", BAD_INPUT)
+    if code < 0:
+        return StageFailedError(f"{stage} was killed by signal {-code}. Run again: finished stages are kept.", 1)
+    return StageFailedError(f"{stage} failed with exit status {code}: {last}", 1)

@@ -1,0 +1,5 @@
+"""`python -m plumbline` is the command `plumbline`."""
+
+from plumbline.cli import main
+
+main()

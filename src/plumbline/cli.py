@@ -1,0 +1,207 @@
+"""The command line: `plumbline STAGE`, one command a stage, and the commands for released models."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from plumbline.console import console, log, setup_logging
+from plumbline.errors import InputError, PlumblineError
+from plumbline.params import load_params
+
+DATA = Path("data")
+PR_SET_PDEATHSIG = 1
+
+app = typer.Typer(
+    help="Which buildings are being damaged, where and how badly, from InSAR points and building footprints.",
+    no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False, add_completion=False,
+)  # fmt: skip
+release_app = typer.Typer(help="The registry of released models: promote, roll back, list.", no_args_is_help=True)
+app.add_typer(release_app, name="release")
+
+ParamsOption = Annotated[Path, typer.Option("--params", help="Parameters file.", metavar="FILE")]
+PARAMS = Path("params.yaml")
+
+
+def main() -> None:
+    """Entry point: errors meant for the user end with their exit code and one message, without a traceback."""
+    setup_logging("--verbose" in sys.argv)
+    # Before torch is loaded: threads that spin for long while they wait make training many times slower when another
+    # process wants the same cores (docs/decisions/0004).
+    os.environ.setdefault("GOMP_SPINCOUNT", "100000")
+    try:
+        _die_with_parent()
+        app(prog_name="plumbline")  # also where it was started as `python -m plumbline`
+    except PlumblineError as error:
+        log.error("%s", error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        log.error("interrupted")
+        sys.exit(130)
+
+
+@app.callback()
+def _options(verbose: Annotated[bool, typer.Option("--verbose", help="Say more.")] = False) -> None:
+    """Options before the command; `--verbose` is read before logging is set up."""
+
+
+@app.command(epilog="Example: `plumbline simulate`")
+def simulate(params: ParamsOption = PARAMS) -> None:
+    """Write labelled cities and a showcase, as EGMS and GeoJSON files, into data/simulate."""
+    from plumbline.simulate.stage import simulate as run
+
+    run(load_params(params).simulate, DATA / "simulate")
+
+
+@app.command(epilog="Example: `plumbline ingest` after putting a city's files into data/raw/CITY/")
+def ingest(params: ParamsOption = PARAMS) -> None:
+    """Read the files of every city in data/simulate/cities and data/raw into points and buildings tables."""
+    from plumbline.sources.ingest import ingest as run
+
+    folders = [p for root in (DATA / "simulate" / "cities", DATA / "raw") if root.is_dir() for p in root.iterdir()]
+    run(sorted(p for p in folders if p.is_dir()), load_params(params).ingest, DATA / "ingest")
+
+
+@app.command(epilog="Example: `plumbline prepare`")
+def prepare(params: ParamsOption = PARAMS) -> None:
+    """Assign points to buildings, decouple, and write split sequences into data/prepare."""
+    from plumbline.prepare.stage import prepare as run
+
+    run(DATA / "ingest", load_params(params).prepare, DATA / "prepare")
+
+
+@app.command(epilog="Example: `plumbline train`; killed and started again, it resumes from its last epoch")
+def train(params: ParamsOption = PARAMS) -> None:
+    """Train the two-stream network; curves go to TensorBoard (.plumbline/tensorboard) and MLflow."""
+    from plumbline.train.stage import train as run
+
+    run(DATA / "prepare", load_params(params), DATA / "train")
+
+
+@app.command(epilog="Example: `plumbline compress`")
+def compress(params: ParamsOption = PARAMS) -> None:
+    """Prune channels of the trained network and fine-tune what is left."""
+    from plumbline.compress.stage import compress as run
+
+    run(DATA / "prepare", DATA / "train", load_params(params), DATA / "compress")
+
+
+@app.command(epilog="Example: `plumbline export`")
+def export(params: ParamsOption = PARAMS) -> None:
+    """Write the networks as ONNX files: float32, pruned, and pruned in int8."""
+    from plumbline.export.stage import export as run
+
+    run(DATA / "prepare", DATA / "train", DATA / "compress", load_params(params).export, DATA / "export")
+
+
+@app.command(epilog="Example: `plumbline validate`, then read data/validate/gate.json")
+def validate(params: ParamsOption = PARAMS) -> None:
+    """Measure every artifact on the test split beside the engineer's baseline, and apply the gates.
+
+    Ends with 0 whatever the verdict: the evidence is the result. `plumbline package` is what refuses.
+    """
+    from plumbline.validate.stage import validate as run
+
+    section = load_params(params).validate_
+    run(DATA / "prepare", DATA / "train", DATA / "compress", DATA / "export", section, DATA / "validate")
+
+
+@app.command(epilog="Example: `plumbline package`; exit code 3: a gate refused")
+def package(params: ParamsOption = PARAMS) -> None:
+    """Write the model package into data/package, if every gate was passed."""
+    from plumbline.release.package import package as run
+
+    run(DATA / "prepare", DATA / "export", DATA / "validate", load_params(params), DATA / "package")
+
+
+@app.command(
+    epilog="Example: `plumbline predict --points A.zip --points B.zip --buildings F.geojson --model champion "
+    "--output OUT.gpkg --map MAP.html`"
+)
+def predict(
+    points: Annotated[list[Path], typer.Option(help="EGMS L2a or L2b product, csv or zip; give one a track.")],
+    buildings: Annotated[Path, typer.Option(help="Footprints: any vector file with polygons and a CRS.")],
+    output: Annotated[Path, typer.Option(help="Predictions: .csv, .gpkg, .geojson or .parquet.")],
+    model: Annotated[str, typer.Option(help="`champion`, or the folder of a model package.")] = "champion",
+    map_path: Annotated[Path | None, typer.Option("--map", help="Also draw a map: an HTML file.")] = None,
+    artifact: Annotated[str | None, typer.Option(help="Model of the package: `pruned` or `int8`.")] = None,
+) -> None:
+    """Judge every footprint from your own points: quadrant, severity with its interval, or why not."""
+    from plumbline.release.promotion import resolve_model
+    from plumbline.serve.predict import predict as run
+    from plumbline.serve.predictions import check_output
+
+    check_output(output)
+    run(points, buildings, resolve_model(model), output, map_path, artifact)
+
+
+@release_app.command(epilog="Example: `plumbline release promote data/package`")
+def promote(
+    package: Annotated[Path, typer.Argument(help="Folder of a model package.", metavar="PACKAGE_DIR")],
+    again: Annotated[bool, typer.Option("--again", help="Also if this version was rolled back before.")] = False,
+    params: ParamsOption = PARAMS,
+) -> None:
+    """Register a package and make it the champion, if it is not worse than the present one on the same test data."""
+    from plumbline.release.promotion import promote as run
+
+    section = load_params(params).validate_
+
+    def compare(candidate: Path, champion: Path) -> None:
+        from plumbline.release.compare import compare_with_champion  # seconds to load, and seldom needed
+
+        compare_with_champion(candidate, champion, DATA / "prepare", section)
+
+    done = run(package, compare, again=again)
+    if done.changed:
+        former = f"; it was {done.former.version}" if done.former else ""
+        log.info("champion is now %s%s", done.champion.version, former)
+    else:
+        log.info("%s is the champion already; nothing was registered", done.champion.version)
+
+
+@release_app.command(epilog="Example: `plumbline release rollback`")
+def rollback(params: ParamsOption = PARAMS) -> None:
+    """Make the champion before the present one the champion again."""
+    from plumbline.release.promotion import rollback as run
+
+    done = run(load_params(params).package.name)
+    log.info("champion is %s again%s", done.champion.version, f"; it was {done.former.version}" if done.former else "")
+
+
+@release_app.command("list", epilog="Example: `plumbline release list`")
+def list_versions(params: ParamsOption = PARAMS) -> None:
+    """List the registered packages, the newest first."""
+    from plumbline.release.promotion import list_versions as run
+
+    versions = run(load_params(params).package.name)
+    if not versions:
+        log.info("nothing was released yet")
+    table = Table("number", "version", "registered", "champion")
+    for item in versions:
+        table.add_row(
+            str(item.number), item.version, f"{item.registered:%Y-%m-%d %H:%M} UTC", "champion" if item.champion else ""
+        )
+    typer.echo(_plain(table), nl=False)
+
+
+def _plain(table: Table) -> str:
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
+
+
+def _die_with_parent() -> None:
+    """Under DVC, end when DVC does: a stage whose DVC was killed would go on unseen and write into its folder."""
+    if sys.platform != "linux" or "DVC_STAGE" not in os.environ:
+        return
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent == 1 or os.getppid() != parent:
+        raise InputError("DVC ended before this stage began.")

@@ -1,0 +1,73 @@
+"""The building compass: the frame in which north-east means the north-east corner of *this* house."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+QUADRANTS = ("NE", "NW", "SW", "SE")
+"""Names of the quadrants, in the order of the label codes 0 to 3 (counter-clockwise from x, y > 0)."""
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Frames of B buildings; angles in rad counter-clockwise from east, lengths in m."""
+
+    centre: NDArray[np.float64]
+    """(B, 2) easting and northing of the rectangle's centre."""
+    angle: NDArray[np.float64]
+    """(B,) direction of the x axis, in (-pi/4, pi/4]."""
+    side: NDArray[np.float64]
+    """(B, 2) side along x and along y."""
+
+    def to_building(self, index: NDArray[np.intp], east_north: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Map coordinates (N, 2) into the frames of buildings `index` (N,): x and y in m from the centre."""
+        return self.rotate(index, east_north - self.centre[index])
+
+    def rotate(self, index: NDArray[np.intp], east_north: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Components along x and y of vectors (N, 2) given by east and north."""
+        cos, sin = np.cos(self.angle[index]), np.sin(self.angle[index])
+        east, north = east_north[:, 0], east_north[:, 1]
+        return np.stack([east * cos + north * sin, north * cos - east * sin], axis=1)
+
+
+def frames(polygons: NDArray[np.object_]) -> Frames:
+    """Frames of shapely polygons (B,) in a projected CRS, from their minimum rotated rectangles.
+
+    The x axis is the rectangle's axis turned by at most 45 degrees from east; at exactly 45 degrees, the one
+    turned counter-clockwise. A polygon without extent in one direction gets a side of 0.
+    """
+    # Near the origin: far from it, millimetres are lost in the squares of coordinates of thousands of kilometres.
+    origin = np.column_stack([shapely.get_x(shapely.centroid(polygons)), shapely.get_y(shapely.centroid(polygons))])
+    near = [shapely.transform(p, lambda at, o=o: at - o) for p, o in zip(polygons, origin, strict=True)]
+    rectangles = shapely.minimum_rotated_rectangle(near)
+    count = len(rectangles)
+    centre, angle, side = np.zeros((count, 2)), np.zeros(count), np.zeros((count, 2))
+    for i, rectangle in enumerate(rectangles):
+        corners = shapely.get_coordinates(rectangle)
+        if len(corners) < 5:  # a point or a line: degenerate, without a rectangle of its own
+            corners = shapely.get_coordinates(shapely.box(*shapely.bounds(rectangle), ccw=True))
+        edge_a, edge_b = corners[1] - corners[0], corners[2] - corners[1]
+        centre[i] = (corners[0] + corners[2]) / 2
+        length_a, length_b = float(np.hypot(*edge_a)), float(np.hypot(*edge_b))
+        # The direction of the longer edge is the better conditioned one; the other axis is square to it.
+        reference = edge_a if length_a >= length_b else edge_b
+        turned = np.arctan2(reference[1], reference[0])
+        folded = turned - np.round(turned / (np.pi / 2)) * (np.pi / 2)
+        if folded <= -np.pi / 4 + 1e-9:  # exactly 45 degrees: counter-clockwise
+            folded += np.pi / 2
+        angle[i] = folded
+        along_x = abs(np.cos(turned - folded)) > 0.5
+        longer, shorter = max(length_a, length_b), min(length_a, length_b)
+        side[i] = (longer, shorter) if along_x else (shorter, longer)
+    return Frames(centre + origin, angle, side)
+
+
+def quadrant_code(x: NDArray[np.floating[Any]], y: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
+    """Index into `QUADRANTS` of building-frame positions; the axes themselves count as east and north."""
+    east, north = x >= 0, y >= 0
+    return np.select([east & north, ~east & north, ~east & ~north], [0, 1, 2], default=3)

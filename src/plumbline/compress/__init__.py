@@ -1,0 +1,1 @@
+"""Making the network smaller: pruning and quantisation."""

@@ -1,0 +1,45 @@
+"""What long work says: rich progress on a terminal, plain log lines elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+Item = TypeVar("Item")
+console = Console(stderr=True)
+log = logging.getLogger("plumbline")
+SECONDS_BETWEEN_LINES = 5.0
+
+
+def setup_logging(verbose: bool = False) -> None:
+    """Send the package's log to standard error: rich on a terminal, `LEVEL message` lines elsewhere."""
+    if console.is_terminal:
+        handler: logging.Handler = RichHandler(console=console, show_path=False, show_time=False)
+    else:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    log.handlers = [handler]
+    log.setLevel(logging.DEBUG if verbose else logging.INFO)
+    log.propagate = False
+
+
+def track(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+    """Yield `items` while showing how far along they are."""
+    if console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True) as progress:
+            yield from progress.track(items, total=total, description=what)
+        return
+    last = time.monotonic()
+    for done, item in enumerate(items):
+        if time.monotonic() - last > SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            log.info("%s: %d of %d", what, done, total)
+        yield item

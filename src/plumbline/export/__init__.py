@@ -1,0 +1,1 @@
+"""ONNX files and the model package."""

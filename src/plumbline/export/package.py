@@ -1,0 +1,166 @@
+"""The model package: one folder with everything an application needs, named by the hash of its content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from plumbline.compass import QUADRANTS
+from plumbline.errors import InputError
+from plumbline.export.runtime import OnnxModel
+from plumbline.files import atomic_folder, read_json, sha256_file, write_json
+from plumbline.params import Prepare
+from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, Column
+from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
+
+MANIFEST = "manifest.json"
+MODELS = {"model.onnx": "pruned", "model.int8.onnx": "int8"}
+"""Files of the package and the exported artifact each of them is."""
+
+
+class File(BaseModel):
+    """One file of a package."""
+
+    model_config = ConfigDict(extra="forbid")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    bytes: int = Field(ge=0)
+
+
+class Manifest(BaseModel):
+    """`manifest.json`."""
+
+    model_config = ConfigDict(extra="forbid")
+    format: int = Field(ge=1, le=1)
+    name: str
+    version: str
+    """First 12 hex digits of the SHA-256 of everything else in the manifest, the files' hashes included."""
+    default_model: str
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+    quadrants: list[str]
+    category_bounds_permille: list[float]
+    prepare: Prepare
+    """How scatterers must be prepared for this model."""
+    hashes: dict[str, str]
+    """SHA-256 of the data, the test data, the code and the parameters that the model comes from."""
+    metrics: dict[str, Any]
+    """On the whole test split, per artifact, and of the baseline."""
+    gate: dict[str, Any]
+    files: dict[str, File]
+
+
+def write_package(files: Mapping[str, Path], about: Mapping[str, Any], card: str, out: Path) -> Manifest:
+    """Write a package folder.
+
+    Args:
+        files: name in the package -> file to copy.
+        about: `name`, `default_model`, `prepare`, `hashes`, `metrics` and `gate` of the manifest.
+        card: text of MODEL_CARD.md.
+        out: folder to write.
+    """
+    with atomic_folder(out) as folder:
+        for name, source in files.items():
+            shutil.copyfile(source, folder / name)
+        (folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
+        listed = {path.name: _file(path) for path in sorted(folder.iterdir())}
+        content = {"format": 1, **_interface(), **about, "files": listed}
+        manifest = Manifest.model_validate({**content, "version": _version(content)})
+        write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
+        return verify_package(folder)
+
+
+def verify_package(folder: Path) -> Manifest:
+    """Check that a package is whole and unchanged.
+
+    Raises:
+        InputError: the folder or its manifest is missing, a file is missing, added or changed, or the manifest itself
+            does not belong to its version.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; a model package is a folder with a {MANIFEST}.")
+    path = folder / MANIFEST
+    content = read_json(path)
+    try:
+        manifest = Manifest.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(f"{path}: {place}: {first['msg']}. Get the package again.") from None
+    found = {item.relative_to(folder).as_posix() for item in folder.rglob("*") if not item.is_dir()} - {MANIFEST}
+    for name in sorted(found ^ set(manifest.files)):
+        state = "is not in the manifest" if name in found else "is missing"
+        raise InputError(f"{folder / name}: {state}. Get the package again.")
+    for name, listed in manifest.files.items():
+        actual = _file(folder / name)
+        if actual != listed.model_dump():
+            raise InputError(
+                f"{folder / name}: changed since it was released (SHA-256 {actual['sha256'][:12]}… found, "
+                f"{listed.sha256[:12]}… in the manifest). Get the package again."
+            )
+    described = {key: content[key] for key in content if key != "version"}
+    # The text too, as `write_json` makes it: a changed space in JSON leaves the content as it was.
+    text = json.dumps(content, indent=2) + "\n"
+    if manifest.version != _version(described) or path.read_bytes() != text.encode():
+        raise InputError(f"{path}: changed since it was released (its content is not that of version "
+                         f"{manifest.version}). Get the package again.")  # fmt: skip
+    return manifest
+
+
+def open_package(folder: Path, artifact: str | None = None) -> tuple[Manifest, OnnxModel]:
+    """Verify a package and open its default model, or the one whose file or artifact name is given.
+
+    Raises:
+        InputError: as `verify_package`; or there is no such model in it, or it was made for other inputs than this
+            version prepares.
+    """
+    manifest = verify_package(folder)
+    if manifest.inputs != _interface()["inputs"]:
+        raise InputError(f"{folder / MANIFEST}: inputs: other columns than this version of Plumbline prepares. Use the "
+                         "version that made the package, or a package that this version made.")  # fmt: skip
+    names = {**{file: file for file in MODELS}, **{kind: file for file, kind in MODELS.items()}}
+    chosen = names.get(artifact, "") if artifact else manifest.default_model
+    if chosen not in manifest.files or chosen not in MODELS:
+        raise InputError(f"{folder}: model {artifact!r} asked for; {', '.join(MODELS)} are in it.")
+    return manifest, OnnxModel(folder / chosen)
+
+
+def _file(path: Path) -> dict[str, Any]:
+    return {"sha256": sha256_file(path), "bytes": path.stat().st_size}
+
+
+def _version(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _interface() -> dict[str, Any]:
+    """What goes in and comes out, with shapes, units and order."""
+
+    def columns(parts: tuple[Column, ...]) -> list[dict[str, str]]:
+        return [{"name": column.name, "unit": column.unit} for column in parts]
+
+    def tensor(name: str, kind: str, *shape: str | int, **about: Any) -> dict[str, Any]:
+        return {"name": name, "type": kind, "shape": list(shape), **about}
+
+    return {
+        "inputs": [
+            tensor("distance", "float32", "batch", "length", len(DISTANCE), columns=columns(DISTANCE)),
+            tensor("slope", "float32", "batch", "length", len(SLOPE), columns=columns(SLOPE)),
+            tensor("geometry", "float32", "batch", len(GEOMETRY), columns=columns(GEOMETRY)),
+            tensor("mask", "bool", "batch", "length", meaning="true where there is a scatterer"),
+        ],
+        "outputs": [
+            tensor("quadrant_probability", "float32", "batch", 4, unit="1", order=list(QUADRANTS)),
+            tensor("severity_permille", "float32", "batch", unit="permille of tensile strain"),
+            tensor("severity_low", "float32", "batch", unit="permille; 5 % of true values are below"),
+            tensor("severity_high", "float32", "batch", unit="permille; 5 % of true values are above"),
+            tensor("novelty", "float32", "batch", unit="1; above 1: unlike the training data"),
+        ],
+        "quadrants": list(QUADRANTS),
+        "category_bounds_permille": list(CATEGORY_BOUNDS_PERMILLE),
+    }

@@ -1,0 +1,136 @@
+"""The model as it is released: raw features in, probabilities and permille out, everything in between inside.
+
+Shape legend: B buildings, L scatterers, F features.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from plumbline.errors import InputError
+from plumbline.files import read_json, write_json
+from plumbline.model.network import Network, NetworkSpec, RawAnswer, spec_of
+from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
+
+SEVERITY_FLOOR = 0.1
+"""Added to permille before the logarithm: differences far below category 1 do not matter."""
+
+
+class Answer(NamedTuple):
+    """The released outputs, in this order and by these names."""
+
+    quadrant_probability: Tensor
+    """(B, 4) in the order of `compass.QUADRANTS`."""
+    severity_permille: Tensor
+    """(B,)"""
+    severity_low: Tensor
+    """(B,) lower end of the interval, permille."""
+    severity_high: Tensor
+    """(B,) upper end, permille."""
+    novelty: Tensor
+    """(B,) how far outside of the training buildings; above 1: too far to be answered for."""
+
+
+class Diagnosis(nn.Module):
+    """The network with its standardisation, temperature, interval and idea of what it has seen.
+
+    All statistics are buffers: fitted once on the training data, saved with the weights, never recomputed.
+    """
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        self.network = Network(spec)
+        for name, columns in (("distance", DISTANCE), ("slope", SLOPE), ("geometry", GEOMETRY)):
+            self.register_buffer(f"{name}_mean", torch.zeros(len(columns)))
+            self.register_buffer(f"{name}_sd", torch.ones(len(columns)))
+        self.register_buffer("severity_mean", torch.zeros(()))
+        self.register_buffer("severity_sd", torch.ones(()))
+        self.register_buffer("severity_limit", torch.full((), torch.inf))
+        self.register_buffer("temperature", torch.ones(()))
+        self.register_buffer("interval_stretch", torch.zeros(()))
+        self.register_buffer("novelty_whitening", torch.eye(len(GEOMETRY)))
+        self.register_buffer("novelty_limit", torch.full((), 1e3))
+        self.register_buffer("geometry_middle", torch.zeros(len(GEOMETRY)))
+        self.register_buffer("geometry_reach", torch.full((len(GEOMETRY),), torch.inf))
+
+    def standardise(self, name: str, values: Tensor) -> Tensor:
+        """Standardised and compressed: `asinh` is linear near zero and logarithmic for what lies far out."""
+        return ((values - self.get_buffer(f"{name}_mean")) / self.get_buffer(f"{name}_sd")).asinh()
+
+    def raw(self, distance: Tensor, slope: Tensor, geometry: Tensor, mask: Tensor) -> RawAnswer:
+        """The network's answer to raw features, as the losses need it."""
+        answer: RawAnswer = self.network(
+            self.standardise("distance", distance),
+            self.standardise("slope", slope),
+            self.standardise("geometry", geometry),
+            mask,
+        )
+        return answer
+
+    def standard_severity(self, permille: Tensor) -> Tensor:
+        """Severity on the scale of `RawAnswer.severity_B3`."""
+        return ((permille + SEVERITY_FLOOR).log() - self.severity_mean) / self.severity_sd  # type: ignore[operator]
+
+    def permille(self, standard: Tensor) -> Tensor:
+        """Inverse of `standard_severity`, never below 0 nor beyond what was seen in training."""
+        permille = (standard * self.severity_sd + self.severity_mean).exp() - SEVERITY_FLOOR  # type: ignore[operator]
+        return torch.minimum(permille.clamp(min=0), self.get_buffer("severity_limit"))
+
+    def novelty_distance(self, geometry: Tensor) -> Tensor:
+        """(B,) Mahalanobis distance of the standardised geometry to the training buildings, over its dimension."""
+        whitened = self.standardise("geometry", geometry) @ cast(Tensor, self.novelty_whitening)
+        return whitened.square().mean(-1).sqrt()
+
+    def novelty(self, geometry: Tensor) -> Tensor:
+        """(B,) the larger of the distance over its limit, and of each column's deviation over its reach.
+
+        The distance sees odd combinations. It grows slowly with one value far out, so each value is bounded as well.
+        """
+        beyond = (geometry - self.get_buffer("geometry_middle")).abs() / self.get_buffer("geometry_reach")
+        return torch.maximum(self.novelty_distance(geometry) / self.get_buffer("novelty_limit"), beyond.amax(-1))
+
+    def forward(self, distance: Tensor, slope: Tensor, geometry: Tensor, mask: Tensor) -> Answer:
+        """Judge buildings by raw features (columns as in `prepare.features`).
+
+        Args:
+            distance: (B, L, F). slope: (B, L, F). geometry: (B, F). mask: (B, L) bool, one True a building at least.
+        """
+        raw = self.raw(distance, slope, geometry, mask)
+        low_B1, middle_B1, high_B1 = raw.severity_B3[:, 0:1], raw.severity_B3[:, 1:2], raw.severity_B3[:, 2:3]
+        stretch = cast(Tensor, self.interval_stretch)
+        return Answer(
+            quadrant_probability=(raw.logits_B4 / self.temperature).softmax(-1),  # type: ignore[operator]
+            severity_permille=self.permille(middle_B1).squeeze(-1),
+            # A negative stretch narrows the interval, but never past its middle.
+            severity_low=self.permille(torch.minimum(low_B1 - stretch, middle_B1)).squeeze(-1),
+            severity_high=self.permille(torch.maximum(high_B1 + stretch, middle_B1)).squeeze(-1),
+            novelty=self.novelty(geometry),
+        )
+
+
+def save_diagnosis(model: Diagnosis, folder: Path) -> None:
+    """Write `model.safetensors` and `model.json` (the widths) into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    save_file(state, folder / "model.safetensors")
+    write_json(folder / "model.json", spec_of(model.network).model_dump())
+
+
+def load_diagnosis(folder: Path) -> Diagnosis:
+    """Read what `save_diagnosis` wrote; in evaluation mode.
+
+    Raises:
+        InputError: a file is missing or damaged, or the weights do not fit the widths.
+    """
+    try:
+        model = Diagnosis(NetworkSpec.model_validate(read_json(folder / "model.json")))
+        model.load_state_dict(load_file(folder / "model.safetensors"))
+    except (SafetensorError, OSError, RuntimeError, ValueError) as error:
+        raise InputError(f"{folder}: not a readable model ({error}).") from None
+    return model.eval()

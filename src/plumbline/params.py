@@ -1,0 +1,228 @@
+"""`params.yaml` as typed, validated sections, named as the stages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from plumbline.errors import InputError
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Section(BaseModel):
+    """A section: unknown keys are refused, nothing changes after loading, NaN is no number."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class City(Section):
+    """One invented city and the satellite over it."""
+
+    band: Literal["C", "X"]
+    """C: Sentinel-1 like, few points a building. X: TerraSAR-X like, many."""
+    buildings: int = Field(ge=4, le=1_000_000)
+    seed: int = Field(ge=0)
+    years: float | None = Field(default=None, ge=0.5, le=10)
+    """Length of its observation, where it differs from `simulate.years`."""
+
+
+class Simulate(Section):
+    """Invented cities: `cities` are labelled for training; `showcase` is predicted at the end of a run."""
+
+    cities: dict[Annotated[str, Field(pattern=r"^[a-z0-9_]+$")], City] = Field(min_length=1)
+    showcase: City
+    years: float = Field(default=2.5, ge=0.5, le=10)
+    """Length of the observation."""
+    damaged: Fraction = 0.8
+    """Share of buildings with a local failure; the others move as a whole, or over a tunnel, only."""
+
+
+class Ingest(Section):
+    """What is read from the product files."""
+
+    min_coherence: Fraction = 0.0
+    """Points with a temporal coherence below are dropped, where the product gives one."""
+
+
+class Prepare(Section):
+    """From points and footprints to sequences."""
+
+    buffer_m: float = Field(default=2.0, ge=0, le=20)
+    """A point this far outside of a footprint still belongs to it (position error), m."""
+    min_points: int = Field(default=5, ge=3, le=1000)
+    """A building with fewer usable points is not judged."""
+    max_points: int = Field(default=128, ge=8, le=4096)
+    """Longest sequence; a building with more points keeps a sample spread evenly over its footprint."""
+    block_m: Positive = 200.0
+    """Side of the square blocks that are kept together when splitting, m."""
+    split: dict[Literal["train", "tune", "calibrate", "test"], Positive] = {
+        "train": 0.7, "tune": 0.1, "calibrate": 0.1, "test": 0.1,
+    }  # fmt: skip
+    """Shares of the blocks; normalised. `tune` chooses the checkpoint, `calibrate` sets temperature and interval."""
+    seed: int = Field(default=0, ge=0)
+
+
+class Model(Section):
+    """The two-stream network."""
+
+    channels: int = Field(default=48, ge=4, le=1024)
+    """Channels of each convolution stream."""
+    blocks: int = Field(default=2, ge=1, le=16)
+    """Convolution blocks a stream."""
+    kernel: int = Field(default=3, ge=1, le=31)
+    heads: int = Field(default=4, ge=1, le=64)
+    attention: Literal["none", "math", "sdpa"] = "sdpa"
+    attention_layers: int = Field(default=2, ge=0, le=16)
+    max_attention_length: int = Field(default=1024, ge=1)
+    """Sequences longer than this pass without attention."""
+    position: Literal["none", "learned", "sinusoidal", "auto"] = "auto"
+    """Position in the sequence; `auto`: learned up to 64, sinusoidal for longer `prepare.max_points`."""
+    hidden: int = Field(default=96, ge=4, le=4096)
+    """Width of the layer before the heads."""
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _kernel_is_odd(self) -> Self:
+        if self.kernel % 2 == 0:
+            raise ValueError(f"kernel: {self.kernel} found, must be odd")
+        if (2 * self.channels) % self.heads:
+            raise ValueError(f"heads: {self.heads} found, must divide twice model.channels ({2 * self.channels})")
+        return self
+
+
+class Optimise(Section):
+    """One run of optimisation."""
+
+    epochs: int = Field(ge=1, le=10_000)
+    patience: int = Field(ge=1, le=10_000)
+    """Epochs without a better score before stopping; the rate halves after a third of them."""
+    learning_rate: Positive
+    weight_decay: float = Field(default=0.01, ge=0)
+    batch_size: int = Field(default=128, ge=1, le=65536)
+
+
+class Train(Optimise):
+    """Training."""
+
+    quadrant_weight: float = Field(default=1.0, ge=0)
+    severity_weight: float = Field(default=2.0, ge=0)
+    augment: bool = True
+    """Mirror and turn each building's frame at random (the eight symmetries of the compass)."""
+    gradient_clip: Positive = 1.0
+    seed: int = Field(default=0, ge=0, le=2**32 - 1)
+    threads: int = Field(default=0, ge=0)
+    """CPU threads; 0: all."""
+
+
+class Compress(Optimise):
+    """Pruning with fine-tuning after it, and quantisation."""
+
+    pruning_ratio: float = Field(default=0.5, ge=0, lt=1)
+    """Share of channels removed."""
+    pruning_steps: int = Field(default=1, ge=1, le=20)
+    importance_batches: int = Field(default=10, ge=1)
+    distil_weight: float = Field(default=1.0, ge=0)
+    """Weight of following the unpruned network's answers while fine-tuning."""
+
+
+class Export(Section):
+    """ONNX and int8."""
+
+    opset: int = Field(default=20, ge=18, le=22)
+    calibration_batches: int = Field(default=8, ge=2)
+    calibration_batch_size: int = Field(default=64, ge=1)
+
+
+class Gate(Section):
+    """One rule: a metric of an artifact on a slice, and one bound."""
+
+    metric: str
+    artifact: Literal["float32", "pruned", "int8"]
+    slice: str = "all"
+    min: float | None = None
+    max: float | None = None
+    max_drop_vs: Literal["float32", "champion", "baseline"] | None = None
+    margin: float = 0.0
+    """With `max_drop_vs`: how much worse may it be, in the metric's unit; negative: how much better it must be."""
+
+    @model_validator(mode="after")
+    def _one_bound(self) -> Self:
+        bounds = [name for name in ("min", "max", "max_drop_vs") if getattr(self, name) is not None]
+        if len(bounds) != 1:
+            raise ValueError(f"one of min, max, max_drop_vs is needed, {' and '.join(bounds) or 'none'} found")
+        if self.margin and self.max_drop_vs is None:
+            raise ValueError("margin goes with max_drop_vs")
+        return self
+
+
+class Validate(Section):
+    """The gates, and how the evidence is measured."""
+
+    gates: list[Gate] = Field(min_length=1)
+    min_slice: int = Field(default=50, ge=1)
+    """A slice with fewer test buildings is reported without a figure."""
+    latency_batch: int = Field(default=64, ge=1)
+
+
+class Package(Section):
+    """The released package."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")] = "plumbline"
+
+
+class Params(Section):
+    """The whole file."""
+
+    simulate: Simulate
+    ingest: Ingest
+    prepare: Prepare
+    model: Model
+    train: Train
+    compress: Compress
+    export: Export
+    validate_: Validate = Field(alias="validate")
+    package: Package
+
+
+def load_params(path: Path = Path("params.yaml")) -> Params:
+    """Read and check `params.yaml`.
+
+    Raises:
+        InputError: the file is missing, is not YAML, or a key is unknown, missing, of the wrong type or out of
+            range; the message names every such key, what was found and what is allowed.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file. Run from the project's root, or give --params FILE.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not readable as YAML ({error}).") from None
+    return parse_params(content, str(path))
+
+
+def parse_params(content: Any, source: str = "params.yaml") -> Params:
+    """Check the content of a params file; `source` names it in messages.
+
+    Raises:
+        InputError: as `load_params`.
+    """
+    try:
+        return Params.model_validate(content)
+    except ValidationError as error:
+        lines = [f"{source}: {_explain(item)}" for item in error.errors()]
+        raise InputError("\n".join(lines)) from None
+
+
+def _explain(item: Any) -> str:
+    key = ".".join(str(part) for part in item["loc"]) or "the file"
+    if item["type"] == "extra_forbidden":
+        return f"{key}: unknown key. Remove it, or check its spelling."
+    if item["type"] == "missing":
+        return f"{key}: missing."
+    found = "" if isinstance(item["input"], dict | list) else f"{item['input']!r} found; "
+    return f"{key}: {found}{item['msg'].removeprefix('Value error, ')}."

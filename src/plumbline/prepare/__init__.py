@@ -1,0 +1,1 @@
+"""From points and footprints to one pair of sequences a building."""

@@ -1,0 +1,163 @@
+"""From tracks and footprints to sequences: the one way in, for training and for predicting alike."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import geopandas
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.compass import Frames, quadrant_code
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.params import Prepare
+from plumbline.prepare.corners import fit_corners
+from plumbline.prepare.decouple import remove_rigid
+from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.gradient import local_motion
+from plumbline.prepare.padded import Rectangle, rectangles
+from plumbline.prepare.scatterers import MIN_EPOCHS, Scatterers, collect_scatterers, footprint_area, observation_period
+from plumbline.prepare.sequences import UNDEFINED, Sequences
+from plumbline.sources.points import Track
+
+
+class Prepared(NamedTuple):
+    """What became of each footprint."""
+
+    sequences: Sequences
+    """The buildings that can be judged, without labels."""
+    footprint: NDArray[np.intp]
+    """(B,) row in the buildings table of each of them."""
+    n_points: NDArray[np.int64]
+    """(F,) usable scatterers of every footprint of the table."""
+
+
+def prepare_buildings(
+    tracks: list[Track], buildings: geopandas.GeoDataFrame, params: Prepare, city: str = ""
+) -> Prepared:
+    """Assign, decouple and describe; buildings with fewer than `params.min_points` scatterers are left out.
+
+    Args:
+        tracks: in one projected CRS.
+        buildings: footprints in that CRS, with `building_id`.
+        city: name written beside each building.
+
+    Raises:
+        InputError: the tracks have fewer than two epochs, or differ in CRS from each other or the footprints.
+    """
+    _check(tracks, buildings)
+    footprints = np.asarray(buildings.geometry.values, dtype=object)
+    scatterers, frame = collect_scatterers(tracks, footprints, params.buffer_m)
+    n_points = np.bincount(scatterers.building, minlength=len(footprints)).astype(np.int64)
+    judged = np.flatnonzero(n_points >= params.min_points)
+    keep = np.isin(scatterers.building, judged)
+    scatterers = _thin(scatterers.take(keep), frame, params.max_points)
+    scatterers = scatterers.take(_along_long_axis(scatterers, frame))
+    offsets = np.r_[0, np.cumsum(np.bincount(scatterers.building, minlength=len(footprints))[judged])]
+    years = observation_period(tracks).years
+
+    distance = np.zeros((len(scatterers), len(DISTANCE)), dtype=np.float32)
+    slope = np.zeros((len(scatterers), len(SLOPE)), dtype=np.float32)
+    geometry = np.zeros((len(judged), len(GEOMETRY)), dtype=np.float32)
+    area = footprint_area(footprints)
+    for rectangle in rectangles(offsets):
+        own = judged[rectangle.building]
+        one = _describe(scatterers, rectangle, frame.side[own], frame.angle[own], area[own], years)
+        rows = rectangle.row[rectangle.mask]
+        distance[rows], slope[rows] = one.distance[rectangle.mask], one.slope[rectangle.mask]
+        geometry[rectangle.building] = one.geometry
+    log.info("%s%d of %d buildings have %d points or more", f"{city}: " if city else "", len(judged),
+             len(footprints), params.min_points)  # fmt: skip
+    sequences = Sequences(
+        building_id=buildings["building_id"].to_numpy().astype(str)[judged],
+        city=np.full(len(judged), city),
+        offsets=offsets.astype(np.int64),
+        distance=distance,
+        slope=slope,
+        geometry=geometry,
+        severity=np.full(len(judged), np.nan, dtype=np.float32),
+        quadrant=np.full(len(judged), UNDEFINED, dtype=np.int64),
+    )
+    return Prepared(sequences, judged, n_points)
+
+
+def _check(tracks: list[Track], buildings: geopandas.GeoDataFrame) -> None:
+    for track in tracks:
+        if len(track.epochs) < MIN_EPOCHS:
+            raise InputError(f"{track.name}: {len(track.epochs)} epochs found; a movement needs {MIN_EPOCHS} or more.")
+        if track.crs != tracks[0].crs or buildings.crs is None or not buildings.crs.equals(track.crs):
+            raise InputError(f"{track.name}: CRS {track.crs} found; all points and footprints must share one.")
+
+
+def _along_long_axis(scatterers: Scatterers, frame: Frames) -> NDArray[np.intp]:
+    """Order by building, then along its long axis; the short axis decides between equals."""
+    side = frame.side[scatterers.building]
+    long = (side[:, 1] > side[:, 0]).astype(int)
+    rows = np.arange(len(scatterers))
+    return np.lexsort((scatterers.xy[rows, 1 - long], scatterers.xy[rows, long], scatterers.building))
+
+
+def _thin(scatterers: Scatterers, frame: Frames, most: int) -> Scatterers:
+    """At most `most` scatterers a building, spread evenly along its long axis."""
+    ordered = scatterers.take(_along_long_axis(scatterers, frame))
+    _, starts, size = np.unique(ordered.building, return_index=True, return_counts=True)
+    rank = np.arange(len(ordered)) - np.repeat(starts, size)
+    share = np.repeat(np.maximum(size / most, 1.0), size)
+    # Keep a row where its rank enters a new one of the `most` equal parts.
+    return ordered.take(np.flatnonzero(np.floor(rank / share) != np.floor((rank - 1) / share)))
+
+
+class _Description(NamedTuple):
+    distance: NDArray[np.floating[Any]]
+    slope: NDArray[np.floating[Any]]
+    geometry: NDArray[np.floating[Any]]
+
+
+def _describe(
+    scatterers: Scatterers, rectangle: Rectangle, side: NDArray[np.floating[Any]], angle: NDArray[np.floating[Any]],
+    area: NDArray[np.floating[Any]], years: float,
+) -> _Description:  # fmt: skip
+    """All features of one padded rectangle of buildings, columns as in `features`."""
+    mask, part = rectangle.mask, scatterers.take(rectangle.row.ravel())
+    shape = mask.shape
+    xy, los = part.xy.reshape(*shape, 2), part.los.reshape(*shape, 3)
+    height, track = part.height.reshape(shape), part.track.reshape(shape)
+    change, error = part.change.reshape(shape), part.change_se.reshape(shape)
+    side = np.maximum(side, 0.5)
+
+    rigid = remove_rigid(xy, height, los, change, error, track, mask)
+    variance = error**2 + rigid.spread[:, None] ** 2
+    cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
+    east = los[..., 0] * cos - los[..., 1] * sin
+    local = local_motion(xy, los, east, rigid.residual, variance / np.maximum(rigid.weight, 0.05), mask)
+    corner = fit_corners(xy, height, los, rigid.residual, error, track, mask, side)
+
+    relative = 2 * xy / side[:, None, :]
+    steep = np.maximum(los[..., 2], 0.3)
+    distance = np.stack(
+        [xy[..., 0], xy[..., 1], relative[..., 0], relative[..., 1], np.hypot(xy[..., 0], xy[..., 1]), height], axis=-1
+    )
+    up = rigid.residual / steep
+    estimate, se = local.estimate, local.standard_error
+    slope = np.stack(
+        [
+            up, error / steep, up / years, rigid.weight, estimate[..., 0], se[..., 0],
+            estimate[..., 3] * cos, -estimate[..., 3] * sin, se[..., 3], estimate[..., 1], estimate[..., 2], se[..., 1],
+            se[..., 2], los[..., 0], los[..., 1], los[..., 2],
+        ], axis=-1,
+    )  # fmt: skip
+    count = mask.sum(1)
+    code = quadrant_code(xy[..., 0], xy[..., 1])
+    share = np.stack([((code == q) & mask).sum(1) / count for q in range(4)], axis=1)
+    tracks = np.stack([((track == t) & mask).any(1) for t in range(int(track.max()) + 1)]).sum(0)
+    tall = np.where(mask, height, 0).max(1) - np.where(mask, height, np.inf).min(1)
+    noise = np.exp((np.log(error) * mask).sum(1) / count)
+    geometry = np.column_stack(
+        [
+            side, side.max(1), side.min(1), np.log(np.maximum(area, 1)), area / side.prod(1), tall, np.log(count),
+            tracks, np.full(len(count), years), rigid.tilt, rigid.spread, np.log(noise), share,
+            corner.drop, corner.gain, corner.severity, corner.log_odds, corner.expected_severity,
+        ]
+    )  # fmt: skip
+    return _Description(distance, slope, geometry)

@@ -1,0 +1,136 @@
+"""Fits of one broken corner at a time: what the engineer's least squares would say of each quadrant.
+
+Each corner is fitted together with what rigid motion the robust plane may have left, by three shapes: the product
+of the distances from the centre lines, a hinge that starts nearer to the corner, and one across the diagonal. The first
+alone is the engineer's answer; the three together, weighted by how well they explain the scatterers (Laplace's
+approximation of the evidence, MacKay 1992), are what the network is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.prepare.decouple import rigid_design
+from plumbline.prepare.robust import Fit, misfit, student_fit
+from plumbline.strain import structure_strain
+
+Float = NDArray[np.floating[Any]]
+Array = NDArray[np.float64]
+SIGNS = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)])
+"""Signs of x and y in the quadrants, in the order of `compass.QUADRANTS`."""
+LIKELY_PERMILLE = 2.0
+"""Standard deviation of a corner's strain before looking. Without it, three scatterers near the middle of a house would
+tell of corners that dropped by metres (ridge regression, Hoerl and Kennard 1970)."""
+LIKELY_TILT, WEAK_OFFSET = 3.0, 1e4
+"""mm/m and mm: of the rigid motion that the robust plane may have left."""
+
+
+def _ramp(towards: Float, start: float) -> Float:
+    return np.asarray(np.clip((towards - start) / (1 - start), 0, 1.5))
+
+
+SHAPES: tuple[Callable[[Float], Float], ...] = (
+    lambda towards: np.asarray(_ramp(towards, 0.0).prod(-1)),
+    lambda towards: np.asarray(_ramp(towards, 0.4).prod(-1)),
+    lambda towards: np.asarray(np.clip(towards.sum(-1) - 0.6, 0, 2.2) / 1.4),
+)
+"""Shapes of a unit drop: (..., 2) relative distances from the centre towards the corner -> (...)."""
+
+
+class Corners(NamedTuple):
+    """(b, 4) fits of each corner, in the order of `compass.QUADRANTS`."""
+
+    drop: Float
+    """Vertical movement of the corner by the first shape, mm."""
+    gain: Float
+    """How much likelier the first shape makes the scatterers than no damage does (log likelihood ratio)."""
+    severity: Float
+    """Strain of the first shape's fit by the label definition, permille."""
+    log_odds: Float
+    """Log probability of each corner, given that one is broken, over all shapes."""
+    expected_severity: Float
+    """Strain averaged over the shapes by their evidence, permille."""
+
+
+def corner_shape(xy: Float, side: Float, shape: int = 0) -> Float:
+    """(b, P, 4) vertical movement of scatterers for a unit drop of each corner.
+
+    Args:
+        xy: (b, P, 2) m from the centre. side: (b, 2) m. shape: index into `SHAPES`.
+    """
+    relative = 2 * xy / side[:, None, :]
+    return SHAPES[shape](relative[:, :, None, :] * SIGNS)
+
+
+def fit_corners(
+    xy: Float, height: Float, los: Float, residual: Float, error: Float, track: NDArray[np.intp],
+    mask: NDArray[np.bool_], side: Float,
+) -> Corners:  # fmt: skip
+    """Robust least squares of each corner's shapes together with the rigid motion, on what the robust plane left.
+
+    Args:
+        xy: (b, P, 2). height: (b, P). los: (b, P, 3). residual, error: (b, P) mm along LOS.
+        track: (b, P). mask: (b, P). side: (b, 2) m.
+    """
+    rigid = rigid_design(xy, height, los, track)
+    sd = np.array([LIKELY_TILT, LIKELY_TILT, *[WEAK_OFFSET] * (rigid.shape[2] - 2)])
+    prior = np.diag(1 / sd**2)
+    undamaged = student_fit(rigid, residual, error, mask, prior)
+    variance = error**2 + (undamaged.spread**2)[:, None]
+    nothing = _badness(undamaged, variance, mask, prior)
+
+    shapes = range(len(SHAPES))
+    drop, evidence, badness = (np.zeros((len(xy), 4, len(shapes))) for _ in range(3))
+    per_mm = np.stack([_strain_per_mm(side, shape) for shape in shapes], axis=1)
+    for shape in shapes:
+        response = corner_shape(xy, side, shape) * los[..., 2:]
+        wider = np.zeros((len(xy), len(sd) + 1, len(sd) + 1))
+        wider[:, :-1, :-1] = prior
+        wider[:, -1, -1] = (per_mm[:, shape] / LIKELY_PERMILLE) ** 2
+        for corner in range(4):
+            design = np.concatenate([rigid, response[..., corner : corner + 1]], axis=2)
+            fit = student_fit(design, residual, error, mask, wider)
+            drop[:, corner, shape] = fit.solution[:, -1]
+            badness[:, corner, shape] = _badness(fit, variance, mask, wider)
+            known = np.linalg.slogdet(fit.precision)[1] - np.linalg.slogdet(fit.precision[:, :-1, :-1])[1]
+            evidence[:, corner, shape] = -badness[:, corner, shape] - (known - np.log(wider[:, -1, -1])) / 2
+
+    severity = np.abs(drop) * per_mm[:, None, :]
+    share = np.exp(evidence - evidence.max((1, 2), keepdims=True))
+    corner_share = share.sum(2)
+    return Corners(
+        drop=drop[..., 0],
+        gain=nothing[:, None] - badness[..., 0],
+        severity=severity[..., 0],
+        log_odds=np.log(np.maximum(corner_share / corner_share.sum(1, keepdims=True), 1e-6)),
+        # A corner that explains nothing has no shape that explains it best: then all count the same.
+        expected_severity=((share + 1e-12) * severity).sum(2) / (share + 1e-12).sum(2),
+    )
+
+
+def _badness(fit: Fit, variance: Float, mask: NDArray[np.bool_], prior: Float) -> Float:
+    """(b,) negative log posterior, up to a constant that all fits of a building share."""
+    unlikely = np.einsum("bi,bij,bj->b", fit.solution, np.broadcast_to(prior, fit.precision.shape), fit.solution)
+    return np.asarray(misfit(fit.residual, variance, mask) + unlikely / 2)
+
+
+def _strain_per_mm(side: Float, shape: int) -> Float:
+    # To 0.5 m, so that a city asks for few different pairs; the strain of a shape hardly changes in between.
+    rounded = np.maximum(np.round(2 * side) / 2, 0.5)
+    return np.array([strain_per_mm(float(x), float(y), shape) for x, y in rounded])
+
+
+@lru_cache(maxsize=65536)
+def strain_per_mm(side_x: float, side_y: float, shape: int = 0) -> float:
+    """Severity in permille of a unit drop (1 mm) of a corner on a building with these sides, m."""
+
+    def field(x: Array, y: Array) -> tuple[Array, Array, Array]:
+        up = np.asarray(SHAPES[shape](np.stack([2 * x / side_x, 2 * y / side_y], axis=-1)), float)
+        return up, np.zeros_like(up), np.zeros_like(up)
+
+    return structure_strain(field, side_x, side_y).severity_permille

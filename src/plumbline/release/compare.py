@@ -1,0 +1,58 @@
+"""Candidate against champion on the same test buildings: the rules that only a promotion can check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from plumbline.console import log
+from plumbline.errors import GateRefused, InputError
+from plumbline.export.package import MODELS, open_package, verify_package
+from plumbline.files import sha256_folder
+from plumbline.params import Validate
+from plumbline.prepare.sequences import Sequences
+from plumbline.validate.gates import evaluate, failed_rules
+from plumbline.validate.metrics import Figures
+from plumbline.validate.slices import slices
+from plumbline.validate.stage import as_judged, slice_figures
+
+
+def compare_with_champion(candidate: Path, champion: Path, prepared: Path, params: Validate) -> None:
+    """Run both packages on the test split and apply the rules with `max_drop_vs: champion`.
+
+    Of the champion, its default model is run: the one that answers today.
+
+    Args:
+        candidate, champion: package folders. prepared: folder of the stage `prepare`. params: section `validate`.
+
+    Raises:
+        GateRefused: a rule is not met.
+        InputError: a package is damaged, or the test data are not those the candidate was validated on.
+    """
+    rules = [rule for rule in params.gates if rule.max_drop_vs == "champion"]
+    test = Sequences.load(prepared / "test")
+    expected = verify_package(candidate).hashes["test_data"]
+    if sha256_folder(prepared / "test") != expected:
+        raise InputError(f"{prepared / 'test'}: not the test data that {candidate} was validated on.")
+    manifest, reigning = open_package(champion)
+    everyone = {"champion": as_judged(reigning.answer(test))}
+    for file, name in MODELS.items():
+        everyone[name] = as_judged(open_package(candidate, file)[1].answer(test))
+    parts = slices(test)
+    wanted = {rule.slice for rule in rules}
+    table: dict[str, dict[str, Figures]] = {
+        part: {name: slice_figures(one, test, np.asarray(inside), params.min_slice) for name, one in everyone.items()}
+        for part, inside in parts.items()
+        if part in wanted
+    }
+    if not rules:
+        log.warning("No rule compares with the champion (%s); it is replaced without a comparison.", manifest.version)
+        return
+    gate = evaluate(rules, table)
+    for rule in gate["rules"]:
+        log.info("%s champion %s: %s", "met" if rule["passed"] else "not met", manifest.version, rule["text"])
+    if gate["verdict"] != "pass":
+        raise GateRefused(
+            f"{candidate}: not promoted, champion {manifest.version} stays. " + "; ".join(failed_rules(gate)) + "."
+        )

@@ -1,0 +1,119 @@
+"""The stage `package`: what the gates let through, as one immutable folder."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import plumbline
+from plumbline.errors import GateRefused, InputError
+from plumbline.export.package import MODELS, write_package
+from plumbline.files import read_json, sha256_file, sha256_folder
+from plumbline.params import Params
+from plumbline.validate.gates import failed_rules
+
+FILES = {
+    "model.onnx": "pruned.onnx",
+    "model.int8.onnx": "int8.onnx",
+    "weights.safetensors": "weights.safetensors",
+    "network.json": "network.json",
+}
+"""Name in the package -> name in the folder of the stage `export`."""
+
+CODE = (
+    "compass.py", "strain.py", "simulate", "sources", "prepare", "model", "train", "compress", "export", "validate",
+    "release",
+)  # fmt: skip
+"""Source that the manifest's hash of the code is taken over: that of dvc.yaml's stage `package`."""
+
+
+def package(prepared: Path, exported: Path, validated: Path, params: Params, out: Path) -> None:
+    """Write the model package, if the verdict of the stage `validate` is `pass`.
+
+    Raises:
+        GateRefused: it is not; the message names every failed rule with its figure and bound.
+        InputError: an input is missing or damaged, or the evidence is of other test data or other models.
+    """
+    gate = read_json(validated / "gate.json")
+    require_pass(gate, validated / "gate.json")
+    files = {name: exported / source for name, source in FILES.items()}
+    for path in files.values():
+        if not path.is_file():
+            raise InputError(f"{path}: no such file. Run `plumbline export` first.")
+    test_data = sha256_folder(prepared / "test")
+    for what, key, found in (("test data", "test_data", test_data), ("models", "exported", sha256_folder(exported))):
+        if gate.get(key, {}).get("sha256") != found:
+            raise InputError(f"{validated / 'gate.json'}: measured on other {what}. Run `plumbline validate` again.")
+    figures = read_json(validated / "metrics.json")["all"]
+    audit = prepared / "audit.json"
+    about = {
+        "name": params.package.name,
+        "default_model": "model.onnx",
+        "prepare": params.prepare.model_dump(),
+        "hashes": {
+            "data": sha256_folder(prepared),
+            "test_data": test_data,
+            "code": _code(),
+            "params": hashlib.sha256(params.model_dump_json().encode()).hexdigest(),
+        },
+        "metrics": figures,
+        "gate": gate,
+    }
+    write_package(files, about, model_card(figures, gate, read_json(audit)), out)
+
+
+def _code() -> str:
+    """Hash of the code that makes and judges a model; that of the map or the command line does not change one."""
+    root = Path(plumbline.__file__).parent
+    parts = (root / name for name in CODE)
+    hashes = (sha256_file(part) if part.is_file() else sha256_folder(part, "*.py") for part in parts)
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()
+
+
+def require_pass(gate: Any, path: Path) -> None:
+    """Refuse everything but a `pass`.
+
+    Raises:
+        GateRefused: the verdict is another one, or there is none.
+    """
+    if not isinstance(gate, dict) or gate.get("verdict") != "pass":
+        reasons = failed_rules(gate) if isinstance(gate, dict) and "rules" in gate else ["no verdict found"]
+        raise GateRefused(f"{path}: not released. " + "; ".join(reasons) + ".")
+
+
+def model_card(figures: dict[str, Any], gate: dict[str, Any], audit: dict[str, Any]) -> str:
+    """MODEL_CARD.md: what the model does, what it was made from, and how good it was found to be."""
+    rows = ["quadrant_accuracy", "quadrant_macro_f1", "severity_mae", "severity_r2", "interval_coverage", "size_bytes"]
+    columns = [*MODELS.values(), "baseline"]
+    table = [f"| metric | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for row in rows:
+        cells = (figures[column].get(row) for column in columns)
+        table.append(f"| {row} | " + " | ".join("" if c is None else f"{c:.4g}" for c in cells) + " |")
+    train = audit["splits"]["train"]
+    return "\n".join(
+        [
+            "# Plumbline: damage of buildings from InSAR points",
+            "",
+            "For each building: the quadrant that is being damaged, the largest principal tensile strain in permille "
+            "with a 90 % interval, and how far the building is from the training data. `manifest.json` describes "
+            "inputs, outputs and units. A building with too few scatterers, or unlike the training data, is not "
+            "judged.",
+            "",
+            f"Trained on {train['buildings']} labelled buildings with {train['points']} scatterers of "
+            f"{len(train['cities'])} cities; tested on {gate['test_data']['buildings']} buildings of other blocks. "
+            "`baseline` is an engineer's least squares on the same buildings.",
+            "",
+            *table,
+            "",
+            "## Gates",
+            "",
+            *(f"- {'met' if rule['passed'] else 'not met'}: {rule['text']}" for rule in gate["rules"]),
+            "",
+            "## Limits",
+            "",
+            "Labels come from simulated structures: strain, not cracks. Satellites see north-south movement hardly "
+            "at all. A judgement is a reason to look at a building, not a survey of it.",
+            "",
+        ]
+    )

@@ -1,0 +1,131 @@
+"""Which package is the champion: promote a better one, go back to the one before, find its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from plumbline.errors import GateRefused, InputError
+from plumbline.export.package import verify_package
+from plumbline.release.registry import CHAMPION, DEFAULT_NAME, Registered, Registry
+
+Compare = Callable[[Path, Path], None]
+"""Takes the folders of the candidate and of the champion; raises `GateRefused` where the candidate is worse."""
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """What became of a candidate."""
+
+    champion: Registered
+    changed: bool
+    """False where the package was the champion already."""
+    former: Registered | None
+    """The champion it replaced."""
+
+
+def promote(package: Path, compare: Compare, registry: Registry | None = None, again: bool = False) -> Promotion:
+    """Make `package` the champion, if it is unharmed and `compare` has nothing against it.
+
+    The registry keeps its own copy of the files. A package that is registered already is not registered again,
+    unless that copy was damaged, and one that is the champion already is left alone. Whatever fails, the champion
+    stays what it was. A package that was rolled back is only promoted where `again` says that this is meant.
+
+    Raises:
+        InputError: the package is damaged, or the registry does not answer.
+        GateRefused: the package did not pass its gates, or was rolled back; or from `compare`, which is asked only
+            where another package is the champion.
+    """
+    manifest = verify_package(package)
+    if manifest.gate.get("verdict") != "pass":
+        raise GateRefused(
+            f"{package}: the gate's verdict in its manifest is {manifest.gate.get('verdict')!r}, not 'pass'."
+        )
+    registry = registry or Registry(manifest.name)
+    known = registry.versions()
+    former = next((item for item in known if item.champion), None)
+    candidate = next((item for item in known if item.version == manifest.version and _unharmed(registry, item)), None)
+    if any(item.rolled_back and item.version == manifest.version for item in known) and not again:
+        raise GateRefused(
+            f"{package}: version {manifest.version} was rolled back and stays out. `plumbline release promote --again "
+            f"{package}` promotes it all the same; a package of another version is promoted as usual."
+        )
+    if former is not None and former.version != manifest.version:
+        compare(package, registry.folder(former))
+    elif former is not None and former == candidate:
+        return Promotion(former, changed=False, former=None)
+    if candidate is None:
+        candidate = registry.register(package, manifest)
+        verify_package(registry.folder(candidate))
+    registry.crown(candidate.number)
+    return Promotion(_numbered(registry, candidate.number), changed=True, former=former)
+
+
+def rollback(name: str = DEFAULT_NAME, registry: Registry | None = None) -> Promotion:
+    """Make the champion before the present one the champion again; a second time, the one before that.
+
+    Raises:
+        InputError: there was none before, its files are damaged, or the registry does not answer.
+    """
+    registry = registry or Registry(name)
+    present = registry.champion()
+    number = registry.former()
+    if present is None or number is None:
+        raise InputError(
+            f"{registry.name}: no champion was released before the present one, so there is none to go back to. "
+            "See `plumbline release list`."
+        )
+    verify_package(registry.folder(_numbered(registry, number)))
+    registry.restore(number)
+    return Promotion(_numbered(registry, number), changed=True, former=present)
+
+
+def list_versions(name: str = DEFAULT_NAME, registry: Registry | None = None) -> list[Registered]:
+    """Every registered package, the newest first.
+
+    Raises:
+        InputError: the registry does not answer.
+    """
+    return (registry or Registry(name)).versions()
+
+
+def resolve_model(name_or_path: str, name: str = DEFAULT_NAME, registry: Registry | None = None) -> Path:
+    """Folder of a model package: `champion` for the released one, or the path of a package.
+
+    Raises:
+        InputError: it is neither, nothing was released yet, or the registry does not answer.
+    """
+    if name_or_path == CHAMPION:
+        registry = registry or Registry(name)
+        champion = registry.champion()
+        if champion is None:
+            raise InputError(
+                f"--model {CHAMPION}: nothing was released yet. Promote a package with "
+                "`plumbline release promote PACKAGE_DIR`, or give a package's folder."
+            )
+        return registry.folder(champion)
+    folder = Path(name_or_path)
+    if not folder.is_dir():
+        raise InputError(
+            f"--model {name_or_path}: no such folder. Give `{CHAMPION}` for the released model, "
+            "or the folder of a model package."
+        )
+    return folder
+
+
+def _unharmed(registry: Registry, item: Registered) -> bool:
+    try:
+        verify_package(registry.folder(item))
+    except InputError:
+        return False
+    return True
+
+
+def _numbered(registry: Registry, number: int) -> Registered:
+    found = next((item for item in registry.versions() if item.number == number), None)
+    if found is None:
+        raise InputError(
+            f"{registry.name}: version {number} is no longer in the registry. See `plumbline release list`."
+        )
+    return found

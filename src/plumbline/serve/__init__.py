@@ -1,0 +1,1 @@
+"""Predictions for a user's own points and footprints."""

@@ -1,0 +1,146 @@
+"""The map: one HTML file that works offline, with footprints coloured by damage and points on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import geopandas
+import shapely
+from bokeh.embed import file_html
+from bokeh.models import ColumnDataSource, CustomJS
+from bokeh.models.annotations import ScaleBar
+from bokeh.models.widgets import Select
+from bokeh.plotting import figure
+from bokeh.resources import INLINE
+
+from plumbline.errors import InputError
+from plumbline.files import atomic_file
+from plumbline.serve.map_data import MapPoints, map_crs, near_points
+from plumbline.serve.map_layers import draw_buildings, draw_points
+from plumbline.sources.points import Track
+from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
+
+MAX_POINTS = 50_000
+"""Most points in a map, so that a phone can still move it."""
+WORST = 20
+
+
+def write_map(predictions: geopandas.GeoDataFrame, tracks: Sequence[Track], path: Path, title: str) -> None:
+    """Draw the predictions, and the points they rest on, into one HTML file that loads nothing from elsewhere.
+
+    Args:
+        predictions: table of `serve.predictions`, at least one building, with a CRS.
+        tracks: points tables; may be empty. At most `MAX_POINTS` points are drawn, and the page says so.
+        path: the `.html` to write, atomically.
+        title: heading of the page.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    crs = map_crs(predictions, tracks)
+    shown = predictions.to_crs(crs).sort_values("severity_permille", na_position="first", kind="stable")
+    shown = shown.reset_index(drop=True)
+    points = near_points(tracks, crs, shown.total_bounds, MAX_POINTS)
+    # Small numbers about the middle: short in the file, and exact enough as 32-bit floats.
+    origin = shown.total_bounds.reshape(2, 2).mean(axis=0).round()
+    shown["geometry"] = shapely.transform(shown.geometry.to_numpy(), lambda position: position - origin)
+
+    plot = _empty_plot()
+    source = draw_buildings(plot, shown)
+    controls = [*_worst_first(plot, source, shown), *draw_points(plot, points, origin)]
+    page = file_html(
+        [plot, *controls],
+        resources=INLINE,
+        title=title,
+        template=Path(__file__).with_name("map.html").read_text(encoding="utf-8"),
+        template_variables={
+            "controls": [control.name for control in controls],
+            "subtitle": _subtitle(shown, tracks),
+            "footer": _footer(shown, points),
+        },
+    )
+    try:
+        with atomic_file(path) as temporary:
+            temporary.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: could not be written ({error.strerror}). Give another output.") from error
+
+
+def _empty_plot() -> figure:
+    plot = figure(
+        name="map",
+        sizing_mode="stretch_both",
+        match_aspect=True,
+        tools="pan,wheel_zoom,zoom_in,zoom_out,reset",
+        active_scroll="wheel_zoom",
+        toolbar_location="right",
+        background_fill_color="#f0f0ee",
+        outline_line_color=None,
+    )
+    plot.axis.visible = False
+    plot.grid.visible = False
+    plot.toolbar.logo = None
+    scale = ScaleBar(range=plot.x_range, unit="m", bar_length=110, length_sizing="adaptive", location="bottom_left")
+    scale.update(bar_length_units="screen", background_fill_alpha=0.7, border_line_color=None, padding=6, margin=4)
+    plot.add_layout(scale)
+    # Bokeh fits the aspect once; when the window or the phone turns, metres must stay square.
+    code = """
+        const {x_range: x, y_range: y, inner_width, inner_height} = plot
+        if (!(inner_width > 0 && inner_height > 0)) return
+        const middle = (y.start + y.end) / 2, half = (x.end - x.start) * inner_height / inner_width / 2
+        if (Math.abs(y.end - y.start - 2 * half) > 0.01 * half) y.setv({start: middle - half, end: middle + half})
+    """
+    square = CustomJS(args={"plot": plot}, code=code)
+    plot.js_on_change("inner_width", square)
+    plot.js_on_change("inner_height", square)
+    return plot
+
+
+def _worst_first(plot: figure, source: ColumnDataSource, shown: geopandas.GeoDataFrame) -> list[Select]:
+    """A list of the most severely damaged buildings, if any; choosing one goes there. `shown`: least severe first."""
+    worst = shown[shown["burland_category"].fillna(0) >= 1].iloc[::-1].head(WORST)
+    if worst.empty:
+        return []
+    options: list[Any] = [("", "Go to one of the worst")]
+    for row in worst.itertuples():
+        options.append((str(row.Index), f"{row.building_id}: {row.severity_permille:.1f} permille, {row.quadrant}"))
+    select = Select(options=options, name="worst", margin=0)
+    # Marked as moved by hand, else the ranges fit themselves to all buildings again.
+    code = """
+        if (this.value === "") return
+        const i = Number(this.value)
+        const go = (range, middle, pixels) => {
+            range.have_updated_interactively = true
+            range.setv({start: middle - 0.15 * pixels, end: middle + 0.15 * pixels})
+        }
+        go(plot.x_range, source.data.x[i], plot.inner_width)
+        go(plot.y_range, source.data.y[i], plot.inner_height)
+        source.selected.indices = [i]
+    """
+    select.js_on_change("value", CustomJS(args={"plot": plot, "source": source}, code=code))
+    return [select]
+
+
+def _subtitle(shown: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> str:
+    text = f"Model version {', '.join(sorted(shown['model_version'].unique()))}"
+    epochs = [track.epochs.astype("datetime64[D]") for track in tracks if len(track.epochs)]
+    if epochs:
+        text += f" · points from {min(part.min() for part in epochs)} to {max(part.max() for part in epochs)}"
+    return text
+
+
+def _footer(shown: geopandas.GeoDataFrame, points: list[MapPoints]) -> str:
+    judged = int((shown["status"] == "ok").sum())
+    *bounds, last = (f"{bound:g}" for bound in CATEGORY_BOUNDS_PERMILLE)
+    text = (
+        f"{judged:,} buildings judged, {len(shown) - judged:,} abstained. The dark quarter of a footprint is its "
+        f"damaged quadrant. Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille."
+    )
+    near, drawn = sum(part.near for part in points), sum(len(part.velocity) for part in points)
+    if drawn < near:
+        text += f" Of {near:,} points near the buildings, {drawn:,} can be shown, evenly thinned."
+    elif near:
+        text += f" All {near:,} points near the buildings can be shown."
+    return text

@@ -1,0 +1,132 @@
+"""What the map shows, before any drawing: descriptions, quadrants' quarters, and points with their velocity."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import geopandas
+import numpy as np
+import pyproj
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.compass import QUADRANTS, Frames, frames
+from plumbline.sources.points import Track
+
+Array = NDArray[np.floating[Any]]
+
+CATEGORY_NAMES = ("negligible", "very slight", "slight", "moderate", "severe or worse")
+"""Burland's words for the categories 0 to 4; the last stands for his 4 and 5."""
+
+REASONS = {
+    "insufficient_points": "too few points on it to tell",
+    "out_of_distribution": "its points are unlike anything the model was trained on",
+}
+"""Why the model abstained, as the end of the sentence `Not judged: ...`."""
+
+MARGIN_M = 100.0
+"""Points further than this from the buildings' bounding box are left out of the map."""
+DAYS_PER_YEAR = 365.25
+
+
+@dataclass(frozen=True)
+class MapPoints:
+    """The N points of one track that are drawn."""
+
+    name: str
+    east_north: Array
+    """(N, 2) m, in the map's CRS."""
+    velocity: Array
+    """(N,) mean LOS velocity, mm/yr, positive towards the satellite; NaN with fewer than two epochs."""
+    near: int
+    """How many points of the track lie near the buildings, drawn or not."""
+
+
+def velocity_mm_per_year(displacement: NDArray[np.float32], epochs: NDArray[np.datetime64]) -> Array:
+    """Least-squares slope of displacement (N, T) in mm on time; NaN are left out, below two epochs it is NaN."""
+    days = (epochs - epochs[:1]).astype("timedelta64[D]").astype(float)
+    seen = np.isfinite(displacement)
+    count = np.maximum(seen.sum(axis=1, keepdims=True), 1)
+    years = np.where(seen, days / DAYS_PER_YEAR, 0.0)
+    years = np.where(seen, years - years.sum(axis=1, keepdims=True) / count, 0.0)
+    spread = (years**2).sum(axis=1)
+    # The centred years sum to zero, so the mean of the displacement drops out.
+    slope = (years * np.where(seen, displacement, 0.0)).sum(axis=1)
+    return np.asarray(np.divide(slope, spread, out=np.full(len(slope), np.nan), where=spread > 0))
+
+
+def map_crs(predictions: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> pyproj.CRS:
+    """A projected CRS in metres: that of the points, else the footprints' own, else their UTM zone."""
+    if tracks:
+        return pyproj.CRS(tracks[0].crs)
+    own: pyproj.CRS = predictions.crs
+    if own.is_projected and all(axis.unit_name == "metre" for axis in own.axis_info):
+        return own
+    return pyproj.CRS(predictions.estimate_utm_crs())
+
+
+def near_points(tracks: Sequence[Track], crs: pyproj.CRS, bounds: Array, limit: int) -> list[MapPoints]:
+    """The points near the buildings, evenly thinned to `limit` over all tracks, with their velocity.
+
+    Args:
+        tracks: K points tables.
+        crs: the map's CRS.
+        bounds: (4,) least east and north, greatest east and north of the buildings, m.
+        limit: most points drawn, of all tracks together.
+    """
+    west, south, east, north = bounds + np.array([-MARGIN_M, -MARGIN_M, MARGIN_M, MARGIN_M])
+    found = []
+    for track in tracks:
+        to_map = pyproj.Transformer.from_crs(track.crs, crs, always_xy=True)
+        x, y = to_map.transform(track.easting, track.northing)
+        found.append(
+            (np.stack([x, y], axis=1), np.flatnonzero((x >= west) & (x <= east) & (y >= south) & (y <= north)))
+        )
+    total = sum(len(index) for _, index in found)
+    share = min(1.0, limit / max(total, 1))
+    result = []
+    for track, (east_north, index) in zip(tracks, found, strict=True):
+        kept = index[np.linspace(0, len(index) - 1, int(len(index) * share)).round().astype(int)]
+        velocity = velocity_mm_per_year(track.displacement[kept], track.epochs)
+        result.append(MapPoints(track.name, east_north[kept], velocity, len(index)))
+    return result
+
+
+def quarters(footprints: NDArray[np.object_], quadrant: Sequence[str]) -> NDArray[np.object_]:
+    """The part of each footprint (B,) that lies in its named quadrant of the building frame.
+
+    Where a footprint has nothing in that quadrant (an L-shape), it is the frame's whole quarter.
+    """
+    frame: Frames = frames(footprints)
+    sign = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)])[[QUADRANTS.index(name) for name in quadrant]]
+    corner = sign * frame.side / 2
+    along_x, along_y, zero = corner[:, 0], corner[:, 1], np.zeros(len(corner))
+    local = np.stack(
+        [np.stack(pair, axis=1) for pair in ((zero, zero), (along_x, zero), (along_x, along_y), (zero, along_y))],
+        axis=1,
+    )
+    cos, sin = np.cos(frame.angle)[:, None], np.sin(frame.angle)[:, None]
+    east = local[..., 0] * cos - local[..., 1] * sin
+    north = local[..., 0] * sin + local[..., 1] * cos
+    whole = shapely.polygons(np.stack([east, north], axis=-1) + frame.centre[:, None, :])
+    part = shapely.intersection(whole, shapely.make_valid(footprints))
+    return np.asarray(np.where(shapely.area(part) > 0, part, whole))
+
+
+def description(building: Any) -> str:
+    """One building in words, as HTML with the user's own text escaped; `building` has the predictions' columns."""
+    lines = [f"<b>{html.escape(str(building.building_id))}</b>"]
+    if building.status == "ok":
+        code = int(building.burland_category)
+        lines.append(f"Category {code}, {CATEGORY_NAMES[code]}")
+        interval = f"({building.severity_low:.1f} to {building.severity_high:.1f})"
+        lines.append(f"Severity {building.severity_permille:.1f} permille {interval}")
+        if code > 0:
+            lines.append(f"Quadrant {building.quadrant}, confidence {building.quadrant_confidence:.0%}")
+    else:
+        lines.append(f"Not judged: {REASONS[building.status]}")
+    lines.append(f"{building.n_points:,} point{'' if building.n_points == 1 else 's'}")
+    return "".join(f"<div>{line}</div>" for line in lines)

@@ -1,0 +1,136 @@
+"""A user's own points and footprints in, one judgement or abstention a building out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import geopandas
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.export.package import open_package
+from plumbline.export.runtime import Answers, OnnxModel
+from plumbline.files import atomic_file
+from plumbline.params import Prepare
+from plumbline.prepare.buildings import prepare_buildings
+from plumbline.serve.map import write_map
+from plumbline.serve.predictions import check_output, make_predictions, write_predictions
+from plumbline.sources.buildings import read_buildings
+from plumbline.sources.distinct import check_distinct
+from plumbline.sources.overlap import check_overlap
+from plumbline.sources.points import Track
+from plumbline.sources.read import read_points
+
+
+def predict(
+    points: Sequence[Path], buildings: Path, package: Path, output: Path, map_path: Path | None = None,
+    artifact: str | None = None,
+) -> geopandas.GeoDataFrame:  # fmt: skip
+    """Judge every footprint and write the predictions, and a map if wanted; both or neither.
+
+    Args:
+        points: product files, each one track.
+        buildings: footprints.
+        package: model package folder.
+        output: predictions; the suffix names the format.
+        map_path: HTML file.
+        artifact: model of the package; its default without.
+
+    Raises:
+        InputError: anything given is missing, damaged or does not fit together. No file is written then.
+    """
+    _check_outputs(output, map_path, [*points, buildings], package)
+    manifest, model = open_package(package, artifact)
+    tracks = read_tracks(points)
+    footprints = read_buildings(buildings, tracks[0].crs)
+    check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
+    table = judge(tracks, footprints, manifest.prepare, model, manifest.version)
+    with ExitStack() as staged:
+        if map_path is not None:
+            # Drawn before the predictions are written and put in its place after: both files or neither.
+            drawn = staged.enter_context(atomic_file(map_path))
+            write_map(table, tracks, drawn, f"Plumbline: {buildings.stem}")
+        write_predictions(table, output)
+    counts = table["status"].value_counts()
+    log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
+    return table
+
+
+def judge(
+    tracks: list[Track], footprints: geopandas.GeoDataFrame, prepare: Prepare, model: OnnxModel, version: str
+) -> geopandas.GeoDataFrame:
+    """The predictions table for footprints in the CRS of the tracks.
+
+    Args:
+        tracks, footprints: see `prepare_buildings`.
+        prepare: how the model wants its scatterers prepared.
+        model: what answers. version: of its package.
+    """
+    prepared = prepare_buildings(tracks, footprints, prepare)
+    answers = model.answer(prepared.sequences)
+    count = len(footprints)
+    status = np.full(count, "insufficient_points", dtype=object)
+    status[prepared.footprint] = np.where(_answered(answers), "ok", "out_of_distribution")
+
+    def spread(values: NDArray[np.float32]) -> NDArray[np.float64]:
+        full = np.full((count, *values.shape[1:]), np.nan)
+        full[prepared.footprint] = values
+        return full
+
+    return make_predictions(
+        footprints,
+        list(status),
+        prepared.n_points,
+        spread(answers.quadrant_probability),
+        spread(answers.severity_permille),
+        spread(answers.severity_low),
+        spread(answers.severity_high),
+        version,
+    )
+
+
+def _answered(answers: Answers) -> NDArray[np.bool_]:
+    """(B,) like the training buildings, and with figures: an answer that is no number is none."""
+    numbers = np.column_stack(answers)
+    return np.asarray((answers.novelty <= 1) & np.isfinite(numbers).all(1))
+
+
+def read_tracks(points: Sequence[Path]) -> list[Track]:
+    """Read product files; each may be given once, and all must share one projected CRS.
+
+    Raises:
+        InputError: none is given, one is given twice (under another name too), or the CRSs differ.
+    """
+    if not points:
+        raise InputError("--points: no file given.")
+    resolved = [path.resolve() for path in points]
+    for path in points:
+        if resolved.count(path.resolve()) > 1:
+            raise InputError(f"{path}: given twice. Each file counts once.")
+    tracks = [read_points(path) for path in points]
+    for path, track in zip(points, tracks, strict=True):
+        if track.crs != tracks[0].crs:
+            raise InputError(f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of one CRS.")
+    check_distinct(tracks, [str(path) for path in points])
+    return tracks
+
+
+def _check_outputs(output: Path, map_path: Path | None, inputs: Sequence[Path], package: Path) -> None:
+    check_output(output)
+    for path in (output, map_path):
+        if path is not None and package.resolve() in path.resolve().parents:
+            raise InputError(f"{path}: is inside the model package, which must stay as it is. Give another folder.")
+    if output.resolve() in {path.resolve() for path in inputs}:
+        raise InputError(f"{output}: is one of the inputs, which would be overwritten. Give another output.")
+    if map_path is None:
+        return
+    if map_path.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{map_path}: the map is an HTML file; give a name that ends in .html.")
+    if map_path.is_dir():
+        raise InputError(f"{map_path}: is a folder. Give the name of a file.")
+    if not map_path.resolve().parent.is_dir():
+        raise InputError(f"{map_path}: its folder does not exist. Make it first.")

@@ -1,0 +1,205 @@
+"""The predictions table: one row a building, judged or abstained, in the file format that the suffix names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pandas as pd
+import shapely
+from numpy.typing import ArrayLike, NDArray
+from pyogrio.errors import DataLayerError, DataSourceError
+
+from plumbline.compass import QUADRANTS
+from plumbline.errors import InputError
+from plumbline.files import atomic_file
+from plumbline.strain import category
+
+STATUSES = ("ok", "insufficient_points", "out_of_distribution")
+"""`ok`: judged. The others say why the model abstained."""
+
+PROBABILITIES = ("p_ne", "p_nw", "p_sw", "p_se")
+"""Columns of the quadrants' probabilities, in the order of `compass.QUADRANTS`."""
+
+DTYPES = {
+    "building_id": "str",
+    "status": "str",
+    "n_points": "int64",
+    "quadrant": "str",
+    "quadrant_confidence": "float64",
+    **dict.fromkeys(PROBABILITIES, "float64"),
+    "severity_permille": "float64",
+    "severity_low": "float64",
+    "severity_high": "float64",
+    "burland_category": "Int64",  # nullable: an abstention has none, and 0 is a judgement
+    "model_version": "str",
+}
+COLUMNS = (*DTYPES, "geometry")
+"""All columns, in the contract's order; the footprint last."""
+
+JUDGEMENT = COLUMNS[COLUMNS.index("quadrant") : COLUMNS.index("model_version")]
+"""Columns that are empty where the status is not `ok`, and full where it is."""
+
+SUFFIXES = (".csv", ".gpkg", ".geojson", ".parquet")
+
+
+def make_predictions(
+    buildings: geopandas.GeoDataFrame,
+    status: Sequence[str],
+    n_points: ArrayLike,
+    probability: ArrayLike,
+    severity_permille: ArrayLike,
+    severity_low: ArrayLike,
+    severity_high: ArrayLike,
+    model_version: str,
+) -> geopandas.GeoDataFrame:
+    """Put the answers for B buildings into the contract's table.
+
+    Args:
+        buildings: `building_id` and footprint, with a CRS.
+        status: (B,) of `STATUSES`.
+        n_points: (B,) usable points.
+        probability: (B, 4) of the quadrants, in the order of `compass.QUADRANTS`.
+        severity_permille, severity_low, severity_high: (B,) tensile strain and its interval, permille.
+        model_version: of the package that answered.
+
+    What the last four arrays hold where the status is not `ok` does not matter: it is left out.
+    """
+    p = np.asarray(probability, float).reshape(-1, len(QUADRANTS))
+    severity = np.asarray(severity_permille, float)
+    best = np.where(np.isfinite(p), p, -1.0).argmax(axis=1)
+    table = geopandas.GeoDataFrame(
+        {
+            "building_id": buildings["building_id"].to_numpy(),
+            "status": np.asarray(status, object),
+            "n_points": np.asarray(n_points),
+            "quadrant": np.array(QUADRANTS, object)[best],
+            "quadrant_confidence": p[np.arange(len(p)), best],
+            **{name: p[:, i] for i, name in enumerate(PROBABILITIES)},
+            "severity_permille": severity,
+            "severity_low": np.asarray(severity_low, float),
+            "severity_high": np.asarray(severity_high, float),
+            "burland_category": category(severity),
+            "model_version": model_version,
+        },
+        geometry=buildings.geometry.to_numpy(),
+        crs=buildings.crs,
+    )
+    table = table.astype({"burland_category": "Int64"})
+    table.loc[table["status"] != "ok", list(JUDGEMENT)] = None
+    return _typed(table)
+
+
+def check_output(path: Path) -> None:
+    """Refuse an output that could not be written, before any work is done for it.
+
+    Raises:
+        InputError: another suffix than the four, a folder of that name, or a parent folder that is missing or
+            not writable.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        found = f"suffix '{path.suffix}'" if path.suffix else "no suffix"
+        raise InputError(f"{path}: {found} found. The suffix chooses the format; use one of {', '.join(SUFFIXES)}.")
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder. Give the name of a file.")
+    parent = path.parent
+    if not parent.is_dir():
+        raise InputError(f"{path}: there is no folder {parent}. Make it first, or give another output.")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise InputError(f"{path}: the folder {parent} is not writable. Give another output.")
+
+
+def write_predictions(predictions: geopandas.GeoDataFrame, path: Path) -> None:
+    """Write the table, atomically, in the format of the path's suffix.
+
+    `.csv`: UTF-8, empty cells for nulls, the footprint as WKT in the CRS of `predictions` (which a CSV cannot
+    name). `.gpkg`: GeoPackage, layer `predictions`. `.geojson`: RFC 7946, so reprojected to WGS 84, with seven
+    decimals (1 cm). `.parquet`: GeoParquet.
+
+    Raises:
+        InputError: as `check_output`, or the disk refused.
+        ValueError: the table breaks the contract; the message names column and building.
+    """
+    check_output(path)
+    table = _checked(predictions)
+    suffix = path.suffix.lower()
+    try:
+        with atomic_file(path) as temporary:
+            if suffix == ".csv":
+                table.to_wkt().to_csv(temporary, index=False)
+            elif suffix == ".gpkg":
+                table.to_file(temporary, driver="GPKG", layer="predictions")
+            elif suffix == ".geojson":
+                temporary.write_text(_geojson(table), encoding="utf-8")
+            else:
+                table.to_parquet(temporary, index=False)
+    except (OSError, DataSourceError, DataLayerError, RuntimeError) as error:
+        raise InputError(f"{path}: could not be written ({error}). Is the disk full?") from error
+
+
+def read_predictions(path: Path) -> geopandas.GeoDataFrame:
+    """Read a table that `write_predictions` wrote, with its types. From a CSV it comes without a CRS.
+
+    Raises:
+        InputError: the file is missing, of another suffix, unreadable, or not a predictions table.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"{path}: suffix '{path.suffix}' found; predictions are in {', '.join(SUFFIXES)}.")
+    if not path.is_file():
+        raise InputError(f"{path}: no such file.")
+    try:
+        if suffix == ".csv":
+            # Only an empty cell is a null: a building may be called NA.
+            plain = pd.read_csv(path, dtype=DTYPES, keep_default_na=False, na_values=[""])
+            table = geopandas.GeoDataFrame(plain, geometry=shapely.from_wkt(plain["geometry"].to_numpy()))
+        elif suffix == ".parquet":
+            table = geopandas.read_parquet(path)
+        else:
+            # GDAL guesses dates from strings in GeoJSON: a building may be called 2024-01-01.
+            options = {"DATE_AS_STRING": "YES"} if suffix == ".geojson" else {}
+            table = geopandas.read_file(path, **options)
+        return _checked(_typed(table))
+    except (OSError, ValueError, KeyError, shapely.errors.ShapelyError, DataSourceError, DataLayerError) as error:
+        raise InputError(f"{path}: not readable as predictions ({error}).") from error
+
+
+def _typed(table: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
+    missing = [name for name in COLUMNS if name not in table]
+    if missing:
+        raise ValueError(f"column {missing[0]} is missing")
+    return table[list(COLUMNS)].astype(DTYPES)
+
+
+def _checked(predictions: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
+    """The table with the contract's columns and types, and nothing in it that a reader could misread."""
+    table = _typed(predictions)
+    judged = (table["status"] == "ok").to_numpy()
+    empty = table[list(JUDGEMENT)].isna().to_numpy()
+    for name in ("building_id", "status", "model_version", "geometry"):
+        _refuse(table, table[name].isna().to_numpy(), f"{name} is empty")
+    _refuse(table, ~table["status"].isin(STATUSES).to_numpy(), f"status is none of {', '.join(STATUSES)}")
+    for i, name in enumerate(JUDGEMENT):
+        _refuse(table, judged & empty[:, i], f"{name} is empty although the status is ok")
+        _refuse(table, ~judged & ~empty[:, i], f"{name} is given although the status is not ok")
+    _refuse(table, judged & ~table["quadrant"].isin(QUADRANTS).to_numpy(), f"quadrant is none of {QUADRANTS}")
+    expected = category(table["severity_permille"])
+    found = table["burland_category"].fillna(-1).to_numpy(np.int64)
+    _refuse(table, judged & (found != expected), "burland_category is not the one of severity_permille")
+    return table
+
+
+def _refuse(table: geopandas.GeoDataFrame, bad: NDArray[np.bool_], what: str) -> None:
+    if bad.any():
+        raise ValueError(f"building {table['building_id'].iloc[int(bad.argmax())]}: {what}")
+
+
+def _geojson(table: geopandas.GeoDataFrame) -> str:
+    """RFC 7946: longitude and latitude, outer rings counter-clockwise, no `crs` member, nulls kept."""
+    degrees = shapely.transform(table.geometry.to_crs("EPSG:4326").to_numpy(), lambda position: position.round(7))
+    oriented = table.set_geometry(shapely.orient_polygons(degrees), crs="EPSG:4326")
+    # Plain UTF-8, because GDAL misreads some characters that are escaped as two halves.
+    return str(oriented.to_json(drop_id=True, to_wgs84=True, ensure_ascii=False))

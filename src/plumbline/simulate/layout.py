@@ -1,0 +1,134 @@
+"""A city's buildings: footprints in rows, rows in districts, every district with its own street grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.compass import Frames, frames
+from plumbline.simulate.draw import log_uniform
+from plumbline.simulate.hinge import CORNERS
+
+Array = NDArray[np.float64]
+DISTRICT_BUILDINGS = 60
+STREET_M = 15.0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """B buildings in local metres, the city's centre at 0, 0."""
+
+    polygon: NDArray[np.object_]
+    """(B,) shapely polygons."""
+    height: Array
+    """(B,) m above the ground."""
+    ground: Array
+    """(B,) elevation of the ground, m."""
+    frames: Frames
+    standing: NDArray[np.bool_]
+    """(B, 4) corners of the frame, in the order of `compass.QUADRANTS`, that the footprint really has."""
+    extent: float
+    """Side of the square that holds the city, m."""
+
+
+def draw_layout(rng: np.random.Generator, count: int) -> Layout:
+    """Draw `count` buildings with sides of 6 to 60 m, at any orientation, 3 to 40 m high."""
+    side = _draw_sides(rng, count)
+    centre, turn, extent = _place(rng, side)
+    cos, sin = np.cos(turn), np.sin(turn)
+    outlines = []
+    for i, outline in enumerate(_draw_outlines(rng, side)):
+        rotation = np.array([[cos[i], sin[i]], [-sin[i], cos[i]]])
+        outlines.append(shapely.Polygon(outline @ rotation + centre[i]))
+    polygon = np.array(outlines, dtype=object)
+    frame = frames(polygon)
+    slope = rng.uniform(-0.01, 0.01, 2)
+    return Layout(
+        polygon=polygon,
+        height=np.asarray(np.round(log_uniform(rng, 3, 40, count), 1), float),
+        ground=rng.uniform(5, 300) + frame.centre @ slope + rng.normal(0, 0.3, count),
+        frames=frame,
+        standing=_standing_corners(polygon, frame),
+        extent=extent,
+    )
+
+
+def _draw_sides(rng: np.random.Generator, count: int) -> Array:
+    """(B, 2) sides, m: the longer log-uniform from 7 to 60, the ratio log-uniform up to 3.5."""
+    longer = log_uniform(rng, 7, 60, count)
+    shorter = np.maximum(longer / log_uniform(rng, 1, 3.5, count), 6)
+    side = np.stack([longer, shorter], axis=1)
+    turned = rng.random(count) < 0.5
+    side[turned] = side[turned, ::-1]
+    return side
+
+
+def _draw_outlines(rng: np.random.Generator, side: Array) -> list[Array]:
+    """Outlines about the origin: rectangles, some with a corner missing (L), some with one drawn in.
+
+    Three corners of the rectangle stay, so that it is the one smallest rectangle around the outline: with four moved
+    corners two rectangles of equal area occur, and the frame would hang on the last digit of the coordinates.
+    """
+    kind, cut, drawn_in = rng.random(len(side)), rng.uniform(0.25, 0.55, side.shape), rng.uniform(0, 0.18, side.shape)
+    which = rng.integers(0, 4, len(side))
+    outlines = []
+    for i in range(len(side)):
+        outline = CORNERS * side[i] / 2
+        if kind[i] < 0.1:
+            notch = CORNERS[which[i]] * side[i] * (0.5 - cut[i])
+            corner = outline[which[i]]
+            # One of the two neighbours along the outline shares x with the corner, the other y.
+            steps = [np.array([notch[0], corner[1]]), notch, np.array([corner[0], notch[1]])]
+            steps = steps if which[i] % 2 else steps[::-1]
+            outline = np.concatenate([outline[: which[i]], steps, outline[which[i] + 1 :]])
+        elif kind[i] < 0.2:
+            outline[which[i]] *= 1 - drawn_in[i]
+        outlines.append(outline)
+    return outlines
+
+
+def _place(rng: np.random.Generator, side: Array) -> tuple[Array, Array, float]:
+    """Centres (B, 2), rotations (B,) in rad, and the city's extent: districts packed row by row, then on a grid."""
+    count = len(side)
+    centre, turn = np.zeros((count, 2)), rng.normal(0, 0.03, count)
+    gap = 1 + rng.exponential(5, count)
+    box = np.abs(np.cos(turn))[:, None] * side + np.abs(np.sin(turn))[:, None] * side[:, ::-1]
+    members = np.array_split(np.arange(count), -(-count // DISTRICT_BUILDINGS))
+    radius = np.array([_pack(rng, centre, member, box, gap[member]) for member in members])
+    columns = int(np.ceil(np.sqrt(len(members))))
+    cell = 2 * float(radius.max()) + STREET_M
+    for number, (member, angle) in enumerate(zip(members, rng.uniform(0, np.pi / 2, len(members)), strict=True)):
+        cos, sin = np.cos(angle), np.sin(angle)
+        rotated = centre[member] @ np.array([[cos, sin], [-sin, cos]])
+        row, column = divmod(number, columns)
+        centre[member] = rotated + cell * (np.array([column, row]) - (columns - 1) / 2)
+        turn[member] += angle
+    return centre, turn, cell * columns
+
+
+def _pack(rng: np.random.Generator, centre: Array, member: NDArray[np.intp], box: Array, gap: Array) -> float:
+    """Set the centres of one district's buildings about 0, 0; return the radius of the circle around them."""
+    width = float(np.sqrt(((box[member, 0] + gap) * (box[member, 1] + 10)).sum()))
+    x = y = depth = 0.0
+    for building, space in zip(member, gap, strict=True):
+        if x > 0 and x + box[building, 0] > width:
+            # Rows stand back to back over a yard, or face each other over a street.
+            x, y, depth = 0.0, y + depth + float(rng.choice([5.0, STREET_M])), 0.0
+        centre[building] = x + box[building, 0] / 2, y + box[building, 1] / 2
+        x += float(box[building, 0] + space)
+        depth = max(depth, float(box[building, 1]))
+    low = (centre[member] - box[member] / 2).min(axis=0)
+    high = (centre[member] + box[member] / 2).max(axis=0)
+    centre[member] -= (low + high) / 2
+    return float(np.hypot(*(high - low)) / 2)
+
+
+def _standing_corners(polygon: NDArray[np.object_], frame: Frames) -> NDArray[np.bool_]:
+    """(B, 4) whether the polygon holds the point at four fifths of the way to each corner of its frame."""
+    cos, sin = np.cos(frame.angle)[:, None], np.sin(frame.angle)[:, None]
+    x, y = 0.4 * frame.side[:, :1] * CORNERS[:, 0], 0.4 * frame.side[:, 1:] * CORNERS[:, 1]
+    east, north = frame.centre[:, :1] + x * cos - y * sin, frame.centre[:, 1:] + x * sin + y * cos
+    return np.asarray(shapely.contains_xy(polygon[:, None], east, north), bool)

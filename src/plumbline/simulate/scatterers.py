@@ -1,0 +1,143 @@
+"""Where the radar sees points: on roofs and facades, on the ground around, and now and then on something else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.simulate.acquisition import Acquisition, Band
+from plumbline.simulate.draw import log_uniform
+from plumbline.simulate.layout import Layout
+from plumbline.simulate.los import range_and_azimuth
+
+Array = NDArray[np.float64]
+STRUCTURE, GROUND, ASTRAY = range(3)
+"""Kinds: on the building; on the ground beside it; a reflection that is on neither and moves on its own."""
+ASTRAY_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class Scatterers:
+    """N points of a city, of both tracks together, in local metres."""
+
+    building: NDArray[np.intp]
+    """(N,) the building a point is on, or the nearest to it."""
+    kind: NDArray[np.intp]
+    """(N,) STRUCTURE, GROUND or ASTRAY."""
+    track: NDArray[np.intp]
+    """(N,) 0 ascending, 1 descending."""
+    east_north: Array
+    """(N, 2) true position."""
+    height: Array
+    """(N,) true height above the building's ground, m."""
+    noise: Array
+    """(N,) standard deviation of the displacement of one epoch, mm."""
+
+    def subset(self, index: NDArray[np.intp]) -> Scatterers:
+        """The points `index`."""
+        return Scatterers(*(getattr(self, item.name)[index] for item in fields(self)))
+
+
+def draw_scatterers(rng: np.random.Generator, layout: Layout, band: Band) -> Scatterers:
+    """Draw the points of all buildings, and 10 to 20 % more on the ground between them."""
+    building = np.repeat(np.arange(len(layout.height)), _draw_counts(rng, layout, band))
+    on_wall = rng.random(len(building)) < 0.5
+    east_north = np.where(on_wall[:, None], _on_outline(rng, layout, building), _inside(rng, layout.polygon, building))
+    roof = np.where(on_wall, rng.random(len(building)) < 0.35, True)
+    share = np.where(roof, rng.uniform(0.9, 1, len(building)), rng.uniform(0, 1, len(building)))
+    height = share * layout.height[building]
+    kind = np.where(rng.random(len(building)) < ASTRAY_SHARE, ASTRAY, STRUCTURE)
+    height = np.where(kind == ASTRAY, rng.uniform(-0.3, 1.6, len(building)) * layout.height[building], height)
+
+    parent, ground = _on_ground(rng, layout, round(float(rng.uniform(0.1, 0.2)) * len(building)))
+    building, kind = np.concatenate([building, parent]), np.concatenate([kind, np.full(len(parent), GROUND)])
+    return Scatterers(
+        building=building,
+        kind=kind,
+        track=_draw_tracks(rng, building, len(layout.height)),
+        east_north=np.concatenate([east_north, ground]),
+        height=np.concatenate([height, rng.normal(0, 0.2, len(parent))]),
+        noise=_draw_noise(rng, building, len(layout.height), band),
+    )
+
+
+def position_errors(rng: np.random.Generator, points: Scatterers, tracks: list[Acquisition], band: Band) -> Array:
+    """Errors (N, 3) of easting, northing and height, m.
+
+    Wide in ground range, narrow in azimuth, with a share common to the points of one building in one track.
+    """
+    count = int(points.building.max()) + 1
+    in_range = log_uniform(rng, *band.position_m, count)
+    sigma = np.stack([in_range, in_range * rng.uniform(0.2, 0.6, count)], axis=1)
+    common = rng.uniform(0, 0.4, count)[points.building][:, None]
+    shared = rng.standard_normal((count, len(tracks), 2))[points.building, points.track]
+    own = rng.standard_normal(shared.shape)
+    error = (np.sqrt(common) * shared + np.sqrt(1 - common) * own) * sigma[points.building]
+    axes = np.stack([range_and_azimuth(track.heading_deg) for track in tracks])
+    horizontal = np.einsum("nk,nkc->nc", error, axes[points.track])
+    vertical = rng.uniform(*band.height_m, count)[points.building] * rng.standard_normal(len(own))
+    return np.concatenate([horizontal, vertical[:, None]], axis=1)
+
+
+def _draw_counts(rng: np.random.Generator, layout: Layout, band: Band) -> NDArray[np.intp]:
+    """Points a building: about 12 (C) or 46 (X), more on larger ones."""
+    size = np.log(layout.frames.side.prod(axis=1) / 300)
+    fewest, most = band.points
+    if most <= 20:
+        counts = rng.normal(12, 3.5, len(size)) + 1.5 * size
+    else:
+        counts = np.exp(rng.normal(np.log(42), 0.45, len(size)) + 0.15 * size)
+    return np.asarray(np.clip(np.rint(counts), fewest, most), np.intp)
+
+
+def _draw_tracks(rng: np.random.Generator, building: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+    """Most buildings are seen by both tracks, more or less evenly; one in ten by one track only."""
+    ascending = rng.beta(6, 6, count)
+    single = rng.random(count) < 0.1
+    ascending[single] = rng.integers(0, 2, int(single.sum()))
+    track = np.where(rng.random(len(building)) < ascending[building], 0, 1)
+    track[:2] = 0, 1  # even the smallest city has a point in both products
+    return track
+
+
+def _draw_noise(rng: np.random.Generator, building: NDArray[np.intp], count: int, band: Band) -> Array:
+    typical = rng.uniform(*band.noise_mm, count)[building]
+    return np.clip(typical * np.exp(rng.normal(0, 0.15, len(building))), *band.noise_mm)
+
+
+def _inside(rng: np.random.Generator, polygon: NDArray[np.object_], building: NDArray[np.intp]) -> Array:
+    """Positions (N, 2) spread evenly over each point's polygon, by rejection from its bounds."""
+    bounds = shapely.bounds(polygon)[building]
+    shapely.prepare(polygon)
+    position, open_ = np.zeros((len(building), 2)), np.arange(len(building))
+    while len(open_):
+        trial = rng.uniform(bounds[open_, :2], bounds[open_, 2:])
+        position[open_] = trial
+        open_ = open_[~shapely.contains_xy(polygon[building[open_]], trial[:, 0], trial[:, 1])]
+    return position
+
+
+def _on_outline(rng: np.random.Generator, layout: Layout, building: NDArray[np.intp]) -> Array:
+    """Positions (N, 2) along the walls, up to a twelfth of the way to the middle."""
+    ring = shapely.get_exterior_ring(layout.polygon)[building]
+    on_ring = shapely.line_interpolate_point(ring, rng.random(len(building)), normalized=True)
+    outer = shapely.get_coordinates(on_ring)
+    inward = rng.uniform(0, 0.08, (len(building), 1))
+    return np.asarray(outer + inward * (layout.frames.centre[building] - outer), float)
+
+
+def _on_ground(rng: np.random.Generator, layout: Layout, count: int) -> tuple[NDArray[np.intp], Array]:
+    """Up to `count` positions 1 to 12 m around the buildings, less those that fall on a footprint."""
+    parent = rng.integers(0, len(layout.height), count)
+    angle, half = rng.uniform(-np.pi, np.pi, count), layout.frames.side[parent] / 2
+    offset = (half + rng.uniform(1, 12, (count, 1))) * np.stack([np.cos(angle), np.sin(angle)], axis=1) * np.sqrt(2)
+    turn = layout.frames.angle[parent]
+    cos, sin = np.cos(turn), np.sin(turn)
+    east, north = offset[:, 0] * cos - offset[:, 1] * sin, offset[:, 0] * sin + offset[:, 1] * cos
+    position = layout.frames.centre[parent] + np.stack([east, north], axis=1)
+    covered, _ = shapely.STRtree(layout.polygon).query(shapely.points(position), predicate="within")
+    free = np.setdiff1d(np.arange(count), covered)
+    return parent[free], position[free]

@@ -1,0 +1,53 @@
+"""How motion builds up over the observation: from 0 at its start to 1 at its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+LINEAR, SETTLING, ONSET, ACCELERATING = range(4)
+SHARES = (0.3, 0.25, 0.25, 0.2)
+
+
+@dataclass(frozen=True)
+class Histories:
+    """Time functions of B buildings; times are fractions of the observation."""
+
+    family: NDArray[np.intp]
+    """(B,) LINEAR, SETTLING, ONSET or ACCELERATING."""
+    first: Array
+    """(B,) SETTLING: time constant. ONSET: beginning. ACCELERATING: exponent."""
+    second: Array
+    """(B,) ONSET: end. Unused by the others."""
+
+    def at(self, time: Array) -> Array:
+        """(B, T) share of the final displacement reached at times (T,) in 0 to 1."""
+        t, first, second = time[None, :], self.first[:, None], self.second[:, None]
+        choices = [
+            np.broadcast_to(t, (len(first), len(time))),
+            np.expm1(-t / first) / np.expm1(-1 / first),
+            np.clip((t - first) / (second - first), 0, 1),
+            t**first,
+        ]
+        return np.choose(self.family[:, None], choices)
+
+
+def draw_histories(rng: np.random.Generator, count: int) -> Histories:
+    """Linear; `1 - exp(-t / tau)`, tau 0.1 to 1; onset at 0.05 to 0.6, over by 1; `t^p`, p 1.5 to 3.5."""
+    family = rng.choice(len(SHARES), size=count, p=SHARES)
+    beginning = rng.uniform(0.05, 0.6, count)
+    settling, exponent = rng.uniform(0.1, 1, count), rng.uniform(1.5, 3.5, count)
+    return Histories(
+        family=family,
+        first=np.choose(family, [np.ones(count), settling, beginning, exponent]),
+        second=beginning + rng.uniform(0.2, 1, count) * (1 - beginning),
+    )
+
+
+def passages(rng: np.random.Generator, arrival: Array) -> Histories:
+    """Histories of buildings under which a tunnel passes at times `arrival` (B,), below 0.7."""
+    duration = rng.uniform(0.1, 0.3, len(arrival))
+    return Histories(np.full(len(arrival), ONSET), arrival, arrival + duration)

@@ -1,0 +1,167 @@
+"""Opening a product file: a csv, or a zip with one csv in it. Nothing is ever unpacked to disk."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO
+
+from plumbline.errors import InputError
+
+MAX_MEMBER_BYTES = 16 * 2**30
+"""Largest csv taken out of a zip. The densest EGMS bursts have about a million points of 2 KB a line: 2 GiB."""
+MAX_RATIO = 100
+"""Largest csv : compressed size. Tables of decimals reach 4, an all-zero one about 30; a zip bomb is near 1000."""
+RATIO_FREE_BYTES = 2**20
+"""Members below this size may have any ratio: they can do no harm."""
+BUFFER_BYTES = 2**20
+ZIP_START = b"PK\x03\x04"
+FAULTS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    OverflowError,
+)
+"""What the standard library raises on a damaged, encrypted or exotic zip."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """One csv, in a file of its own or as a member of a zip; `str()` names it for messages."""
+
+    path: Path
+    member: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.path) if self.member is None else f"{self.path} (member {self.member})"
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """Open for reading bytes, from the beginning.
+
+        Raises:
+            InputError: unreadable; also from `read` of the stream, where damage shows only there.
+        """
+        with ExitStack() as opened:
+            try:
+                if self.member is None:
+                    stream: IO[bytes] = opened.enter_context(self.path.open("rb", buffering=BUFFER_BYTES))
+                else:
+                    archive = opened.enter_context(zipfile.ZipFile(self.path))
+                    member = opened.enter_context(archive.open(self.member))
+                    stream = io.BufferedReader(_Member(member, str(self)), BUFFER_BYTES)
+            except (OSError, *FAULTS) as error:
+                raise InputError(f"{self}: cannot be opened ({error}). Download it again.") from None
+            yield stream
+
+
+def find_csv(path: Path) -> Product:
+    """The csv that `path` is, or holds as the only csv in a zip.
+
+    Raises:
+        InputError: the file is missing or empty; the zip is cut off, damaged or encrypted, has no csv or several,
+            a member name that points outside the zip, or a csv of suspect size.
+    """
+    start = _first_bytes(path)
+    if not start:
+        raise InputError(f"{path}: the file is empty. Download it again.")
+    if start.startswith(b"PK"):
+        return Product(path, _csv_member(path))
+    if path.suffix.lower() == ".zip":
+        raise InputError(f"{path}: named .zip, but its content is not a zip. Download it again.")
+    return Product(path)
+
+
+def zip_members(path: Path) -> list[str]:
+    """Names of the files in a zip, without folders and the hidden files that operating systems add.
+
+    Raises:
+        InputError: as `find_csv`, for what concerns the zip as a whole.
+    """
+    return [member.filename for member in _members(path)]
+
+
+def _first_bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(ZIP_START))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file.") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
+
+
+def _members(path: Path) -> list[zipfile.ZipInfo]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file.") from None
+    except (OSError, *FAULTS) as error:
+        detail = "it is cut off" if "not a zip" in str(error) else str(error)
+        raise InputError(f"{path}: not readable as a zip ({detail}). Download it again.") from None
+    for member in members:
+        if _points_outside(member.filename):
+            raise InputError(
+                f"{path}: member {member.filename!r} points outside of the zip. Do not use a zip that holds such names."
+            )
+    return [member for member in members if not (member.is_dir() or _is_hidden(member.filename))]
+
+
+def _csv_member(path: Path) -> str:
+    members = _members(path)
+    tables = [member for member in members if member.filename.lower().endswith(".csv")]
+    if len(tables) != 1:
+        names = ", ".join(member.filename for member in (tables or members)[:5]) or "nothing"
+        found = f"{len(tables)} csv files" if tables else "no csv file"
+        raise InputError(f"{path}: {found} in the zip, one is needed (it holds {names}).")
+    (table,) = tables
+    if table.flag_bits & 1:
+        raise InputError(f"{path}: member {table.filename} is encrypted. Decrypt it first.")
+    if table.file_size == 0:
+        raise InputError(f"{path}: member {table.filename} is empty. Download the zip again.")
+    ratio = table.file_size / max(table.compress_size, 1)
+    if table.file_size > MAX_MEMBER_BYTES or (table.file_size > RATIO_FREE_BYTES and ratio > MAX_RATIO):
+        raise InputError(
+            f"{path}: member {table.filename} unpacks to {table.file_size:,} bytes, {ratio:.0f} times its packed size "
+            f"(at most {MAX_MEMBER_BYTES:,} bytes and {MAX_RATIO} times are read). If it is genuine, unpack it and "
+            "give the csv itself."
+        )
+    return table.filename
+
+
+def _points_outside(name: str) -> bool:
+    windows = PureWindowsPath(name)
+    return ".." in windows.parts or bool(windows.drive or windows.root) or PurePosixPath(name).is_absolute()
+
+
+def _is_hidden(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return "__MACOSX" in parts or any(part.startswith(".") for part in parts)
+
+
+class _Member(io.RawIOBase):
+    """A member's bytes; damage met on the way becomes an `InputError`, whoever reads."""
+
+    def __init__(self, stream: IO[bytes], name: str) -> None:
+        self._stream, self._name = stream, name
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        try:
+            data = self._stream.read(len(buffer))
+        except (OSError, *FAULTS) as error:
+            raise InputError(f"{self._name}: the zip is damaged or cut off ({error}). Download it again.") from None
+        buffer[: len(data)] = data
+        return len(data)

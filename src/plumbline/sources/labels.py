@@ -1,0 +1,70 @@
+"""Labels: the severity of each building, and its quadrant from category 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from plumbline.compass import QUADRANTS
+from plumbline.errors import InputError
+from plumbline.sources.archive import find_csv
+from plumbline.sources.table import fail_at, read_columns, read_header
+from plumbline.strain import category
+
+COLUMNS = {"building_id": pa.string(), "severity_permille": pa.float64(), "quadrant": pa.string()}
+MAX_SEVERITY_PERMILLE = 1000.0
+"""A strain of 1: nothing stands that long."""
+
+
+def read_labels(path: Path) -> pd.DataFrame:
+    """Read `building_id, severity_permille, quadrant` from a csv.
+
+    Returns:
+        One row a building in the file's order: text, permille, and one of NE, NW, SW, SE, or empty text below
+        category 1, where the quadrant is undefined (one that stands there is not passed on).
+
+    Raises:
+        InputError: a column is missing, an id is empty or repeats, a severity is no number from 0, or a quadrant is
+            missing or unknown; the message names the line.
+    """
+    product = find_csv(path)
+    header = read_header(product)
+    missing = [name for name in COLUMNS if name not in header]
+    if missing:
+        raise InputError(
+            f"{product}, line 1: column {', '.join(missing)} is missing; the header has {', '.join(header)[:300]}."
+        )
+    # No quadrant is the beginning of another: a cut last cell shows by itself.
+    table = read_columns(product, header, COLUMNS, check_end=header[-1] != "quadrant")
+    if not len(table):
+        raise InputError(f"{product}: it has a header, but no labels.")
+    ids = np.asarray(table["building_id"].to_pylist(), object)
+    severity = np.asarray(table["severity_permille"].to_numpy(), float)
+    quadrant = np.array([name.strip() for name in table["quadrant"].to_pylist()], object)
+    damaged = category(severity) >= 1
+    checks = (
+        ("building_id", ids, ids == "", "an id is needed"),
+        ("building_id", ids, np.asarray(pd.Series(ids).duplicated()), "each building may be labelled once"),
+        (
+            "severity_permille",
+            severity,
+            ~((severity >= 0) & (severity <= MAX_SEVERITY_PERMILLE)),
+            f"a strain from 0 to {MAX_SEVERITY_PERMILLE:g} permille is needed",
+        ),
+        (
+            "quadrant",
+            quadrant,
+            ~np.isin(quadrant, (*QUADRANTS, "")) | (damaged & (quadrant == "")),
+            f"one of {', '.join(QUADRANTS)} is needed, or an empty cell below category 1",
+        ),
+    )
+    for column, values, bad, wanted in checks:
+        if bad.any():
+            row = int(np.argmax(bad))
+            fail_at(product, row, column, repr(values[row]) if isinstance(values[row], str) else values[row], wanted)
+    return pd.DataFrame(
+        {"building_id": ids, "severity_permille": severity, "quadrant": np.where(damaged, quadrant, "").astype(object)}
+    )

@@ -1,0 +1,83 @@
+"""Whether points and footprints are of one place, said before any work is done on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import geopandas
+import numpy as np
+import pyproj
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.sources.points import Track
+
+NEAR_M = 50.0
+"""A place with points has some within this distance of some building; position errors are below 20 m."""
+POINTS_AT_A_TIME = 100_000
+
+
+def check_overlap(
+    tracks: Sequence[Track], buildings: geopandas.GeoDataFrame, points: str, footprints: str, near_m: float = NEAR_M
+) -> None:
+    """Refuse points and footprints that have nothing to do with each other.
+
+    A single track without a point near a footprint is only warned of, as long as another has one.
+
+    Args:
+        tracks: points, all in the CRS of the buildings.
+        buildings: the buildings table.
+        points: the file or files of the points, for the message.
+        footprints: the file of the footprints, for the message.
+        near_m: distance from a footprint up to which a point counts, m.
+
+    Raises:
+        InputError: no point is near any footprint; the message has both extents.
+    """
+    tree = shapely.STRtree(buildings.geometry.to_numpy())
+    box = np.asarray(buildings.total_bounds, float)
+    far = [track for track in tracks if not _is_near(track, tree, box, near_m)]
+    if len(far) < len(tracks):
+        for track in far:
+            log.warning("%s: no point of it is within %g m of a footprint of %s.", track.name, near_m, footprints)
+        return
+    crs = str(buildings.crs)
+    easting = np.concatenate([track.easting for track in tracks])
+    northing = np.concatenate([track.northing for track in tracks])
+    source = buildings.attrs.get("source_crs", crs)
+    raise InputError(
+        f"No overlap: no point is within {near_m:g} m of a footprint.\n"
+        f"  points     {points}: {_extent(easting, northing, crs)}\n"
+        f"  footprints {footprints} ({source}): {_extent(box[[0, 2]], box[[1, 3]], crs)}\n"
+        "Give the points and the footprints of one place, and check the CRS the footprints' file states."
+    )
+
+
+def _is_near(track: Track, tree: shapely.STRtree, box: NDArray[np.float64], near_m: float) -> bool:
+    inside = (
+        (track.easting >= box[0] - near_m)
+        & (track.easting <= box[2] + near_m)
+        & (track.northing >= box[1] - near_m)
+        & (track.northing <= box[3] + near_m)
+    )
+    rows = np.flatnonzero(inside)
+    for start in range(0, len(rows), POINTS_AT_A_TIME):
+        chunk = rows[start : start + POINTS_AT_A_TIME]
+        points = shapely.points(track.easting[chunk], track.northing[chunk])
+        if tree.query(points, predicate="dwithin", distance=near_m).size:
+            return True
+    return False
+
+
+def _extent(easting: NDArray[np.float64], northing: NDArray[np.float64], crs: str) -> str:
+    if not len(easting):
+        return "none"
+    corners = np.array([[easting.min(), northing.min()], [easting.max(), northing.max()]])
+    to_degrees = pyproj.Transformer.from_crs(crs, "EPSG:4326", always_xy=True)
+    (west, east), (south, north) = to_degrees.transform(corners[:, 0], corners[:, 1])
+    return (
+        f"easting {corners[0, 0]:.0f} to {corners[1, 0]:.0f} m, northing {corners[0, 1]:.0f} to {corners[1, 1]:.0f} m "
+        f"in {crs}, about {west:.4f} to {east:.4f} degrees east, {south:.4f} to {north:.4f} degrees north"
+    )

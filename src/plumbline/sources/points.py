@@ -1,0 +1,175 @@
+"""The points table: what every reader returns and every later step takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from plumbline.errors import InputError
+from plumbline.files import atomic_file
+
+VERSION = 1
+"""Of the table's layout."""
+METADATA_KEY = b"plumbline"
+ROW_GROUP = 65_536
+COLUMNS = {
+    "point_id": pa.string(),
+    "track": pa.dictionary(pa.int32(), pa.string()),
+    "easting": pa.float64(),
+    "northing": pa.float64(),
+    "height": pa.float64(),
+    "los_east": pa.float64(),
+    "los_north": pa.float64(),
+    "los_up": pa.float64(),
+    "displacement": pa.list_(pa.float32()),
+}
+WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+SCALARS = ("easting", "northing", "height", "los_east", "los_north", "los_up")
+
+
+@dataclass(frozen=True)
+class Track:
+    """The N points of one satellite track with their T epochs.
+
+    Every track has its own reference in space and time: displacements of two tracks differ by an unknown offset.
+    """
+
+    name: str
+    """Name of the product, from its file."""
+    crs: str
+    """Projected CRS of easting and northing, for example `EPSG:3035`."""
+    epochs: NDArray[np.datetime64]
+    """(T,) dates, ascending."""
+    point_id: NDArray[np.object_]
+    """(N,) the product's own identifiers, as strings."""
+    easting: NDArray[np.float64]
+    """(N,) m."""
+    northing: NDArray[np.float64]
+    """(N,) m."""
+    height: NDArray[np.float64]
+    """(N,) m; only differences mean anything."""
+    los: NDArray[np.float64]
+    """(N, 3) unit vector from ground to satellite: east, north, up."""
+    displacement: NDArray[np.float32]
+    """(N, T) mm, positive towards the satellite; NaN where missing."""
+    coherence: NDArray[np.float32] | None = None
+    """(N,) temporal coherence, 0 to 1, where the product gives one. Used while reading; not part of the table."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Points left out by the reader, by reason. Not part of the table."""
+
+    def __len__(self) -> int:
+        return len(self.point_id)
+
+    def keep(self, rows: NDArray[np.bool_], reason: str) -> Track:
+        """The points where `rows` (N,) is true; the others are counted as dropped for `reason`."""
+        return replace(
+            self,
+            point_id=self.point_id[rows],
+            easting=self.easting[rows],
+            northing=self.northing[rows],
+            height=self.height[rows],
+            los=self.los[rows],
+            displacement=self.displacement[rows],
+            coherence=None if self.coherence is None else self.coherence[rows],
+            dropped={**self.dropped, reason: int(np.count_nonzero(~rows))},
+        )
+
+
+def write_points(tracks: Sequence[Track], path: Path) -> None:
+    """Write the points table: Parquet, one row a scatterer, atomically.
+
+    The file's metadata holds the CRS and per track its name and epochs, as JSON under `plumbline`.
+
+    Raises:
+        InputError: there is no track, two have one name, or their CRSs differ.
+    """
+    names = [track.name for track in tracks]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"{path}: two products are named {twice[0]}. Give each product once, under a name of its own.")
+    crss = sorted({track.crs for track in tracks})
+    if len(crss) != 1:
+        raise InputError(f"{path}: one CRS is needed for all tracks, {', '.join(crss) or 'no track'} found.")
+    about = {
+        "version": VERSION,
+        "crs": crss[0],
+        "tracks": [{"name": track.name, "epochs": [str(day) for day in track.epochs]} for track in tracks],
+    }
+    schema = pa.schema(list(COLUMNS.items()), metadata={METADATA_KEY: json.dumps(about).encode()})
+    with atomic_file(path) as temporary, pq.ParquetWriter(temporary, schema, **WRITING) as writer:
+        for code, track in enumerate(tracks):
+            for start in range(0, len(track), ROW_GROUP):
+                rows = slice(start, start + ROW_GROUP)
+                writer.write_table(_to_table(track, rows, code, names, schema))
+
+
+def load_points(path: Path) -> list[Track]:
+    """Read a points table; tracks come in the order they were written.
+
+    Raises:
+        InputError: the file is missing, is not a points table of this version, or contradicts itself.
+    """
+    try:
+        table = pq.read_table(path, page_checksum_verification=True)
+        about = json.loads((table.schema.metadata or {})[METADATA_KEY])
+        if about["version"] != VERSION:
+            raise InputError(f"{path}: points table of version {about['version']}, {VERSION} is needed. Make it again.")
+        table = table.select(list(COLUMNS)).cast(pa.schema(list(COLUMNS.items())))
+        codes = table["track"].combine_chunks().dictionary_encode()
+        named = np.asarray(codes.dictionary.to_pylist(), object)[np.asarray(codes.indices)] if len(table) else []
+        return [
+            _from_table(table.filter(pa.array(np.asarray(named) == item["name"])), item, about["crs"])
+            for item in about["tracks"]
+        ]
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file.") from None
+    except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
+        detail = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{path}: not a points table ({detail}). Make it again with `plumbline ingest`.") from None
+
+
+def _to_table(track: Track, rows: slice, code: int, names: list[str], schema: pa.Schema) -> pa.Table:
+    displacement = np.ascontiguousarray(track.displacement[rows], np.float32)
+    count, length = displacement.shape
+    series = pa.ListArray.from_arrays(np.arange(count + 1, dtype=np.int32) * length, displacement.ravel())
+    los = np.asarray(track.los[rows], float)
+    columns = {
+        "point_id": pa.array(track.point_id[rows], pa.string()),
+        "track": pa.DictionaryArray.from_arrays(np.full(count, code, np.int32), names),
+        "easting": track.easting[rows],
+        "northing": track.northing[rows],
+        "height": track.height[rows],
+        "los_east": los[:, 0],
+        "los_north": los[:, 1],
+        "los_up": los[:, 2],
+        "displacement": series,
+    }
+    return pa.table(columns, schema=schema)
+
+
+def _from_table(table: pa.Table, about: dict[str, Any], crs: str) -> Track:
+    epochs = np.array(about["epochs"], "datetime64[D]")
+    series = table["displacement"].combine_chunks()
+    values = series.flatten().to_numpy(zero_copy_only=False)
+    if np.any(np.diff(series.offsets.to_numpy()) != len(epochs)):
+        raise ValueError(f"track {about['name']}: a series does not have {len(epochs)} epochs")
+    scalars = {name: table[name].to_numpy() for name in SCALARS}
+    return Track(
+        name=about["name"],
+        crs=crs,
+        epochs=epochs,
+        point_id=np.asarray(table["point_id"].to_pylist(), object),
+        easting=scalars["easting"],
+        northing=scalars["northing"],
+        height=scalars["height"],
+        los=np.stack([scalars["los_east"], scalars["los_north"], scalars["los_up"]], axis=1),
+        displacement=np.asarray(values, np.float32).reshape(len(table), len(epochs)),
+    )

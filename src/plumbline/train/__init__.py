@@ -1,0 +1,1 @@
+"""Optimisation of the network."""

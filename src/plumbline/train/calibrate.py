@@ -1,0 +1,62 @@
+"""Confidence that means something: temperature and interval from a split that training has not seen."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from plumbline.console import log
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.losses import HIGH, LOW
+from plumbline.prepare.sequences import Sequences
+from plumbline.train.batches import loader
+
+COVERAGE = HIGH - LOW
+"""Share of buildings whose true severity the interval shall hold."""
+
+
+class _Raw(NamedTuple):
+    logits_B4: Tensor
+    severity_B3: Tensor
+    quadrant_B: Tensor
+    standard_B: Tensor
+
+
+def calibrate(model: Diagnosis, sequences: Sequences) -> None:
+    """Set the model's temperature and interval from the calibrate split."""
+    raw = _raw_answers(model, sequences)
+    model.get_buffer("temperature").fill_(_temperature(raw.logits_B4, raw.quadrant_B))
+    model.get_buffer("interval_stretch").fill_(_stretch(raw.severity_B3, raw.standard_B))
+    log.info("temperature %.2f, interval stretch %+.2f", model.temperature, model.interval_stretch)
+
+
+def _raw_answers(model: Diagnosis, sequences: Sequences) -> _Raw:
+    model.eval()
+    parts = []
+    with torch.inference_mode():
+        for batch in loader(sequences, 512):
+            answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
+            standard = model.standard_severity(batch.severity_B)
+            parts.append(_Raw(answer.logits_B4, answer.severity_B3, batch.quadrant_B, standard))
+    return _Raw(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
+
+
+def _temperature(logits_B4: Tensor, quadrant_B: Tensor) -> float:
+    """The temperature with the smallest cross-entropy (Guo et al. 2017, On calibration of modern neural networks)."""
+    defined = quadrant_B >= 0
+    if not defined.any():
+        return 1.0
+    # One number in a known range: a fine scan cannot fail to converge.
+    candidates = torch.logspace(-1, 1, 401, base=10.0)
+    losses = [nn.functional.cross_entropy(logits_B4[defined] / t, quadrant_B[defined]) for t in candidates]
+    return float(candidates[int(torch.stack(losses).argmin())])
+
+
+def _stretch(severity_B3: Tensor, standard_B: Tensor) -> float:
+    """Conformalised quantile regression (Romano, Patterson and Candes 2019): what must be added to both ends."""
+    outside_B = torch.maximum(severity_B3[:, 0] - standard_B, standard_B - severity_B3[:, 2])
+    count = len(outside_B)
+    rank = min(count, int(torch.ceil(torch.tensor((count + 1) * COVERAGE))))
+    return float(outside_B.sort().values[rank - 1])

@@ -1,0 +1,75 @@
+"""The stage `train`: prepared sequences in, a calibrated model out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.files import atomic_folder, sha256_folder, write_json
+from plumbline.model.diagnosis import Diagnosis, save_diagnosis
+from plumbline.model.network import count_parameters, new_spec
+from plumbline.params import Params
+from plumbline.prepare.sequences import Sequences
+from plumbline.train.calibrate import calibrate
+from plumbline.train.fit import fit, write_history
+from plumbline.train.module import Optimisation
+from plumbline.train.statistics import fit_statistics
+
+
+def train(prepared: Path, params: Params, out: Path) -> None:
+    """Write `model.safetensors`, `model.json`, `metrics.json` and `history.csv` into `out`.
+
+    Args:
+        prepared: folder of the stage `prepare`.
+        params: sections `model`, `train`, and `prepare.max_points`.
+        out: folder to write.
+
+    Raises:
+        InputError: `prepared` is missing or damaged.
+    """
+    splits = {name: Sequences.load(prepared / name) for name in ("train", "tune", "calibrate")}
+    torch.manual_seed(params.train.seed)  # the first weights are drawn here
+    model = Diagnosis(new_spec(params.model, params.prepare.max_points))
+    fit_statistics(model, splits["train"])
+    counts = count_parameters(model.network)
+    log.info("parameters: %s", ", ".join(f"{name} {count}" for name, count in counts.items()))
+    settings = {"model": params.model.model_dump(), "train": params.train.model_dump()}
+    module = Optimisation(model, params.train, params.train)
+    checkpoints = fit(
+        module, splits["train"], splits["tune"], name="train", key=run_key(prepared, settings), seed=params.train.seed,
+        settings=settings,
+    )  # fmt: skip
+    calibrate(model, splits["calibrate"])
+    write_model(model, module, out)
+    shutil.rmtree(checkpoints)
+
+
+def write_model(model: Diagnosis, module: Optimisation, out: Path) -> None:
+    """The model, its metrics on the tune split, and the curve of the run that made it."""
+    best = max(module.history, key=lambda row: row["score"])
+    with atomic_folder(out) as folder:
+        save_diagnosis(model, folder)
+        write_history(module.history, folder / "history.csv")
+        metrics = {name: round(best[name], 5) for name in ("score", "quadrant_accuracy", "severity_mae")}
+        counts = count_parameters(model.network)
+        write_json(
+            folder / "metrics.json",
+            {**metrics, "epochs": len(module.history), "parameters": counts["total"]},
+        )
+
+
+def run_key(prepared: Path, settings: dict[str, Any], *inputs: Path) -> str:
+    """Changes whenever the data, the settings or other input folders of a run change."""
+    if not prepared.is_dir():
+        raise InputError(f"{prepared}: no such folder. Run `plumbline prepare` first.")
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for folder in (prepared, *inputs):
+        digest.update(sha256_folder(folder).encode())
+    return digest.hexdigest()

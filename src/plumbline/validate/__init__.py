@@ -1,0 +1,1 @@
+"""Metrics, the engineer's baseline and the gates."""

@@ -1,0 +1,29 @@
+"""The parts of the test split that must be good on their own."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.prepare.sequences import Sequences
+from plumbline.strain import category
+
+POINT_BOUNDS = (10, 20, 50)
+
+
+def slices(sequences: Sequences) -> dict[str, NDArray[np.bool_]]:
+    """Name -> (B,) which buildings: `all`, each city (a city has one sensor), points per building, each category."""
+    length = np.asarray(sequences.length)
+    result = {"all": np.ones(len(sequences), dtype=bool)}
+    for city in np.unique(sequences.city):
+        result[f"city:{city}"] = np.asarray(sequences.city == city)
+    edges = (0, *POINT_BOUNDS, np.inf)
+    for low, high in itertools.pairwise(edges):
+        name = f"points:{low:g}-{high - 1:g}" if np.isfinite(high) else f"points:{low:g}+"
+        result[name] = (length >= low) & (length < high)
+    categories = category(sequences.severity)
+    for number in range(5):
+        result[f"category:{number}"] = categories == number
+    return result

@@ -1,0 +1,144 @@
+"""The stage `validate`: every artifact through its runtime, beside the engineer, against the gates."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plumbline.compass import QUADRANTS
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.export.runtime import Answers, OnnxModel
+from plumbline.export.stage import ARTIFACTS
+from plumbline.files import atomic_folder, sha256_folder, write_json
+from plumbline.model.diagnosis import load_diagnosis
+from plumbline.params import Validate
+from plumbline.prepare.sequences import Sequences
+from plumbline.strain import category
+from plumbline.validate.baseline import least_squares
+from plumbline.validate.gates import check_rules, evaluate, failed_rules
+from plumbline.validate.measure import parity_figures, size_figures, speed_figures
+from plumbline.validate.metrics import Figures, Judged, accuracy_figures, reliability
+from plumbline.validate.slices import slices
+
+Table = dict[str, dict[str, Figures]]
+BASELINE = "baseline"
+OF_QUADRANTS = ("quadrant_accuracy", "quadrant_macro_f1", "expected_calibration_error")
+SUMMARY = (
+    "quadrant_accuracy",
+    "quadrant_macro_f1",
+    "severity_mae",
+    "severity_r2",
+    "interval_coverage",
+    "size_bytes",
+    "latency_ms",
+)
+"""Figures of the files that `dvc metrics show` puts side by side; `metrics.json` has them all, on every slice."""
+
+
+def validate(prepared: Path, trained: Path, compressed: Path, exported: Path, params: Validate, out: Path) -> None:
+    """Write `gate.json`, `metrics.json`, `summary/ARTIFACT.json` and the tables behind the plots into `out`.
+
+    A refusal is a result too.
+
+    Rules against the champion are left for the promotion, which knows it; `gate.json` lists them as such.
+
+    Raises:
+        InputError: an input is missing or damaged, or a rule names an unknown metric.
+    """
+    check_rules(params.gates)
+    test = Sequences.load(prepared / "test")
+    table, judged = judge_test(test, exported, params.min_slice, params.latency_batch)
+    for name, source in (("float32", trained), ("pruned", compressed), ("int8", compressed)):
+        figures = parity_figures(load_diagnosis(source), test, judged[name])
+        table["all"][name].update(figures)
+    table = {part: {who: _finite(figures) for who, figures in row.items()} for part, row in table.items()}
+    own = [rule for rule in params.gates if rule.max_drop_vs != "champion"]
+    gate = evaluate(own, table)
+    gate["left_for_promotion"] = [r.model_dump(exclude_none=True) for r in params.gates if r.max_drop_vs == "champion"]
+    gate["test_data"] = {"sha256": sha256_folder(prepared / "test"), "buildings": len(test)}
+    gate["exported"] = {"sha256": sha256_folder(exported)}
+    with atomic_folder(out) as folder:
+        write_json(folder / "gate.json", gate)
+        write_json(folder / "metrics.json", table)
+        for name, figures in table["all"].items():
+            short = {key: float(f"{figures[key]:.4g}") for key in SUMMARY if key in figures}
+            write_json(folder / "summary" / f"{name}.json", short)
+        _write_plots(folder, test, judged)
+    log.info(
+        "gate: %s, %d of %d rules met", gate["verdict"], sum(r["passed"] for r in gate["rules"]), len(gate["rules"])
+    )
+    for sentence in failed_rules(gate):
+        log.warning("not met: %s", sentence)
+
+
+def judge_test(test: Sequences, exported: Path, min_slice: int, latency_batch: int) -> tuple[Table, dict[str, Answers]]:
+    """Figures of every artifact and the baseline on every slice, and the artifacts' answers."""
+    if not np.isfinite(test.severity).all():
+        raise InputError("validate: a test building has no label. Run `plumbline prepare` again.")
+    answers, table = {}, {}
+    parts = slices(test)
+    everyone: dict[str, Judged] = {BASELINE: least_squares(test)}
+    fixed: dict[str, Figures] = {BASELINE: {}}
+    for name in ARTIFACTS:
+        path = exported / f"{name}.onnx"
+        model = OnnxModel(path)
+        answers[name] = model.answer(test)
+        everyone[name] = as_judged(answers[name])
+        fixed[name] = {**size_figures(path), **speed_figures(model, test, latency_batch)}
+    for part, inside in parts.items():
+        table[part] = {name: slice_figures(one, test, inside, min_slice) for name, one in everyone.items()}
+    for name, figures in fixed.items():
+        table["all"][name].update(figures)
+    return table, answers
+
+
+def slice_figures(judged: Judged, test: Sequences, inside: Any, min_slice: int) -> Figures:
+    """Figures of the buildings `inside` (B,), or only their number where they are fewer than `min_slice`."""
+    part = Judged(*(np.asarray(values)[inside] for values in judged))
+    figures = accuracy_figures(part, np.asarray(test.quadrant)[inside], np.asarray(test.severity)[inside])
+    if figures["buildings"] < min_slice:
+        return {"buildings": figures["buildings"]}
+    if figures["buildings_with_quadrant"] < min_slice:
+        return {name: value for name, value in figures.items() if name not in OF_QUADRANTS}
+    return figures
+
+
+def as_judged(answers: Answers) -> Judged:
+    """The released answers as metrics take them."""
+    return Judged(answers.quadrant_probability, answers.severity_permille, answers.severity_low, answers.severity_high)
+
+
+def _finite(figures: Figures) -> Figures:
+    """Without NaN and infinity, as a broken model gives them: no figure, no pass."""
+    return {name: value for name, value in figures.items() if math.isfinite(value)}
+
+
+def _write_plots(folder: Path, test: Sequences, answers: dict[str, Answers]) -> None:
+    """CSV tables: category and quadrant confusion, severity against truth, reliability; of the int8 artifact."""
+    said = answers["int8"]
+    defined = np.asarray(test.quadrant) >= 0
+    truth, severity = np.asarray(test.quadrant)[defined], np.asarray(test.severity)
+    pairs = zip(category(severity).tolist(), category(said.severity_permille).tolist(), strict=True)
+    _write_csv(folder / "category_confusion.csv", ("true", "said"), pairs)
+    chosen = said.quadrant_probability[defined].argmax(1)
+    _write_csv(
+        folder / "quadrant_confusion.csv",
+        ("true", "said"),
+        ((QUADRANTS[a], QUADRANTS[b]) for a, b in zip(truth, chosen, strict=True)),
+    )
+    rows = zip(severity.round(4).tolist(), said.severity_permille.round(4).tolist(), strict=True)
+    _write_csv(folder / "severity.csv", ("true_permille", "said_permille"), rows)
+    bins = reliability(said.quadrant_probability[defined], truth, bins=10)
+    _write_csv(folder / "reliability.csv", ("confidence", "accuracy", "share"), (row.values() for row in bins))
+
+
+def _write_csv(path: Path, header: tuple[str, ...], rows: Any) -> None:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)

@@ -1,0 +1,125 @@
+"""What pruning takes away, and what it must leave alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from plumbline.compress.prune import prune
+from plumbline.files import read_json
+from plumbline.model.diagnosis import Answer, Diagnosis, load_diagnosis, save_diagnosis
+from plumbline.model.network import count_parameters, new_spec, spec_of
+from plumbline.params import Model
+from plumbline.prepare.sequences import Sequences
+from plumbline.train.statistics import fit_statistics
+from tests.tiny import Tiny
+
+LONGEST = 40
+VARIANTS = [
+    {"attention": "sdpa", "attention_layers": 2, "blocks": 2},
+    {"attention": "math", "position": "learned"},
+    {"attention": "math", "position": "none", "kernel": 5},
+    {"attention": "none"},
+]
+
+
+@pytest.fixture
+def data(tiny: Tiny) -> Sequences:
+    return Sequences.load(tiny.data("prepare") / "train")
+
+
+def network(data: Sequences, **settings: object) -> Diagnosis:
+    torch.manual_seed(1)
+    model = {"channels": 16, "blocks": 1, "heads": 2, "attention_layers": 1, "hidden": 24, **settings}
+    diagnosis = Diagnosis(new_spec(Model.model_validate(model), LONGEST))
+    fit_statistics(diagnosis, data)
+    return diagnosis.eval()
+
+
+def pruned(tiny: Tiny, model: Diagnosis, data: Sequences, ratio: float) -> Diagnosis:
+    return prune(model, data, tiny.params.train, ratio, batches=1, seed=0)
+
+
+def answers(model: Diagnosis, data: Sequences) -> Answer:
+    inputs = data.pad(np.flatnonzero(data.length <= LONGEST)[:20])
+    tensors = [torch.from_numpy(np.array(inputs[name])) for name in ("distance", "slope", "geometry", "mask")]
+    with torch.inference_mode():
+        return model(*tensors)
+
+
+def widths(model: Diagnosis) -> list[int]:
+    spec = spec_of(model.network)
+    layers = [width for layer in spec.attention_layers for width in (layer.inner, layer.feedforward)]
+    # The two streams share the channels of what joins them, so only their sum is fixed.
+    joined = spec.distance_channels + spec.slope_channels
+    return [joined, *spec.distance_hidden, *spec.slope_hidden, *layers, spec.geometry_width, spec.hidden]
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_half_of_the_channels_are_really_gone(tiny, data, settings):
+    whole = network(data, **settings)
+    half = pruned(tiny, whole, data, 0.5)
+    assert widths(half) == [width // 2 for width in widths(whole)]
+    # A matrix between two halved layers has a quarter of its weights left; those at the ends have half.
+    before, after = count_parameters(whole.network)["total"], count_parameters(half.network)["total"]
+    assert after < 0.45 * before
+    assert sum(value.numel() for value in half.network.state_dict().values()) == pytest.approx(after, rel=0.05)
+    assert all(torch.isfinite(part).all() for part in answers(half, data))
+
+
+@pytest.mark.parametrize("settings", VARIANTS[:2], ids=str)
+def test_it_answers_like_itself_after_saving_and_loading(tiny, data, settings, tmp_path):
+    half = pruned(tiny, network(data, **settings), data, 0.5)
+    save_diagnosis(half, tmp_path)
+    again = load_diagnosis(tmp_path)
+    for left, right in zip(answers(half, data), answers(again, data), strict=True):
+        assert torch.equal(left, right)
+    assert read_json(tmp_path / "model.json") == spec_of(half.network).model_dump()
+    assert widths(again) == widths(half)
+
+
+def test_the_original_is_left_as_it_was(tiny, data):
+    whole = network(data)
+    weights = {name: value.clone() for name, value in whole.state_dict().items()}
+    said = answers(whole, data)
+    pruned(tiny, whole, data, 0.5)
+    assert weights.keys() == whole.state_dict().keys()
+    assert all(torch.equal(weights[name], value) for name, value in whole.state_dict().items())
+    assert all(parameter.grad is None for parameter in whole.parameters())
+    assert all(torch.equal(left, right) for left, right in zip(said, answers(whole, data), strict=True))
+
+
+def test_a_ratio_of_zero_keeps_everything(tiny, data):
+    whole = network(data)
+    same = pruned(tiny, whole, data, 0.0)
+    assert spec_of(same.network) == spec_of(whole.network)
+    assert all(torch.equal(value, same.state_dict()[name]) for name, value in whole.state_dict().items())
+
+
+def test_channels_that_do_nothing_go_first(tiny, data):
+    whole = network(data)
+    block = whole.network.distance.blocks[0]
+    dead = torch.tensor([0, 3, 4, 7, 8, 9, 12, 15])
+    with torch.no_grad():
+        # The bias is the channel's name here: 1 to 16, or 0 for a channel that nothing comes out of.
+        block.first.bias.copy_(torch.arange(1, 17) / 16)
+        block.first.bias[dead] = 0
+        block.first.weight[dead] = 0
+        block.second.weight[:, dead] = 0
+    kept = pruned(tiny, whole, data, 0.5).network.distance.blocks[0].first.bias
+    assert len(kept) == 8
+    assert (kept > 0).all()
+
+
+def test_the_same_seed_gives_the_same_network(tiny, data):
+    first, second = (pruned(tiny, network(data), data, 0.3).state_dict() for _ in range(2))
+    assert all(torch.equal(value, second[name]) for name, value in first.items())
+
+
+def test_statistics_are_kept_to_the_last_digit(tiny, data):
+    whole = network(data)
+    half = pruned(tiny, whole, data, 0.5)
+    for name, value in whole.named_buffers():
+        if not name.startswith("network."):
+            assert torch.equal(value, half.get_buffer(name)), name

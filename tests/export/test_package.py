@@ -1,0 +1,223 @@
+"""The model package: whole or refused, the same content the same version, and usable without Plumbline."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plumbline.errors import InputError
+from plumbline.export.package import MANIFEST, open_package, verify_package, write_package
+from plumbline.export.runtime import OnnxModel
+from plumbline.files import read_json
+from plumbline.prepare.features import GEOMETRY, names
+from plumbline.prepare.sequences import Sequences
+
+ROOT = Path(__file__).parents[2]
+FILES = ("MODEL_CARD.md", "manifest.json", "model.int8.onnx", "model.onnx", "network.json", "weights.safetensors")
+ABOUT = ("name", "default_model", "prepare", "hashes", "metrics", "gate")
+
+
+@pytest.fixture
+def package(tiny, tmp_path):
+    """A copy of the tiny run's package, to be harmed."""
+    return shutil.copytree(tiny.data("package"), tmp_path / "package")
+
+
+def again(tiny, out, card=None, **changed):
+    """Package the same content, or with something `changed`, once more."""
+    source = tiny.data("package")
+    manifest = read_json(source / MANIFEST)
+    files = {name: source / name for name in manifest["files"] if name != "MODEL_CARD.md"}
+    about = {**{key: manifest[key] for key in ABOUT}, **changed}
+    return write_package(files, about, card or (source / "MODEL_CARD.md").read_text(encoding="utf-8"), out)
+
+
+def test_it_holds_what_the_contract_lists(tiny):
+    assert sorted(path.name for path in tiny.data("package").iterdir()) == sorted(FILES)
+    manifest = verify_package(tiny.data("package"))
+    assert sorted(manifest.files) == sorted(set(FILES) - {MANIFEST})
+    assert [column["name"] for column in manifest.inputs[2]["columns"]] == names(GEOMETRY)
+    assert [output["name"] for output in manifest.outputs][:2] == ["quadrant_probability", "severity_permille"]
+    assert manifest.quadrants == ["NE", "NW", "SW", "SE"]
+    assert manifest.gate["verdict"] == "pass"
+    assert set(manifest.hashes) == {"data", "test_data", "code", "params"}
+
+
+def test_the_same_content_has_the_same_version(tiny, tmp_path):
+    first = verify_package(tiny.data("package"))
+    second = again(tiny, tmp_path / "elsewhere")
+    assert second == first
+    assert (tmp_path / "elsewhere" / MANIFEST).read_bytes() == (tiny.data("package") / MANIFEST).read_bytes()
+
+
+def test_other_content_has_another_version(tiny, tmp_path):
+    first = verify_package(tiny.data("package"))
+    versions = {
+        first.version,
+        again(tiny, tmp_path / "a", card="another card").version,
+        again(tiny, tmp_path / "b", metrics={}).version,
+        again(tiny, tmp_path / "c", prepare={**first.prepare.model_dump(), "min_points": 6}).version,
+    }
+    assert len(versions) == 4
+
+
+@pytest.mark.parametrize("place", [0.0, 0.3, 0.999], ids=["first byte", "within", "last byte"])
+@pytest.mark.parametrize("name", FILES)
+def test_one_changed_byte_in_any_file_is_found(package, name, place):
+    content = bytearray((package / name).read_bytes())
+    content[int(place * len(content))] ^= 1
+    (package / name).write_bytes(content)
+    with pytest.raises(InputError) as refused:
+        open_package(package)
+    assert str(package / name) in str(refused.value)
+    assert "Get the package again" in str(refused.value) or "not readable as JSON" in str(refused.value)
+
+
+def test_every_single_changed_byte_of_the_manifest_is_found(package):
+    content = (package / MANIFEST).read_bytes()
+    for place in range(0, len(content), 97):
+        changed = bytearray(content)
+        changed[place] = ord(" ") if content[place] != ord(" ") else ord("\t")
+        (package / MANIFEST).write_bytes(changed)
+        with pytest.raises(InputError, match=r"manifest\.json|is missing|not in the manifest|changed since"):
+            verify_package(package)
+    (package / MANIFEST).write_bytes(content)
+    verify_package(package)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content["metrics"]["int8"].update(severity_mae=0.0),
+        lambda content: content["gate"].update(verdict="fail"),
+        lambda content: content["metrics"].update(more=float("nan")),
+        lambda content: content.update(version="0" * 12),
+        lambda content: content["prepare"].update(min_points=3),
+    ],
+    ids=["a figure", "the verdict", "a NaN", "the version", "how to prepare"],
+)
+def test_a_manifest_that_was_edited_well_is_found_too(package, change):
+    content = read_json(package / MANIFEST)
+    change(content)
+    (package / MANIFEST).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"manifest\.json: changed since it was released"):
+        verify_package(package)
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "null", "{", "{} {}", '{"format": 2}'])
+def test_a_manifest_that_is_none_is_refused(package, content):
+    (package / MANIFEST).write_text(content)
+    with pytest.raises(InputError, match=r"manifest\.json: "):
+        verify_package(package)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_found(package, name):
+    (package / name).unlink()
+    with pytest.raises(InputError, match=rf"{name}.*(is missing|no such file)"):
+        verify_package(package)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", ".hidden", "more/model.onnx"])
+def test_an_added_file_is_found(package, name):
+    (package / name).parent.mkdir(exist_ok=True)
+    (package / name).touch()
+    with pytest.raises(InputError, match=f"{name}: is not in the manifest"):
+        verify_package(package)
+
+
+def test_a_link_to_nowhere_is_found(package):
+    (package / "model.onnx").unlink()
+    (package / "link").symlink_to(package / "nowhere")
+    with pytest.raises(InputError, match=r"link: is not in the manifest"):
+        verify_package(package)
+
+
+def test_a_missing_folder_and_a_file_in_its_place_are_refused(tmp_path):
+    (tmp_path / "file").touch()
+    for name in ("gone", "file"):
+        with pytest.raises(InputError, match=rf"{name}: no such folder; a model package is a folder"):
+            verify_package(tmp_path / name)
+
+
+def test_models_are_opened_by_file_or_by_artifact(tiny):
+    data = Sequences.load(tiny.data("prepare") / "test")
+    expected = {name: OnnxModel(tiny.data("export") / f"{name}.onnx").answer(data) for name in ("pruned", "int8")}
+    asked = {None: "pruned", "pruned": "pruned", "model.onnx": "pruned", "int8": "int8", "model.int8.onnx": "int8"}
+    for artifact, name in asked.items():
+        found = open_package(tiny.data("package"), artifact)[1].answer(data)
+        assert np.array_equal(found.severity_permille, expected[name].severity_permille), artifact
+
+
+@pytest.mark.parametrize("artifact", ["float32", "weights.safetensors", "../model.onnx", "INT8"])
+def test_an_unknown_model_is_refused(tiny, artifact):
+    with pytest.raises(InputError, match=r"asked for; model\.onnx, model\.int8\.onnx are in it"):
+        open_package(tiny.data("package"), artifact)
+
+
+def test_a_package_made_for_other_inputs_is_refused(package, monkeypatch):
+    """A model of another version must not be fed columns that only happen to be as many."""
+    from plumbline.export import package as module
+
+    others = tuple(reversed(GEOMETRY))
+    monkeypatch.setattr(module, "GEOMETRY", others)
+    with pytest.raises(InputError, match=r"manifest\.json: inputs: other columns"):
+        open_package(package)
+
+
+def test_failing_to_write_leaves_no_package(tiny, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        write_package({"model.onnx": tmp_path / "gone.onnx"}, {}, "card", tmp_path / "package")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_example_in_the_readme_works(tiny):
+    """Its paths are those of a project after `make run`, which the tiny run is."""
+    (block,) = (
+        part for part in (ROOT / "README.md").read_text().split("```python\n")[1:] if "onnxruntime" in part
+    )  # fmt: skip
+    ended = subprocess.run(
+        [sys.executable, "-c", block.split("```")[0]], capture_output=True, text=True, cwd=tiny.root,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert "[" in ended.stdout
+
+
+def test_an_application_needs_numpy_and_onnx_runtime_only(tiny, tmp_path):
+    """Given features, a process that knows nothing of Plumbline judges as Plumbline does."""
+    data = Sequences.load(tiny.data("prepare") / "test")
+    inputs = data.pad(np.arange(5))
+    np.savez(tmp_path / "buildings.npz", **inputs)
+    script = """
+        import json, sys
+        import numpy as np
+        import onnxruntime as ort
+
+        package, buildings = sys.argv[1:]
+        manifest = json.load(open(f"{package}/manifest.json"))
+        session = ort.InferenceSession(f"{package}/{manifest['default_model']}")
+        inputs = dict(np.load(buildings))  # distance, slope, geometry, mask: columns and units in the manifest
+        names = [output["name"] for output in manifest["outputs"]]
+        answer = dict(zip(names, session.run(names, inputs)))
+        quadrant = [manifest["quadrants"][i] for i in answer["quadrant_probability"].argmax(1)]
+        for where, severity, novelty in zip(quadrant, answer["severity_permille"], answer["novelty"]):
+            print(where if novelty <= 1 else "unknown", f"{severity:.4f}")
+        assert "plumbline" not in sys.modules and "torch" not in sys.modules
+    """
+    said = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(tiny.data("package")), str(tmp_path / "buildings.npz")],
+        capture_output=True, text=True, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, check=True,
+    ).stdout.split()  # fmt: skip
+    answers = open_package(tiny.data("package"))[1].run(inputs)
+    assert [float(word) for word in said[1::2]] == pytest.approx(answers.severity_permille.tolist(), abs=1e-4)
+    order = np.array(["NE", "NW", "SW", "SE"])[answers.quadrant_probability.argmax(1)]
+    assert said[::2] == list(np.where(answers.novelty <= 1, order, "unknown"))

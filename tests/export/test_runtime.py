@@ -1,0 +1,69 @@
+"""Answering through ONNX Runtime: order, memory, and files that are no models of this project."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from plumbline.errors import InputError
+from plumbline.export import runtime
+from plumbline.export.runtime import OnnxModel
+from plumbline.prepare.sequences import Sequences
+
+
+@pytest.fixture(scope="module")
+def model(tiny):
+    return OnnxModel(tiny.data("export") / "pruned.onnx")
+
+
+@pytest.fixture(scope="module")
+def data(tiny):
+    return Sequences.load(tiny.data("prepare") / "test")
+
+
+def test_answers_come_in_the_order_of_the_buildings(model, data):
+    shuffled = np.random.default_rng(0).permutation(len(data))
+    straight, mixed = model.answer(data), model.answer(data.take(shuffled))
+    for left, right in zip(straight, mixed, strict=True):
+        np.testing.assert_allclose(left[shuffled], right, atol=1e-5)
+    assert len(np.unique(straight.severity_permille)) > len(data) / 2  # else any order would pass
+
+
+def test_many_small_batches_answer_like_one(model, data, monkeypatch):
+    whole = model.answer(data)
+    monkeypatch.setattr(runtime, "CELLS", 40)
+    for left, right in zip(whole, model.answer(data), strict=True):
+        np.testing.assert_allclose(left, right, atol=1e-5)
+
+
+def test_no_buildings_give_no_answers_of_the_right_shapes(model, data):
+    answers = model.answer(data.take(np.zeros(0, dtype=int)))
+    assert [part.shape for part in answers] == [(0, 4), (0,), (0,), (0,), (0,)]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"not a model", lambda b: b[1000:]],
+    ids=["cut", "empty", "text", "beginning lost"],
+)  # fmt: skip
+def test_a_damaged_file_is_refused_by_name(tiny, tmp_path, damage):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(damage((tiny.data("export") / "pruned.onnx").read_bytes()))
+    with pytest.raises(InputError, match=r"model\.onnx: ") as refused:
+        OnnxModel(path)
+    assert "\n" not in str(refused.value).strip()
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path):
+    with pytest.raises(InputError, match=r"gone\.onnx"):
+        OnnxModel(tmp_path / "gone.onnx")
+
+
+def test_somebody_elses_model_is_refused(tmp_path):
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "other", value[:1], value[1:])
+    opset = [helper.make_opsetid("", 20)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=10), tmp_path / "other.onnx")
+    with pytest.raises(InputError, match=r"other\.onnx: outputs y found, quadrant_probability, .* needed"):
+        OnnxModel(tmp_path / "other.onnx")

@@ -1,0 +1,128 @@
+"""A scratch project: real git, real DVC, the real flow, and stages that take no time."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package", "predict")
+
+# Says two lines, writes one file, and behaves as `behave.json` asks: an exit code, or seconds to sleep.
+STAGE = """
+import ctypes, json, pathlib, sys, time
+ctypes.CDLL(None).prctl(1, 9)  # as the package's own command line does under DVC: die with the parent
+name = sys.argv[1]
+want = json.loads(pathlib.Path("behave.json").read_text()).get(name, {})
+print(f"{name} says hello")
+print(f"{name} says why", file=sys.stderr)
+time.sleep(want.get("sleep", 0))
+if want.get("exit"):
+    sys.exit(want["exit"])
+out = pathlib.Path("data") / name
+out.mkdir(parents=True)
+(out / "file.txt").write_text(name)
+(out / "manifest.json").write_text(json.dumps({"version": "abc123"}))
+bad = want.get("fail_gate", False)
+rule = {"metric": "severity_mae", "artifact": "int8", "slice": "all", "value": 0.4, "passed": not bad,
+        "text": "severity_mae of int8 on all: 0.4, at most 0.3"}
+(out / "gate.json").write_text(json.dumps({"verdict": "fail" if bad else "pass", "rules": [rule]}))
+figures = {"severity_mae": 0.4, "size_bytes": 12345}
+(out / "metrics.json").write_text(json.dumps({"all": {"int8": figures, "baseline": figures}}))
+"""
+
+# Stands in for the package's own command line, which the flow calls for the release alone.
+RELEASE = """
+import json, pathlib, sys
+assert sys.argv[1:] == ["release", "promote", "data/package"], sys.argv
+print("promoted")
+sys.exit(json.loads(pathlib.Path("behave.json").read_text()).get("release", {}).get("exit", 0))
+"""
+
+
+class Project:
+    """The scratch project's folder, and what its stages shall do."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = os.environ | {"PREFECT_HOME": str(folder / ".prefect")}
+
+    def behave(self, **stages: object) -> None:
+        """Ask stages for an `exit` code, to `sleep`, or to `fail_gate`; a changed wish makes its stage run again."""
+        (self.folder / "behave.json").write_text(json.dumps(stages))
+        params = {stage: {"wish": json.dumps(stages.get(stage))} for stage in STAGES}
+        (self.folder / "params.yaml").write_text(yaml.safe_dump(params))
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a Python process in the project's folder."""
+        return subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=self.folder, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        """Run a Python process in the project's folder: its exit code and all it said."""
+        process = self.start(*arguments)
+        said, _ = process.communicate(timeout=200)
+        return process.returncode, said
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A scratch project that is the working directory of the test."""
+    (tmp_path / ".dvc").mkdir()
+    for name in (".dvc/config", ".dvcignore", ".gitignore", "prefect.yaml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    shutil.copytree(ROOT / "flows", tmp_path / "flows", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "stage.py").write_text(STAGE)
+    (tmp_path / "plumbline").mkdir()
+    (tmp_path / "plumbline" / "__init__.py").touch()
+    (tmp_path / "plumbline" / "__main__.py").write_text(RELEASE)
+    stages = {}
+    for before, stage in zip((None, *STAGES), STAGES, strict=False):
+        deps = ["stage.py", *([f"data/{before}/file.txt"] if before else [])]
+        stages[stage] = {
+            "cmd": f"python stage.py {stage}", "deps": deps, "params": [stage], "outs": [f"data/{stage}"],
+        }  # fmt: skip
+    (tmp_path / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    scratch = Project(tmp_path)
+    scratch.behave()
+    return scratch
+
+
+def wait_until_gone(pid: int) -> None:
+    """Return once no process has this number; one that lasts ten seconds has outlived its parent."""
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return
+        if state == "Z":  # dead, and its parent has not asked for its exit status yet
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"process {pid} outlived the one that started it")
+
+
+def stage_process(stage: str) -> int:
+    """Process number of a stage of the project in the working directory, once it runs."""
+    for _ in range(600):
+        for command in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = command.read_bytes().split(b"\0")
+                folder = command.with_name("cwd").readlink()
+            except OSError:
+                continue
+            if words[1:3] == [b"stage.py", stage.encode()] and folder == Path.cwd():
+                return int(command.parent.name)
+        time.sleep(0.1)
+    raise TimeoutError(f"{stage} did not start")

@@ -1,0 +1,67 @@
+"""The stage graph says the truth: names, order, caching, and the code each stage really imports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import grimp
+import pytest
+import yaml
+
+from flows.stages import STAGES
+from tests.flows.conftest import ROOT
+
+DVC: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text())
+# What reads, writes, reports and checks parameters, but decides no number; see the head of dvc.yaml.
+NO_NUMBERS = {"console", "errors", "files", "params"}
+STARTS = {"ingest": "sources", "package": "release.package", "predict": "serve"}
+
+
+def test_the_flow_runs_the_stages_of_the_graph_in_its_order() -> None:
+    assert tuple(DVC["stages"]) == (*STAGES, "predict")
+
+
+def test_a_stage_is_named_as_its_command_and_its_parameters() -> None:
+    sections = yaml.safe_load((ROOT / "params.yaml").read_text())
+    for name, stage in DVC["stages"].items():
+        command = stage["cmd"][-1] if isinstance(stage["cmd"], list) else stage["cmd"]
+        assert command.startswith(f"plumbline {name}")
+        if name in STAGES:
+            assert name in stage["params"]
+        for key in stage.get("params", []):
+            value = sections
+            for part in key.split("."):
+                value = value[part]
+        assert stage["outs"] == [f"data/{name}"]  # plain, so cached, and alone, so nothing is left out
+        assert stage["deps"]
+
+
+def test_figures_and_curves_lie_in_outputs() -> None:
+    outs = {out for stage in DVC["stages"].values() for out in stage["outs"]}
+    paths = [*DVC["metrics"]]
+    for plot in DVC["plots"]:
+        ((name, settings),) = plot.items()
+        paths += list(settings["y"]) if isinstance(settings["y"], dict) else [name]
+    assert all(outs.intersection(map(str, Path(path).parents)) for path in paths)
+
+
+@pytest.fixture(scope="module")
+def imports() -> grimp.ImportGraph:
+    return grimp.build_graph("plumbline")
+
+
+@pytest.mark.parametrize("name", list(DVC["stages"]))
+def test_a_stage_depends_on_all_the_code_it_imports(name: str, imports: grimp.ImportGraph) -> None:
+    start = f"plumbline.{STARTS.get(name, name)}"
+    used = {start, *imports.find_descendants(start), *imports.find_upstream_modules(start, as_package=True)}
+    paths = [path for module in used for path in sources(module) if path.stem not in NO_NUMBERS]
+    named = [ROOT / dep for dep in DVC["stages"][name]["deps"]]
+    missing = {str(path) for path in paths if not any(path.is_relative_to(dep) for dep in named)}
+    assert not missing
+
+
+def sources(module: str) -> list[Path]:
+    """The file of a module; nothing for a package, whose own file only describes it."""
+    path = ROOT / "src" / f"{module.replace('.', '/')}.py"
+    return [path] if path.exists() else []

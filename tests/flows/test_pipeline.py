@@ -1,0 +1,74 @@
+"""The whole flow as a user starts it, on its embedded server, over stages that take no time."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.flows.conftest import STAGES, Project, stage_process, wait_until_gone
+
+FLOW = ("-m", "flows.pipeline")
+
+
+@pytest.mark.slow
+def test_a_run_releases_and_recomputes_only_what_changed(project: Project) -> None:
+    code, said = project.run(*FLOW)
+    assert code == 0, said
+    heard = [said.index(f"{stage} says hello") for stage in STAGES]
+    assert heard == sorted(heard)
+    assert said.index("package says hello") < said.index("promoted") < said.index("predict says hello")
+    closing = said[said.index("metric ") :]
+    for line in ("gate: pass", "champion: abc123", "data/predict/predictions.gpkg", "data/predict/map.html"):
+        assert line in closing
+    assert "severity MAE (permille)" in closing
+    assert "12,345" in closing
+
+    # A gate that refuses: Failed, named, released nothing, and the evidence is kept.
+    project.behave(validate={"fail_gate": True}, package={"exit": 3})
+    code, said = project.run(*FLOW)
+    assert code == 3, said
+    assert "failed: package refused: severity_mae of int8 on all: 0.4, at most 0.3" in said
+    assert "gate: fail" in said
+    assert "promoted" not in said
+    assert "Traceback" not in said
+    assert json.loads(Path("data/validate/gate.json").read_text())["verdict"] == "fail"
+
+    # As it was before: everything comes from the cache.
+    project.behave()
+    started = time.monotonic()
+    code, said = project.run(*FLOW)
+    assert time.monotonic() - started < 30
+    assert code == 0, said
+    assert "says hello" not in said
+    assert "this run: nothing was recomputed" in said
+
+
+@pytest.mark.slow
+def test_a_killed_run_leaves_nothing_behind_and_the_next_one_goes_on(project: Project) -> None:
+    project.behave(train={"sleep": 60})
+    run = project.start(*FLOW)
+    stage = stage_process("train")
+    (server,) = Path(".plumbline/server.pid").read_text().split()
+    run.kill()
+    run.wait()
+    wait_until_gone(stage)
+    project.behave(train={"sleep": 0})
+    code, said = project.run(*FLOW)
+    assert code == 0, said
+    assert "recomputed: train" in said
+    wait_until_gone(int(server))
+
+
+@pytest.mark.slow
+def test_a_terminated_run_ends_its_stage(project: Project) -> None:
+    project.behave(simulate={"sleep": 60})
+    run = project.start(*FLOW)
+    stage = stage_process("simulate")
+    run.terminate()
+    wait_until_gone(stage)
+    said, _ = run.communicate(timeout=30)  # to its end: the embedded server, which shares the pipe, has ended too
+    assert run.returncode == 128 + signal.SIGTERM, said

@@ -1,0 +1,61 @@
+"""Small networks with all their statistics set, and raw inputs for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.network import new_spec
+from plumbline.params import Model
+from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
+
+SMALL: dict[str, Any] = {"channels": 8, "blocks": 2, "heads": 2, "attention_layers": 2, "hidden": 16}
+LONGEST = 32
+
+
+def small_model(max_length: int = LONGEST, seed: int = 0, **model: Any) -> Diagnosis:
+    """A network with random weights and statistics: nothing is at its neutral value, so nothing hides."""
+    torch.manual_seed(seed)
+    diagnosis = Diagnosis(new_spec(Model(**{**SMALL, **model}), max_length))
+    for parameter in diagnosis.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    for name, buffer in diagnosis.named_buffers():
+        if name.endswith(("_sd", "temperature")):
+            buffer.uniform_(0.5, 2)
+        elif name.endswith(("_mean", "stretch")):
+            buffer.normal_(std=0.3)
+    diagnosis.get_buffer("novelty_whitening").normal_()
+    diagnosis.get_buffer("novelty_limit").fill_(3.0)
+    return diagnosis.eval()
+
+
+def inputs(lengths: list[int], width: int | None = None, seed: int = 0) -> list[Tensor]:
+    """Distance, slope, geometry and mask of buildings of these lengths, padded with zeros to `width`."""
+    generator = torch.Generator().manual_seed(seed)
+    mask = torch.arange(width or max(lengths)) < torch.tensor(lengths)[:, None]
+    values = [torch.randn(*mask.shape, len(columns), generator=generator) * mask[..., None]
+              for columns in (DISTANCE, SLOPE)]  # fmt: skip
+    return [*values, torch.randn(len(lengths), len(GEOMETRY), generator=generator), mask]
+
+
+def widen(batch: list[Tensor], width: int, garbage: float = 0.0) -> list[Tensor]:
+    """The same buildings padded to `width`, with `garbage` wherever there is padding."""
+    distance, slope, geometry, mask = batch
+    wider = torch.zeros(len(mask), width, dtype=torch.bool)
+    wider[:, : mask.shape[1]] = mask
+    out = []
+    for values in (distance, slope):
+        filled = torch.full((*wider.shape, values.shape[-1]), garbage)
+        filled[:, : mask.shape[1]] = torch.where(mask[..., None], values, garbage)
+        out.append(filled)
+    return [*out, geometry, wider]
+
+
+def rows(batch: list[Tensor], index: list[int]) -> list[Tensor]:
+    """Some buildings of a batch, padded to the longest of them."""
+    width = int(batch[3][index].sum(1).max())
+    distance, slope, geometry, mask = (tensor[index] for tensor in batch)
+    return [distance[:, :width], slope[:, :width], geometry, mask[:, :width]]

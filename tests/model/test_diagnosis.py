@@ -1,0 +1,134 @@
+import json
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.errors import InputError
+from plumbline.model.diagnosis import SEVERITY_FLOOR, Answer, load_diagnosis, save_diagnosis
+from tests.model.made import inputs, small_model
+
+
+@given(st.lists(st.floats(0, 50), min_size=1, max_size=20), st.integers(0, 5))
+def test_permille_undoes_standard_severity(values, seed):
+    model, permille = small_model(seed=seed), torch.tensor(values)
+    torch.testing.assert_close(model.permille(model.standard_severity(permille)), permille, atol=1e-4, rtol=1e-4)
+
+
+def test_permille_is_never_negative():
+    model = small_model()
+    assert model.permille(torch.tensor([-100.0, -5.0])).tolist() == [0.0, 0.0]
+    model.get_buffer("severity_mean").fill_(0.0)
+    model.get_buffer("severity_sd").fill_(1.0)
+    assert model.permille(torch.tensor(0.0)).item() == pytest.approx(1 - SEVERITY_FLOOR)
+
+
+def test_answers_have_their_shapes_and_probabilities_their_sum():
+    with torch.inference_mode():
+        answer = small_model()(*inputs([4, 9, 1]))
+    assert [tuple(part.shape) for part in answer] == [(3, 4), (3,), (3,), (3,), (3,)]
+    torch.testing.assert_close(answer.quadrant_probability.sum(-1), torch.ones(3))
+
+
+def test_temperature_divides_the_logits():
+    model, batch = small_model(), inputs([4, 9])
+    with torch.inference_mode():
+        logits = model.raw(*batch).logits_B4
+        model.get_buffer("temperature").fill_(2.5)
+        torch.testing.assert_close(model(*batch).quadrant_probability, (logits / 2.5).softmax(-1))
+
+
+def test_stretch_widens_the_interval_on_the_standardised_scale():
+    model, batch = small_model(), inputs([4, 9])
+    with torch.inference_mode():
+        model.get_buffer("interval_stretch").fill_(0.7)
+        low, middle, high = model.raw(*batch).severity_B3.T
+        answer = model(*batch)
+        torch.testing.assert_close(answer.severity_low, model.permille(low - 0.7))
+        torch.testing.assert_close(answer.severity_permille, model.permille(middle))
+        torch.testing.assert_close(answer.severity_high, model.permille(high + 0.7))
+
+
+def test_novelty_is_the_whitened_distance_over_its_limit():
+    model, batch = small_model(), inputs([4, 9])
+    with torch.inference_mode():
+        one = model(*batch).novelty
+        mean, sd = model.get_buffer("geometry_mean"), model.get_buffer("geometry_sd")
+        standard = torch.asinh((batch[2] - mean) / sd)
+        wanted = (standard @ model.get_buffer("novelty_whitening")).square().mean(-1).sqrt() / 3.0
+        torch.testing.assert_close(one, wanted)
+        model.get_buffer("novelty_limit").fill_(6.0)
+        torch.testing.assert_close(model(*batch).novelty, one / 2)
+
+
+def test_standardising_is_linear_near_zero_and_bounded_far_out():
+    model = small_model()
+    model.get_buffer("slope_mean").fill_(2.0)
+    model.get_buffer("slope_sd").fill_(4.0)
+    near, far = model.standardise("slope", torch.tensor([2.004, 2 + 4e9]).unsqueeze(-1))
+    assert near[0].item() == pytest.approx(0.001, rel=1e-3)
+    assert 20 < far[0].item() < 25
+
+
+@pytest.mark.parametrize("position", ["learned", "sinusoidal", "none"])
+def test_saved_and_loaded_gives_the_same_answers(tmp_path, position):
+    model, batch = small_model(position=position), inputs([4, 9, 1])
+    save_diagnosis(model.train(), tmp_path)
+    loaded = load_diagnosis(tmp_path)
+    assert not loaded.training
+    with torch.inference_mode():
+        for left, right in zip(model.eval()(*batch), loaded(*batch), strict=True):
+            torch.testing.assert_close(left, right, atol=0, rtol=0)
+    assert loaded.network.spec == model.network.spec
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "model.safetensors"]
+
+
+def spoil_weights(path, how):
+    content = path.read_bytes()
+    if how == "missing":
+        path.unlink()
+    else:
+        path.write_bytes({"cut": content[:-100], "header": b"\xff" * 8 + content[8:], "empty": b""}[how])
+
+
+@pytest.mark.parametrize("how", ["missing", "cut", "header", "empty"])
+def test_damaged_weights_are_an_input_error(tmp_path, how):
+    save_diagnosis(small_model(), tmp_path)
+    spoil_weights(tmp_path / "model.safetensors", how)
+    with pytest.raises(InputError, match="not a readable model"):
+        load_diagnosis(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden": 17}, "size mismatch"),
+        ({"slope_hidden": [8]}, "Unexpected key"),
+        ({"kernel": "wide"}, "kernel"),
+        ({"colour": 3}, "colour"),
+        ({"hidden": None}, "hidden"),
+        ({"attention": "magic"}, "attention"),
+        ({"position": "magic"}, "position"),
+        ({"heads": 5}, "heads"),
+        ({"heads": 0}, "heads"),
+    ],
+)
+def test_an_altered_description_is_an_input_error(tmp_path, change, message):
+    save_diagnosis(small_model(), tmp_path)
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(InputError, match=message):
+        load_diagnosis(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null"])
+def test_a_description_that_is_none_is_an_input_error(tmp_path, content):
+    save_diagnosis(small_model(), tmp_path)
+    (tmp_path / "model.json").write_text(content)
+    with pytest.raises(InputError, match=r"model|JSON"):
+        load_diagnosis(tmp_path)
+
+
+def test_the_outputs_keep_their_names():
+    assert Answer._fields == ("quadrant_probability", "severity_permille", "severity_low", "severity_high", "novelty")

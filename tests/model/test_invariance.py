@@ -1,0 +1,114 @@
+"""A building's answer depends on that building alone."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.model.diagnosis import Answer
+from tests.model.made import LONGEST, inputs, rows, small_model, widen
+
+TOLERANCE = 1e-5
+KINDS = [
+    {"attention": attention, "position": position}
+    for attention in ("none", "math", "sdpa")
+    for position in ("none", "learned", "sinusoidal")
+]
+GARBAGE = [1e6, -1e6, 1e30, -3.4e38, math.inf, math.nan]
+
+
+def same(one: Answer, other: Answer) -> None:
+    for name, left, right in zip(Answer._fields, one, other, strict=True):
+        assert torch.isfinite(left).all(), name
+        torch.testing.assert_close(left, right, atol=TOLERANCE, rtol=TOLERANCE, msg=lambda said, n=name: f"{n}: {said}")
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: f"{kind['attention']}-{kind['position']}")
+def model(request):
+    return small_model(**request.param)
+
+
+@settings(max_examples=15)
+@given(lengths=st.lists(st.integers(1, LONGEST), min_size=1, max_size=6), seed=st.integers(0, 99), data=st.data())
+def test_alone_in_any_batch_and_at_any_padding_length(model, lengths, seed, data):
+    batch = inputs(lengths, seed=seed)
+    with torch.inference_mode():
+        together = model(*batch)
+        for i in range(len(lengths)):
+            same(Answer(*(part[i : i + 1] for part in together)), model(*rows(batch, [i])))
+        order = data.draw(st.permutations(range(len(lengths))))
+        same(Answer(*(part[list(order)] for part in together)), model(*rows(batch, list(order))))
+        for extra in (1, 7, 3 * LONGEST):
+            same(together, model(*widen(batch, max(lengths) + extra)))
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_whatever_stands_in_the_padding(model, garbage):
+    batch = inputs([1, 2, 9, 5, 20])
+    with torch.inference_mode():
+        same(model(*batch), model(*widen(batch, 27, garbage)))
+
+
+def test_gradients_never_come_from_the_padding_nor_go_there(model):
+    clean, dirty = (widen(inputs([3, 8, 1]), 12, garbage) for garbage in (0.0, 1e30))
+    found = []
+    for batch in (clean, dirty):
+        model.zero_grad()
+        leaves = [values.clone().requires_grad_() for values in batch[:2]]
+        answer = model.raw(*leaves, *batch[2:])
+        (answer.logits_B4.square().sum() + answer.severity_B3.square().sum()).backward()
+        for leaf in leaves:
+            assert not leaf.grad[~batch[3]].any()
+            assert leaf.grad[batch[3]].any()
+        found.append([parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None])
+    for left, right in zip(*found, strict=True):
+        torch.testing.assert_close(left, right, atol=1e-4, rtol=1e-4)
+
+
+def test_written_out_and_fused_attention_agree():
+    plain, fused = small_model(attention="math"), small_model(attention="sdpa")
+    fused.load_state_dict(plain.state_dict())
+    batch = inputs([1, 5, LONGEST, 17])
+    with torch.inference_mode():
+        same(plain(*batch), fused(*batch))
+
+
+def test_long_buildings_pass_without_attention_and_short_ones_with_it_whatever_their_batch():
+    limited = small_model(max_attention_length=8)
+    whole, without = small_model(), small_model(attention="none")
+    whole.load_state_dict(limited.state_dict())
+    without.load_state_dict(limited.state_dict(), strict=False)
+    batch = inputs([8, 9, 3, LONGEST])
+    with torch.inference_mode():
+        answer = limited(*batch)
+        same(Answer(*(part[[0, 2]] for part in answer)), Answer(*(part[[0, 2]] for part in whole(*batch))))
+        same(Answer(*(part[[1, 3]] for part in answer)), Answer(*(part[[1, 3]] for part in without(*batch))))
+        assert (whole.raw(*batch).logits_B4 - limited.raw(*batch).logits_B4)[[1, 3]].abs().amax(1).min() > 1e-3
+        for i in range(4):
+            same(Answer(*(part[i : i + 1] for part in answer)), limited(*rows(batch, [i])))
+        same(answer, limited(*widen(batch, 50, 1e6)))
+
+
+def test_the_order_of_scatterers_matters_where_there_are_positions():
+    batch = inputs([12])
+    flipped = [batch[0].flip(1), batch[1].flip(1), *batch[2:]]
+    for position, matters in (("none", False), ("learned", True), ("sinusoidal", True)):
+        model = small_model(position=position, kernel=1)
+        with torch.inference_mode():
+            apart = (model.raw(*batch).logits_B4 - model.raw(*flipped).logits_B4).abs().max()
+        assert (apart > 1e-4).item() == matters, position
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_gpu_gives_the_same_answers():
+    batch = inputs([1, 5, LONGEST, 17])
+    for kind in KINDS:
+        model = small_model(**kind)
+        with torch.inference_mode():
+            here = model(*batch)
+            there = model.cuda()(*(tensor.cuda() for tensor in batch))
+        for left, right in zip(here, there, strict=True):
+            torch.testing.assert_close(left, right.cpu(), atol=1e-4, rtol=1e-4)

@@ -1,0 +1,81 @@
+"""Footprints and scatterers made up for these tests, without the simulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import geopandas
+import numpy as np
+import shapely
+from shapely import affinity
+
+from plumbline.params import Prepare
+from plumbline.sources.points import Track
+
+CRS = "EPSG:3035"
+ORIGIN = (4_321_000.0, 3_210_000.0)
+ASCENDING, DESCENDING = (-0.55, -0.12, 0.826), (0.60, -0.11, 0.792)
+EPOCHS = np.datetime64("2020-01-01") + 12 * np.arange(60)
+PARAMS = Prepare()
+
+
+def los_of(*vectors: tuple[float, float, float]) -> np.ndarray[Any, Any]:
+    """(K, 3) unit vectors."""
+    array = np.array(vectors, float)
+    return array / np.linalg.norm(array, axis=1, keepdims=True)
+
+
+def make_track(name, position, height, los, displacement, epochs=EPOCHS) -> Track:
+    """A track of N points; `los` (3,) or (N, 3)."""
+    count = len(position)
+    return Track(
+        name=name,
+        crs=CRS,
+        epochs=epochs,
+        point_id=np.array([f"{name}{i}" for i in range(count)], object),
+        easting=position[:, 0],
+        northing=position[:, 1],
+        height=np.asarray(height, float),
+        los=np.broadcast_to(los, (count, 3)).copy(),
+        displacement=np.asarray(displacement, np.float32),
+    )
+
+
+def make_buildings(polygons) -> geopandas.GeoDataFrame:
+    """A buildings table with the identifiers b0, b1, ..."""
+    return geopandas.GeoDataFrame({"building_id": [f"b{i}" for i in range(len(polygons))]}, geometry=polygons, crs=CRS)
+
+
+def box(length, width, centre=(0.0, 0.0), degrees=0.0):
+    """A rectangle about ORIGIN + centre."""
+    turned = affinity.rotate(shapely.box(-length / 2, -width / 2, length / 2, width / 2), degrees, origin=(0, 0))
+    return affinity.translate(turned, ORIGIN[0] + centre[0], ORIGIN[1] + centre[1])
+
+
+def series(change, rng, noise=0.5, epochs=EPOCHS):
+    """(N, T) lines that reach `change` (N,) mm at the last epoch, with noise."""
+    when = (epochs - epochs[0]) / (epochs[-1] - epochs[0])
+    return np.asarray(change)[:, None] * when + rng.normal(0, noise, (len(change), len(epochs)))
+
+
+def make_scene(seed=0, buildings=12, most=20):
+    """Buildings on a row with scatterers of two tracks inside of them: (tracks, buildings table)."""
+    rng = np.random.default_rng(seed)
+    polygons, positions = [], []
+    for number in range(buildings):
+        length, width = rng.uniform(8, 30, 2)
+        degrees = rng.uniform(-44, 44)
+        polygons.append(box(length, width, (60 * number, 0), degrees))
+        inside = rng.uniform(-0.5, 0.5, (rng.integers(2, most + 1), 2)) * (length, width)
+        cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+        positions.append(inside @ [[cos, sin], [-sin, cos]] + ORIGIN + np.array([60 * number, 0]))
+    position = np.concatenate(positions)
+    track = rng.integers(0, 2, len(position))
+    height = rng.uniform(0, 15, len(position))
+    change = rng.normal(0, 8, len(position))
+    los = los_of(ASCENDING, DESCENDING)
+    tracks = [
+        make_track(name, position[track == i], height[track == i], los[i], series(change[track == i], rng))
+        for i, name in enumerate(("up", "down"))
+    ]
+    return tracks, make_buildings(polygons)

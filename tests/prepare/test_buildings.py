@@ -1,0 +1,277 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from plumbline.errors import InputError
+from plumbline.params import Prepare
+from plumbline.prepare.buildings import prepare_buildings
+from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.prepare.sequences import UNDEFINED
+from plumbline.sources.points import Track
+from plumbline.train.augment import Symmetry, apply_symmetry
+from plumbline.train.batches import Buildings
+from tests.prepare.made import (
+    ASCENDING,
+    DESCENDING,
+    EPOCHS,
+    ORIGIN,
+    PARAMS,
+    box,
+    los_of,
+    make_buildings,
+    make_scene,
+    make_track,
+    series,
+)
+
+
+def column(table, name):
+    return names(table).index(name)
+
+
+def subset(track: Track, rows) -> Track:
+    return replace(
+        track,
+        point_id=track.point_id[rows],
+        easting=track.easting[rows],
+        northing=track.northing[rows],
+        height=track.height[rows],
+        los=track.los[rows],
+        displacement=track.displacement[rows],
+    )
+
+
+def one_building(degrees=0.0, size=(20.0, 12.0), count=24, seed=0, corner_mm=-30.0, los=(ASCENDING, DESCENDING)):
+    """A building whose north-east corner drops, seen by two tracks."""
+    rng = np.random.default_rng(seed)
+    inside = rng.uniform(-0.48, 0.48, (count, 2)) * size
+    cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+    position = inside @ [[cos, sin], [-sin, cos]] + ORIGIN
+    up = corner_mm * np.clip(2 * inside / size, 0, None).prod(1)
+    height, track = rng.uniform(0, 12, count), np.arange(count) % 2
+    vectors = los_of(*los)
+    tracks = [
+        make_track(name, position[track == i], height[track == i], vectors[i],
+                   series(up[track == i] * vectors[i, 2], np.random.default_rng(i)))
+        for i, name in enumerate(("up", "down"))
+    ]  # fmt: skip
+    return tracks, make_buildings([box(*size, degrees=degrees)])
+
+
+def same(one, other, index_one=None, index_other=None, atol=2e-4):
+    """The prepared buildings are the same, up to rounding."""
+    a = one.sequences if index_one is None else one.sequences.take(np.asarray(index_one))
+    b = other.sequences if index_other is None else other.sequences.take(np.asarray(index_other))
+    assert a.building_id.tolist() == b.building_id.tolist()
+    np.testing.assert_array_equal(a.length, b.length)
+    for name in ("distance", "slope", "geometry"):
+        np.testing.assert_allclose(getattr(a, name), getattr(b, name), atol=atol, rtol=1e-3, err_msg=name)
+
+
+def test_each_footprint_is_counted_and_few_points_are_left_out():
+    tracks, buildings = make_scene(seed=1)
+    prepared = prepare_buildings(tracks, buildings, PARAMS, "town")
+    assert prepared.n_points.sum() == sum(map(len, tracks))
+    np.testing.assert_array_equal(prepared.footprint, np.flatnonzero(prepared.n_points >= PARAMS.min_points))
+    assert 0 < len(prepared.footprint) < len(buildings)
+    assert prepared.sequences.building_id.tolist() == [f"b{i}" for i in prepared.footprint]
+    np.testing.assert_array_equal(prepared.sequences.length, prepared.n_points[prepared.footprint])
+    assert set(prepared.sequences.city) == {"town"}
+    assert np.isnan(prepared.sequences.severity).all()
+    assert (prepared.sequences.quadrant == UNDEFINED).all()
+
+
+def test_no_building_with_enough_points_is_no_error():
+    tracks, buildings = make_scene(seed=1, buildings=3, most=4)
+    prepared = prepare_buildings(tracks, buildings, PARAMS)
+    assert len(prepared.sequences) == 0
+    assert prepared.sequences.distance.shape == (0, len(DISTANCE))
+    assert prepared.sequences.geometry.shape == (0, len(GEOMETRY))
+
+
+def test_points_without_a_usable_series_do_not_count():
+    tracks, buildings = one_building()
+    spoilt = tracks[0].displacement.copy()
+    spoilt[:3, 7:] = np.nan  # seven values left
+    spoilt[3, 8:] = np.nan  # eight: enough
+    prepared = prepare_buildings([replace(tracks[0], displacement=spoilt), tracks[1]], buildings, PARAMS)
+    assert prepared.n_points.tolist() == [21]
+    for name in ("distance", "slope", "geometry"):
+        assert np.isfinite(getattr(prepared.sequences, name)).all()
+
+
+@pytest.mark.parametrize(("size", "axis"), [((20, 12), "x"), ((12, 20), "y")])
+def test_rows_run_along_the_long_axis(size, axis):
+    prepared = prepare_buildings(*one_building(size=size), PARAMS)
+    assert (np.diff(prepared.sequences.distance[:, column(DISTANCE, axis)]) > 0).all()
+
+
+def test_positions_are_those_of_the_building_frame():
+    for degrees in (0, 30, -40):
+        tracks, buildings = one_building(degrees)
+        distance = prepare_buildings(tracks, buildings, PARAMS).sequences.distance
+        straight = prepare_buildings(*one_building(), PARAMS).sequences.distance
+        np.testing.assert_allclose(distance, straight, atol=5e-3)
+    x, y = distance[:, column(DISTANCE, "x")], distance[:, column(DISTANCE, "y")]
+    np.testing.assert_allclose(distance[:, column(DISTANCE, "x_relative")], x / 10, atol=1e-3)
+    np.testing.assert_allclose(distance[:, column(DISTANCE, "y_relative")], y / 6, atol=1e-3)
+    np.testing.assert_allclose(distance[:, column(DISTANCE, "radius")], np.hypot(x, y), atol=1e-3)
+    assert distance[:, column(DISTANCE, "height")].min() == 0
+
+
+def test_geometry_says_what_the_building_is():
+    geometry = prepare_buildings(*one_building(), PARAMS).sequences.geometry[0]
+    value = dict(zip(names(GEOMETRY), geometry, strict=True))
+    expected = {
+        "side_x": 20, "side_y": 12, "length": 20, "width": 12, "log_area": np.log(240), "rectangularity": 1,
+        "log_points": np.log(24), "tracks": 2, "years": (EPOCHS[-1] - EPOCHS[0]).astype(int) / 365.25,
+    }  # fmt: skip
+    for name, wanted in expected.items():
+        assert value[name] == pytest.approx(wanted, rel=1e-4), name
+    assert sum(value[f"points_{quadrant}"] for quadrant in ("ne", "nw", "sw", "se")) == pytest.approx(1)
+
+
+def test_a_dropping_corner_is_told_by_its_column():
+    geometry = prepare_buildings(*one_building(count=60), PARAMS).sequences.geometry[0]
+    value = dict(zip(names(GEOMETRY), geometry, strict=True))
+    assert value["corner_drop_ne"] == pytest.approx(-30, rel=0.15)
+    gains = [value[f"corner_gain_{quadrant}"] for quadrant in ("ne", "nw", "sw", "se")]
+    assert np.argmax(gains) == 0
+
+
+def test_settlement_tilt_and_the_reference_of_a_track_change_nothing_but_the_tilt():
+    tracks, buildings = one_building()
+    before = prepare_buildings(tracks, buildings, PARAMS).sequences
+    moved = []
+    for i, track in enumerate(tracks):
+        xy = np.column_stack([track.easting, track.northing]) - ORIGIN
+        rigid = (-40 + xy @ [1.2, -0.7]) * track.los[:, 2] - track.height * (track.los[:, :2] @ [1.2, -0.7])
+        when = (track.epochs - EPOCHS[0]) / (EPOCHS[-1] - EPOCHS[0])
+        both = track.displacement + (rigid + (70, -55)[i])[:, None] * when
+        moved.append(replace(track, displacement=both.astype(np.float32)))
+    after = prepare_buildings(moved, buildings, PARAMS).sequences
+    np.testing.assert_allclose(after.slope, before.slope, atol=0.05)
+    tilts = [column(GEOMETRY, "tilt_x"), column(GEOMETRY, "tilt_y")]
+    np.testing.assert_allclose((after.geometry - before.geometry)[0, tilts], [1.2, -0.7], atol=0.01)
+    others = np.delete(np.arange(len(GEOMETRY)), tilts)
+    np.testing.assert_allclose(after.geometry[:, others], before.geometry[:, others], atol=0.05)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_building_does_not_depend_on_the_others(seed):
+    tracks, buildings = make_scene(seed=seed)
+    # A track over some of the buildings only: its column must not matter to the rest.
+    third = subset(tracks[0], np.arange(len(tracks[0])) % 5 == 0)
+    tracks = [*tracks, replace(third, name="third", easting=third.easting + 0.3, height=third.height + 1)]
+    everything = prepare_buildings(tracks, buildings, PARAMS)
+    for place, row in enumerate(everything.footprint):
+        alone = prepare_buildings(tracks, buildings.iloc[[row]].reset_index(drop=True), PARAMS)
+        same(alone, everything, index_other=[place])
+
+
+def test_points_of_other_buildings_do_not_matter():
+    tracks, buildings = make_scene(seed=5)
+    everything = prepare_buildings(tracks, buildings, PARAMS)
+    footprint = buildings.geometry.iloc[everything.footprint[0]].buffer(PARAMS.buffer_m + 1)
+    west, south, east, north = footprint.bounds
+    near = [
+        subset(track, (track.easting > west) & (track.easting < east) & (track.northing > south)
+               & (track.northing < north))
+        for track in tracks
+    ]  # fmt: skip
+    same(prepare_buildings(near, buildings, PARAMS), everything, index_other=[0])
+
+
+def test_the_order_of_points_tracks_and_buildings_does_not_matter():
+    tracks, buildings = make_scene(seed=6)
+    everything = prepare_buildings(tracks, buildings, PARAMS)
+    rng = np.random.default_rng(0)
+    shuffled = [subset(track, rng.permutation(len(track))) for track in tracks]
+    same(prepare_buildings(shuffled[::-1], buildings, PARAMS), everything)
+    order = rng.permutation(len(buildings))
+    mixed = prepare_buildings(tracks, buildings.iloc[order].reset_index(drop=True), PARAMS)
+    place = {name: i for i, name in enumerate(mixed.sequences.building_id)}
+    same(mixed, everything, index_one=[place[name] for name in everything.sequences.building_id])
+
+
+@pytest.mark.parametrize("count", [9, 16, 17, 40, 100])
+def test_a_long_sequence_is_thinned_evenly(count):
+    tracks, buildings = one_building(count=count)
+    params = Prepare(max_points=8)
+    thinned = prepare_buildings(tracks, buildings, params)
+    x = column(DISTANCE, "x")
+    kept = thinned.sequences.distance[:, x]
+    every = prepare_buildings(tracks, buildings, PARAMS).sequences.distance[:, x]
+    assert thinned.n_points.tolist() == [count]
+    assert len(kept) == 8
+    rank = np.searchsorted(every, kept - 1e-3)
+    np.testing.assert_allclose(every[rank], kept, atol=1e-3)
+    assert np.diff(rank).max() <= np.ceil(count / 8)
+    assert rank[0] == 0
+
+
+def mirrored(tracks, buildings, which: Symmetry):
+    """The same scene, buildings, points and lines of sight, mirrored about ORIGIN."""
+
+    def move(east, north):
+        east, north = (-east if which.mirror_x else east), (-north if which.mirror_y else north)
+        return (north, east) if which.swap else (east, north)
+
+    moved = []
+    for track in tracks:
+        easting, northing = move(track.easting - ORIGIN[0], track.northing - ORIGIN[1])
+        los_east, los_north = move(track.los[:, 0], track.los[:, 1])
+        moved.append(
+            replace(track, easting=easting + ORIGIN[0], northing=northing + ORIGIN[1],
+                    los=np.column_stack([los_east, los_north, track.los[:, 2]]))
+        )  # fmt: skip
+    west, south, east, north = buildings.total_bounds - np.array([*ORIGIN, *ORIGIN])
+    size = (north - south, east - west) if which.swap else (east - west, north - south)
+    return moved, make_buildings([box(*size)])
+
+
+# East and north alike, so that swapping the axes leaves the response to an eastward movement as it is.
+DIAGONAL = ((-0.4, -0.4, 0.82), (0.45, 0.45, 0.77))
+
+
+@pytest.mark.parametrize("size", [(20.0, 12.0), (12.0, 20.0)])
+@pytest.mark.parametrize(
+    ("which", "los"),
+    [
+        (Symmetry(True, False, False), (ASCENDING, DESCENDING)),
+        (Symmetry(False, True, False), (ASCENDING, DESCENDING)),
+        (Symmetry(True, True, False), (ASCENDING, DESCENDING)),
+        (Symmetry(False, False, True), DIAGONAL),
+        (Symmetry(True, False, True), DIAGONAL),
+        (Symmetry(True, True, True), DIAGONAL),
+    ],
+)
+def test_augmentation_gives_what_a_mirrored_house_would(which, los, size):
+    tracks, buildings = one_building(size=size, los=los)
+    turned, straight = (
+        Buildings(prepare_buildings(*scene, PARAMS).sequences)[np.array([0])]
+        for scene in (mirrored(tracks, buildings, which), (tracks, buildings))
+    )
+    augmented = apply_symmetry(straight, which)
+    np.testing.assert_allclose(augmented.distance_BLF, turned.distance_BLF, atol=1e-3)
+    np.testing.assert_allclose(augmented.geometry_BF, turned.geometry_BF, atol=5e-3, rtol=1e-3)
+    if which.swap:
+        # Satellites see movement to the east and not to the north, so the movement they see does not swap its axis.
+        x, y = column(SLOPE, "local_east_x"), column(SLOPE, "local_east_y")
+        for batch in (augmented, turned):
+            batch.slope_BLF[..., x] = torch.hypot(batch.slope_BLF[..., x], batch.slope_BLF[..., y])
+            batch.slope_BLF[..., y] = 0
+    np.testing.assert_allclose(augmented.slope_BLF, turned.slope_BLF, atol=5e-3, rtol=1e-3)
+
+
+def test_one_epoch_and_another_crs_are_refused():
+    tracks, buildings = one_building()
+    short = replace(tracks[0], epochs=EPOCHS[:1], displacement=tracks[0].displacement[:, :1])
+    with pytest.raises(InputError, match="up: 1 epochs found"):
+        prepare_buildings([short], buildings, PARAMS)
+    with pytest.raises(InputError, match="down: CRS EPSG:32633 found"):
+        prepare_buildings([tracks[0], replace(tracks[1], crs="EPSG:32633")], buildings, PARAMS)
+    with pytest.raises(InputError, match="CRS EPSG:3035 found"):
+        prepare_buildings(tracks, buildings.set_crs("EPSG:32633", allow_override=True), PARAMS)

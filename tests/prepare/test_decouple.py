@@ -1,0 +1,151 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.prepare.decouple import remove_rigid, rigid_design
+from tests.prepare.made import ASCENDING, DESCENDING, los_of
+
+los_vectors = st.tuples(st.floats(-0.7, 0.7), st.floats(-0.7, 0.7), st.floats(0.4, 1))
+
+
+def arrange(rng, count, tracks, side=(20.0, 12.0), los=None):
+    """One building: positions (1, P, 2), heights, LOS and tracks of P scatterers."""
+    xy = rng.uniform(-0.5, 0.5, (1, count, 2)) * side
+    height = rng.uniform(0, 20, (1, count))
+    track = rng.integers(0, tracks, (1, count))
+    vectors = los_of(*(los or (ASCENDING, DESCENDING, (0.3, 0.5, 0.8))[:tracks]))
+    return xy, height, vectors[track], track
+
+
+def rigid_motion(xy, height, los, settlement, tilt, sideways, offset, track):
+    """LOS change, mm, of a body that settles, moves sideways and turns by small angles (mm/m) about both axes."""
+    moved = np.zeros((*xy.shape[:2], 3))
+    moved[..., :2] = np.asarray(sideways) - np.asarray(tilt) * height[..., None]
+    moved[..., 2] = settlement + xy @ np.asarray(tilt)
+    return (moved * los).sum(-1) + np.asarray(offset)[track]
+
+
+@settings(max_examples=150)
+@given(
+    seed=st.integers(0, 10_000), count=st.integers(1, 60), tracks=st.integers(1, 3), settlement=st.floats(-100, 100),
+    tilt=st.tuples(st.floats(-5, 5), st.floats(-5, 5)), sideways=st.tuples(st.floats(-30, 30), st.floats(-30, 30)),
+    offset=st.lists(st.floats(-80, 80), min_size=3, max_size=3),
+    side=st.tuples(st.floats(4, 80), st.floats(4, 80)), los=st.lists(los_vectors, min_size=3, max_size=3),
+)  # fmt: skip
+def test_any_rigid_motion_is_taken_off(seed, count, tracks, settlement, tilt, sideways, offset, side, los):
+    rng = np.random.default_rng(seed)
+    xy, height, vectors, track = arrange(rng, count, tracks, side, los[:tracks])
+    change = rigid_motion(xy, height, vectors, settlement, tilt, sideways, offset, track)
+    found = remove_rigid(xy, height, vectors, change, np.full_like(change, 1.0), track, np.ones(change.shape, bool))
+    np.testing.assert_allclose(found.residual, 0, atol=0.02)
+
+
+@given(st.integers(0, 1000), st.floats(-5, 5), st.floats(-5, 5))
+def test_tilts_are_found_when_two_tracks_see_a_tall_building(seed, tilt_x, tilt_y):
+    xy, height, los, track = arrange(np.random.default_rng(seed), 30, 2)
+    change = rigid_motion(xy, height, los, -40, (tilt_x, tilt_y), (3, -4), (20, -35), track)
+    found = remove_rigid(xy, height, los, change, np.full_like(change, 1.0), track, np.ones(change.shape, bool))
+    np.testing.assert_allclose(found.tilt[0], (tilt_x, tilt_y), atol=1e-3)
+
+
+def test_a_tilt_lifts_the_far_end_and_moves_the_roof_back():
+    xy, height, los = (
+        np.array([[[10.0, 0.0], [0.0, 0.0]]]),
+        np.array([[0.0, 5.0]]),
+        np.array([[[0, 0, 1.0], [1, 0, 0]]]),
+    )
+    design = rigid_design(xy, height, los, np.zeros((1, 2), int))
+    np.testing.assert_array_equal(design[0, :, 0], [10, -5])
+    np.testing.assert_array_equal(design[0, :, 1], [0, 0])
+    np.testing.assert_array_equal(design[0, :, 2], [1, 1])
+
+
+def broken_corner(rng, corner, drop=30.0):
+    """Settlement and tilt, and a corner of about a fifth of the building that drops as one piece besides."""
+    xy, height, los, track = arrange(rng, 40, 2)
+    broken = (xy * corner / (20, 12) > 0.05).all(-1)
+    change = rigid_motion(xy, height, los, -25, (1.5, -2), (0, 0), (10, -10), track)
+    change = change - drop * broken * los[..., 2] + rng.normal(0, 1, change.shape)
+    return (xy, height, los, change, np.full_like(change, 1.0), track, np.ones(change.shape, bool)), broken[0]
+
+
+@pytest.mark.parametrize("corner", [(1, 1), (-1, 1), (-1, -1), (1, -1)])
+def test_one_broken_corner_is_left_standing(corner):
+    kept, plain, rest, weights = [], [], [], []
+    for seed in range(30):
+        scene, broken = broken_corner(np.random.default_rng(seed), corner)
+        xy, height, los, change, _, track, _ = scene
+        found = remove_rigid(*scene)
+        design = rigid_design(xy, height, los, track)[0]
+        squares = change[0] - design @ np.linalg.lstsq(design, change[0], rcond=None)[0]
+        up, up_plain = found.residual[0] / los[0, :, 2], squares / los[0, :, 2]
+        kept.append(np.median(up[broken]) - np.median(up[~broken]))
+        plain.append(np.median(up_plain[broken]) - np.median(up_plain[~broken]))
+        rest.append(np.median(up[~broken]))
+        weights.append(np.median(found.weight[0, broken]) / np.median(found.weight[0, ~broken]))
+    assert np.median(kept) < -24
+    assert np.median(kept) < 1.3 * np.median(plain)  # least squares takes much of it for tilt
+    assert np.abs(np.median(rest)) < 1
+    assert np.median(weights) < 0.2
+
+
+def test_a_tenth_of_outliers_moves_the_tilts_by_less_than_their_standard_error():
+    shifts, errors = [], []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        xy, height, los, track = arrange(rng, 40, 2)
+        clean = rigid_motion(xy, height, los, -25, (1, -1), (0, 0), (10, -10), track) + rng.normal(0, 2, (1, 40))
+        spoilt = clean + 28 * (np.arange(40) < 4)  # half a wavelength
+        se, mask = np.full_like(clean, 2.0), np.ones(clean.shape, bool)
+        tilts = [remove_rigid(xy, height, los, change, se, track, mask).tilt[0] for change in (clean, spoilt)]
+        design = rigid_design(xy, height, los, track)[0]
+        shifts.append(tilts[1] - tilts[0])
+        errors.append(2.0 * np.sqrt(np.diag(np.linalg.inv(design.T @ design))[:2]))
+    assert np.mean(np.abs(shifts) < np.array(errors)) > 0.9
+
+
+def test_each_scatterer_counts_by_its_standard_error():
+    rng = np.random.default_rng(0)
+    tilts = {}
+    for honest in (True, False):
+        found = []
+        for _ in range(150):
+            xy, height, los, track = arrange(rng, 30, 1, los=(ASCENDING,))
+            se = np.where(rng.random((1, 30)) < 0.5, 0.5, 5.0)
+            change = rng.normal(0, se)
+            stated = se if honest else np.full_like(se, 2.0)
+            found.append(remove_rigid(xy, height, los, change, stated, track, np.ones(se.shape, bool)).tilt[0])
+        tilts[honest] = np.sqrt(np.mean(np.square(found)))
+    assert tilts[True] < 0.8 * tilts[False]
+
+
+def test_spread_grows_with_what_rigid_motion_does_not_explain():
+    rng = np.random.default_rng(1)
+    xy, height, los, track = arrange(rng, 60, 2)
+    mask, se = np.ones((1, 60), bool), np.ones((1, 60))
+    quiet, loud = (
+        remove_rigid(xy, height, los, rng.normal(0, sd, (1, 60)), se, track, mask).spread[0] for sd in (1.0, 8.0)
+    )
+    assert quiet < 1.2
+    assert loud == pytest.approx(8, rel=0.35)
+
+
+def test_buildings_of_one_rectangle_do_not_meddle():
+    """Neither padding nor the tracks of a neighbour change a building's answer."""
+    rng = np.random.default_rng(2)
+    xy, height, los, track = (
+        np.concatenate(part) for part in zip(*(arrange(rng, 9, 3) for _ in range(5)), strict=True)
+    )
+    track[0] = 0
+    mask = np.arange(9) < np.array([9, 5, 7, 9, 6])[:, None]
+    change, se = rng.normal(0, 5, (5, 9)), rng.uniform(0.5, 2, (5, 9))
+    together = remove_rigid(xy, height, los, change, se, track, mask)
+    for b in range(5):
+        own = (slice(b, b + 1), slice(0, mask[b].sum()))
+        alone = remove_rigid(xy[own], height[own], los[own], change[own], se[own], track[own], mask[own])
+        np.testing.assert_allclose(together.residual[own], alone.residual, atol=1e-6)
+        np.testing.assert_allclose(together.spread[b], alone.spread[0], atol=1e-6)
+        np.testing.assert_allclose(together.weight[own], alone.weight, atol=1e-6)
+    assert (together.residual[~mask] == 0).all()
+    assert (together.weight[~mask] == 0).all()

@@ -1,0 +1,79 @@
+"""The whole way, from files as the European Ground Motion Service hands them out to judgements and a map."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pytest
+import shapely
+
+from plumbline.serve.predictions import STATUSES, read_predictions
+from plumbline.sources.read import read_points
+from tests.tiny import run_process
+
+USTICA = Path(__file__).parents[3] / "shared" / "data" / "ustica"
+POINTS = (USTICA / "EGMS_L2b_022_0845_IW2_VV_2020_2024_1.zip", USTICA / "EGMS_L2b_117_0227_IW2_VV_2020_2024_1.zip")
+FOOTPRINTS = USTICA / "footprints_synthetic.geojson"
+BUILDINGS = 568
+pytestmark = [
+    pytest.mark.realdata,
+    pytest.mark.skipif(not USTICA.is_dir(), reason="the real files are not there (../shared/data)"),
+]
+
+
+@pytest.fixture(scope="module")
+def run(tiny, tmp_path_factory):
+    """The command a user would type, and where it wrote."""
+    folder = tmp_path_factory.mktemp("ustica")
+    points = [word for path in POINTS for word in ("--points", path)]
+    started = time.monotonic()
+    ended = run_process(
+        "predict", *points, "--buildings", FOOTPRINTS, "--model", tiny.data("package"),
+        "--output", folder / "out.gpkg", "--map", folder / "map.html", cwd=folder,
+    )  # fmt: skip
+    return ended, folder, time.monotonic() - started
+
+
+def test_all_footprints_are_judged_or_abstained_from_within_a_minute(run):
+    ended, folder, seconds = run
+    assert ended.returncode == 0, ended.stderr
+    assert seconds < 60
+    table = read_predictions(folder / "out.gpkg")
+    assert len(table) == BUILDINGS
+    assert table["building_id"].is_unique
+    assert set(table["status"]) <= set(STATUSES)
+    judged = table[table["status"] == "ok"]
+    assert np.isfinite(judged[["severity_low", "severity_permille", "severity_high"]].to_numpy()).all()
+
+
+def test_what_is_said_at_the_end_adds_up(run):
+    ended, folder, _ = run
+    last = ended.stderr.strip().splitlines()[-1]
+    counts = {status: int(count) for count, status in re.findall(r"(\d+) ([a-z_]+)", last) if status in STATUSES}
+    assert counts == read_predictions(folder / "out.gpkg")["status"].value_counts().to_dict()
+    assert sum(counts.values()) == BUILDINGS
+    assert "Warning" not in ended.stderr
+
+
+def test_points_are_counted_where_the_files_have_them(run):
+    _, folder, _ = run
+    table = read_predictions(folder / "out.gpkg")
+    tracks = [read_points(path) for path in POINTS]
+    points = shapely.points(*(np.concatenate([getattr(t, name) for t in tracks]) for name in ("easting", "northing")))
+    footprints = geopandas.read_file(FOOTPRINTS).to_crs("EPSG:3035").geometry
+    inside = shapely.STRtree(points).query(footprints, predicate="contains")[0]
+    # A point a little outside of a footprint counts too.
+    assert (table["n_points"].to_numpy() >= np.bincount(inside, minlength=BUILDINGS)).all()
+    assert (table["n_points"] >= 5).sum() > 0.9 * BUILDINGS
+    assert ((table["status"] == "insufficient_points") == (table["n_points"] < 5)).all()
+
+
+def test_the_map_holds_the_island(run):
+    _, folder, _ = run
+    page = (folder / "map.html").read_text()
+    assert "footprints_synthetic" in page
+    assert "2020" in page

@@ -1,0 +1,147 @@
+"""Candidate against champion: the same test buildings, the same ruler."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import shutil
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from plumbline.errors import GateRefused, InputError
+from plumbline.export.package import MANIFEST, open_package, write_package
+from plumbline.files import read_json
+from plumbline.params import Gate, Validate
+from plumbline.prepare.sequences import Sequences
+from plumbline.release.compare import compare_with_champion
+from plumbline.validate.metrics import accuracy_figures
+from plumbline.validate.stage import as_judged
+
+ABOUT = ("name", "default_model", "prepare", "hashes", "metrics", "gate")
+HEAD = "network.quadrant_head."
+
+
+@pytest.fixture(scope="module")
+def held_out(tiny):
+    return Sequences.load(tiny.data("prepare") / "test")
+
+
+def with_quadrants_named(tiny, out, order):
+    """The tiny run's package whose pruned model says quadrant `order[i]` where it said i."""
+    source, changed = tiny.data("package"), out.with_suffix(".onnx")
+    model = onnx.load(source / "model.onnx")
+    for tensor in model.graph.initializer:
+        if tensor.name.startswith(HEAD):
+            head = numpy_helper.to_array(tensor)
+            moved = np.empty_like(head)
+            moved[list(order)] = head
+            tensor.CopyFrom(numpy_helper.from_array(moved, tensor.name))
+    onnx.save(model, changed)
+    manifest = read_json(source / MANIFEST)
+    files = {name: source / name for name in manifest["files"] if name != "MODEL_CARD.md"}
+    about = {key: manifest[key] for key in ABOUT}
+    write_package({**files, "model.onnx": changed}, about, "A card.", out)
+    return out
+
+
+def accuracy(package, held_out):
+    answers = as_judged(open_package(package)[1].answer(held_out))
+    return accuracy_figures(answers, np.asarray(held_out.quadrant), np.asarray(held_out.severity))["quadrant_accuracy"]
+
+
+@pytest.fixture
+def good_and_spoiled(tiny, held_out, tmp_path):
+    """Two packages with one network: one names its quadrants as well as can be, the other as badly."""
+    said = open_package(tiny.data("package"))[1].answer(held_out).quadrant_probability.argmax(1)
+    true = np.asarray(held_out.quadrant)
+    orders = sorted(
+        itertools.permutations(range(4)), key=lambda order: (np.array(order)[said] == true)[true >= 0].mean()
+    )
+    return tuple(
+        with_quadrants_named(tiny, tmp_path / name, order)
+        for name, order in (("good", orders[-1]), ("spoiled", orders[0]))
+    )
+
+
+def rules(*gates, min_slice=5):
+    return Validate(gates=[Gate.model_validate(gate) for gate in gates], min_slice=min_slice)
+
+
+QUADRANT = {"metric": "quadrant_accuracy", "artifact": "pruned", "max_drop_vs": "champion", "margin": 0.05}
+
+
+def test_an_equal_candidate_may_replace_the_champion(tiny, caplog):
+    package = tiny.data("package")
+    with caplog.at_level(logging.INFO, "plumbline"):
+        compare_with_champion(package, package, tiny.data("prepare"), tiny.params.validate_)
+    assert sum("met champion" in line for line in caplog.messages) == 2
+
+
+def test_a_spoiled_candidate_is_refused_by_name(tiny, good_and_spoiled, held_out):
+    good, spoiled = good_and_spoiled
+    better, worse = accuracy(good, held_out), accuracy(spoiled, held_out)
+    assert better > worse + 0.1
+    champion = read_json(good / MANIFEST)["version"]
+    with pytest.raises(GateRefused) as refused:
+        compare_with_champion(spoiled, good, tiny.data("prepare"), tiny.params.validate_)
+    said = str(refused.value)
+    assert f"{spoiled}: not promoted, champion {champion} stays" in said
+    assert f"quadrant_accuracy of pruned on all: {worse:.4g} found, at least {better - 0.05:.4g}" in said
+    assert "severity_mae" not in said
+
+
+def test_a_better_candidate_may_replace_the_champion(tiny, good_and_spoiled):
+    good, spoiled = good_and_spoiled
+    compare_with_champion(good, spoiled, tiny.data("prepare"), tiny.params.validate_)
+
+
+def test_other_test_data_are_refused(tiny, tmp_path):
+    shutil.copytree(tiny.data("prepare") / "tune", tmp_path / "prepare" / "test")
+    with pytest.raises(InputError, match=r"not the test data that .* was validated on"):
+        compare_with_champion(
+            tiny.data("package"), tiny.data("package"), tmp_path / "prepare", tiny.params.validate_
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("harmed", ["candidate", "champion"])
+def test_a_damaged_package_is_refused(tiny, tmp_path, harmed):
+    packages = {"candidate": tiny.data("package"), "champion": tiny.data("package")}
+    packages[harmed] = shutil.copytree(tiny.data("package"), tmp_path / harmed)
+    (packages[harmed] / "model.onnx").write_bytes(b"something else")
+    with pytest.raises(InputError, match=rf"{harmed}/model\.onnx: changed since it was released"):
+        compare_with_champion(**packages, prepared=tiny.data("prepare"), params=tiny.params.validate_)
+
+
+def test_missing_test_data_are_refused(tiny, tmp_path):
+    with pytest.raises(InputError, match="Run `plumbline prepare` again"):
+        compare_with_champion(tiny.data("package"), tiny.data("package"), tmp_path, tiny.params.validate_)
+
+
+@pytest.mark.parametrize("changed", [{"slice": "category:9"}, {"metric": "latency_ms"}, {"artifact": "float32"}])
+def test_a_rule_without_a_figure_refuses(tiny, changed):
+    with pytest.raises(GateRefused, match="no figure"):
+        compare_with_champion(
+            tiny.data("package"), tiny.data("package"), tiny.data("prepare"), rules({**QUADRANT, **changed})
+        )  # fmt: skip
+
+
+def test_a_slice_may_be_compared_too(tiny, good_and_spoiled):
+    good, spoiled = good_and_spoiled
+    with pytest.raises(GateRefused, match=r"quadrant_accuracy of pruned on (city:c_band|city:x_band)"):
+        compare_with_champion(
+            spoiled, good, tiny.data("prepare"),
+            rules({**QUADRANT, "slice": "city:c_band"}, {**QUADRANT, "slice": "city:x_band"}, min_slice=1),
+        )  # fmt: skip
+
+
+def test_without_a_rule_the_champion_is_replaced_with_a_warning(tiny, good_and_spoiled, caplog):
+    good, spoiled = good_and_spoiled
+    with caplog.at_level(logging.WARNING, "plumbline"):
+        compare_with_champion(
+            spoiled, good, tiny.data("prepare"),
+            rules({"metric": "severity_mae", "artifact": "int8", "max": 1.0}),
+        )  # fmt: skip
+    assert "replaced without a comparison" in caplog.text

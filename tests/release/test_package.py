@@ -1,0 +1,155 @@
+"""The stage `package`: what a gate refused is not written, and evidence belongs to what it was measured on."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import yaml
+
+from plumbline.errors import GateRefused, InputError
+from plumbline.export.package import verify_package
+from plumbline.files import read_json, sha256_file, sha256_folder, write_json
+from plumbline.release.package import model_card, package, require_pass
+from tests.tiny import PARAMS, run_cli
+
+INPUTS = ("prepare", "export", "validate")
+
+
+@pytest.fixture
+def project(tiny, tmp_path):
+    """A project of the test's own, before the stage `package`."""
+    return tiny.copy(tmp_path / "project", *INPUTS)
+
+
+def test_the_package_is_what_was_validated(tiny):
+    manifest = verify_package(tiny.data("package"))
+    for name, source in (("model.onnx", "pruned.onnx"), ("model.int8.onnx", "int8.onnx")):
+        assert manifest.files[name].sha256 == sha256_file(tiny.data("export") / source)
+    assert manifest.gate == read_json(tiny.data("validate") / "gate.json")
+    assert manifest.metrics == read_json(tiny.data("validate") / "metrics.json")["all"]
+    assert manifest.hashes["test_data"] == sha256_folder(tiny.data("prepare") / "test")
+    assert manifest.hashes["data"] == sha256_folder(tiny.data("prepare"))
+    assert manifest.prepare == tiny.params.prepare
+
+
+def test_packing_again_gives_the_same_version(tiny, project):
+    assert run_cli("package", cwd=project).code == 0
+    again, first = verify_package(project / "data" / "package"), verify_package(tiny.data("package"))
+    assert again.version == first.version
+
+
+def test_other_parameters_give_another_version(tiny, project):
+    (project / "params.yaml").write_text(yaml.safe_dump({**PARAMS, "train": {**PARAMS["train"], "seed": 5}}))
+    assert run_cli("package", cwd=project).code == 0
+    again, first = verify_package(project / "data" / "package"), verify_package(tiny.data("package"))
+    assert again.version != first.version
+    assert again.hashes["params"] != first.hashes["params"]
+
+
+def test_a_refused_gate_ends_with_3_and_writes_nothing(tiny, project):
+    gates = [
+        {"metric": "severity_mae", "artifact": "int8", "max": -1.0},
+        {"metric": "quadrant_accuracy", "artifact": "pruned", "max_drop_vs": "baseline", "margin": -9.0},
+        {"metric": "size_bytes", "artifact": "pruned", "max": 1e9},
+    ]
+    content = {**PARAMS, "validate": {**PARAMS["validate"], "gates": gates}}
+    (project / "params.yaml").write_text(yaml.safe_dump(content))
+    for stage in ("train", "compress"):
+        shutil.copytree(tiny.data(stage), project / "data" / stage)
+    assert run_cli("validate", cwd=project).code == 0
+    refused = run_cli("package", cwd=project)
+    assert refused.code == 3
+    figures = read_json(project / "data" / "validate" / "metrics.json")["all"]
+    assert f"severity_mae of int8 on all: {figures['int8']['severity_mae']:.4g} found, at most -1 (max)" in refused.err
+    assert "quadrant_accuracy of pruned on all" in refused.err
+    assert f"at least {figures['baseline']['quadrant_accuracy'] + 9:.4g} (baseline" in refused.err
+    assert "size_bytes" not in refused.err
+    assert "Traceback" not in refused.err
+    assert not (project / "data" / "package").exists()
+    assert not list((project / "data").glob(".*"))
+
+
+def test_a_refused_gate_leaves_the_former_package_alone(tiny, project):
+    shutil.copytree(tiny.data("package"), project / "data" / "package")
+    gate = read_json(project / "data" / "validate" / "gate.json")
+    write_json(project / "data" / "validate" / "gate.json", {**gate, "verdict": "fail"})
+    assert run_cli("package", cwd=project).code == 3
+    assert verify_package(project / "data" / "package") == verify_package(tiny.data("package"))
+
+
+@pytest.mark.parametrize(
+    "gate", [{}, [], None, "pass", {"verdict": "PASS"}, {"verdict": True}, {"verdict": "fail", "rules": []}], ids=str
+)
+def test_only_the_word_pass_is_a_pass(gate, tmp_path):
+    with pytest.raises(GateRefused, match=r"gate\.json: not released"):
+        require_pass(gate, tmp_path / "gate.json")
+
+
+def test_test_data_that_changed_since_are_refused(project):
+    path = project / "data" / "prepare" / "test" / "severity.npy"
+    severity = np.load(path)
+    severity[0] += 1
+    np.save(path, severity)
+    ended = run_cli("package", cwd=project)
+    assert ended.code == 2
+    assert "gate.json: measured on other test data. Run `plumbline validate` again." in ended.err
+    assert not (project / "data" / "package").exists()
+
+
+@pytest.mark.parametrize("name", ["pruned.onnx", "int8.onnx", "weights.safetensors"])
+def test_a_model_that_changed_since_is_refused(project, name):
+    """Else a model could be released on the evidence of another."""
+    shutil.copyfile(project / "data" / "export" / "float32.onnx", project / "data" / "export" / name)
+    ended = run_cli("package", cwd=project)
+    assert ended.code == 2
+    assert "gate.json: measured on other models. Run `plumbline validate` again." in ended.err
+    assert not (project / "data" / "package").exists()
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("validate/gate.json", "gate.json: no such file"),
+        ("validate/metrics.json", "metrics.json: no such file"),
+        ("export/int8.onnx", "int8.onnx: no such file. Run `plumbline export` first."),
+        ("prepare/audit.json", "audit.json: no such file"),
+    ],
+)
+def test_a_missing_input_is_named(project, missing, said):
+    (project / "data" / missing).unlink()
+    ended = run_cli("package", cwd=project)
+    assert ended.code == 2
+    assert said in ended.err
+    assert not (project / "data" / "package").exists()
+
+
+def test_evidence_of_an_older_form_is_refused(tiny, project):
+    gate = read_json(project / "data" / "validate" / "gate.json")
+    del gate["exported"]
+    write_json(project / "data" / "validate" / "gate.json", gate)
+    with pytest.raises(InputError, match="measured on other models"):
+        package(*(project / "data" / name for name in INPUTS), tiny.params, project / "data" / "package")
+
+
+def test_the_card_says_how_good_it_is_and_on_what(tiny):
+    card = (tiny.data("package") / "MODEL_CARD.md").read_text()
+    manifest = verify_package(tiny.data("package"))
+    audit = read_json(tiny.data("prepare") / "audit.json")
+    mae = (f"{manifest.metrics[name]['severity_mae']:.4g}" for name in ("pruned", "int8", "baseline"))
+    assert f"| severity_mae | {' | '.join(mae)} |" in card
+    assert f"Trained on {audit['splits']['train']['buildings']} labelled buildings" in card
+    assert f"tested on {manifest.gate['test_data']['buildings']} buildings" in card
+    for rule in manifest.gate["rules"]:
+        assert f"- met: {rule['text']}" in card
+    # An engineer's fit has no file and no interval: the cells are empty, not zero.
+    assert "| size_bytes |" in card
+    assert card.split("| size_bytes |")[1].split("\n")[0].endswith("|  |")
+
+
+def test_the_card_stands_a_figure_that_could_not_be_told(tiny):
+    manifest = verify_package(tiny.data("package"))
+    figures = {name: {} for name in manifest.metrics}
+    audit = read_json(tiny.data("prepare") / "audit.json")
+    assert "| severity_mae |  |  |  |" in model_card(figures, manifest.gate, audit)

@@ -1,0 +1,170 @@
+"""The champion changes only for an unharmed package that nothing speaks against."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from plumbline.errors import GateRefused, InputError
+from plumbline.release.promotion import list_versions, promote, resolve_model, rollback
+from plumbline.release.registry import Registry
+from tests.release.conftest import MakePackage
+
+
+def agree(candidate: Path, champion: Path) -> None:
+    """Nothing against the candidate."""
+
+
+def never(candidate: Path, champion: Path) -> None:
+    raise AssertionError("there is nothing to compare with")
+
+
+def refuse(candidate: Path, champion: Path) -> None:
+    raise GateRefused("severity_mae of int8 on all: 0.4, at most 0.3")
+
+
+def test_the_first_package_becomes_champion_without_a_comparison(registry: Registry, make_package: MakePackage) -> None:
+    package = make_package("one")
+    done = promote(package, never)
+    assert done.changed
+    assert done.former is None
+    assert registry.champion() == done.champion
+    shutil.rmtree(package)
+    assert (resolve_model("champion") / "model.onnx").read_text() == "one"
+
+
+def test_the_same_package_again_registers_nothing(registry: Registry, make_package: MakePackage) -> None:
+    package = make_package("one")
+    first = promote(package, never)
+    again = promote(package, never)
+    assert not again.changed
+    assert again.champion == first.champion
+    assert len(list_versions()) == 1
+
+
+def test_figures_and_hashes_go_on_record(registry: Registry, make_package: MakePackage) -> None:
+    promote(make_package("one"), never)
+    client = MlflowClient(registry.uri, registry.uri)
+    (item,) = client.search_model_versions("name='plumbline'")
+    assert item.tags["data_hash"] == "d" * 64
+    assert client.get_run(item.run_id).data.metrics == {"int8.severity_mae": 0.25}
+
+
+def test_candidate_and_champion_are_compared_in_that_order(registry: Registry, make_package: MakePackage) -> None:
+    seen = []
+    promote(make_package("one"), never)
+    promote(make_package("two"), lambda *folders: seen.append([(f / "model.onnx").read_text() for f in folders]))
+    assert seen == [["two", "one"]]
+
+
+def test_a_worse_candidate_leaves_the_registry_as_it_was(registry: Registry, make_package: MakePackage) -> None:
+    promote(make_package("one"), never)
+    before = list_versions()
+    with pytest.raises(GateRefused, match=r"at most 0\.3"):
+        promote(make_package("two"), refuse)
+    assert list_versions() == before
+
+
+@pytest.mark.parametrize("harm", ["change", "remove", "add"])
+def test_a_damaged_package_never_reaches_the_registry(registry: Registry, make_package: MakePackage, harm: str) -> None:
+    package = make_package("one")
+    if harm == "change":
+        (package / "model.onnx").write_text("onE")
+    elif harm == "remove":
+        (package / "model.onnx").unlink()
+    else:
+        (package / "more.bin").touch()
+    with pytest.raises(InputError, match="package_one"):
+        promote(package, never)
+    assert list_versions() == []
+
+
+def test_a_package_that_failed_its_gates_is_refused(registry: Registry, make_package: MakePackage) -> None:
+    with pytest.raises(GateRefused, match="'fail'"):
+        promote(make_package("one", verdict="fail"), never)
+    assert list_versions() == []
+
+
+def test_a_crash_before_the_alias_leaves_the_champion(
+    registry: Registry, make_package: MakePackage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = promote(make_package("one"), never).champion
+    candidate = make_package("two")
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "set_registered_model_alias", _crash)
+        with pytest.raises(KeyboardInterrupt):
+            promote(candidate, agree)
+    assert registry.champion() == old
+    with pytest.raises(InputError, match="none to go back to"):
+        rollback()
+
+    done = promote(candidate, agree)
+    assert len(list_versions()) == 2  # the crashed attempt's version is used, not made again
+    assert done.former == old
+    assert rollback().champion == old
+
+
+def _crash(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_rollback_walks_back_through_the_champions(registry: Registry, make_package: MakePackage) -> None:
+    one, two, three = (promote(make_package(words), agree).champion for words in ("one", "two", "three"))
+    assert [rollback().champion.version for _ in range(2)] == [two.version, one.version]
+    with pytest.raises(InputError, match="none to go back to"):
+        rollback()
+    again = promote(Path("package_three"), agree, again=True)
+    assert again.champion.number == three.number
+    assert rollback().champion.version == one.version
+
+
+def test_what_was_rolled_back_is_promoted_only_on_purpose(registry: Registry, make_package: MakePackage) -> None:
+    good, bad = make_package("good"), make_package("bad")
+    for package in (good, bad):
+        promote(package, lambda candidate, champion: None)
+    rollback()
+    with pytest.raises(GateRefused, match="was rolled back and stays out"):
+        promote(bad, lambda candidate, champion: None)
+    assert registry.champion() == promote(good, lambda candidate, champion: None).champion
+    assert promote(bad, lambda candidate, champion: None, again=True).changed
+    assert not promote(bad, lambda candidate, champion: None).changed
+
+
+def test_rollback_before_any_release_says_so(registry: Registry) -> None:
+    with pytest.raises(InputError, match="none to go back to"):
+        rollback()
+
+
+def test_rollback_refuses_damaged_files(registry: Registry, make_package: MakePackage) -> None:
+    one = promote(make_package("one"), never).champion
+    two = promote(make_package("two"), agree).champion
+    (registry.folder(one) / "model.onnx").write_text("onE")
+    with pytest.raises(InputError, match=r"model\.onnx"):
+        rollback()
+    assert registry.champion() == two
+
+
+def test_lost_files_of_the_champion_are_told_and_mended_by_promoting_again(
+    registry: Registry, make_package: MakePackage
+) -> None:
+    package = make_package("one")
+    lost = promote(package, never).champion
+    shutil.rmtree(registry.folder(lost))
+    with pytest.raises(InputError, match="promote the package again"):
+        resolve_model("champion")
+    with pytest.raises(InputError, match="promote the package again"):
+        promote(make_package("two"), agree)
+    promote(package, never)
+    assert (resolve_model("champion") / "model.onnx").read_text() == "one"
+
+
+def test_a_model_is_a_folder_or_the_champion(registry: Registry, make_package: MakePackage) -> None:
+    package = make_package("one")
+    assert resolve_model(str(package)) == package
+    with pytest.raises(InputError, match="nothing was released yet"):
+        resolve_model("champion")
+    with pytest.raises(InputError, match="no such folder"):
+        resolve_model("winner")

@@ -1,0 +1,37 @@
+"""A registry that does not answer is an error, never "no champion"."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from plumbline.errors import InputError
+from plumbline.release.promotion import promote
+from plumbline.release.registry import Registry
+from tests.release.conftest import MakePackage
+
+
+def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "mlflow.db"
+    path.write_text("not a database " * 100)
+    with pytest.raises(InputError, match=r"mlflow\.db: the model registry does not answer"):
+        Registry(uri=f"sqlite:///{path}").champion()
+
+
+def test_a_silent_server_is_an_error_that_keeps_its_password(
+    make_package: MakePackage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as held:  # bound, not listening: every connection is refused
+        held.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://user:secret@127.0.0.1:{held.getsockname()[1]}")
+        with pytest.raises(InputError, match="does not answer") as caught:
+            promote(make_package("one"), lambda candidate, champion: None)
+    assert "secret" not in str(caught.value)
+
+
+def test_names_do_not_share_a_champion(registry: Registry, make_package: MakePackage) -> None:
+    promote(make_package("one"), lambda candidate, champion: None)
+    assert registry.champion() is not None
+    assert Registry("another").champion() is None

@@ -1,0 +1,341 @@
+"""The map tells what the table says, harms nobody who opens it, loads nothing, and works in a real browser."""
+
+import json
+import re
+import resource
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pyproj
+import pytest
+import shapely
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from plumbline.compass import QUADRANTS
+from plumbline.errors import InputError
+from plumbline.serve import map as drawing
+from plumbline.serve.map import write_map
+from plumbline.serve.map_data import description, map_crs, near_points, quarters, velocity_mm_per_year
+from plumbline.serve.map_layers import COLOURS, groups
+from plumbline.serve.predictions import STATUSES, make_predictions
+from plumbline.sources.points import Track
+
+EAST, NORTH = 337000.0, 4285000.0
+HOSTILE = "</script><img src=x onerror=\"document.title='taken'\"><b>@{text}"
+EPOCHS = np.arange(np.datetime64("2020-01-03"), np.datetime64("2022-01-01"), 12)
+
+
+def house(x: float, y: float, turn: float = 0.0) -> shapely.Polygon:
+    return shapely.affinity.rotate(shapely.box(x - 10, y - 6, x + 10, y + 6), turn)
+
+
+def town(count: int = 40, crs: str = "EPSG:32633") -> geopandas.GeoDataFrame:
+    """Rows of ten houses; the first severe and of hostile name, some abstained, one with a yard, one in two parts."""
+    footprints = [house(EAST + 40 * (i % 10), NORTH + 40 * (i // 10), 3.0 * i) for i in range(count)]
+    footprints[1] = footprints[1].difference(footprints[1].centroid.buffer(2))
+    footprints[2] = shapely.MultiPolygon([house(EAST + 80, NORTH), house(EAST + 80, NORTH - 25)])
+    buildings = geopandas.GeoDataFrame({"building_id": [f"h{i}" for i in range(count)]}, geometry=footprints, crs=crs)
+    buildings.loc[0, "building_id"] = HOSTILE
+    severity = np.array([5.0, 0.2, 0.6, 1.0, 2.0] * (count // 5))
+    severity[0] = 9.0
+    status = ["ok"] * count
+    status[5:7] = STATUSES[1:]
+    probability = np.full((count, 4), 0.1)
+    probability[:, 1] = 0.7
+    return make_predictions(buildings, status, np.arange(count), probability, severity, severity / 2, severity * 2, "3")
+
+
+def track(count: int, name: str = "T_044", crs: str = "EPSG:32633", seed: int = 0) -> Track:
+    """Points over the town, of which point k moves by k/count mm/yr."""
+    rng = np.random.default_rng(seed)
+    velocity = np.arange(count) / count
+    years = (EPOCHS - EPOCHS[0]).astype(float) / 365.25
+    return Track(
+        name,
+        crs,
+        EPOCHS,
+        np.array([f"p{k}" for k in range(count)], object),
+        rng.uniform(EAST, EAST + 360, count),
+        rng.uniform(NORTH, NORTH + 120, count),
+        np.zeros(count),
+        np.tile([-0.5, -0.1, 0.86], (count, 1)),
+        (velocity[:, None] * years).astype(np.float32),
+    )
+
+
+@given(
+    slope=st.floats(-50, 50),
+    offset=st.floats(-100, 100),
+    missing=st.sets(st.integers(0, len(EPOCHS) - 1), max_size=len(EPOCHS) - 2),
+)
+def test_velocity_of_a_line_is_its_slope_whatever_is_missing(slope: float, offset: float, missing: set[int]) -> None:
+    years = (EPOCHS - EPOCHS[0]).astype(float) / 365.25
+    displacement = (offset + slope * years).astype(np.float32)[None]
+    displacement[0, list(missing)] = np.nan
+    assert velocity_mm_per_year(displacement, EPOCHS) == pytest.approx(slope, abs=2e-3)
+
+
+def test_velocity_is_least_squares() -> None:
+    displacement = np.random.default_rng(1).normal(0, 3, (4, len(EPOCHS))).astype(np.float32)
+    years = (EPOCHS - EPOCHS[0]).astype(float) / 365.25
+    expected = np.polyfit(years, displacement.T, 1)[0]
+    np.testing.assert_allclose(velocity_mm_per_year(displacement, EPOCHS), expected, rtol=1e-5)
+
+
+def test_velocity_needs_two_epochs() -> None:
+    displacement = np.full((2, len(EPOCHS)), np.nan, np.float32)
+    displacement[0, 3] = 1.0
+    assert np.isnan(velocity_mm_per_year(displacement, EPOCHS)).all()
+
+
+@pytest.mark.parametrize(("quadrant", "sign"), zip(QUADRANTS, [(1, 1), (-1, 1), (-1, -1), (1, -1)], strict=True))
+def test_a_quarter_is_the_buildings_own_not_the_maps(quadrant: str, sign: tuple[int, int]) -> None:
+    turn = 30.0
+    part = quarters(np.array([house(100, 200, turn)], object), [quadrant])[0]
+    cos, sin = np.cos(np.radians(turn)), np.sin(np.radians(turn))
+    x, y = 5 * sign[0], 3 * sign[1]
+    assert part.area == pytest.approx(20 * 12 / 4)
+    assert part.centroid.distance(shapely.Point(100 + x * cos - y * sin, 200 + x * sin + y * cos)) < 1e-6
+
+
+def test_a_quarter_is_cut_from_the_footprint_or_else_the_frames() -> None:
+    corner = shapely.box(0, 0, 20, 20).difference(shapely.box(10, 10, 20, 20))
+    cut = quarters(np.array([corner, corner], object), ["SW", "NE"])
+    assert cut[0].equals(shapely.box(0, 0, 10, 10))
+    assert cut[1].equals(shapely.box(10, 10, 20, 20))
+
+
+def test_the_maps_crs_is_in_metres() -> None:
+    table = town()
+    assert map_crs(table, [track(3, crs="EPSG:3035")]) == pyproj.CRS("EPSG:3035")
+    assert map_crs(table, []) == pyproj.CRS("EPSG:32633")
+    assert map_crs(table.to_crs("EPSG:4326"), []) == pyproj.CRS("EPSG:32633")
+    assert map_crs(table.to_crs("EPSG:2263"), []).axis_info[0].unit_name == "metre"  # New York, in feet
+
+
+def test_points_are_cropped_and_evenly_thinned() -> None:
+    many, few = track(9000, "many"), track(1000, "few", seed=1)
+    bounds = np.array([EAST, NORTH, EAST + 360, NORTH + 120])
+    a, b = near_points([many, few], pyproj.CRS("EPSG:32633"), bounds, 1000)
+    assert (a.near, b.near) == (9000, 1000)
+    assert (len(a.velocity), len(b.velocity)) == (900, 100)
+    assert np.diff(a.velocity).max() == pytest.approx(10 / 9000, rel=0.2)  # velocity counts the points: no gaps
+    far = near_points([many], pyproj.CRS("EPSG:32633"), bounds + 1000, 1000)[0]
+    assert (far.near, far.velocity.size) == (0, 0)
+
+
+def test_points_of_another_crs_land_in_the_map() -> None:
+    there = track(50)
+    east, north = pyproj.Transformer.from_crs("EPSG:32633", "EPSG:3035", always_xy=True).transform(
+        there.easting, there.northing
+    )
+    other = Track("o", "EPSG:3035", EPOCHS, there.point_id, east, north, there.height, there.los, there.displacement)
+    bounds = np.array([EAST, NORTH, EAST + 360, NORTH + 120])
+    drawn = near_points([other], pyproj.CRS("EPSG:32633"), bounds, 1000)[0]
+    np.testing.assert_allclose(drawn.east_north, np.stack([there.easting, there.northing], axis=1), atol=1e-3)
+
+
+def test_descriptions() -> None:
+    table = make_predictions(
+        geopandas.GeoDataFrame({"building_id": list("abc<")}, geometry=[house(0, 0)] * 4, crs="EPSG:32633"),
+        ["ok", "ok", *STATUSES[1:]],
+        [14, 1200, 1, 30],
+        [[0.1, 0.1, 0.1, 0.7]] * 4,
+        [1.84, 0.3, 0, 0],
+        [1.1, 0.2, 0, 0],
+        [2.94, 0.4, 0, 0],
+        "1",
+    )
+    said = [re.findall("<div>(.*?)</div>", description(row)) for row in table.itertuples()]
+    severity = "Severity 1.8 permille (1.1 to 2.9)"
+    assert said[0] == ["<b>a</b>", "Category 3, moderate", severity, "Quadrant SE, confidence 70%", "14 points"]
+    assert said[1] == ["<b>b</b>", "Category 0, negligible", "Severity 0.3 permille (0.2 to 0.4)", "1,200 points"]
+    assert said[2] == ["<b>c</b>", "Not judged: too few points on it to tell", "1 point"]
+    assert said[3][:2] == ["<b>&lt;</b>", "Not judged: its points are unlike anything the model was trained on"]
+
+
+def test_every_building_has_one_line_of_the_legend() -> None:
+    table = town()
+    category = table["burland_category"].fillna(-1).to_numpy(np.int64)
+    members = np.array([group.member for group in groups(table["status"].to_numpy(object), category)])
+    assert (members.sum(axis=0) == 1).all()
+    assert members.sum(axis=1).tolist()[:2] == [1, 1]
+
+
+class Tags(HTMLParser):
+    """Collects start tags; what is inside of scripts and styles is no tag."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("map") / "map.html"
+    write_map(town(), [track(300, "A_<i>044</i>"), track(200, "A_117", "EPSG:32633", 1)], path, "Ours <i>& theirs</i>")
+    return path
+
+
+def test_the_page_is_whole_and_asks_for_nothing(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    tags = Tags(text).found
+    assert not [attributes for _, attributes in tags if {"src", "href", "data", "action"} & attributes.keys()]
+    assert not {"img", "i", "link", "iframe", "object"} & {tag for tag, _ in tags}
+    styles = "".join(re.findall("<style>(.*?)</style>", text, re.DOTALL))
+    assert styles
+    assert not re.search(r"@import|url\(", styles)
+    assert ("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}) in tags
+    assert "<title>Ours &lt;i&gt;&amp; theirs&lt;/i&gt;</title>" in text
+    assert "Model version 3 · points from 2020-01-03 to 2021-12-23" in text
+    assert "38 buildings judged, 2 abstained." in text
+    assert "All 500 points near the buildings can be shown." in text
+
+
+def test_the_page_says_that_points_are_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "MAX_POINTS", 100)
+    write_map(town(), [track(300)], tmp_path / "map.html", "Thin")
+    assert "Of 300 points near the buildings, 100 can be shown, evenly thinned." in (tmp_path / "map.html").read_text()
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_without_points_and_with_one_building_there_is_still_a_map(tmp_path: Path, status: str) -> None:
+    one = geopandas.GeoDataFrame({"building_id": ["a"]}, geometry=[house(12.5, 41.9)], crs="EPSG:32633")
+    table = make_predictions(one, [status], [3], [[0.25] * 4], [1.0], [0.5], [2.0], "1")
+    write_map(table.to_crs("EPSG:4326"), [], tmp_path / "map.html", "One")
+    assert f"{int(status == 'ok')} buildings judged" in (tmp_path / "map.html").read_text()
+
+
+def test_a_disk_that_fills_up_leaves_no_page(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(InputError, match=r"map\.html: could not be written"):
+            write_map(town(), [], tmp_path / "map.html", "Full")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+in_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium found")
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --hide-scrollbars --enable-logging=stderr --virtual-time-budget=10000"
+)
+
+
+def browse(page: Path, profile: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Open the page with the network off; what it writes to its console is in stderr."""
+    offline = "--host-resolver-rules=MAP * ~NOTFOUND"
+    command = [str(BROWSER), *FLAGS.split(), offline, f"--user-data-dir={profile}", *flags, page.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+
+
+def complaints(stderr: str) -> list[str]:
+    return [line for line in stderr.splitlines() if "CONSOLE" in line and "[bokeh" not in line]
+
+
+@pytest.mark.browser
+@in_browser
+@pytest.mark.parametrize("size", [(1400, 900), (390, 844)], ids=["desktop", "phone"])
+def test_the_map_is_drawn(page: Path, tmp_path: Path, size: tuple[int, int]) -> None:
+    picture = tmp_path / "map.png"
+    width, height = size
+    done = browse(page, tmp_path / "profile", f"--window-size={width},{height}", f"--screenshot={picture}")
+    assert complaints(done.stderr) == []
+    pixels = np.asarray(Image.open(picture).convert("RGB")).reshape(-1, 3)
+    for code, colour in enumerate(COLOURS):
+        rgb = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+        # The legend's box alone has about 400 pixels.
+        assert (pixels == rgb).all(axis=1).sum() > 800, f"category {code} is not seen"
+
+
+USE = """
+<script>
+const wait = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds))
+const deep = (node, selector) => [...node.querySelectorAll("*")].flatMap(child => [
+    ...(child.matches(selector) ? [child] : []),
+    ...(child.shadowRoot ? deep(child.shadowRoot, selector) : [])])
+const use = async () => {
+    while (!(window.Bokeh && Bokeh.documents.length && Bokeh.documents[0].is_idle)) await wait(50)
+    const named = name => Bokeh.documents[0].get_model_by_name(name)
+    const plot = named("map"), source = named("buildings"), worst = named("worst"), said = {}
+    const perPixel = () => [
+        (plot.x_range.end - plot.x_range.start) / plot.inner_width,
+        (plot.y_range.end - plot.y_range.start) / plot.inner_height]
+    said.whole = perPixel()
+    worst.value = worst.options[1][0]
+    await wait(500)
+    said.near = perPixel()
+    const i = Number(worst.value)
+    said.off = [
+        (plot.x_range.start + plot.x_range.end) / 2 - source.data.x[i],
+        (plot.y_range.start + plot.y_range.end) / 2 - source.data.y[i]]
+    said.details = document.getElementById("details").innerText
+    const view = Bokeh.index.find_one(plot), box = view.frame.bbox, page = view.el.getBoundingClientRect()
+    const at = {clientX: page.left + (box.left + box.right) / 2, clientY: page.top + (box.top + box.bottom) / 2}
+    const over = {...at, bubbles: true, composed: true, pointerType: "mouse", isPrimary: true, pointerId: 1}
+    deep(document, ".bk-events")[0].dispatchEvent(new PointerEvent("pointermove", over))
+    await wait(500)
+    const tips = deep(document, ".bk-Tooltip").map(tip => tip.shadowRoot.textContent)
+    said.tooltips = tips.filter(text => text.includes("Category"))
+    const layers = () => plot.renderers.map(renderer => renderer.visible)
+    said.start = layers()
+    named("points0").active = true
+    await wait(300)
+    said.points = layers()
+    said.bar = plot.above.map(bar => bar.visible)
+    deep(document, ".bk-item")[4].dispatchEvent(new PointerEvent("pointerdown"))
+    await wait(300)
+    said.hidden = layers()
+    said.images = deep(document, "img").length
+    const loaded = performance.getEntriesByType("resource").map(entry => entry.name)
+    said.loaded = loaded.filter(name => !/^(blob|data):/.test(name))
+    said.title = document.title
+    const result = document.createElement("pre")
+    result.id = "said"
+    result.textContent = JSON.stringify(said)
+    document.body.append(result)
+}
+use().catch(error => console.error(error))
+</script>
+"""
+
+
+@pytest.mark.browser
+@in_browser
+def test_the_map_can_be_used(page: Path, tmp_path: Path) -> None:
+    used = tmp_path / "used.html"
+    head, end, tail = page.read_text(encoding="utf-8").rpartition("</body>")
+    used.write_text(head + USE + end + tail, encoding="utf-8")
+    done = browse(used, tmp_path / "profile", "--window-size=1000,800", "--dump-dom")
+    assert complaints(done.stderr) == []
+    found = re.search('<pre id="said">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert found
+    said = json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    for scale in (said["whole"], said["near"]):
+        assert scale[0] == pytest.approx(scale[1], rel=0.01), "metres are not square"
+    assert said["near"][0] == pytest.approx(0.3)
+    assert said["off"] == pytest.approx([0, 0], abs=0.1)
+    for text in (said["details"], *said["tooltips"]):
+        assert HOSTILE in text
+        assert "Severity 9.0 permille (4.5 to 18.0)" in text
+    assert len(said["tooltips"]) == 1
+    assert said["start"].count(False) == 2  # the points of two tracks
+    assert said["points"].count(False) == 1
+    assert said["bar"] == [True]
+    assert said["hidden"].count(False) == 1 + 3  # dots, footprints and damaged quadrants of category 4
+    assert said["images"] == 0
+    assert said["loaded"] == []
+    assert said["title"] == "Ours <i>& theirs</i>"

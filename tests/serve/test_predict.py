@@ -1,0 +1,477 @@
+"""`plumbline predict`: a row for every footprint, or one clear message and no file."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import warnings
+import zipfile
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pytest
+import shapely
+
+from plumbline.export.package import verify_package
+from plumbline.serve.predictions import COLUMNS, JUDGEMENT, STATUSES, read_predictions
+from plumbline.strain import category
+from tests.sources import make
+from tests.tiny import run_cli, run_process
+
+SUFFIXES = ("csv", "gpkg", "geojson", "parquet")
+
+
+@pytest.fixture
+def case(tiny, tmp_path):
+    """The showcase's files under plain names, and a copy of the package: all may be harmed."""
+    return Case(tiny, tmp_path)
+
+
+class Case:
+    """One call of `plumbline predict`."""
+
+    def __init__(self, tiny, folder: Path) -> None:
+        self.folder = folder
+        self.points = [folder / "a.csv", folder / "b.csv"]
+        for source, target in zip(tiny.products(), self.points, strict=True):
+            shutil.copy(source, target)
+        self.buildings = shutil.copy(tiny.footprints, folder / "f.geojson")
+        self.model = shutil.copytree(tiny.data("package"), folder / "package")
+        self.output = folder / "out.csv"
+        self.more: list[object] = []
+
+    def arguments(self) -> list[str]:
+        points = [word for path in self.points for word in ("--points", path)]
+        words = [*points, "--buildings", self.buildings, "--model", self.model, "--output", self.output, *self.more]
+        return ["predict", *map(str, words)]
+
+    def run(self):
+        return run_cli(*self.arguments(), cwd=self.folder)
+
+    def process(self, **options):
+        return run_process(*self.arguments(), cwd=self.folder, **options)
+
+
+def answers(case) -> geopandas.GeoDataFrame:
+    """The predictions of a run that must succeed."""
+    ended = case.run()
+    assert ended.code == 0, ended.err
+    return read_predictions(case.output)
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Temporary files; those of a writer begin with a dot."""
+    return [path.name for path in folder.rglob(".*")]
+
+
+# What it answers
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_footprint_gets_a_row_in_every_format(case, suffix):
+    case.output = case.folder / f"out.{suffix}"
+    ended = case.process()
+    assert ended.returncode == 0, ended.stderr
+    table = read_predictions(case.output)
+    footprints = geopandas.read_file(case.buildings)
+    assert tuple(table.columns) == COLUMNS
+    assert table["building_id"].tolist() == footprints["building_id"].astype(str).tolist()
+    assert set(table["status"]) <= set(STATUSES)
+    assert set(table["model_version"]) == {verify_package(case.model).version}
+    judged = table["status"] == "ok"
+    assert judged.any()
+    assert table.loc[judged, list(JUDGEMENT)].notna().all(axis=None)
+    assert table.loc[~judged, list(JUDGEMENT)].isna().all(axis=None)
+    said = table[judged]
+    assert (said["severity_low"] <= said["severity_permille"]).all()
+    assert (said["severity_permille"] <= said["severity_high"]).all()
+    assert (said["burland_category"] == category(said["severity_permille"])).all()
+    assert said[["p_ne", "p_nw", "p_sw", "p_se"]].sum(axis=1).to_numpy() == pytest.approx(1, abs=1e-4)
+    assert left_behind(case.folder) == []
+    for status, count in table["status"].value_counts().items():
+        assert f"{count} {status}" in ended.stderr
+
+
+def test_few_points_are_a_reason_to_abstain(case):
+    table = answers(case)
+    few = table["n_points"] < 5
+    assert few.any()
+    assert (table.loc[few, "status"] == "insufficient_points").all()
+    assert (table.loc[~few, "status"] != "insufficient_points").all()
+
+
+def test_the_map_is_written_beside_the_predictions(case):
+    case.more = ["--map", case.folder / "map.html"]
+    answers(case)
+    page = (case.folder / "map.html").read_text()
+    assert page.lstrip().lower().startswith("<!doctype html>")
+    assert all(name in page for name in read_predictions(case.output)["building_id"])
+    assert verify_package(case.model).version in page
+
+
+def test_each_model_of_the_package_may_be_asked(case):
+    found = {}
+    for artifact in ("pruned", "int8"):
+        case.more = ["--artifact", artifact]
+        found[artifact] = answers(case)
+    case.more = []
+    pd.testing.assert_frame_equal(found["pruned"], answers(case))
+    judged = found["pruned"]["status"] == "ok"
+    assert (found["int8"]["status"] == found["pruned"]["status"]).all()
+    near = found["int8"]["severity_permille"][judged] - found["pruned"]["severity_permille"][judged]
+    assert 0 < near.abs().max() < 0.3
+
+
+def test_zipped_products_and_other_order_answer_the_same(case):
+    plain = answers(case)
+    for path in case.points:
+        make.zipped(path.with_suffix(".zip"), {path.name: path.read_bytes(), "about.xml": "<x/>"})
+    case.points = [path.with_suffix(".zip") for path in case.points]
+    pd.testing.assert_frame_equal(answers(case), plain)
+    case.points.reverse()
+    numbers = ["n_points", "severity_permille", "p_ne", "p_sw"]
+    pd.testing.assert_frame_equal(answers(case)[numbers], plain[numbers], atol=1e-3)
+
+
+def test_a_building_is_judged_alike_without_the_others(case):
+    plain = answers(case).set_index("building_id")
+    footprints = geopandas.read_file(case.buildings)
+    # Points between two houses belong to the nearer one, so only what stands apart keeps its points for certain.
+    projected = footprints.to_crs("EPSG:3035").geometry
+    near, other = projected.sindex.query(projected, predicate="dwithin", distance=4.1)
+    alone = np.bincount(near[near != other], minlength=len(footprints)) == 0
+    judged = (plain["status"] == "ok").to_numpy() & alone
+    assert judged.sum() >= 2
+    numbers = list(JUDGEMENT[1:-1])
+    for row in np.flatnonzero(judged)[:3]:
+        footprints.iloc[[row]].to_file(case.buildings, driver="GeoJSON")
+        (single,) = answers(case).itertuples()
+        expected = plain.loc[single.building_id]
+        assert single.quadrant == expected["quadrant"]
+        assert single.n_points == expected["n_points"]
+        found = np.array([getattr(single, name) for name in numbers])
+        np.testing.assert_allclose(found, expected[numbers].to_numpy(float), rtol=1e-5, atol=1e-5)
+
+
+def test_footprints_in_degrees_and_in_metres_answer_the_same(case):
+    plain = answers(case)
+    projected = case.folder / "f.gpkg"
+    geopandas.read_file(case.buildings).to_crs("EPSG:3035").to_file(projected)
+    case.buildings = projected
+    columns = [name for name in COLUMNS if name != "geometry"]
+    pd.testing.assert_frame_equal(answers(case)[columns], plain[columns], atol=1e-3)
+
+
+# What it refuses
+
+
+def truncate_zip(case):
+    whole = make.zipped(case.folder / "a.zip", {"a.csv": case.points[0].read_bytes()})
+    whole.write_bytes(whole.read_bytes()[: whole.stat().st_size * 2 // 3])
+    case.points[0] = whole
+
+
+def corrupt_zip(case):
+    whole = make.zipped(case.folder / "a.zip", {"a.csv": case.points[0].read_bytes()})
+    with zipfile.ZipFile(whole) as archive:
+        start = archive.getinfo("a.csv").header_offset
+    content = bytearray(whole.read_bytes())
+    content[start + 2000] ^= 0xFF
+    whole.write_bytes(content)
+    case.points[0] = whole
+
+
+def edit_csv(case, change):
+    lines = [line.split(",") for line in case.points[1].read_text().splitlines()]
+    change(lines)
+    case.points[1].write_text("\n".join(",".join(cells) for cells in lines) + "\n")
+
+
+def drop_column(case):
+    def change(lines):
+        place = lines[0].index("los_up")
+        for cells in lines:
+            del cells[place]
+
+    edit_csv(case, change)
+
+
+def spoil_cell(case):
+    def change(lines):
+        lines[7][lines[0].index("northing")] = "n/a?"
+
+    edit_csv(case, change)
+
+
+def cut_row(case):
+    text = case.points[1].read_text()
+    case.points[1].write_text(text[: len(text) * 2 // 3])
+
+
+def keep_header(case):
+    edit_csv(case, lambda lines: lines.__delitem__(slice(1, None)))
+
+
+def rewrite_buildings(case, change, suffix="gpkg"):
+    footprints = change(geopandas.read_file(case.buildings).to_crs("EPSG:3035"))
+    case.buildings = case.folder / f"g.{suffix}"
+    with warnings.catch_warnings(action="ignore"):  # of the names that a Shapefile cuts
+        footprints.to_file(case.buildings)
+
+
+def without_crs(case):
+    rewrite_buildings(case, lambda frame: frame.set_crs(None, allow_override=True), "shp")
+
+
+def bow_tie(case):
+    def change(frame):
+        x, y = frame.geometry[4].centroid.coords[0]
+        frame.loc[4, "geometry"] = shapely.Polygon([(x, y), (x + 9, y + 9), (x + 9, y), (x, y + 9)])
+        return frame
+
+    rewrite_buildings(case, change)
+
+
+def move_away(case):
+    rewrite_buildings(case, lambda frame: frame.set_geometry(frame.translate(50_000, 0)))
+
+
+def points_not_polygons(case):
+    rewrite_buildings(case, lambda frame: frame.set_geometry(frame.centroid))
+
+
+def no_buildings(case):
+    rewrite_buildings(case, lambda frame: frame.iloc[:0])
+
+
+def same_id_twice(case):
+    rewrite_buildings(case, lambda frame: frame.assign(building_id="house"))
+
+
+def empty(name):
+    def harm(case):
+        (case.folder / name).write_bytes(b"")
+
+    return harm
+
+
+def one_byte(name):
+    def harm(case):
+        path = case.model / name
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+
+    return harm
+
+
+def setting(**values):
+    def harm(case):
+        for name, value in values.items():
+            setattr(case, name, case.folder / value)
+
+    return harm
+
+
+def more(*words):
+    def harm(case):
+        case.more = list(words)
+
+    return harm
+
+
+def same_file_twice(case):
+    case.points = [case.points[0], case.folder / "." / "a.csv"]
+
+
+def linked_twice(case):
+    (case.folder / "link.csv").symlink_to(case.points[0])
+    case.points[1] = case.folder / "link.csv"
+
+
+def output_over_points(case):
+    case.output = case.points[0]
+
+
+def output_over_buildings(case):
+    case.output = case.buildings
+
+
+def map_is_a_folder(case):
+    (case.folder / "map.html").mkdir()
+    case.more = ["--map", "map.html"]
+
+
+FAILURES = {
+    "truncated zip": (truncate_zip, ["a.zip", "not readable as a zip", "Download it again"]),
+    "damaged zip": (corrupt_zip, ["a.zip"]),
+    "missing column": (drop_column, ["b.csv", "los_up"]),
+    "non-numeric cell": (spoil_cell, ["b.csv", "line 8", "northing", "'n/a?'", "a number is needed"]),
+    "cut csv": (cut_row, ["b.csv", "line ", "cut"]),
+    "csv without rows": (keep_header, ["b.csv", "no points"]),
+    "footprints without CRS": (without_crs, ["g.shp", "no CRS"]),
+    "invalid polygon": (bow_tie, ["g.gpkg", "feature 5", "invalid"]),
+    "no overlap": (move_away, ["g.gpkg", "a.csv", "No overlap"]),
+    "points as footprints": (points_not_polygons, ["g.gpkg", "not polygons"]),
+    "no footprints": (no_buildings, ["g.gpkg", "no footprints"]),
+    "one id for all": (same_id_twice, ["g.gpkg", "building_id", "house"]),
+    "empty points": (empty("a.csv"), ["a.csv", "empty"]),
+    "empty footprints": (empty("f.geojson"), ["f.geojson", "empty"]),
+    "empty manifest": (empty("package/manifest.json"), ["manifest.json", "not readable as JSON"]),
+    "changed model": (one_byte("model.onnx"), ["package/model.onnx", "changed since it was released"]),
+    "changed other model": (one_byte("model.int8.onnx"), ["package/model.int8.onnx", "changed since"]),
+    "changed weights": (one_byte("weights.safetensors"), ["package/weights.safetensors", "changed since"]),
+    "changed card": (one_byte("MODEL_CARD.md"), ["package/MODEL_CARD.md", "changed since"]),
+    "missing points": (setting(buildings="gone.geojson"), ["gone.geojson", "no such file"]),
+    "missing package": (setting(model="gone"), ["gone", "no such folder"]),
+    "package is a file": (setting(model="a.csv"), ["a.csv", "no such folder"]),
+    "folder for points": (lambda case: case.points.append(case.model), ["package", "cannot be read"]),
+    "unknown suffix": (setting(output="out.xlsx"), ["out.xlsx", ".xlsx", ".gpkg"]),
+    "no suffix": (setting(output="out"), ["out", "no suffix"]),
+    "no folder for the output": (setting(output="no/out.csv"), ["no/out.csv", "there is no folder"]),
+    "same file twice": (same_file_twice, ["a.csv", "given twice"]),
+    "same file by a link": (linked_twice, ["a.csv", "given twice"]),
+    "output over the points": (output_over_points, ["a.csv", "one of the inputs"]),
+    "output over the footprints": (output_over_buildings, ["f.geojson", "one of the inputs"]),
+    "map is no html": (more("--map", "map.png"), ["map.png", ".html"]),
+    "map is a folder": (map_is_a_folder, ["map.html", "is a folder"]),
+    "no folder for the map": (more("--map", "no/map.html"), ["no/map.html", "does not exist"]),
+    "unknown artifact": (more("--artifact", "float64"), ["package", "'float64'", "model.onnx"]),
+    "photograph as footprints": (setting(buildings="package/model.onnx"), ["model.onnx", "not readable"]),
+    "footprints as points": (lambda case: case.points.append(case.buildings), ["f.geojson"]),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_bad_input_is_one_clear_message_and_no_file(case, failure):
+    harm, words = FAILURES[failure]
+    harm(case)
+    before = {path: path.read_bytes() for path in case.folder.rglob("*") if path.is_file()}
+    ended = case.run()
+    assert ended.code == 2, ended.err
+    messages = [line for line in ended.err.splitlines() if line.startswith("ERROR")]
+    assert len(messages) == 1, ended.err
+    message = ended.err[ended.err.index("ERROR") :]
+    for word in words:
+        assert word in message, message
+    assert "Traceback" not in ended.err
+    assert ended.out == ""
+    assert {path: path.read_bytes() for path in case.folder.rglob("*") if path.is_file()} == before
+
+
+def test_the_real_process_ends_with_2_and_no_traceback(case):
+    one_byte("model.onnx")(case)
+    ended = case.process()
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert len(ended.stderr.strip().splitlines()) == 1
+    assert ended.stderr.startswith(f"ERROR {case.model / 'model.onnx'}: changed since it was released")
+    assert not case.output.exists()
+
+
+def test_a_failure_leaves_the_former_predictions_alone(case):
+    answers(case)
+    before = case.output.read_bytes()
+    spoil_cell(case)
+    assert case.run().code == 2
+    assert case.output.read_bytes() == before
+
+
+def test_a_map_that_does_not_fit_on_the_disk_takes_the_predictions_with_it(case):
+    """A limit of 300 KB a file: room for the predictions, none for a map."""
+    case.more = ["--map", case.folder / "map.html"]
+    ended = case.process(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)))
+    assert ended.returncode == 2, ended.stderr
+    assert "could not be written (File too large)" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not case.output.exists()
+    assert not (case.folder / "map.html").exists()
+    assert left_behind(case.folder) == []
+
+
+# Odd, but legal
+
+
+DAYS = [f"{day}".replace("-", "") for day in np.arange("2020-01-01", "2020-12-31", 12, dtype="datetime64[D]")]
+SEEN_FROM_WEST, SEEN_FROM_EAST = ("0.594", "-0.120", "0.795"), ("-0.594", "-0.120", "0.795")
+
+
+def product(path, position, series, los=SEEN_FROM_WEST, epochs=DAYS):
+    """An EGMS product with points at `position` (N, 2), m, and these displacements (N, T), mm."""
+    cells = make.rows(len(position), epochs=tuple(epochs))
+    for cell, (x, y), values in zip(cells, position, series, strict=True):
+        cell |= {"easting": f"{make.EAST + x:.2f}", "northing": f"{make.NORTH + y:.2f}", "temporal_coherence": "0.8"}
+        cell |= dict(zip(("los_east", "los_north", "los_up"), los, strict=True))
+        cell |= {day: "" if np.isnan(value) else f"{value:.1f}" for day, value in zip(epochs, values, strict=True)}
+    path.write_text(make.text(cells), encoding="utf-8")
+    return path
+
+
+def scatter(count, width, depth=None):
+    rng = np.random.default_rng(count)
+    return rng.uniform(-0.5, 0.5, (count, 2)) * (width, depth or width)
+
+
+def noise(count, epochs=DAYS, missing=0.0):
+    rng = np.random.default_rng(count)
+    series = rng.normal(0, 2, (count, len(epochs)))
+    series[rng.random(series.shape) < missing] = np.nan
+    return series
+
+
+def house(width, depth=None):
+    depth = depth or width
+    return shapely.box(-width / 2, -depth / 2, width / 2, depth / 2)
+
+
+ODD = {
+    "one track": ([(scatter(20, 12), noise(20))], [house(12)]),
+    "three tracks": ([(scatter(n, 12), noise(n)) for n in (20, 9, 7)], [house(12)]),
+    "points on a line": ([(np.column_stack([np.linspace(-6, 6, 15), np.zeros(15)]), noise(15))], [house(12)]),
+    "points at one place": ([(np.zeros((12, 2)), noise(12))], [house(12)]),
+    "a house of 1 m": ([(scatter(8, 1), noise(8))], [house(1)]),
+    "a house of 500 m": ([(scatter(400, 500), noise(400))], [house(500)]),
+    "a wall": ([(scatter(60, 200, 0.5), noise(60))], [house(200, 0.5)]),
+    "gaps in most series": ([(scatter(20, 12), noise(20, missing=0.6))], [house(12)]),
+    "no value at all": ([(scatter(20, 12), np.full((20, len(DAYS)), np.nan))], [house(12)]),
+    "nothing moves": ([(scatter(20, 12), np.zeros((20, len(DAYS))))], [house(12)]),
+    "moves by metres": ([(scatter(20, 12), 2000 * noise(20))], [house(12)]),
+    "two houses on one place": ([(scatter(20, 12), noise(20))], [house(12), house(12)]),
+    "a courtyard": ([(scatter(40, 30), noise(40))], [house(30) - house(20)]),
+    "a house in two parts": (
+        [(scatter(60, 30), noise(60))],
+        [shapely.MultiPolygon([shapely.box(-15, -15, -5, 15), shapely.box(5, -15, 15, 15)])],
+    ),
+}  # fmt: skip
+ABSTAINS = {
+    "no value at all": "insufficient_points",
+    "moves by metres": "out_of_distribution",
+    "a house of 500 m": "out_of_distribution",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_but_legal_input_gets_an_answer(case, name):
+    tracks, houses = ODD[name]
+    case.points = [
+        product(
+            case.folder / f"t{i}.csv", position, series, (SEEN_FROM_WEST, SEEN_FROM_EAST)[i % 2],
+            DAYS,
+        )
+        for i, (position, series) in enumerate(tracks)
+    ]  # fmt: skip
+    polygons = [shapely.transform(one, lambda xy: xy + np.array([make.EAST, make.NORTH])) for one in houses]
+    case.buildings = case.folder / "odd.gpkg"
+    geopandas.GeoDataFrame(geometry=polygons, crs="EPSG:3035").to_file(case.buildings)
+    case.more = ["--map", case.folder / "map.html"]
+    ended = case.run()
+    assert ended.code == 0, ended.err
+    assert "Warning" not in ended.err  # of numpy, about a division by zero
+    table = read_predictions(case.output)
+    assert table["building_id"].tolist() == [f"B{number:07d}" for number in range(1, len(houses) + 1)]
+    if name in ABSTAINS:
+        assert table["status"].tolist() == [ABSTAINS[name]]
+    said = table[table["status"] == "ok"]
+    assert np.isfinite(said[["severity_low", "severity_permille", "severity_high"]].to_numpy()).all()

@@ -1,0 +1,245 @@
+"""The predictions table keeps the contract in all four formats, and never leaves half a file."""
+
+import json
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pytest
+import shapely
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from plumbline.errors import InputError
+from plumbline.serve.predictions import (
+    COLUMNS,
+    DTYPES,
+    JUDGEMENT,
+    STATUSES,
+    SUFFIXES,
+    check_output,
+    make_predictions,
+    read_predictions,
+    write_predictions,
+)
+
+CONTRACT = (
+    "building_id status n_points quadrant quadrant_confidence p_ne p_nw p_sw p_se severity_permille severity_low "
+    "severity_high burland_category model_version geometry"
+)
+AWKWARD_IDS = ["007", "NA", "2024-01-01", '{"a": 1}', 'comma, "quote"\nline', "Straße 7", "𠠀", "<script>"]
+
+
+def buildings(ids: list[str], crs: str = "EPSG:32633") -> geopandas.GeoDataFrame:
+    boxes = [shapely.box(337000 + 30 * i, 4285000, 337020 + 30 * i, 4285012, ccw=False) for i in range(len(ids))]
+    return geopandas.GeoDataFrame({"building_id": ids}, geometry=boxes, crs=crs)
+
+
+def predictions(ids: list[str], status: list[str] | None = None, seed: int = 0) -> geopandas.GeoDataFrame:
+    rng = np.random.default_rng(seed)
+    count = len(ids)
+    severity = rng.uniform(0, 5, count)
+    return make_predictions(
+        buildings(ids),
+        status or [STATUSES[i % 3] for i in range(count)],
+        rng.integers(0, 200, count),
+        rng.dirichlet(np.ones(4), count),
+        severity,
+        severity * 0.7,
+        severity * 1.4,
+        "3",
+    )
+
+
+def assert_same(read: geopandas.GeoDataFrame, written: geopandas.GeoDataFrame) -> None:
+    plain = list(DTYPES)
+    pd.testing.assert_frame_equal(pd.DataFrame(read[plain]), pd.DataFrame(written[plain]), rtol=0, atol=0)
+
+
+def test_columns_are_the_contracts() -> None:
+    assert list(COLUMNS) == CONTRACT.split()
+    assert list(predictions(["a"]).columns) == CONTRACT.split()
+
+
+def test_answers_become_judgements_and_abstentions_become_nulls() -> None:
+    table = make_predictions(
+        buildings(["a", "b", "c"]),
+        ["ok", "insufficient_points", "ok"],
+        [12, 2, 40],
+        [[0.1, 0.2, 0.6, 0.1], [np.nan] * 4, [0.7, 0.1, 0.1, 0.1]],
+        [1.5, np.nan, 0.49],
+        [1.0, np.nan, 0.1],
+        [2.0, np.nan, 0.9],
+        "7",
+    )
+    assert table["quadrant"].tolist()[::2] == ["SW", "NE"]
+    assert table["quadrant_confidence"].tolist()[::2] == [0.6, 0.7]
+    assert table["burland_category"].tolist()[::2] == [3, 0]
+    assert table.loc[1, list(JUDGEMENT)].isna().all()
+    assert table["n_points"].tolist() == [12, 2, 40]
+    assert (table["model_version"] == "7").all()
+
+
+@pytest.mark.parametrize("suffix", [*SUFFIXES, ".GPKG"])
+@pytest.mark.parametrize("status", [["ok", "insufficient_points", "out_of_distribution", "ok"], ["ok"], STATUSES[1:]])
+def test_round_trip(tmp_path: Path, suffix: str, status: list[str]) -> None:
+    written = predictions([f"b{i}" for i in range(len(status))], list(status))
+    path = tmp_path / f"out{suffix}"
+    write_predictions(written, path)
+    read = read_predictions(path)
+    assert list(read.columns) == CONTRACT.split()
+    assert_same(read, written)
+    if suffix == ".csv":
+        assert read.crs is None
+    else:
+        assert read.crs is not None
+        read = read.to_crs(written.crs)
+    apart = shapely.hausdorff_distance(read.geometry.to_numpy(), written.geometry.to_numpy())
+    assert apart.max() < 0.02  # GeoJSON: seven decimals of a degree
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    ids=st.lists(
+        st.sampled_from(AWKWARD_IDS)
+        | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1),
+        min_size=1,
+        max_size=8,
+    ),
+    seed=st.integers(0, 99),
+)
+def test_any_name_of_a_building_survives(tmp_path: Path, suffix: str, ids: list[str], seed: int) -> None:
+    written = predictions(ids, seed=seed)
+    path = tmp_path / f"out{suffix}"
+    write_predictions(written, path)
+    assert_same(read_predictions(path), written)
+
+
+def test_geojson_is_rfc_7946(tmp_path: Path) -> None:
+    path = tmp_path / "out.geojson"
+    write_predictions(predictions(["a", "b"], ["ok", "insufficient_points"]), path)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert "crs" not in content
+    judged, abstained = content["features"]
+    assert isinstance(judged["properties"]["burland_category"], int)
+    assert abstained["properties"]["burland_category"] is None
+    assert abstained["properties"]["quadrant"] is None
+    ring = judged["geometry"]["coordinates"][0]
+    assert shapely.is_ccw(shapely.LinearRing(ring))
+    assert 12.9 < ring[0][0] < 13.2
+    assert 38.6 < ring[0][1] < 38.8
+
+
+def test_csv_is_plain(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    write_predictions(predictions(["a", "b"], ["insufficient_points", "ok"]), path)
+    header, abstained, judged = path.read_text(encoding="utf-8").splitlines()
+    assert header == ",".join(CONTRACT.split())
+    assert abstained.split(",")[3:13] == [""] * 10
+    assert judged.split(",")[12] in "01234"
+    assert "POLYGON ((" in judged
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value", "message"),
+    [
+        ("quadrant", 0, None, "building b0: quadrant is empty although"),
+        ("severity_low", 1, 0.0, "building b1: severity_low is given although"),
+        ("burland_category", 0, 4, "building b0: burland_category is not the one"),
+        ("quadrant", 0, "N", "building b0: quadrant is none of"),
+        ("status", 0, "fine", "building b0: status is none of"),
+        ("geometry", 1, None, "building b1: geometry is empty"),
+    ],
+)
+def test_a_broken_table_is_not_written(tmp_path: Path, column: str, row: int, value: object, message: str) -> None:
+    table = predictions(["b0", "b1", "b2"])
+    table["severity_permille"] = table["severity_permille"].where(table["status"] != "ok", 1.0)
+    table["burland_category"] = table["burland_category"].where(table["status"] != "ok", 2)
+    write_predictions(table, tmp_path / "good.csv")
+    table.loc[row, column] = value
+    with pytest.raises(ValueError, match=message):
+        write_predictions(table, tmp_path / "bad.csv")
+    assert [p.name for p in tmp_path.iterdir()] == ["good.csv"]
+
+
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="column p_sw is missing"):
+        write_predictions(predictions(["a"]).drop(columns="p_sw"), tmp_path / "out.csv")
+
+
+@contextmanager
+def full_disk(limit: int) -> Iterator[None]:
+    """No file may grow beyond `limit` bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("old", [None, b"yesterday's"])
+def test_a_disk_that_fills_up_leaves_what_was_there(tmp_path: Path, suffix: str, old: bytes | None) -> None:
+    path = tmp_path / f"out{suffix}"
+    if old:
+        path.write_bytes(old)
+    table = predictions([f"b{i}" for i in range(3000)])
+    with full_disk(120_000), pytest.raises(InputError, match="could not be written"):
+        write_predictions(table, path)
+    assert [p.name for p in tmp_path.iterdir()] == ([path.name] if old else [])
+    assert not old or path.read_bytes() == old
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("out.shp", r"suffix '\.shp' found.*\.csv, \.gpkg, \.geojson, \.parquet"),
+        ("out", "no suffix found"),
+        ("nowhere/out.csv", "there is no folder .*nowhere"),
+        ("folder.csv", "is a folder"),
+        ("file.txt/out.csv", "there is no folder"),
+    ],
+)
+def test_an_output_that_cannot_be_is_refused_early(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "file.txt").touch()
+    with pytest.raises(InputError, match=message) as caught:
+        check_output(tmp_path / name)
+    assert str(tmp_path / name) in str(caught.value)
+    with pytest.raises(InputError, match=message):
+        write_predictions(predictions(["a"]), tmp_path / name)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    with pytest.raises(InputError, match="not writable"):
+        check_output(locked / "out.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("none.csv", None, "no such file"),
+        ("a.txt", b"", r"suffix '\.txt' found"),
+        ("a.csv", b"", "not readable as predictions"),
+        ("a.csv", b"building_id,geometry\nx,POINT (0 0)\n", "column status is missing"),
+        ("a.gpkg", b"SQLite", "not readable as predictions"),
+        ("a.geojson", b"{", "not readable as predictions"),
+        ("a.parquet", b"PAR1", "not readable as predictions"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_predictions(path)

@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+import shapely
+
+from plumbline.simulate.acquisition import BANDS, draw_acquisitions
+from plumbline.simulate.layout import draw_layout
+from plumbline.simulate.los import range_and_azimuth
+from plumbline.simulate.scatterers import ASTRAY, GROUND, STRUCTURE, draw_scatterers, position_errors
+
+
+@pytest.fixture(scope="module")
+def layout():
+    return draw_layout(np.random.default_rng(4), 600)
+
+
+def test_buildings_do_not_overlap(layout):
+    pairs = shapely.STRtree(layout.polygon).query(layout.polygon, predicate="intersects")
+    assert (pairs[0] == pairs[1]).all()
+
+
+def test_buildings_are_valid_and_within_the_ranges(layout):
+    assert shapely.is_valid(layout.polygon).all()
+    assert 6 - 1e-6 <= layout.frames.side.min() < 8
+    assert 50 < layout.frames.side.max() <= 60 + 1e-6
+    assert 3 <= layout.height.min() < layout.height.max() <= 40
+    assert np.abs(layout.frames.centre).max() < layout.extent / 2
+
+
+def test_most_are_rectangles_and_some_are_not(layout):
+    fill = shapely.area(layout.polygon) / layout.frames.side.prod(axis=1)
+    assert (fill > 1 - 1e-6).mean() == pytest.approx(0.8, abs=0.05)
+    assert (fill < 0.85).any()
+    # Only an L lacks a corner, and it lacks one.
+    assert (layout.standing.sum(axis=1) >= 3).all()
+    assert (~layout.standing).any(axis=1).mean() == pytest.approx(0.1, abs=0.04)
+    assert (fill[~layout.standing.all(axis=1)] < 1 - 1e-3).all()
+
+
+def test_orientations_go_all_round():
+    layout = draw_layout(np.random.default_rng(5), 3000)
+    counts, _ = np.histogram(layout.frames.angle, bins=6, range=(-np.pi / 4, np.pi / 4))
+    assert counts.min() > 100
+
+
+@pytest.mark.parametrize(("band", "mean"), [("C", 12), ("X", 46)])
+def test_points_of_a_building(layout, band, mean):
+    points = draw_scatterers(np.random.default_rng(6), layout, BANDS[band])
+    counts = np.bincount(points.building[points.kind != GROUND], minlength=600)
+    fewest, most = BANDS[band].points
+    assert fewest <= counts.min() < counts.max() <= most
+    assert counts.mean() == pytest.approx(mean, rel=0.1)
+    extra = (points.kind == GROUND).sum() / counts.sum()
+    assert 0.07 < extra <= 0.2
+    assert (points.kind == ASTRAY).sum() / counts.sum() == pytest.approx(0.02, abs=0.01)
+    assert BANDS[band].noise_mm[0] <= points.noise.min() < points.noise.max() <= BANDS[band].noise_mm[1]
+
+
+def test_points_are_where_their_kind_says(layout):
+    points = draw_scatterers(np.random.default_rng(7), layout, BANDS["X"])
+    own = shapely.distance(layout.polygon[points.building], shapely.points(points.east_north))
+    on = points.kind == STRUCTURE
+    assert own[points.kind != GROUND].max() < 1  # in the inner corner of an L a wall point may stand before the wall
+    assert (own[points.kind != GROUND] < 1e-6).mean() > 0.98
+    assert own[points.kind == GROUND].min() > 0.5
+    share = points.height[on] / layout.height[points.building[on]]
+    assert share.min() >= 0
+    assert share.max() <= 1
+    assert (share < 0.5).mean() > 0.1
+    one_track = [len(set(points.track[points.building == b])) == 1 for b in range(600)]
+    assert np.mean(one_track) == pytest.approx(0.1, abs=0.04)
+
+
+@pytest.mark.parametrize("band", ["C", "X"])
+def test_position_errors_are_wide_in_range_and_narrow_in_azimuth(layout, band):
+    rng = np.random.default_rng(8)
+    points = draw_scatterers(rng, layout, BANDS[band])
+    tracks = draw_acquisitions(rng, BANDS[band], 0, 2.0)
+    error = position_errors(rng, points, tracks, BANDS[band])
+    low, high = BANDS[band].position_m
+    expected = np.sqrt((high**2 - low**2) / (2 * np.log(high / low)))  # root mean square of a log-uniform deviation
+    for number, track in enumerate(tracks):
+        at = points.track == number
+        in_range, in_azimuth = range_and_azimuth(track.heading_deg) @ error[at, :2].T
+        assert in_range.std() == pytest.approx(expected, rel=0.15)
+        assert 0.2 < in_azimuth.std() / in_range.std() < 0.6
+        assert BANDS[band].height_m[0] < error[at, 2].std() < BANDS[band].height_m[1]

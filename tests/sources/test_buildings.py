@@ -1,0 +1,251 @@
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import geopandas
+import numpy as np
+import pytest
+import shapely
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from plumbline.errors import InputError
+from plumbline.sources.buildings import load_buildings, read_buildings, write_buildings
+
+from .make import squares, unless_refused
+
+CRS = "EPSG:3035"
+pytestmark = pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered", "ignore:'crs' was")
+SQUARE = [[13.15, 38.7], [13.1502, 38.7], [13.1502, 38.7001], [13.15, 38.7001], [13.15, 38.7]]
+BOW_TIE = [[13.15, 38.7], [13.1502, 38.7001], [13.1502, 38.7], [13.15, 38.7001], [13.15, 38.7]]
+LINE = [[13.15, 38.7], [13.1502, 38.7], [13.15, 38.7], [13.15, 38.7]]
+
+
+def polygon(ring: list[list[float]]) -> dict[str, Any]:
+    return {"type": "Polygon", "coordinates": [ring]}
+
+
+def geojson(
+    path: Path, geometries: list[dict[str, Any] | None], properties: list[dict[str, Any]] | None = None
+) -> Path:
+    properties = properties or [{"building_id": f"H{number}"} for number in range(len(geometries))]
+    features = [
+        {"type": "Feature", "properties": held, "geometry": geometry}
+        for held, geometry in zip(properties, geometries, strict=True)
+    ]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    return path
+
+
+def save(buildings: geopandas.GeoDataFrame, path: Path) -> Path:
+    if path.suffix == ".parquet":
+        buildings.to_parquet(path)
+    elif path.suffix == ".zip":
+        folder = path.with_suffix("")
+        folder.mkdir()
+        buildings.to_file(folder / "footprints.shp")
+        shutil.make_archive(str(folder), "zip", folder)
+    else:
+        buildings.to_file(path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["f.geojson", "f.gpkg", "f.shp", "f.zip", "f.parquet", "f.fgb"])
+def test_every_format_reads_the_same(tmp_path, name):
+    buildings = squares()
+    buildings["floors"] = [2, 3, 4]
+    read = read_buildings(save(buildings.to_crs("EPSG:4326"), tmp_path / name), CRS).sort_values("building_id")
+    assert read.crs == CRS
+    assert read.attrs["source_crs"] == "EPSG:4326"
+    assert read["building_id"].tolist() == ["H0", "H1", "H2"]
+    assert read["floors"].tolist() == [2, 3, 4]
+    np.testing.assert_allclose(read.geometry.area, buildings.geometry.area, rtol=1e-3)
+    assert shapely.hausdorff_distance(read.geometry.to_numpy(), buildings.geometry.to_numpy()).max() < 0.01
+
+
+def test_the_table_gives_back_what_was_written(tmp_path):
+    path = save(squares(), tmp_path / "f.gpkg")
+    buildings = read_buildings(path, CRS)
+    buildings["note"] = ["a", None, "ü"]
+    write_buildings(buildings, tmp_path / "b.parquet")
+    loaded = load_buildings(tmp_path / "b.parquet")
+    assert loaded.crs == buildings.crs
+    assert loaded.geometry.geom_equals(buildings.geometry).all()
+    assert loaded["building_id"].tolist() == buildings["building_id"].tolist()
+    assert loaded["note"].isna().tolist() == [False, True, False]
+
+
+def test_without_an_id_column_the_order_names_the_buildings(tmp_path):
+    read = read_buildings(save(squares().drop(columns="building_id"), tmp_path / "f.geojson"), CRS)
+    assert read["building_id"].tolist() == ["B0000001", "B0000002", "B0000003"]
+
+
+def test_another_id_column_may_be_named(tmp_path):
+    buildings = squares()
+    buildings["osm"] = [7, 8, 9]
+    path = save(buildings, tmp_path / "f.gpkg")
+    read = read_buildings(path, CRS, id_column="osm")
+    assert read["building_id"].tolist() == ["7", "8", "9"]
+    assert read["osm"].tolist() == [7, 8, 9]
+    with pytest.raises(InputError, match=r"f\.gpkg: column name is missing; it has building_id, osm, geometry"):
+        read_buildings(path, CRS, id_column="name")
+
+
+def test_whole_numbers_that_a_format_made_floats_are_whole_again(tmp_path):
+    buildings = squares()
+    buildings["building_id"] = [1.0, 2.0, 3.0]
+    assert read_buildings(save(buildings, tmp_path / "f.gpkg"), CRS)["building_id"].tolist() == ["1", "2", "3"]
+
+
+def test_a_multipolygon_of_one_part_is_a_polygon_of_several_stays_and_z_goes(tmp_path):
+    second = [[x, y + 0.001] for x, y in SQUARE]
+    path = geojson(
+        tmp_path / "f.geojson",
+        [
+            {"type": "MultiPolygon", "coordinates": [[SQUARE]]},
+            {"type": "MultiPolygon", "coordinates": [[SQUARE], [second]]},
+            polygon([[x, y, 12.0] for x, y in SQUARE]),
+        ],
+    )
+    read = read_buildings(path, CRS)
+    assert read.geom_type.tolist() == ["Polygon", "MultiPolygon", "Polygon"]
+    assert not read.has_z.any()
+
+
+def test_a_repeated_vertex_is_fine(tmp_path):
+    areas = read_buildings(geojson(tmp_path / "f.geojson", [polygon(SQUARE), polygon([SQUARE[0], *SQUARE])]), CRS).area
+    assert areas[0] == pytest.approx(areas[1])
+
+
+def test_a_property_of_the_name_of_the_geometry_does_not_get_in_the_way(tmp_path):
+    path = geojson(tmp_path / "f.geojson", [polygon(SQUARE)], [{"building_id": "a", "geometry": "x", "geom": "y"}])
+    read = unless_refused(lambda: read_buildings(path, CRS), path)
+    assert read is None or read.geometry.iloc[0].geom_type == "Polygon"
+
+
+def test_nested_properties_go_on_as_text(tmp_path):
+    held = [{"building_id": "a", "tags": {"floor": 1}}, {"building_id": "b", "tags": {"floor": "low"}}]
+    second = [[x, y + 0.001] for x, y in SQUARE]
+    read = read_buildings(geojson(tmp_path / "f.geojson", [polygon(SQUARE), polygon(second)], held), CRS)
+    write_buildings(read, tmp_path / "b.parquet")
+    assert load_buildings(tmp_path / "b.parquet")["tags"].map(json.loads).tolist() == [{"floor": 1}, {"floor": "low"}]
+
+
+def test_heights_are_metres_or_missing(tmp_path):
+    buildings = squares()
+    buildings["height_m"] = ["12.5", None, "3"]
+    read = read_buildings(save(buildings, tmp_path / "f.gpkg"), CRS)
+    np.testing.assert_array_equal(read["height_m"], [12.5, np.nan, 3.0])
+    buildings["height_m"] = ["12.5", "tall", "3"]
+    with pytest.raises(InputError, match=r"feature 2 \(H1\): height_m tall found"):
+        read_buildings(save(buildings, tmp_path / "g.gpkg"), CRS)
+    buildings["height_m"] = [1.0, 2.0, -3.0]
+    with pytest.raises(InputError, match=r"feature 3 \(H2\): height_m -3\.0 found"):
+        read_buildings(save(buildings, tmp_path / "h.gpkg"), CRS)
+
+
+@pytest.mark.parametrize(
+    ("geometries", "message"),
+    [
+        ([polygon(SQUARE), polygon(BOW_TIE)], r"feature 2 \(H1\) invalid: Self-intersection\["),
+        ([polygon(BOW_TIE)] * 7, r"\(H0\), .*feature 5 \(H4\) and 2 more invalid"),
+        ([polygon(SQUARE), polygon(LINE)], r"feature 2 \(H1\)"),
+        ([polygon(SQUARE), polygon(SQUARE[:-1])], r"feature 2 \(H1\) without a geometry, or with a ring that is not"),
+        ([polygon(SQUARE), polygon(SQUARE[:2])], r"feature 2 \(H1\) without a geometry, or with a ring that is not"),
+        ([None, polygon(SQUARE)], r"feature 1 \(H0\) without a geometry"),
+        ([{"type": "Polygon", "coordinates": []}, polygon(SQUARE)], r"feature 1 \(H0\) without a geometry"),
+        ([polygon(SQUARE), {"type": "Point", "coordinates": SQUARE[0]}], r"feature 2 \(H1\) not polygons .* Point"),
+        ([{"type": "LineString", "coordinates": SQUARE}], r"feature 1 \(H0\) not polygons .* LineString"),
+        ([polygon([[x * 1e5, y * 1e5] for x, y in SQUARE])], "cannot be degrees of longitude and latitude"),
+        ([polygon([[13.0 + x * 1e-9, 38.0 + y * 1e-9] for x, y in SQUARE])], r"feature 1 \(H0\) without area"),
+        ([], "holds no footprints|not readable as a file of footprints|without geometry"),
+    ],
+)
+def test_footprints_that_are_none_are_named(tmp_path, geometries, message):
+    with pytest.raises(InputError, match=rf"f\.geojson: (.|\n)*({message})"):
+        read_buildings(geojson(tmp_path / "f.geojson", geometries), CRS)
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (["a", "a", "b"], r"column building_id repeats a \(feature 2\)"),
+        (["a", None, "b"], "feature 2 without a value in column building_id"),
+        (["a", "b", " "], "feature 3 without a value in column building_id"),
+    ],
+)
+def test_ids_must_be_there_once(tmp_path, ids, message):
+    buildings = squares()
+    buildings["building_id"] = ids
+    with pytest.raises(InputError, match=message):
+        read_buildings(save(buildings, tmp_path / "f.gpkg"), CRS)
+
+
+@pytest.mark.parametrize("name", ["f.gpkg", "f.shp", "f.parquet"])
+def test_footprints_without_crs_are_refused(tmp_path, name):
+    with pytest.raises(InputError, match=f"{name}: the footprints have no CRS"):
+        read_buildings(save(squares().set_crs(None, allow_override=True), tmp_path / name), CRS)
+
+
+def test_footprints_the_projection_cannot_show_are_refused(tmp_path):
+    path = geojson(tmp_path / "f.geojson", [polygon(SQUARE), polygon([[x - 88.15, y - 38.7] for x, y in SQUARE])])
+    with pytest.raises(InputError, match=r"feature 2 \(H1\) outside of what EPSG:32633, the points' CRS, can show"):
+        read_buildings(path, "EPSG:32633")
+
+
+@pytest.mark.parametrize("name", ["f.geojson", "f.gpkg", "f.shp", "f.zip", "f.parquet", "f.txt"])
+def test_files_that_are_not_vectors_are_refused(tmp_path, name):
+    path = tmp_path / name
+    with pytest.raises(InputError, match=f"{name}: no such file"):
+        read_buildings(path, CRS)
+    path.touch()
+    with pytest.raises(InputError, match=f"{name}: the file is empty"):
+        read_buildings(path, CRS)
+    path.write_bytes(b"not a vector at all" * 30)
+    with pytest.raises(InputError, match=f"{name}: not readable as a file of footprints"):
+        read_buildings(path, CRS)
+
+
+def test_a_table_without_geometry_is_refused(tmp_path):
+    (tmp_path / "f.csv").write_text("building_id,x\na,1\n")
+    with pytest.raises(InputError, match="without geometry"):
+        read_buildings(tmp_path / "f.csv", CRS)
+
+
+def test_the_first_of_several_layers_is_read_and_said(tmp_path, caplog):
+    path = tmp_path / "f.gpkg"
+    squares(2).to_file(path, layer="houses")
+    squares(3).to_file(path, layer="sheds")
+    with caplog.at_level("WARNING", "plumbline"):
+        assert len(read_buildings(path, CRS)) == 2
+    assert "houses, sheds" in caplog.text
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(position=st.floats(0, 1, exclude_max=True), junk=st.binary(max_size=6), cut=st.booleans())
+@pytest.mark.parametrize("suffix", ["geojson", "gpkg", "parquet", "fgb"])
+def test_damaged_files_are_refused_or_read(tmp_path, suffix, position, junk, cut):
+    whole = tmp_path / f"whole.{suffix}"
+    if not whole.exists():
+        save(squares().to_crs("EPSG:4326"), whole)
+    content = whole.read_bytes()
+    at = int(position * len(content))
+    path = tmp_path / f"damaged.{suffix}"
+    path.write_bytes(content[:at] + junk + (b"" if cut else content[at + len(junk) :]))
+    read = unless_refused(lambda: read_buildings(path, CRS), path)
+    if read is not None:
+        assert read.is_valid.all()
+        assert np.isfinite(read.total_bounds).all()
+
+
+def test_files_that_are_no_buildings_table_are_refused(tmp_path):
+    path = tmp_path / "b.parquet"
+    with pytest.raises(InputError, match="no such file"):
+        load_buildings(path)
+    path.write_text("no")
+    with pytest.raises(InputError, match="not a buildings table"):
+        load_buildings(path)
+    squares().drop(columns="building_id").to_parquet(path)
+    with pytest.raises(InputError, match="building_id or the CRS is missing"):
+        load_buildings(path)

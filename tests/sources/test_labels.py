@@ -1,0 +1,84 @@
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from plumbline.errors import InputError
+from plumbline.sources.labels import read_labels
+
+from .make import unless_refused
+
+HEADER = "building_id,severity_permille,quadrant\n"
+GOOD = "a,0.5,NE\nb,0.49999,\nc,2.25,SW\nd,0,\n"
+
+
+def write(tmp_path, content: str):
+    path = tmp_path / "labels.csv"
+    path.write_text(content)
+    return path
+
+
+def test_labels_are_read_in_any_order_of_columns(tmp_path):
+    labels = read_labels(write(tmp_path, HEADER + GOOD))
+    assert labels.to_dict("list") == {
+        "building_id": ["a", "b", "c", "d"],
+        "severity_permille": [0.5, 0.49999, 2.25, 0.0],
+        "quadrant": ["NE", "", "SW", ""],
+    }
+    turned = "quadrant,note,severity_permille,building_id\nNE,x,0.5,007\n"
+    assert read_labels(write(tmp_path, turned)).iloc[0].to_dict() == {
+        "building_id": "007",
+        "severity_permille": 0.5,
+        "quadrant": "NE",
+    }
+
+
+def test_a_quadrant_below_category_1_is_undefined_and_not_passed_on(tmp_path):
+    assert read_labels(write(tmp_path, HEADER + "a,0.4,NE\n"))["quadrant"].tolist() == [""]
+
+
+def test_a_last_line_without_end_is_whole(tmp_path):
+    assert len(read_labels(write(tmp_path, HEADER + GOOD[:-1] + "\ne,3,NW"))) == 5
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("e,0.6,", "line 6, column quadrant: '' found, one of NE, NW, SW, SE is needed, or an empty cell below"),
+        ("e,0.6,N", "line 6, column quadrant: 'N' found"),
+        ("e,0.1,north", "line 6, column quadrant: 'north' found"),
+        ("e,-1,NE", "line 6, column severity_permille: -1.0 found, a strain from 0 to 1000"),
+        ("e,,NE", "line 6, column severity_permille: nan found"),
+        ("e,inf,NE", "line 6, column severity_permille: inf found"),
+        ("e,much,NE", "line 6, column severity_permille: 'much' found, a number is needed"),
+        (",1,NE", "line 6, column building_id: '' found"),
+        ("a,1,NE", "line 6, column building_id: 'a' found, each building may be labelled once"),
+        ("e,1", "line 6: 2 cells found"),
+    ],
+)
+def test_a_bad_label_is_named_by_file_line_and_column(tmp_path, row, message):
+    with pytest.raises(InputError, match=rf"labels\.csv, {message}"):
+        read_labels(write(tmp_path, HEADER + GOOD + row + "\n"))
+
+
+def test_files_that_are_no_labels_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"column severity_permille, quadrant is missing; the header has building_id"):
+        read_labels(write(tmp_path, "building_id\na\n"))
+    with pytest.raises(InputError, match="no labels"):
+        read_labels(write(tmp_path, HEADER))
+    with pytest.raises(InputError, match="no such file"):
+        read_labels(tmp_path / "none.csv")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(position=st.floats(0, 1, exclude_max=True), junk=st.text(max_size=4), cut=st.booleans())
+def test_damaged_labels_are_refused_or_read(tmp_path, position, junk, cut):
+    content = HEADER + GOOD
+    at = int(position * len(content))
+    path = tmp_path / "labels.csv"
+    damaged = content[:at] + junk + ("" if cut else content[at:])
+    path.write_bytes(damaged.encode("utf-8", "replace"))
+    labels = unless_refused(lambda: read_labels(path), path)
+    if labels is not None:
+        assert labels["building_id"].is_unique
+        assert labels["severity_permille"].between(0, 1000).all()
+        assert labels["quadrant"].isin(["NE", "NW", "SW", "SE", ""]).all()

@@ -1,0 +1,57 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from plumbline.errors import InputError
+from plumbline.sources.overlap import check_overlap
+
+from .make import EAST, NORTH, squares, track
+
+
+def test_points_on_footprints_overlap():
+    check_overlap([track()], squares(), "a.csv", "f.gpkg")
+
+
+@pytest.mark.parametrize(("gap", "overlaps"), [(49.9, True), (50.1, False)])
+def test_points_may_be_50_m_from_the_nearest_footprint(gap, overlaps):
+    points = replace(track(1), easting=np.array([EAST - 4 - gap]), northing=np.array([NORTH]))
+    if overlaps:
+        check_overlap([points], squares(), "a.csv", "f.gpkg")
+    else:
+        with pytest.raises(InputError, match="no point is within 50 m"):
+            check_overlap([points], squares(), "a.csv", "f.gpkg")
+
+
+def test_a_point_amid_the_extent_but_far_from_every_footprint_does_not_count():
+    corners = squares().iloc[:2].copy()
+    corners.geometry = [corners.geometry.iloc[0], corners.geometry.iloc[1].buffer(0)]
+    corners.geometry = corners.geometry.translate().where([True, False], corners.geometry.translate(900, 900))
+    points = replace(track(1), easting=np.array([EAST + 450]), northing=np.array([NORTH + 450]))
+    with pytest.raises(InputError, match="no point is within 50 m"):
+        check_overlap([points], corners, "a.csv", "f.gpkg")
+
+
+def test_the_refusal_names_both_files_extents_and_crss():
+    far = replace(track(2), easting=np.array([4.0e6, 4.1e6]), northing=np.array([3.0e6, 3.1e6]))
+    buildings = squares()
+    buildings.attrs["source_crs"] = "EPSG:4326"
+    with pytest.raises(InputError) as caught:
+        check_overlap([far], buildings, "a.csv", "f.geojson")
+    points, footprints = str(caught.value).splitlines()[1:3]
+    assert "a.csv: easting 4000000 to 4100000 m, northing 3000000 to 3100000 m in EPSG:3035" in points
+    assert "f.geojson (EPSG:4326): easting 4597996 to 4598024 m" in footprints
+    assert "13.1" in footprints
+    assert "38.6" in footprints
+
+
+def test_one_track_elsewhere_is_a_warning(caplog):
+    far = replace(track(2, "far"), easting=np.array([4.0e6, 4.1e6]))
+    with caplog.at_level("WARNING", "plumbline"):
+        check_overlap([track(), far], squares(), "a.csv, b.csv", "f.gpkg")
+    assert "far: no point of it is within 50 m" in caplog.text
+
+
+def test_no_points_do_not_overlap():
+    with pytest.raises(InputError, match=r"a\.csv: none"):
+        check_overlap([track(0)], squares(), "a.csv", "f.gpkg")

@@ -1,0 +1,94 @@
+import pyarrow as pa
+import pytest
+
+from plumbline.errors import InputError
+from plumbline.sources import table
+from plumbline.sources.archive import Product
+from plumbline.sources.table import fail_at, read_columns, read_header
+
+TYPES = {"name": pa.string(), "x": pa.float64()}
+
+
+def product(tmp_path, content: str | bytes) -> Product:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return Product(path)
+
+
+def read(tmp_path, content: str | bytes) -> dict[str, list[object]]:
+    source = product(tmp_path, content)
+    return read_columns(source, read_header(source), TYPES).to_pydict()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "name,x\na,1\nb,\n",
+        "x,name,more\n1,a,?\nNaN,b,?\n",
+        "\ufeffname, x \r\na, 1\r\n\r\nb,NA\r\n\r\n",
+        'name,"x"\n"a","1"\nb,null\n',
+        "x,name\n1,a\n,b\n",
+    ],
+)
+def test_columns_are_found_by_name_in_any_dialect_of_comma_separated(tmp_path, content):
+    assert read(tmp_path, content) == {"name": ["a", "b"], "x": [1.0, None]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("name;x\na;1\n", "columns are separated by semicolons, commas are needed"),
+        ("name\tx\na\t1\n", "columns are separated by tabs"),
+        ("name,x,x\na,1,2\n", "column 'x' stands there more than once"),
+        ("\nname,x\na,1\n", "the first line is empty"),
+        (b"\x1f\x8b\x08\x00\n", "not a csv"),
+        (b"name,\xff\xfe\n", "not a csv"),
+        (b"name,x\x00\n", "not a csv"),
+    ],
+)
+def test_headers_that_are_none_are_refused(tmp_path, content, message):
+    with pytest.raises(InputError, match=message):
+        read(tmp_path, content)
+
+
+def test_a_first_line_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "MAX_HEADER_BYTES", 100)
+    with pytest.raises(InputError, match="no line end in its first 100 bytes"):
+        read(tmp_path, "name,x" * 50)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("name,x\na,1\nb,two\n", "line 3, column x: 'two' found, a number is needed"),
+        ("name,x\n\na,1\n\nb,1_0\n", "line 5, column x: '1_0' found"),
+        ("name,x\r\n\r\na,0x1\r\n", "line 3, column x: '0x1' found"),
+        ("name,x\na,1\nb\nc,2\n", "line 3: 1 cells found, the header has 2 columns; correct the line"),
+        ("name,x\na,1\nb,2,3\nc,2\n", "line 3: 3 cells found, the header has 2 columns; correct"),
+        ("name,x\na,1\nb", "line 3: 1 cells found, the header has 2 columns; the file seems cut off"),
+        (b"name,x\na,1\n\xff\xfe,2\n", r"line 3, column name: '\\\\xff\\\\xfe' found, text in UTF-8 is needed"),
+        ("name,x\na,1.25\nb,1.2", "last cell '1.2' may be cut off"),
+        ('name,x\na,1\n"b,2\n', "line 3: 1 cells found"),
+    ],
+)
+def test_what_cannot_be_read_is_named_by_line_and_column(tmp_path, content, message):
+    with pytest.raises(InputError, match=message):
+        read(tmp_path, content)
+
+
+def test_the_fault_is_found_far_down(tmp_path):
+    lines = [f"n{number},{number}" for number in range(3000)]
+    lines[2345] = "n2345,2345x"
+    with pytest.raises(InputError, match="line 2347, column x: '2345x' found"):
+        read(tmp_path, "\n".join(["name,x", *lines, ""]))
+
+
+def test_a_file_without_last_line_end_is_whole_if_its_decimals_are(tmp_path):
+    source = product(tmp_path, "name,y,x\na,1.25,2.25\nb,1.25,2.25")
+    assert read_columns(source, read_header(source), TYPES)["x"].to_pylist() == [2.25, 2.25]
+
+
+def test_a_row_is_refused_by_its_line_blank_lines_counted(tmp_path):
+    source = product(tmp_path, "name,x\n\na,1\n\n\nb,2\n")
+    with pytest.raises(InputError, match="line 6, column x: 2 found, less is needed"):
+        fail_at(source, 1, "x", 2, "less is needed")

@@ -1,0 +1,109 @@
+"""The command line: help that helps, and exit codes that mean something."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+
+from plumbline.cli import app
+from plumbline.prepare.sequences import Sequences
+from tests.tiny import STAGES, run_cli, run_process
+
+
+def commands(group: Any, *before: str) -> list[tuple[str, ...]]:
+    """Every command, as the words that call it."""
+    found = []
+    for name, command in group.commands.items():
+        found += commands(command, *before, name) if hasattr(command, "commands") else [(*before, name)]
+    return found
+
+
+ALL = commands(typer.main.get_command(app))
+
+
+def plain(text: str) -> str:
+    """Without the frames, colours and line ends of a terminal."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", text).split())
+
+
+def test_every_stage_and_every_release_command_is_there():
+    release = {("release", name) for name in ("promote", "rollback", "list")}
+    assert set(ALL) == {*((stage,) for stage in STAGES), ("predict",), *release}
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_help_says_what_it_does_and_gives_an_example(words, tmp_path):
+    ended = run_cli(*words, "--help", cwd=tmp_path)
+    assert ended.code == 0
+    said = plain(ended.out)
+    assert f"Usage: plumbline {' '.join(words)}" in said
+    assert f"Example: plumbline {' '.join(words)}" in said
+    assert len(said.split("Usage:")[1].split("Example:")[0].split()) > 15
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_overview_lists_every_command(tmp_path):
+    said = plain(run_cli("--help", cwd=tmp_path).out)
+    assert all(words[0] in said for words in ALL)
+
+
+def test_python_m_plumbline_is_the_command(tmp_path):
+    ended = run_process("--help", cwd=tmp_path)
+    assert ended.returncode == 0
+    assert "InSAR points and building footprints" in plain(ended.stdout)
+    assert ended.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["validat"], ["train", "--epochs", "5"], ["release"], ["predict", "--points", "a.csv"], []],
+    ids=["unknown command", "unknown option", "no sub-command", "option missing", "nothing"],
+)
+def test_a_wrong_call_ends_with_2(words, tmp_path):
+    ended = run_cli(*words, cwd=tmp_path)
+    assert ended.code == 2
+    assert "Usage: plumbline" in plain(ended.out + ended.err)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_stage_ends_with_2_where_there_are_no_params(stage, tmp_path):
+    ended = run_cli(stage, cwd=tmp_path)
+    assert ended.code == 2
+    assert ended.err.startswith("ERROR params.yaml: no such file.")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_params_file_may_be_given(tmp_path):
+    (tmp_path / "mine.yaml").write_text("train: [")
+    ended = run_cli("train", "--params", "mine.yaml", cwd=tmp_path)
+    assert ended.code == 2
+    assert "mine.yaml: not readable as YAML" in ended.err
+
+
+def test_a_fault_of_ours_ends_with_1_and_one_message(tiny, tmp_path):
+    """Training data of one building, over and over, which no user would be told to mend."""
+    project = tiny.copy(tmp_path / "project", "prepare", "train", "compress")
+    folder = project / "data" / "prepare" / "train"
+    same = Sequences.load(folder).take(np.zeros(40, dtype=int))
+    same.save(folder)
+    ended = run_cli("export", cwd=project)
+    assert ended.code == 1
+    assert ended.err.count("ERROR") == 1
+    assert "ERROR int8 calibration: two batches are the same." in ended.err
+    assert not (project / "data" / "export").exists()
+
+
+def test_release_list_of_a_new_project_says_that_there_is_nothing(tiny, tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    project = tiny.copy(tmp_path / "project")
+    ended = run_cli("release", "list", cwd=project)
+    assert ended.code == 0
+    assert "nothing was released yet" in ended.err
+
+
+def test_verbose_is_no_command_and_says_more(tmp_path):
+    assert run_cli("--verbose", "train", cwd=tmp_path).code == 2

@@ -1,0 +1,84 @@
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from plumbline import console
+from plumbline.console import log, setup_logging, track
+
+
+@pytest.fixture(autouse=True)
+def _log_as_it_was():
+    before = (log.handlers, log.level, log.propagate)
+    yield
+    log.handlers, log.propagate = before[0], before[2]
+    log.setLevel(before[1])
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """Standard error is no terminal."""
+    monkeypatch.setattr(console.console, "_force_terminal", False)
+
+
+def test_lines_are_plain_where_there_is_no_terminal(plain, capsys):
+    setup_logging()
+    log.info("read %d files", 3)
+    log.debug("hidden")
+    log.warning("odd")
+    out, err = capsys.readouterr()
+    assert err == "INFO read 3 files\nWARNING odd\n"
+    assert out == ""
+
+
+def test_verbose_says_more(plain, capsys):
+    setup_logging(verbose=True)
+    log.debug("detail")
+    assert capsys.readouterr().err == "DEBUG detail\n"
+
+
+def test_setting_up_twice_says_nothing_twice(plain, capsys):
+    setup_logging()
+    setup_logging()
+    log.info("once")
+    assert capsys.readouterr().err == "INFO once\n"
+    assert not log.propagate
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_track_gives_every_item_in_order(plain, count):
+    assert list(track(range(count), count, "work")) == list(range(count))
+
+
+def test_track_reports_now_and_then(plain, monkeypatch, caplog):
+    clock = iter(range(0, 100, 2))
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    log.propagate = True
+    with caplog.at_level(logging.INFO, "plumbline"):
+        assert list(track("abcdef", 6, "work")) == list("abcdef")
+    # Two seconds an item, and a line after more than five.
+    assert [record.getMessage() for record in caplog.records][:1] == ["work: 2 of 6"]
+    assert len(caplog.records) == 1 + (len("abcdef") > 5)
+
+
+def test_track_on_a_terminal_gives_every_item_too(monkeypatch, capsys):
+    monkeypatch.setattr(console.console, "_force_terminal", True)
+    assert list(track(range(4), 4, "work")) == [0, 1, 2, 3]
+
+
+def test_an_error_within_the_work_gets_through(plain):
+    def broken():
+        yield 1
+        raise ValueError("within")
+
+    with pytest.raises(ValueError, match="within"):
+        list(track(broken(), 2, "work"))
+
+
+def test_importing_says_nothing_and_sets_nothing_up():
+    code = "import plumbline.console as c; print(len(c.log.handlers), c.log.level)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          env={"PYTHONPATH": ":".join(sys.path)})  # fmt: skip
+    assert done.stdout.split() == ["0", "0"]
+    assert done.stderr == ""

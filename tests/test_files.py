@@ -1,0 +1,170 @@
+import hashlib
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.errors import InputError
+from plumbline.files import atomic_file, atomic_folder, read_json, sha256_file, sha256_folder, write_json
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_appears_when_the_block_succeeds(tmp_path):
+    target = tmp_path / "new" / "out.csv"
+    with atomic_file(target) as temporary:
+        assert temporary.suffix == ".csv"
+        assert temporary.parent == target.parent
+        temporary.write_text("whole")
+        assert not target.exists()
+    assert target.read_text() == "whole"
+    assert names(target.parent) == ["out.csv"]
+
+
+@pytest.mark.parametrize("before", [None, "old"])
+def test_a_block_that_raises_leaves_the_file_as_it_was(tmp_path, before):
+    target = tmp_path / "out.csv"
+    if before:
+        target.write_text(before)
+
+    def half() -> None:
+        with atomic_file(target) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError("half")
+
+    with pytest.raises(RuntimeError, match="half"):
+        half()
+    assert names(tmp_path) == (["out.csv"] if before else [])
+    assert not before or target.read_text() == before
+
+
+def test_a_block_that_writes_nothing_is_an_error_and_keeps_the_old(tmp_path):
+    target = tmp_path / "out.csv"
+    target.write_text("old")
+    with pytest.raises(FileNotFoundError), atomic_file(target):
+        pass
+    assert target.read_text() == "old"
+
+
+def test_a_folder_takes_the_place_of_the_old_one_as_a_whole(tmp_path):
+    target = tmp_path / "deep" / "out"
+    for content in ("a", "b"):
+        with atomic_folder(target) as temporary:
+            (temporary / content).write_text(content)
+            assert not (target / content).exists()
+        assert names(target) == [content]
+    assert names(target.parent) == ["out"]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_folder_whose_block_raises_is_as_it_was(tmp_path, before):
+    target = tmp_path / "out"
+    if before:
+        target.mkdir()
+        (target / "old").write_text("old")
+
+    def half() -> None:
+        with atomic_folder(target) as temporary:
+            (temporary / "new").write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        half()
+    assert names(tmp_path) == (["out"] if before else [])
+    assert not before or names(target) == ["old"]
+
+
+def test_a_folder_left_by_a_crash_of_the_same_process_number_is_no_hindrance(tmp_path):
+    with atomic_folder(tmp_path / "out") as temporary:
+        leftover = temporary
+    leftover.mkdir()
+    (leftover / "rubbish").write_text("")
+    with atomic_folder(tmp_path / "out") as temporary:
+        assert names(temporary) == []
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abcé", max_size=4), inner, max_size=4),
+    max_leaves=10,
+)  # fmt: skip
+
+
+@given(values)
+def test_json_comes_back(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("json") / "a.json"
+    write_json(path, content)
+    assert read_json(path) == content
+
+
+def test_json_without_nan(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"old": 1})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, {"new": math.nan})
+    assert json.loads(path.read_text()) == {"old": 1}
+    assert names(tmp_path) == ["a.json"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"a": 1', b"\xff\xfe", b"nothing"])
+def test_what_is_not_json_is_an_input_error(tmp_path, content):
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.json: not readable as JSON"):
+        read_json(path)
+
+
+def test_a_missing_json_file_is_an_input_error(tmp_path):
+    with pytest.raises(InputError, match=r"a\.json: no such file"):
+        read_json(tmp_path / "a.json")
+
+
+def test_the_hash_of_a_file_is_that_of_its_bytes(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"abc")
+    assert sha256_file(path) == hashlib.sha256(b"abc").hexdigest()
+    assert sha256_file(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    root = tmp_path / "tree"
+    (root / "sub").mkdir(parents=True)
+    (root / "a.txt").write_text("a")
+    (root / "sub" / "b.txt").write_text("b")
+    return root
+
+
+@pytest.mark.parametrize("change", ["byte", "name", "moved", "added", "removed"])
+def test_the_hash_of_a_folder_sees_every_change(tree, change):
+    before = sha256_folder(tree)
+    assert sha256_folder(tree) == before
+    if change == "byte":
+        (tree / "a.txt").write_text("A")
+    elif change == "name":
+        (tree / "a.txt").rename(tree / "c.txt")
+    elif change == "moved":
+        (tree / "a.txt").rename(tree / "sub" / "a.txt")
+    elif change == "added":
+        (tree / "sub" / "c.txt").write_text("")
+    else:
+        (tree / "a.txt").unlink()
+    assert sha256_folder(tree) != before
+
+
+def test_the_hash_of_a_folder_does_not_depend_on_where_it_is(tree, tmp_path):
+    before = sha256_folder(tree)
+    assert sha256_folder(tree.rename(tmp_path / "elsewhere")) == before
+
+
+def test_the_hash_of_a_folder_may_look_at_some_files_only(tree):
+    before = sha256_folder(tree, "b*")
+    (tree / "a.txt").write_text("changed")
+    assert sha256_folder(tree, "b*") == before
+    (tree / "sub" / "b.txt").write_text("changed")
+    assert sha256_folder(tree, "b*") != before

@@ -1,0 +1,193 @@
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from plumbline.errors import InputError
+from plumbline.params import load_params, parse_params
+
+ROOT = Path(__file__).parents[1]
+GOOD: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
+
+
+def changed(key: str, value: Any) -> dict[str, Any]:
+    """The good content with the dotted `key` set to `value`."""
+    content = copy.deepcopy(GOOD)
+    *path, last = key.split(".")
+    part: Any = content
+    for name in path:
+        part = part[int(name) if name.isdigit() else name]
+    part[int(last) if last.isdigit() else last] = value
+    return content
+
+
+def without(key: str) -> dict[str, Any]:
+    content = copy.deepcopy(GOOD)
+    *path, last = key.split(".")
+    part: Any = content
+    for name in path:
+        part = part[name]
+    del part[last]
+    return content
+
+
+def refusal(content: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        parse_params(content, "my.yaml")
+    return str(caught.value)
+
+
+def test_the_projects_own_file_is_good():
+    params = load_params(ROOT / "params.yaml")
+    assert params.prepare.min_points == GOOD["prepare"]["min_points"]
+    assert len(params.validate_.gates) == len(GOOD["validate"]["gates"])
+
+
+@pytest.mark.parametrize("key", ["colour", "train.learnig_rate", "simulate.cities.sentinel_a.size", "prepare.split.dev",
+                                 "validate.gates.0.metrik"])  # fmt: skip
+def test_an_unknown_key_is_named(key):
+    said = refusal(changed(key, 1))
+    assert key in said
+    assert "my.yaml" in said
+    if key != "prepare.split.dev":
+        assert said == f"my.yaml: {key}: unknown key. Remove it, or check its spelling."
+
+
+@pytest.mark.parametrize("key", ["train", "package", "train.epochs", "simulate.showcase", "validate.gates",
+                                 "simulate.cities.sentinel_a.band"])  # fmt: skip
+def test_a_missing_key_is_named(key):
+    assert refusal(without(key)) == f"my.yaml: {key}: missing."
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "found"),
+    [
+        ("train.epochs", "many", "'many' found"),
+        ("train.epochs", 2.5, "2.5 found"),
+        ("train.epochs", None, "None found"),
+        ("train.learning_rate", "fast", "'fast' found"),
+        ("train.augment", "perhaps", "'perhaps' found"),
+        ("model.attention", "flash", "'flash' found"),
+        ("model.position", 3, "3 found"),
+        ("train", 7, "7 found"),
+        ("validate.gates.0.metric", 5, "5 found"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_named_with_what_was_found(key, value, found):
+    said = refusal(changed(key, value))
+    assert said.startswith(f"my.yaml: {key}: {found}; ")
+
+
+@pytest.mark.parametrize("key", ["model", "validate.gates", "prepare.split"])
+def test_a_list_or_mapping_in_the_wrong_place_is_named(key):
+    wrong = {"a": 1} if key == "validate.gates" else [1, 2]
+    assert key in refusal(changed(key, wrong))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("train.epochs", 0), ("train.learning_rate", 0), ("train.learning_rate", -0.1), ("train.weight_decay", -1),
+        ("model.channels", 3), ("model.dropout", 1), ("model.max_attention_length", 0), ("prepare.min_points", 2),
+        ("prepare.buffer_m", -1), ("prepare.block_m", 0), ("prepare.split.test", 0), ("ingest.min_coherence", 1.1),
+        ("simulate.years", 0.1), ("simulate.damaged", -0.1), ("simulate.showcase.buildings", 3),
+        ("compress.pruning_ratio", 1), ("export.opset", 17), ("validate.min_slice", 0), ("train.seed", -1),
+    ],
+)  # fmt: skip
+def test_a_value_out_of_range_is_named_with_the_bound(key, value):
+    said = refusal(changed(key, value))
+    assert said.startswith(f"my.yaml: {key}: {value!r} found; ")
+    assert any(word in said for word in ("greater", "less"))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("key", ["train.learning_rate", "prepare.buffer_m", "prepare.split.train",
+                                 "validate.gates.0.margin"])  # fmt: skip
+def test_what_is_no_finite_number_is_refused(key, value):
+    said = refusal(changed(key, value))
+    assert said.startswith(f"my.yaml: {key}: {value!r} found; ")
+    assert "finite" in said
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("model.kernel", 4, "4 found, must be odd"),
+        ("model.heads", 7, "7 found, must divide twice model.channels"),
+        ("simulate.cities", {}, "at least 1"),
+        ("simulate.cities", {"Big Town": {"band": "C", "buildings": 9, "seed": 0}}, "Big Town"),
+        ("package.name", "Über", "Über"),
+        ("validate.gates", [], "at least 1"),
+    ],
+)
+def test_what_does_not_go_together_is_named(key, value, words):
+    said = refusal(changed(key, value))
+    assert words in said
+    assert key.split(".")[0] in said
+
+
+@pytest.mark.parametrize(
+    ("gate", "words"),
+    [
+        ({}, "one of min, max, max_drop_vs is needed, none found"),
+        ({"min": 0.5, "max": 0.9}, "one of min, max, max_drop_vs is needed, min and max found"),
+        ({"max": 0.9, "max_drop_vs": "float32"}, "max and max_drop_vs found"),
+        ({"max": 0.9, "margin": 0.1}, "margin goes with max_drop_vs"),
+        ({"max_drop_vs": "yesterday"}, "'yesterday' found"),
+        ({"max": math.nan}, "nan found"),
+        ({"max": 1, "artifact": "int4"}, "'int4' found"),
+    ],
+)
+def test_a_bad_gate_is_named_by_its_place(gate, words):
+    said = refusal(changed("validate.gates.1", {"metric": "severity_mae", "artifact": "int8", **gate}))
+    assert "validate.gates.1" in said
+    assert words in said
+
+
+def test_a_good_gate_is_taken():
+    content = changed("validate.gates", [{"metric": "severity_mae", "artifact": "int8", "max": 0}])
+    (gate,) = parse_params(content).validate_.gates
+    assert gate.max == 0
+    assert gate.slice == "all"
+
+
+def test_every_fault_is_told_at_once():
+    content = changed("train.epochs", 0)
+    content["model"]["colour"] = "red"
+    lines = refusal(content).splitlines()
+    assert len(lines) == 2
+    assert any("train.epochs" in line for line in lines)
+    assert any("model.colour" in line for line in lines)
+
+
+@pytest.mark.parametrize("content", [None, [], "text", 5])
+def test_a_file_of_another_kind_is_refused(content):
+    assert "my.yaml: the file" in refusal(content)
+
+
+def test_nothing_changes_after_loading():
+    params = parse_params(GOOD)
+    with pytest.raises(ValueError, match="frozen"):
+        params.train.epochs = 3
+
+
+def test_a_missing_file_says_where_to_run(tmp_path):
+    with pytest.raises(InputError, match=r"none\.yaml: no such file\. Run from the project's root, or give --params"):
+        load_params(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("content", [b"train: [1, 2", b"\xff\xfe\x00", b"a: b: c", b"- {"])
+def test_a_file_that_is_not_yaml_is_refused(tmp_path, content):
+    path = tmp_path / "params.yaml"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"params\.yaml: not readable as YAML"):
+        load_params(path)
+
+
+def test_an_empty_file_is_refused(tmp_path):
+    (tmp_path / "params.yaml").write_text("")
+    with pytest.raises(InputError, match=r"params\.yaml: the file"):
+        load_params(tmp_path / "params.yaml")

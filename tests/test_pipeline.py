@@ -1,0 +1,103 @@
+"""The stages one after the other: what each leaves for the next, and that the same input gives the same bytes."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from plumbline.export.package import verify_package
+from plumbline.files import read_json, sha256_folder
+from plumbline.prepare.sequences import Sequences
+from plumbline.release.compare import compare_with_champion
+from plumbline.release.promotion import list_versions, promote, resolve_model
+from tests.tiny import STAGES, run_cli
+
+OUTPUTS = {
+    "simulate": {"cities", "showcase"},
+    "ingest": {"c_band", "x_band", "ingest.json"},
+    "prepare": {"train", "tune", "calibrate", "test", "audit.json"},
+    "train": {"model.safetensors", "model.json", "metrics.json", "history.csv"},
+    "compress": {"model.safetensors", "model.json", "metrics.json", "history.csv"},
+    "export": {"float32.onnx", "pruned.onnx", "int8.onnx", "weights.safetensors", "network.json"},
+    "validate": {
+        "gate.json", "metrics.json", "summary", "severity.csv", "reliability.csv", "category_confusion.csv",
+        "quadrant_confusion.csv",
+    },
+    "package": {
+        "model.onnx", "model.int8.onnx", "weights.safetensors", "network.json", "manifest.json", "MODEL_CARD.md",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_writes_what_is_its_own_and_nothing_else(tiny, stage):
+    assert {path.name for path in tiny.data(stage).iterdir()} == OUTPUTS[stage]
+
+
+def test_nothing_is_left_beside_the_outputs(tiny):
+    assert {path.name for path in (tiny.root / "data").iterdir()} == set(STAGES)
+    assert {path.name for path in tiny.root.iterdir()} == {"params.yaml", "data", ".plumbline", "mlflow.db"}
+    assert not list((tiny.root / ".plumbline" / "checkpoints").iterdir())
+
+
+def test_no_building_is_in_two_splits(tiny):
+    seen = []
+    for split in ("train", "tune", "calibrate", "test"):
+        part = Sequences.load(tiny.data("prepare") / split)
+        seen += [f"{city}/{name}" for city, name in zip(part.city, part.building_id, strict=True)]
+    assert len(seen) == len(set(seen)) > 100
+
+
+def test_buildings_are_accounted_for_from_the_file_to_the_split(tiny):
+    ingested = read_json(tiny.data("ingest") / "ingest.json")
+    audit = read_json(tiny.data("prepare") / "audit.json")
+    for city, report in ingested.items():
+        kept = sum(split["cities"].get(city, 0) for split in audit["splits"].values())
+        assert report["buildings"] == kept + sum(audit["dropped"][city].values())
+
+
+# A stage whose input is not there, and what its message must name.
+FIRST_MISSING = {
+    "ingest": "no city folder",
+    "prepare": "data/ingest",
+    "train": "data/prepare",
+    "compress": "data/prepare",
+    "export": "data/prepare",
+    "validate": "data/prepare",
+    "package": "data/validate",
+}
+
+
+@pytest.mark.parametrize("stage", FIRST_MISSING)
+def test_a_stage_without_its_input_says_so_and_writes_nothing(tiny, tmp_path, stage):
+    project = tiny.copy(tmp_path / "project")
+    ended = run_cli(stage, cwd=project)
+    assert ended.code == 2, ended.err
+    assert FIRST_MISSING[stage] in ended.err
+    assert ended.err.count("ERROR") == 1
+    assert not (project / "data" / stage).exists()
+
+
+def test_the_same_input_gives_the_same_bytes(tiny, tmp_path):
+    """Between machines, outputs go by the hash of inputs: two runs that differ would give clones two models."""
+    project = tiny.copy(tmp_path / "project", "simulate")
+    for stage in ("ingest", "prepare", "train", "compress", "export"):
+        ended = run_cli(stage, cwd=project)
+        assert ended.code == 0, ended.err
+        assert sha256_folder(project / "data" / stage) == sha256_folder(tiny.data(stage)), stage
+
+
+def test_a_package_becomes_champion_and_is_found_by_that_name(tiny, tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tiny.copy(tmp_path / "project"))
+    shutil.copytree(tiny.data("package"), "package")
+
+    def compare(candidate, champion):
+        compare_with_champion(candidate, champion, tiny.data("prepare"), tiny.params.validate_)
+
+    done = promote(tmp_path / "project" / "package", compare)
+    assert done.changed
+    assert verify_package(resolve_model("champion")).version == done.champion.version
+    assert not promote(tmp_path / "project" / "package", compare).changed
+    assert len(list_versions()) == 1

@@ -1,0 +1,143 @@
+"""One whole run of the pipeline, tiny but real, shared by every test that needs a model or a package."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import yaml
+
+from plumbline import cli
+from plumbline.console import log
+from plumbline.export.stage import ARTIFACTS
+from plumbline.params import Params, parse_params
+
+STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package")
+OPTIMISE = {"patience": 3, "learning_rate": 0.003, "batch_size": 32}
+PARAMS: dict[str, Any] = {
+    "simulate": {
+        "cities": {
+            "c_band": {"band": "C", "buildings": 90, "seed": 1},
+            "x_band": {"band": "X", "buildings": 60, "seed": 2},
+        },
+        "showcase": {"band": "C", "buildings": 24, "seed": 3},
+        "years": 1.0,
+    },
+    "ingest": {},
+    "prepare": {"block_m": 40.0, "split": {"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2}},
+    "model": {"channels": 8, "blocks": 1, "heads": 2, "attention_layers": 1, "hidden": 16},
+    "train": {"epochs": 2, "threads": 1, **OPTIMISE},
+    "compress": {"epochs": 1, "importance_batches": 2, **OPTIMISE},
+    "export": {"calibration_batches": 3, "calibration_batch_size": 16},
+    "validate": {
+        "min_slice": 5,
+        "latency_batch": 8,
+        "gates": [
+            {"metric": "parity_probability", "artifact": "pruned", "max": 1e-4},
+            {"metric": "parity_severity_permille", "artifact": "pruned", "max": 1e-3},
+            *({"metric": "severity_mae", "artifact": name, "max": 100.0} for name in ARTIFACTS),
+            {"metric": "severity_mae", "artifact": "int8", "max_drop_vs": "baseline", "margin": 100.0},
+            {"metric": "severity_mae", "artifact": "int8", "max_drop_vs": "champion", "margin": 0.05},
+            {"metric": "quadrant_accuracy", "artifact": "pruned", "max_drop_vs": "champion", "margin": 0.05},
+        ],
+    },
+    "package": {},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A project folder after the stage `package`. Tests read it; what they change, they copy first."""
+
+    root: Path
+    said: str
+    """All that the stages wrote to standard error."""
+
+    @property
+    def params(self) -> Params:
+        """Parameters of the run."""
+        return parse_params(PARAMS)
+
+    def data(self, stage: str) -> Path:
+        """Output folder of a stage."""
+        return self.root / "data" / stage
+
+    def products(self) -> list[Path]:
+        """The showcase's two EGMS files."""
+        return sorted(self.data("simulate").glob("showcase/EGMS_*.csv"))
+
+    @property
+    def footprints(self) -> Path:
+        """The showcase's footprints."""
+        return self.data("simulate") / "showcase" / "footprints.geojson"
+
+    def copy(self, target: Path, *stages: str) -> Path:
+        """A project folder of the test's own, with the outputs of these stages."""
+        target.mkdir(exist_ok=True)
+        shutil.copy(self.root / "params.yaml", target)
+        for stage in stages:
+            shutil.copytree(self.data(stage), target / "data" / stage)
+        return target
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run_cli(*arguments: object, cwd: Path) -> Ended:
+    """Run `plumbline ARGUMENTS` within this process, in the folder `cwd`.
+
+    Anything but the program's own way of ending, a traceback for one, gets through to the test.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    words = ["plumbline", *map(str, arguments)]
+    before = (list(log.handlers), log.level, log.propagate)
+    code: Any = 0
+    try:
+        with (
+            contextlib.chdir(cwd), mock.patch.object(sys, "argv", words),
+            contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),
+        ):  # fmt: skip
+            cli.main()
+    except SystemExit as end:
+        code = end.code or 0
+    finally:
+        log.handlers, log.propagate = before[0], before[2]
+        log.setLevel(before[1])
+    return Ended(int(code), out.getvalue(), err.getvalue())
+
+
+def run_process(*arguments: object, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run `python -m plumbline ARGUMENTS` as a process of its own, whether the package is installed or not."""
+    environment = os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    command = [sys.executable, "-m", "plumbline", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False, **options)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    """The run, made once a session by the commands a user would type."""
+    root = tmp_path_factory.mktemp("tiny")
+    (root / "params.yaml").write_text(yaml.safe_dump(PARAMS))
+    said = ""
+    with mock.patch.dict(os.environ):
+        os.environ.pop("MLFLOW_TRACKING_URI", None)  # the record of a test stays in the test's folder
+        for stage in STAGES:
+            ended = run_cli(stage, cwd=root)
+            assert ended.code == 0, f"{stage}: {ended.err}"
+            said += ended.err
+    return Tiny(root, said)

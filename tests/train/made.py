@@ -1,0 +1,91 @@
+"""Prepared buildings made up for training: small, ragged, and with a signal that a small network learns in seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plumbline.params import Params, Prepare, parse_params
+from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.prepare.sequences import UNDEFINED, Sequences
+from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.train.batches import Batch, Buildings
+
+SIGNS = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)])
+SPLITS = {"train": 160, "tune": 60, "calibrate": 60, "test": 60}
+
+
+def column(columns: Any, name: str) -> int:
+    """Place of a column."""
+    return names(columns).index(name)
+
+
+def make_sequences(count: int, seed: int = 0, shortest: int = 5, longest: int = 24) -> Sequences:
+    """Buildings whose worst quadrant drops by their severity; all other columns are noise."""
+    rng = np.random.default_rng(seed)
+    length = rng.integers(shortest, longest + 1, count)
+    offsets = np.r_[0, np.cumsum(length)].astype(np.int64)
+    building = np.repeat(np.arange(count), length)
+    distance = rng.normal(size=(offsets[-1], len(DISTANCE))).astype(np.float32)
+    slope = rng.normal(size=(offsets[-1], len(SLOPE))).astype(np.float32)
+    geometry = rng.normal(size=(count, len(GEOMETRY))).astype(np.float32)
+    side = rng.uniform(8, 30, (count, 2)).astype(np.float32)
+    geometry[:, [column(GEOMETRY, "side_x"), column(GEOMETRY, "side_y")]] = side
+    geometry[:, column(GEOMETRY, "years")] = 2.5
+    severity = np.exp(rng.uniform(np.log(0.1), np.log(6), count)).astype(np.float32)
+    quadrant = rng.integers(0, 4, count)
+    relative = rng.uniform(-1, 1, (offsets[-1], 2)).astype(np.float32)
+    distance[:, [column(DISTANCE, "x_relative"), column(DISTANCE, "y_relative")]] = relative
+    broken = ((relative * SIGNS[quadrant[building]]) > 0).all(1)
+    slope[:, column(SLOPE, "differential_displacement")] = -5 * severity[building] * broken
+    geometry[:, column(GEOMETRY, "corner_drop_ne") : column(GEOMETRY, "corner_drop_ne") + 4] = (
+        -5 * severity[:, None] * (np.arange(4) == quadrant[:, None])
+    )
+    quadrant[severity < CATEGORY_BOUNDS_PERMILLE[0]] = UNDEFINED
+    return Sequences(
+        building_id=np.array([f"b{i}" for i in range(count)]),
+        city=np.full(count, "made"),
+        offsets=offsets,
+        distance=distance,
+        slope=slope,
+        geometry=geometry,
+        severity=severity,
+        quadrant=quadrant.astype(np.int64),
+    )
+
+
+def save_prepared(folder: Path, seed: int = 0) -> Path:
+    """A folder as the stage `prepare` leaves it."""
+    for number, (name, count) in enumerate(SPLITS.items()):
+        make_sequences(count, 100 * seed + number).save(folder / name)
+    return folder
+
+
+def make_batch(count: int, seed: int = 0, **lengths: int) -> Batch:
+    """One batch of made-up buildings."""
+    return Buildings(make_sequences(count, seed, **lengths))[np.arange(count)]
+
+
+def settings(**train: Any) -> dict[str, Any]:
+    """Content of a params file with a network that trains in a second."""
+    gate = {"metric": "severity_mae", "artifact": "float32", "max": 1.0}
+    optimise = {"epochs": 2, "patience": 50, "learning_rate": 0.003, "batch_size": 32}
+    return {
+        "simulate": {"cities": {"a": {"band": "C", "buildings": 4, "seed": 0}},
+                     "showcase": {"band": "C", "buildings": 4, "seed": 1}},
+        "ingest": {},
+        "prepare": Prepare(max_points=24).model_dump(),
+        "model": {"channels": 8, "blocks": 1, "heads": 2, "attention_layers": 1, "hidden": 16},
+        "train": {**optimise, "threads": 1, **train},
+        "compress": optimise,
+        "export": {},
+        "validate": {"gates": [gate]},
+        "package": {},
+    }  # fmt: skip
+
+
+def make_params(**train: Any) -> Params:
+    """The same, checked."""
+    return parse_params(settings(**train))

@@ -1,0 +1,137 @@
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.compass import quadrant_code
+from plumbline.prepare.features import DISTANCE, GEOMETRY
+from plumbline.train.augment import SYMMETRIES, Symmetry, apply_symmetry, random_symmetries
+from plumbline.train.batches import Batch
+from tests.train.made import column, make_batch
+
+X, Y = column(DISTANCE, "x"), column(DISTANCE, "y")
+IDENTITY = Symmetry(False, False, False)
+seeds = st.integers(0, 1000)
+symmetries = st.sampled_from(SYMMETRIES)
+
+
+def same(one: Batch, other: Batch) -> None:
+    for name, left, right in zip(Batch._fields, one, other, strict=True):
+        assert torch.equal(left, right), name
+
+
+def inverse(which: Symmetry) -> Symmetry:
+    """Mirrors undo themselves; behind a swap, they change places."""
+    return Symmetry(which.mirror_y, which.mirror_x, True) if which.swap else which
+
+
+def test_there_are_eight():
+    assert len(set(SYMMETRIES)) == 8
+
+
+@given(seeds, symmetries)
+def test_the_inverse_gives_everything_back(seed, which):
+    batch = make_batch(9, seed)
+    same(apply_symmetry(apply_symmetry(batch, which), inverse(which)), batch)
+
+
+@given(seeds)
+def test_nothing_changes_without_a_symmetry(seed):
+    batch = make_batch(9, seed)
+    same(apply_symmetry(batch, IDENTITY), batch)
+
+
+@given(seeds, symmetries)
+def test_the_label_goes_where_its_corner_goes(seed, which):
+    batch = make_batch(20, seed)
+    turned = apply_symmetry(batch, which)
+    corner_x, corner_y = np.array([1, -1, -1, 1]), np.array([1, 1, -1, -1])
+    code = batch.quadrant_B.numpy()
+    x, y = corner_x[code] * (-1 if which.mirror_x else 1), corner_y[code] * (-1 if which.mirror_y else 1)
+    moved = quadrant_code(y, x) if which.swap else quadrant_code(x, y)
+    np.testing.assert_array_equal(turned.quadrant_B, np.where(code >= 0, moved, -1))
+    assert torch.equal(turned.severity_B, batch.severity_B)
+
+
+@given(seeds, symmetries)
+def test_padding_stays_at_the_end(seed, which):
+    batch = make_batch(9, seed)
+    turned = apply_symmetry(batch, which)
+    assert torch.equal(turned.mask_BL, batch.mask_BL)
+    for values in (turned.distance_BLF, turned.slope_BLF):
+        assert not values[~batch.mask_BL].any()
+        assert values[batch.mask_BL].abs().sum(-1).min() > 0
+
+
+@given(seeds, symmetries)
+def test_sequences_still_run_along_the_long_axis(seed, which):
+    """Scatterers in order along the long axis before are in order along the new long axis after."""
+    batch = make_batch(9, seed)
+    side = batch.geometry_BF[:, [column(GEOMETRY, "side_x"), column(GEOMETRY, "side_y")]]
+    long = torch.where(side[:, 0] >= side[:, 1], X, Y)
+    for row, axis in enumerate(long):
+        valid = batch.mask_BL[row]
+        batch.distance_BLF[row, valid, axis] = batch.distance_BLF[row, valid, axis].sort().values
+    turned = apply_symmetry(batch, which)
+    for row, axis in enumerate(long):
+        after = (Y if axis == X else X) if which.swap else axis
+        assert (turned.distance_BLF[row, batch.mask_BL[row], after].diff() >= 0).all()
+
+
+@given(seeds, symmetries, symmetries)
+def test_the_rows_of_both_streams_stay_together(seed, one, other):
+    batch = make_batch(6, seed)
+    batch.distance_BLF[..., column(DISTANCE, "height")] = batch.slope_BLF[..., 0]  # neither turns
+    turned = apply_symmetry(apply_symmetry(batch, one), other)
+    assert torch.equal(turned.distance_BLF[..., column(DISTANCE, "height")], turned.slope_BLF[..., 0])
+
+
+def test_one_point_after_another_gives_every_element_of_the_group():
+    found = set()
+    for one, other in itertools.product(SYMMETRIES, repeat=2):
+        x = torch.tensor([[[2.0, 1.0]]])
+        batch = make_batch(1)
+        batch.distance_BLF[0, 0, [X, Y]] = x[0, 0]
+        batch.mask_BL[0, 1:] = False
+        moved = apply_symmetry(apply_symmetry(batch, one), other).distance_BLF[0, 0, [X, Y]]
+        found.add(tuple(moved.tolist()))
+    assert found == {(a * 2.0, b * 1.0) for a in (1, -1) for b in (1, -1)} | {
+        (a * 1.0, b * 2.0) for a in (1, -1) for b in (1, -1)
+    }
+
+
+def test_random_symmetries_keep_every_building_and_draw_all_eight():
+    batch = make_batch(400)
+    generator = torch.Generator().manual_seed(0)
+    turned, again = (random_symmetries(batch, generator.manual_seed(5)) for _ in range(2))
+    same(turned, again)
+    assert turned.severity_B.sort().values.equal(batch.severity_B.sort().values)
+    place = {value: i for i, value in enumerate(batch.severity_B.tolist())}
+    old = batch.geometry_BF[[place[value] for value in turned.severity_B.tolist()]]
+    tilts = [column(GEOMETRY, "tilt_x"), column(GEOMETRY, "tilt_y")]
+    kinds = []
+    for before, after in zip(old[:, tilts].tolist(), turned.geometry_BF[:, tilts].tolist(), strict=True):
+        swap = abs(after[0]) != abs(before[0])
+        after = after[::-1] if swap else after
+        kinds.append((after[0] != before[0], after[1] != before[1], swap))
+    counts = np.unique(np.array(kinds), axis=0, return_counts=True)[1]
+    assert len(counts) == 8
+    assert counts.min() > 25
+
+
+@pytest.mark.parametrize("which", SYMMETRIES)
+def test_everything_happens_where_the_batch_is(which):
+    """Tensors of the device `meta` have no values, and refuse to meet tensors of the CPU."""
+    there = Batch(*(tensor.to("meta") for tensor in make_batch(4)))
+    assert {tensor.device.type for tensor in apply_symmetry(there, which)} == {"meta"}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_random_symmetries_on_a_gpu():
+    batch = make_batch(40)
+    turned = random_symmetries(Batch(*(tensor.cuda() for tensor in batch)))
+    assert {tensor.device.type for tensor in turned} == {"cuda"}

@@ -1,0 +1,256 @@
+import csv
+import itertools
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.files import sha256_file
+from plumbline.model.diagnosis import load_diagnosis
+from plumbline.prepare.sequences import Sequences
+from plumbline.train.batches import loader
+from plumbline.train.module import Optimisation
+from plumbline.train.score import score
+from plumbline.train.stage import run_key, train
+from tests.train.made import make_params, make_sequences, save_prepared, settings
+
+CHECKPOINTS = Path(".plumbline/checkpoints")
+
+
+class Killed(BaseException):
+    """Stands for the end of the process in tests within one."""
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch) -> Path:
+    """A project folder of the test's own, with data, and a record that does not answer."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "file:nowhere")
+    save_prepared(tmp_path / "data" / "prepare")
+    return tmp_path
+
+
+@pytest.fixture
+def said():
+    """Messages of the package's log."""
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(f"{record.levelname} {record.getMessage()}")
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    yield lines
+    log.removeHandler(handler)
+    log.setLevel(level)
+
+
+def run(out="out", dies_before=None, **changed):
+    """The stage; `dies_before` an epoch, counted from 0."""
+
+    def on_train_epoch_start(self):
+        if self.current_epoch == dies_before:
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Optimisation, "on_train_epoch_start", on_train_epoch_start)
+        train(Path("data/prepare"), make_params(**changed), Path(out))
+
+
+def history(out="out"):
+    with (Path(out) / "history.csv").open() as stream:
+        return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(stream)]
+
+
+def weights(out):
+    return sha256_file(Path(out) / "model.safetensors")
+
+
+def test_training_lowers_the_loss_and_learns_both_tasks(work, said):
+    run(epochs=25, learning_rate=0.01)
+    rows = history()
+    assert [row["epoch"] for row in rows] == list(range(1, 26))
+    assert rows[-1]["train_loss"] < 0.6 * rows[0]["train_loss"]
+    assert max(row["score"] for row in rows) > 0.1
+    assert sorted(path.name for path in Path("out").iterdir()) == [
+        "history.csv", "metrics.json", "model.json", "model.safetensors",
+    ]  # fmt: skip
+    assert not CHECKPOINTS.exists() or not list(CHECKPOINTS.iterdir())
+    assert sum("MLflow at file:nowhere does not answer" in line for line in said) == 1
+
+
+def test_the_model_is_that_of_the_best_epoch(work):
+    run(epochs=8, learning_rate=0.02)
+    rows = history()
+    best = max(rows, key=lambda row: row["score"])
+    metrics = json.loads(Path("out/metrics.json").read_text())
+    assert metrics["score"] == pytest.approx(best["score"], abs=1e-4)
+    assert metrics["epochs"] == 8
+    model, tune = load_diagnosis(Path("out")), Sequences.load(Path("data/prepare/tune"))
+    parts = []
+    with torch.inference_mode():
+        for batch in loader(tune, 512):
+            answer = model(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
+            parts.append((answer.quadrant_probability, answer.severity_permille, batch.quadrant_B, batch.severity_B))
+    found = score(*(torch.cat(part).numpy() for part in zip(*parts, strict=True)))
+    assert found.score == pytest.approx(best["score"], abs=1e-4)
+
+
+def test_the_seed_decides(work):
+    run("one")
+    run("same")
+    run("other", seed=1)
+    assert weights("one") == weights("same") != weights("other")
+
+
+def test_data_other_than_the_training_split_do_not_touch_the_statistics(work):
+    run("before", epochs=1)
+    for name, seed in (("tune", 7), ("calibrate", 8), ("test", 9)):
+        other = make_sequences(60, seed)
+        other.distance[:] *= 50
+        other.geometry[:] += 9
+        other.save(Path("data/prepare") / name)
+    run("after", epochs=1)
+    before, after = (dict(load_diagnosis(Path(out)).named_buffers()) for out in ("before", "after"))
+    for name, value in before.items():
+        if name not in ("temperature", "interval_stretch"):
+            assert torch.equal(value, after[name]), name
+
+
+def test_training_stops_when_the_score_rises_no_more(work):
+    run(epochs=50, learning_rate=1e-12, patience=3)
+    assert len(history()) == 4
+
+
+def test_the_rate_halves_where_the_score_rises_no_more(work):
+    run(epochs=12, learning_rate=0.004, patience=5)
+    rows = history()
+    best = np.maximum.accumulate([row["score"] for row in rows])
+    for number, (row, following) in enumerate(itertools.pairwise(rows)):
+        ratio = following["learning_rate"] / row["learning_rate"]
+        assert ratio == pytest.approx(1) or ratio == pytest.approx(0.5, rel=1e-3)
+        if ratio < 0.75:
+            assert number >= 2
+            assert best[number] <= best[number - 2] + 1e-4
+    assert rows[-1]["learning_rate"] < rows[0]["learning_rate"]
+
+
+def test_the_network_is_trained_without_augmentation_too(work):
+    run(augment=False)
+    assert np.isfinite([row["train_loss"] for row in history()]).all()
+
+
+@pytest.mark.parametrize("dies_before", [1, 4])
+def test_a_run_that_was_cut_ends_as_if_it_had_not_been(work, said, dies_before):
+    changed = {"epochs": 7, "patience": 6, "learning_rate": 0.02}
+    run("whole", **changed)
+    with pytest.raises(Killed):
+        run("cut", dies_before=dies_before, **changed)
+    assert not Path("cut").exists()
+    run("cut", **changed)
+    assert sum(f"resuming from the checkpoint of an interrupted run, after epoch {dies_before}" in line
+               for line in said) == 1  # fmt: skip
+    assert Path("cut/history.csv").read_text() == Path("whole/history.csv").read_text()
+    assert weights("cut") == weights("whole")
+    assert not list(CHECKPOINTS.iterdir())
+
+
+def test_a_checkpoint_is_read_without_unpickling_objects(work):
+    with pytest.raises(Killed):
+        run(dies_before=1)
+    (last,) = CHECKPOINTS.glob("train-*/last.ckpt")
+    content = torch.load(last, weights_only=True)
+    assert content["epoch"] == 0
+    assert [row["epoch"] for row in content["history"]] == [0]
+
+
+def test_a_truncated_checkpoint_starts_afresh_with_a_warning(work, said):
+    run("whole", epochs=3)
+    with pytest.raises(Killed):
+        run("cut", dies_before=2, epochs=3)
+    (last,) = CHECKPOINTS.glob("train-*/last.ckpt")
+    last.write_bytes(last.read_bytes()[:-1000])
+    run("cut", epochs=3)
+    (warning,) = [line for line in said if "last.ckpt" in line]
+    assert warning.startswith("WARNING")
+    assert "not readable" in warning
+    assert not any("resuming" in line for line in said)
+    assert weights("cut") == weights("whole")
+
+
+@pytest.mark.parametrize("change", ["data", "settings"])
+def test_another_run_does_not_resume(work, said, change):
+    with pytest.raises(Killed):
+        run(dies_before=1)
+    if change == "data":
+        save_prepared(Path("data/prepare"), seed=5)
+        run()
+    else:
+        run(learning_rate=0.001)
+    assert not any("resuming" in line for line in said)
+    assert [row["epoch"] for row in history()] == [1, 2]
+
+
+def test_run_key_tells_data_settings_and_other_inputs_apart(tmp_path):
+    for name, content in (("a", "1"), ("b", "2")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(content)
+    a, b = tmp_path / "a", tmp_path / "b"
+    keys = [run_key(a, {"x": 1}), run_key(a, {"x": 2}), run_key(b, {"x": 1}), run_key(a, {"x": 1}, b)]
+    assert len(set(keys)) == 4
+    assert run_key(a, {"x": 1, "y": 2}) == run_key(a, {"y": 2, "x": 1})
+    with pytest.raises(InputError, match="no such folder"):
+        run_key(tmp_path / "c", {})
+
+
+def test_missing_data_are_an_input_error(work):
+    with pytest.raises(InputError, match="Run `plumbline prepare` again"):
+        train(Path("elsewhere"), make_params(), Path("out"))
+    assert not Path("out").exists()
+
+
+def start(folder: Path, **options) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "plumbline", "train"], cwd=folder, env=environment, text=True, stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL, **options,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_process_killed_by_force_resumes_and_ends_as_if_it_had_not_been(work):
+    changed = {"epochs": 30, "learning_rate": 0.01}
+    Path("params.yaml").write_text(yaml.safe_dump(settings(**changed)))
+    killed = start(work)
+    for line in killed.stderr:
+        if "epoch 2 of" in line:
+            killed.kill()
+            break
+    killed.communicate()
+    assert killed.returncode == -9
+    assert not (work / "data" / "train").exists()
+    (folder,) = CHECKPOINTS.iterdir()
+    assert (folder / "last.ckpt").exists()
+
+    again = start(work)
+    _, text = again.communicate()
+    assert again.returncode == 0, text
+    after = int(re.search(r"resuming from the checkpoint of an interrupted run, after epoch (\d+)", text)[1])
+    assert 1 <= after < 30
+    first = int(re.search(r"epoch (\d+) of at most", text)[1])
+    assert first == after + 1
+    rows = history("data/train")
+    assert [row["epoch"] for row in rows] == list(range(1, 31))
+    assert not list(CHECKPOINTS.iterdir())
+
+    run("whole", **changed)
+    assert weights("whole") == weights("data/train")

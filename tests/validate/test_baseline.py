@@ -1,0 +1,78 @@
+"""The engineer's least squares on damage whose answer is known."""
+
+from __future__ import annotations
+
+import geopandas
+import numpy as np
+import pytest
+import shapely
+
+from plumbline.params import Prepare
+from plumbline.prepare.buildings import prepare_buildings
+from plumbline.prepare.corners import corner_shape, strain_per_mm
+from plumbline.sources.points import Track
+from plumbline.validate.baseline import least_squares
+
+EAST, NORTH = 4_598_000.0, 1_739_000.0
+ASCENDING, DESCENDING = (-0.6, -0.12, 0.79), (0.6, -0.12, 0.79)
+SIDES = np.array([16.0, 12.0])
+
+
+def satellite(name, los, motion, position):
+    """A track whose points move by `motion` (N, 3) mm east, north, up, evenly in two years."""
+    epochs = np.arange("2020-01-01", "2022-01-01", 12, dtype="datetime64[D]")
+    along = motion @ np.array(los)
+    return Track(
+        name=name,
+        crs="EPSG:3035",
+        epochs=epochs,
+        point_id=np.array([f"{name}{i}" for i in range(len(position))], object),
+        easting=EAST + position[:, 0],
+        northing=NORTH + position[:, 1],
+        height=np.full(len(position), 6.0),
+        los=np.tile(los, (len(position), 1)),
+        displacement=(along[:, None] * np.linspace(0, 1, len(epochs))).astype(np.float32),
+    )
+
+
+def judge(quadrant, drop_mm, tilt=(0.0, 0.0), settlement_mm=0.0):
+    """Judge one house of 16 by 12 m whose corner dropped, seen without noise from both sides."""
+    x, y = np.meshgrid(np.linspace(-7.5, 7.5, 9), np.linspace(-5.5, 5.5, 7))
+    position = np.column_stack([x.ravel(), y.ravel()])
+    shape = corner_shape(position[None], SIDES[None])[0, :, quadrant]
+    up = -drop_mm * shape - settlement_mm + position @ np.array(tilt)
+    motion = np.column_stack([np.zeros_like(up), np.zeros_like(up), up])
+    tracks = [satellite("a", ASCENDING, motion, position), satellite("d", DESCENDING, motion, position)]
+    house = shapely.box(EAST - 8, NORTH - 6, EAST + 8, NORTH + 6)
+    buildings = geopandas.GeoDataFrame({"building_id": ["house"]}, geometry=[house], crs="EPSG:3035")
+    return least_squares(prepare_buildings(tracks, buildings, Prepare()).sequences)
+
+
+@pytest.mark.parametrize("drop_mm", [5.0, 20.0])
+@pytest.mark.parametrize("quadrant", range(4))
+def test_a_dropped_corner_is_found_and_its_strain_told(quadrant, drop_mm):
+    said = judge(quadrant, drop_mm)
+    assert said.probability.argmax(1) == [quadrant]
+    assert said.probability[0, quadrant] > 0.9
+    assert said.severity[0] == pytest.approx(drop_mm * strain_per_mm(*SIDES), rel=0.1)
+
+
+def test_a_raised_corner_is_as_bad():
+    assert judge(1, -10.0).severity[0] == pytest.approx(judge(1, 10.0).severity[0], rel=0.02)
+
+
+def test_settlement_and_tilt_change_nothing():
+    plain, moved = judge(2, 10.0), judge(2, 10.0, tilt=(1.5, -0.8), settlement_mm=40.0)
+    assert moved.probability.argmax(1) == [2]
+    assert moved.severity[0] == pytest.approx(plain.severity[0], rel=0.05)
+
+
+def test_a_house_that_moves_as_a_whole_is_not_damaged():
+    assert judge(0, 0.0, tilt=(2.0, 1.0), settlement_mm=60.0).severity[0] < 0.05
+
+
+def test_probabilities_sum_to_one_and_there_is_no_interval():
+    said = judge(3, 8.0)
+    assert said.probability.sum(1) == pytest.approx([1.0])
+    assert np.isnan(said.low).all()
+    assert np.isnan(said.high).all()

@@ -1,0 +1,65 @@
+"""Size, speed and parity of a file."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx
+import pytest
+
+from plumbline.export.runtime import OnnxModel
+from plumbline.model.diagnosis import load_diagnosis
+from plumbline.prepare.sequences import Sequences
+from plumbline.validate.measure import parity_figures, size_figures, speed_figures
+
+
+@pytest.fixture(scope="module")
+def data(tiny):
+    return Sequences.load(tiny.data("prepare") / "test")
+
+
+@pytest.fixture(scope="module")
+def released(tiny):
+    return OnnxModel(tiny.data("export") / "pruned.onnx")
+
+
+def test_size_is_that_of_the_file_and_of_its_numbers(tiny):
+    path = tiny.data("export") / "pruned.onnx"
+    figures = size_figures(path)
+    held = onnx.load(path).graph.initializer
+    assert figures["size_bytes"] == path.stat().st_size
+    assert figures["weight_bytes"] == sum(onnx.numpy_helper.to_array(tensor).nbytes for tensor in held)
+    assert figures["weight_bytes"] < figures["size_bytes"]
+
+
+def test_speed_is_measured_and_positive(data, released):
+    figures = speed_figures(released, data, batch=16)
+    assert 0 < figures["latency_ms"] < 1000
+    assert figures["buildings_per_second"] > 10
+
+
+def test_parity_of_the_same_network_is_nearly_exact(tiny, data, released):
+    figures = parity_figures(load_diagnosis(tiny.data("compress")), data, released.answer(data))
+    assert 0 <= figures["parity_probability"] < 1e-5
+    assert 0 <= figures["parity_severity_permille"] < 1e-4
+
+
+def test_parity_is_the_largest_difference_of_any_building(tiny, data, released):
+    answers = released.answer(data)
+    answers.quadrant_probability[3, 2] += 0.25
+    answers.severity_permille[-1] -= 0.5
+    figures = parity_figures(load_diagnosis(tiny.data("compress")), data, answers)
+    assert figures["parity_probability"] == pytest.approx(0.25, abs=1e-5)
+    assert figures["parity_severity_permille"] == pytest.approx(0.5, abs=1e-4)
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_broken_answer_is_never_parity(tiny, data, released, place):
+    """Python's max(0.0, nan) is 0.0: a model of NaNs would agree with torch to the last digit."""
+    answers = released.answer(data)
+    answers.quadrant_probability[place] = np.nan
+    answers.severity_permille[place] = np.nan
+    figures = parity_figures(load_diagnosis(tiny.data("compress")), data, answers)
+    assert math.isnan(figures["parity_probability"])
+    assert math.isnan(figures["parity_severity_permille"])

@@ -1,0 +1,128 @@
+"""Every figure against one worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.validate.metrics import (
+    HIGHER_IS_BETTER,
+    Judged,
+    accuracy_figures,
+    expected_calibration_error,
+    macro_f1,
+    reliability,
+)
+
+
+def certain(codes, confidence=1.0):
+    """(B, 4) probabilities of `confidence` for the given quadrants, the rest spread evenly."""
+    rest = (1 - confidence) / 3
+    return np.where(np.arange(4) == np.asarray(codes)[:, None], confidence, rest)
+
+
+def judged(codes, severity, low=None, high=None):
+    unknown = np.full(len(codes), np.nan)
+    return Judged(
+        certain(codes), np.asarray(severity, float), unknown if low is None else np.asarray(low, float),
+        unknown if high is None else np.asarray(high, float),
+    )  # fmt: skip
+
+
+def test_severity_figures_by_hand():
+    truth = np.array([1.0, 2.0, 3.0, 4.0])
+    figures = accuracy_figures(judged([0] * 4, [1.5, 2.0, 2.0, 4.5]), np.zeros(4, dtype=int), truth)
+    assert figures["severity_mae"] == pytest.approx((0.5 + 0 + 1 + 0.5) / 4)
+    # Squared errors 0.25, 0, 1, 0.25; squared distances from the mean of 2.5: 2.25, 0.25, 0.25, 2.25.
+    assert figures["severity_r2"] == pytest.approx(1 - 1.5 / 5)
+    # Categories of the truth 2, 3, 4, 4; of what was said 3, 3, 3, 4.
+    assert figures["category_accuracy"] == pytest.approx(2 / 4)
+
+
+def test_category_bounds_belong_to_the_category_above():
+    bounds = np.array([0.5, 0.75, 1.5, 3.0])
+    figures = accuracy_figures(judged([0] * 4, np.nextafter(bounds, 0)), np.zeros(4, dtype=int), bounds)
+    assert figures["category_accuracy"] == 0
+
+
+def test_coverage_counts_the_ends_of_the_interval():
+    truth = np.array([1.0, 1.0, 1.0, 1.0])
+    said = judged([0] * 4, [1.0] * 4, low=[1.0, 0.5, 1.1, 0.0], high=[2.0, 1.0, 2.0, 0.9])
+    figures = accuracy_figures(said, np.zeros(4, dtype=int), truth)
+    assert figures["interval_coverage"] == pytest.approx(2 / 4)
+    assert figures["interval_width"] == pytest.approx((1.0 + 0.5 + 0.9 + 0.9) / 4)
+
+
+def test_quadrants_below_category_1_are_left_out():
+    truth = np.array([0, 1, -1, -1])
+    figures = accuracy_figures(judged([0, 0, 2, 3], [1.0] * 4), truth, np.array([1.0, 1.0, 0.1, 0.2]))
+    assert figures["buildings"] == 4
+    assert figures["buildings_with_quadrant"] == 2
+    assert figures["quadrant_accuracy"] == pytest.approx(1 / 2)
+
+
+def test_macro_f1_by_hand():
+    true = np.array([0, 0, 0, 1, 1, 2])
+    said = np.array([0, 0, 1, 1, 2, 2])
+    # NE: precision 1, recall 2/3; NW: 1/2, 1/2; SW: 1/2, 1; SE is neither seen nor said.
+    assert macro_f1(said, true) == pytest.approx((4 / 5 + 1 / 2 + 2 / 3) / 3)
+
+
+def test_macro_f1_counts_a_quadrant_that_was_only_said():
+    assert macro_f1(np.array([0, 3]), np.array([0, 0])) == pytest.approx((2 / 3 + 0) / 2)
+
+
+def test_expected_calibration_error_by_hand():
+    # Six at 0.7, three of them right; four at 0.9, all right.
+    probability = np.concatenate([certain([0] * 6, 0.7), certain([1] * 4, 0.9)])
+    true = np.array([0, 0, 0, 1, 2, 3, 1, 1, 1, 1])
+    assert expected_calibration_error(probability, true) == pytest.approx(0.6 * 0.2 + 0.4 * 0.1)
+    rows = reliability(probability, true)
+    assert [row["share"] for row in rows] == [0.6, 0.4]
+    assert [row["accuracy"] for row in rows] == [0.5, 1.0]
+    assert [row["confidence"] for row in rows] == pytest.approx([0.7, 0.9])
+
+
+def test_full_confidence_has_a_bin():
+    assert expected_calibration_error(certain([0, 0]), np.array([0, 1])) == pytest.approx(0.5)
+
+
+def test_what_cannot_be_told_is_left_out():
+    none = accuracy_figures(judged([], []), np.zeros(0, dtype=int), np.zeros(0))
+    assert none == {"buildings": 0}
+    alike = accuracy_figures(judged([0, 0], [1.0, 1.0]), np.array([-1, -1]), np.array([1.0, 1.0]))
+    assert set(alike) == {"buildings", "buildings_with_quadrant", "severity_mae", "category_accuracy"}
+
+
+def test_a_broken_answer_gives_no_quadrant_figures():
+    """NaN has its largest value first, which would read as NE."""
+    said = judged([0, 0, 0], [1.0, 1.0, 1.0])
+    said.probability[1] = np.nan
+    figures = accuracy_figures(said, np.array([0, 0, 0]), np.ones(3))
+    assert "quadrant_accuracy" not in figures
+    assert "expected_calibration_error" not in figures
+    undefined = accuracy_figures(said, np.array([0, -1, 0]), np.ones(3))
+    assert undefined["quadrant_accuracy"] == 1
+
+
+def test_every_figure_of_accuracy_may_be_named_by_a_gate():
+    said = judged([0, 1], [1.0, 2.0], low=[0.0, 0.0], high=[3.0, 3.0])
+    figures = accuracy_figures(said, np.array([0, 1]), np.array([1.0, 2.5]))
+    assert set(figures) - set(HIGHER_IS_BETTER) == {"buildings", "buildings_with_quadrant"}
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 3), st.floats(0, 9), st.floats(0, 9)), max_size=30))
+def test_figures_stay_within_their_ranges(rows):
+    said, true, severity_said, severity_true = (np.array([row[i] for row in rows]) for i in range(4))
+    figures = accuracy_figures(
+        Judged(certain(said.astype(int), 0.6).reshape(-1, 4), severity_said, severity_said - 1, severity_said + 1),
+        true.astype(np.int64), severity_true,
+    )  # fmt: skip
+    shares = ("quadrant_accuracy", "quadrant_macro_f1", "category_accuracy", "expected_calibration_error",
+              "interval_coverage")  # fmt: skip
+    assert all(0 <= figures[name] <= 1 for name in shares if name in figures)
+    assert figures.get("severity_r2", 0) <= 1
+    assert figures.get("severity_mae", 0) >= 0
+    assert figures.get("interval_width", 2) == pytest.approx(2)

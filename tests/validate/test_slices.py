@@ -1,0 +1,49 @@
+"""The slices: which buildings they hold, and that nothing falls between them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.sequences import Sequences
+from plumbline.validate.slices import slices
+
+
+def buildings(length, severity, city):
+    count, points = len(length), int(np.sum(length))
+    return Sequences(
+        building_id=np.array([f"b{i}" for i in range(count)]),
+        city=np.array(city),
+        offsets=np.r_[0, np.cumsum(length)].astype(np.int64),
+        distance=np.zeros((points, len(DISTANCE)), np.float32),
+        slope=np.zeros((points, len(SLOPE)), np.float32),
+        geometry=np.zeros((count, len(GEOMETRY)), np.float32),
+        severity=np.array(severity, np.float32),
+        quadrant=np.full(count, -1, np.int64),
+    )
+
+
+def test_each_building_stands_where_its_numbers_put_it():
+    parts = slices(buildings([9, 10, 19, 20, 49, 50], [0.49, 0.5, 0.75, 1.5, 2.9, 3.0], ["c", "c", "c", "x", "x", "x"]))
+    held = {name: np.flatnonzero(inside).tolist() for name, inside in parts.items()}
+    assert held == {
+        "all": [0, 1, 2, 3, 4, 5],
+        "city:c": [0, 1, 2],
+        "city:x": [3, 4, 5],
+        "points:0-9": [0],
+        "points:10-19": [1, 2],
+        "points:20-49": [3, 4],
+        "points:50+": [5],
+        "category:0": [0],
+        "category:1": [1],
+        "category:2": [2],
+        "category:3": [3, 4],
+        "category:4": [5],
+    }
+
+
+@pytest.mark.parametrize("kind", ["city:", "points:", "category:"])
+def test_slices_of_a_kind_cover_all_buildings_once(tiny, kind):
+    parts = slices(Sequences.load(tiny.data("prepare") / "test"))
+    assert (sum(inside.astype(int) for name, inside in parts.items() if name.startswith(kind)) == 1).all()

@@ -1,0 +1,185 @@
+"""The stage `validate`: evidence whatever the verdict, and none of it invented."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from plumbline.export.onnx import export_onnx
+from plumbline.export.stage import ARTIFACTS
+from plumbline.files import read_json, sha256_folder
+from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
+from plumbline.prepare.sequences import Sequences
+from plumbline.validate.metrics import accuracy_figures
+from plumbline.validate.stage import as_judged
+from tests.tiny import PARAMS, run_cli
+
+INPUTS = ("prepare", "train", "compress", "export")
+
+
+@pytest.fixture
+def project(tiny, tmp_path):
+    """A project of the test's own, before the stage `validate`."""
+    return tiny.copy(tmp_path / "project", *INPUTS)
+
+
+def with_gates(project, *gates):
+    """Write a params file with these gates only."""
+    content = {**PARAMS, "validate": {**PARAMS["validate"], "gates": list(gates)}}
+    (project / "params.yaml").write_text(yaml.safe_dump(content))
+
+
+def rule(**changed):
+    return {"metric": "severity_mae", "artifact": "int8", **changed}
+
+
+def test_the_evidence_of_a_pass(tiny):
+    gate = read_json(tiny.data("validate") / "gate.json")
+    assert gate["verdict"] == "pass"
+    assert len(gate["rules"]) == 6
+    assert all(result["passed"] and result["value"] is not None for result in gate["rules"])
+    assert gate["test_data"]["sha256"] == sha256_folder(tiny.data("prepare") / "test")
+    assert gate["test_data"]["buildings"] == len(Sequences.load(tiny.data("prepare") / "test"))
+    assert gate["exported"]["sha256"] == sha256_folder(tiny.data("export"))
+
+
+def test_rules_against_the_champion_are_left_for_the_promotion(tiny):
+    gate = read_json(tiny.data("validate") / "gate.json")
+    assert [left["metric"] for left in gate["left_for_promotion"]] == ["severity_mae", "quadrant_accuracy"]
+    assert not any("champion" in result["kind"] for result in gate["rules"])
+
+
+def test_every_artifact_and_the_baseline_have_their_figures(tiny):
+    table = read_json(tiny.data("validate") / "metrics.json")
+    assert set(table["all"]) == {*ARTIFACTS, "baseline"}
+    for name in ARTIFACTS:
+        for figure in ("parity_probability", "size_bytes", "latency_ms", "quadrant_macro_f1", "interval_coverage"):
+            assert figure in table["all"][name], (name, figure)
+    assert "severity_mae" in table["all"]["baseline"]
+    assert "size_bytes" not in table["all"]["baseline"]
+
+
+def test_figures_are_those_of_the_files_that_are_released(tiny):
+    from plumbline.export.runtime import OnnxModel
+
+    table = read_json(tiny.data("validate") / "metrics.json")
+    test = Sequences.load(tiny.data("prepare") / "test")
+    for name in ARTIFACTS:
+        answers = as_judged(OnnxModel(tiny.data("export") / f"{name}.onnx").answer(test))
+        expected = accuracy_figures(answers, np.asarray(test.quadrant), np.asarray(test.severity))
+        assert {key: table["all"][name][key] for key in expected} == pytest.approx(expected, abs=1e-6)
+
+
+def test_small_slices_have_a_count_and_no_figures(tiny):
+    table = read_json(tiny.data("validate") / "metrics.json")
+    least = tiny.params.validate_.min_slice
+    for part, row in table.items():
+        for name, figures in row.items():
+            assert ("severity_mae" in figures) == (figures["buildings"] >= least), (part, name)
+    assert any(row["int8"]["buildings"] < least for row in table.values())
+
+
+def test_plot_tables_count_every_building_once(tiny):
+    test = Sequences.load(tiny.data("prepare") / "test")
+
+    def rows(name):
+        with (tiny.data("validate") / name).open() as stream:
+            return list(csv.DictReader(stream))
+
+    assert len(rows("severity.csv")) == len(rows("category_confusion.csv")) == len(test)
+    assert len(rows("quadrant_confusion.csv")) == int((test.quadrant >= 0).sum())
+    assert sum(float(row["share"]) for row in rows("reliability.csv")) == pytest.approx(1)
+
+
+def test_a_failed_gate_is_a_result_and_ends_with_0(project):
+    with_gates(project, rule(max=-1.0), rule(metric="quadrant_accuracy", min=1.5), rule(max=1000.0))
+    ended = run_cli("validate", cwd=project)
+    assert ended.code == 0
+    gate = read_json(project / "data" / "validate" / "gate.json")
+    assert gate["verdict"] == "fail"
+    assert [result["passed"] for result in gate["rules"]] == [False, False, True]
+    assert "gate: fail, 1 of 3 rules met" in ended.err
+    assert "not met: severity_mae of int8 on all" in ended.err
+    assert "at least 1.5" in ended.err
+
+
+def test_a_slice_too_small_for_a_figure_fails(project):
+    with_gates(project, rule(slice="category:1", max=1000.0))
+    params = yaml.safe_load((project / "params.yaml").read_text())
+    params["validate"]["min_slice"] = 25
+    (project / "params.yaml").write_text(yaml.safe_dump(params))
+    assert run_cli("validate", cwd=project).code == 0
+    gate = read_json(project / "data" / "validate" / "gate.json")
+    assert gate["verdict"] == "fail"
+    assert "no figure found" in gate["rules"][0]["text"]
+
+
+def test_only_rules_for_the_promotion_are_no_pass(project):
+    with_gates(project, rule(max_drop_vs="champion", margin=100.0))
+    assert run_cli("validate", cwd=project).code == 0
+    assert read_json(project / "data" / "validate" / "gate.json")["verdict"] == "fail"
+
+
+def test_a_network_that_answers_nan_is_told_of_and_fails_every_rule(project):
+    """Training that diverged is what gates are for: the evidence is written, and nothing of it passes."""
+    broken = load_diagnosis(project / "data" / "compress")
+    with torch.no_grad():
+        broken.network.norm.weight.fill_(float("nan"))
+    save_diagnosis(broken, project / "data" / "compress")
+    exported = project / "data" / "export"
+    export_onnx(broken, exported / "pruned.onnx", 20)
+    shutil.copy(exported / "pruned.onnx", exported / "int8.onnx")
+    with_gates(
+        project, rule(max=1e9), rule(metric="parity_probability", artifact="pruned", max=1e9),
+        rule(metric="quadrant_accuracy", min=0.0), rule(metric="interval_width", max=1e9),
+    )  # fmt: skip
+    ended = run_cli("validate", cwd=project)
+    assert ended.code == 0
+    gate = read_json(project / "data" / "validate" / "gate.json")
+    assert [result["passed"] for result in gate["rules"]] == [False] * 4
+    figures = read_json(project / "data" / "validate" / "metrics.json")["all"]
+    assert "severity_mae" not in figures["int8"]
+    assert "severity_mae" in figures["float32"]
+
+
+def test_an_unknown_metric_is_refused_before_any_work(project):
+    with_gates(project, rule(metric="accuracy", min=0.5))
+    ended = run_cli("validate", cwd=project)
+    assert ended.code == 2
+    assert "validate.gates.0.metric: 'accuracy' found" in ended.err
+    assert not (project / "data" / "validate").exists()
+
+
+def test_buildings_without_labels_are_refused(project):
+    path = project / "data" / "prepare" / "test" / "severity.npy"
+    severity = np.load(path)
+    severity[3] = np.nan
+    np.save(path, severity)
+    ended = run_cli("validate", cwd=project)
+    assert ended.code == 2
+    assert "a test building has no label" in ended.err
+
+
+@pytest.mark.parametrize(
+    "missing", ["export/int8.onnx", "train/model.safetensors", "compress/model.json", "prepare/test/slope.npy"]
+)
+def test_a_missing_input_is_named(project, missing):
+    path = project / "data" / missing
+    path.unlink()
+    ended = run_cli("validate", cwd=project)
+    assert ended.code == 2
+    assert str(path.parent.name) in ended.err
+    assert "Traceback" not in ended.err
+    assert not (project / "data" / "validate").exists()
+
+
+def test_the_evidence_is_strict_json(tiny):
+    for name in ("gate.json", "metrics.json"):
+        text = (tiny.data("validate") / name).read_text()
+        json.loads(text, parse_constant=pytest.fail)  # NaN and Infinity are constants of Python's JSON alone
