@@ -90,10 +90,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     for before, stage in zip((None, *STAGES), STAGES, strict=False):
         deps = ["stage.py", *([f"data/{before}/file.txt"] if before else [])]
         stages[stage] = {
-            "cmd": f"python stage.py {stage}", "deps": deps, "params": [stage], "outs": [f"data/{stage}"],
+            "cmd": f"exec python stage.py {stage}", "deps": deps, "params": [stage], "outs": [f"data/{stage}"],
         }  # fmt: skip
     (tmp_path / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    # /bin/sh then runs the stages; not every one makes way for its last command by itself.
+    monkeypatch.delenv("SHELL", raising=False)
     monkeypatch.chdir(tmp_path)
     scratch = Project(tmp_path)
     scratch.behave()

@@ -26,7 +26,7 @@ def test_a_stage_is_named_as_its_command_and_its_parameters() -> None:
     sections = yaml.safe_load((ROOT / "params.yaml").read_text())
     for name, stage in DVC["stages"].items():
         command = stage["cmd"][-1] if isinstance(stage["cmd"], list) else stage["cmd"]
-        assert command.startswith(f"plumbline {name}")
+        assert command.startswith(f"exec plumbline {name}")
         if name in STAGES:
             assert name in stage["params"]
         for key in stage.get("params", []):
