@@ -47,6 +47,10 @@ class Ingest(Section):
 
     min_coherence: Fraction = 0.0
     """Points with a temporal coherence below are dropped, where the product gives one."""
+    max_rmse_mm: Positive | None = None
+    """Points whose fit leaves more are dropped, where the product gives a root mean square error."""
+    tile_m: float = Field(default=2500.0, ge=100, le=1_000_000)
+    """Side of the square tiles that points and buildings are stored and worked on by, m."""
 
 
 class Prepare(Section):
