@@ -1,10 +1,14 @@
+from itertools import pairwise
+
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plumbline.errors import InputError
 from plumbline.sources import table
 from plumbline.sources.archive import Product
-from plumbline.sources.table import fail_at, read_columns, read_header
+from plumbline.sources.table import fail_at, read_columns, read_header, stream_columns
 
 TYPES = {"name": pa.string(), "x": pa.float64()}
 
@@ -92,3 +96,27 @@ def test_a_row_is_refused_by_its_line_blank_lines_counted(tmp_path):
     source = product(tmp_path, "name,x\n\na,1\n\n\nb,2\n")
     with pytest.raises(InputError, match="line 6, column x: 2 found, less is needed"):
         fail_at(source, 1, "x", 2, "less is needed")
+
+
+@given(start=st.integers(1, 200), width=st.integers(1, 90), ends=st.sampled_from(["\n", "\r\n"]))
+def test_parts_of_a_file_hold_every_row_once(tmp_path_factory, start, width, ends):
+    path = tmp_path_factory.mktemp("parts") / "points.csv"
+    lines = [f"n{number},{number}.25" for number in range(20)]
+    path.write_text(ends.join(["name,x", *lines, ""]), newline="")
+    cuts = [0, *range(start, path.stat().st_size, width), None]
+    header = read_header(Product(path))
+    names = []
+    for begin, end in pairwise(cuts):
+        part = Product(path, start=begin, end=end)
+        for first, table in stream_columns(part, header, TYPES):
+            names += table["name"].to_pylist()
+            with pytest.raises(InputError, match=f"line {2 + len(names) - table.num_rows}, "):
+                fail_at(part, first, "x", 2, "less is needed")
+    assert names == [f"n{number}" for number in range(20)]
+
+
+def test_a_fault_in_a_part_is_named_by_its_line_in_the_file(tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text("name,x\n" + "a,1\n" * 50 + "b,two\n" + "a,1\n" * 50)
+    with pytest.raises(InputError, match="line 52, column x: 'two' found"):
+        list(stream_columns(Product(path, start=100), ["name", "x"], TYPES))

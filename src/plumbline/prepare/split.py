@@ -9,6 +9,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import InputError
+from plumbline.params import Prepare
+from plumbline.prepare.blocks import number_blocks
+from plumbline.prepare.folds import fold_blocks
+
+TEST = "test"
+
+
+def split(centre: NDArray[np.float64], city: NDArray[np.str_], params: Prepare) -> NDArray[np.str_]:
+    """Name of the split of each building, as the section says.
+
+    With `params.folds`, fold number `params.fold` is the test split and the other splits share the rest: the test
+    splits of all folds hold every building once.
+
+    Args:
+        centre: (B, 2) easting and northing, m.
+        city: (B,) name.
+        params: `split`, `block_m`, `seed`, `folds` and `fold` of it count.
+
+    Raises:
+        InputError: there are too few blocks for the splits or the folds.
+    """
+    if not params.folds:
+        return split_blocks(centre, city, params.split, params.block_m, params.seed)
+    test = fold_blocks(centre, city, params.folds, params.block_m, params.seed) == params.fold
+    shares = {name: share for name, share in params.split.items() if name != TEST}
+    result = np.full(len(city), TEST, dtype=f"<U{max(map(len, params.split))}")
+    result[~test] = split_blocks(centre[~test], city[~test], shares, params.block_m, params.seed)
+    return result
 
 
 def split_blocks(
@@ -29,23 +57,21 @@ def split_blocks(
     Raises:
         InputError: there are too few blocks: a split got none.
     """
-    cell = np.floor(centre / block_m).astype(np.int64)
-    _, block = np.unique(np.array([f"{c}/{x}/{y}" for c, (x, y) in zip(city, cell, strict=True)]), return_inverse=True)
+    blocks = number_blocks(centre, city, block_m)
     names = list(shares)
     wanted = np.array([shares[name] for name in names]) / sum(shares.values())
     generator = np.random.default_rng(seed)
     given = np.zeros(len(names))
-    result = np.empty(len(city), dtype=f"<U{max(map(len, names))}")
-    for one in np.unique(city):
-        for number in generator.permutation(np.unique(block[city == one])):
-            rows = block == number
-            choice = int(np.argmin((given + rows.sum() / 2) / wanted))
-            given[choice] += rows.sum()
-            result[rows] = names[choice]
+    choice = np.empty(len(blocks.count), dtype=np.intp)
+    for of_city in np.split(np.arange(len(blocks.count)), np.flatnonzero(np.diff(blocks.city)) + 1):
+        for number in generator.permutation(of_city):
+            count = blocks.count[number]
+            choice[number] = np.argmin((given + count / 2) / wanted)
+            given[choice[number]] += count
     empty = [name for name, count in zip(names, given, strict=True) if not count]
     if empty:
         raise InputError(
-            f"prepare.block_m: {block.max(initial=-1) + 1} blocks of {block_m:g} m found, none is left for the split "
+            f"prepare.block_m: {len(blocks.count)} blocks of {block_m:g} m found, none is left for the split "
             f"{empty[0]}. Give smaller blocks or more buildings."
         )
-    return result
+    return np.array(names, dtype=str)[choice[blocks.number]]

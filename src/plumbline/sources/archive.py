@@ -36,10 +36,19 @@ FAULTS = (
 
 @dataclass(frozen=True)
 class Product:
-    """One csv, in a file of its own or as a member of a zip; `str()` names it for messages."""
+    """One csv, in a file of its own or as a member of a zip, or a part of one; `str()` names it for messages."""
 
     path: Path
     member: str | None = None
+    start: int = 0
+    """Byte from which on lines belong to this part. A zip's member has one part."""
+    end: int | None = None
+    """Byte from which on lines belong to the next part; None: to the end."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is the whole csv and not a part of it."""
+        return not self.start and self.end is None
 
     def __str__(self) -> str:
         return str(self.path) if self.member is None else f"{self.path} (member {self.member})"

@@ -7,18 +7,21 @@ Format: EEA, EGMS Product Description and Format Specification. Displacements in
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import NoReturn, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product, find_csv
 from plumbline.sources.points import Track
-from plumbline.sources.table import fail_at, read_columns, read_header
+from plumbline.sources.product import PointSource, all_points
+from plumbline.sources.table import fail_at, read_header, stream_columns
 
 CRS = "EPSG:3035"
 LOS = ("los_east", "los_north", "los_up")
@@ -26,12 +29,16 @@ REQUIRED = ("pid", "easting", "northing", *LOS)
 HEIGHTS = ("height_ortho", "height")
 """Name of the height column: since the 2019-2023 release, and before."""
 COHERENCE = "temporal_coherence"
+RMSE = ("rmse_ts", "rmse")
+"""Name of the root mean square error, mm: since the 2019-2023 release, and before."""
 RANGES = {
     # Europe from the Azores to the Caucasus, Cyprus to Svalbard; degrees or another projection fall outside.
     "easting": (500_000.0, 8_500_000.0),
     "northing": (500_000.0, 7_500_000.0),
     "height": (-1_000.0, 10_000.0),
     COHERENCE: (0.0, 1.0),
+    "rmse_ts": (0.0, 10_000.0),
+    "rmse": (0.0, 10_000.0),
 }
 MAX_DISPLACEMENT_MM = 100_000.0
 """C-band interferometry cannot follow metres of motion, let alone 100 m: a larger value is a damaged cell."""
@@ -57,37 +64,88 @@ def read_egms(path: Path) -> Track:
             message names the line in the file, the column and what stands there.
     """
     product = find_csv(path)
-    return parse_egms(product, read_header(product))
+    return all_points(open_egms(product, read_header(product)))
 
 
-def parse_egms(product: Product, header: list[str]) -> Track:
-    """As `read_egms`, with the csv found and its header read."""
+def open_egms(product: Product, header: list[str]) -> PointSource:
+    """As `read_egms`, with the csv found and its header read; points come in blocks, repeated ones among them.
+
+    Raises:
+        InputError: as `read_egms`; what concerns rows, where reading gets to them.
+    """
     height = _check_header(product, header)
-    epochs = _epochs(product, header)
-    types = {"pid": pa.string(), height: pa.float64()}
-    types |= dict.fromkeys((*REQUIRED[1:], *([COHERENCE] if COHERENCE in header else [])), pa.float64())
-    types |= dict.fromkeys(epochs, pa.float32())
-    table = read_columns(product, header, types)
-    if not len(table):
-        raise InputError(f"{product}: it has a header, but no points. Download it again, or leave it out.")
-    easting = _numbers(product, table, "easting", RANGES["easting"])
-    northing = _numbers(product, table, "northing", RANGES["northing"])
-    coherence = None
-    if COHERENCE in header:
-        coherence = _numbers(product, table, COHERENCE, RANGES[COHERENCE]).astype(np.float32)
-    track = Track(
-        name=product.path.stem,
+    days = _epochs(product, header)
+    columns = Columns(height, tuple(name for name in (COHERENCE, *RMSE) if name in header), tuple(days))
+    name, epochs = product.path.stem, np.array([f"{d[:4]}-{d[4:6]}-{d[6:]}" for d in days], "datetime64[D]")
+
+    def blocks() -> Iterator[Track]:
+        first, table = -1, None
+        for first, table in stream_columns(product, header, columns.types):
+            yield make_track(name, epochs, columns, table, _Fail(product, first))
+        if table is None and product.is_whole:
+            raise InputError(f"{product}: it has a header, but no points. Download it again, or leave it out.")
+
+    return PointSource(name, CRS, epochs, blocks)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of an L2 table are read."""
+
+    height: str
+    quality: tuple[str, ...]
+    days: tuple[str, ...]
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """Name and type of every column read."""
+        numbers = (self.height, *REQUIRED[1:], *self.quality)
+        return {
+            "pid": pa.string(), **dict.fromkeys(numbers, pa.float64()), **dict.fromkeys(self.days, pa.float32())
+        }  # fmt: skip
+
+
+class Fail(Protocol):
+    """Refuses a row of a table by its place in the file."""
+
+    def __call__(self, row: int, column: str, found: object, wanted: str) -> NoReturn:
+        """Raise an `InputError` that names the place, what was found and what is wanted."""
+
+
+@dataclass(frozen=True)
+class _Fail:
+    product: Product
+    first: int
+
+    def __call__(self, row: int, column: str, found: object, wanted: str) -> NoReturn:
+        fail_at(self.product, self.first + row, column, found, wanted)
+
+
+def make_track(name: str, epochs: NDArray[np.datetime64], columns: Columns, table: pa.Table, fail: Fail) -> Track:
+    """The points of an L2 table, every cell checked.
+
+    Raises:
+        InputError: by `fail`, for the first cell that is not what it has to be.
+    """
+    easting = _numbers(table, "easting", RANGES["easting"], fail)
+    northing = _numbers(table, "northing", RANGES["northing"], fail)
+    coherence = rmse = None
+    for column in columns.quality:
+        values = _numbers(table, column, RANGES[column], fail).astype(np.float32)
+        coherence, rmse = (values, rmse) if column == COHERENCE else (coherence, values)
+    return Track(
+        name=name,
         crs=CRS,
-        epochs=np.array([f"{name[:4]}-{name[4:6]}-{name[6:]}" for name in epochs], "datetime64[D]"),
-        point_id=_identifiers(product, table),
+        epochs=epochs,
+        point_id=_identifiers(table, fail),
         easting=easting,
         northing=northing,
-        height=_numbers(product, table, height, RANGES["height"]),
-        los=_line_of_sight(product, table),
-        displacement=_series(product, table, epochs),
+        height=_numbers(table, columns.height, RANGES["height"], fail),
+        los=_line_of_sight(table, fail),
+        displacement=_series(table, columns.days, fail),
         coherence=coherence,
+        rmse=rmse,
     )
-    return _without_duplicates(product, track)
 
 
 def _check_header(product: Product, header: list[str]) -> str:
@@ -130,60 +188,50 @@ def _epochs(product: Product, header: list[str]) -> list[str]:
     return days
 
 
-def _numbers(product: Product, table: pa.Table, column: str, bounds: tuple[float, float]) -> NDArray[np.float64]:
+def _numbers(table: pa.Table, column: str, bounds: tuple[float, float], fail: Fail) -> NDArray[np.float64]:
     values = np.asarray(table[column].to_numpy(), float)
     low, high = bounds
     bad = ~((values >= low) & (values <= high))
+    if column in RMSE:
+        bad &= ~np.isnan(values)  # a point whose error of fit is not known is no worse than a product without any
     if bad.any():
         row = int(np.argmax(bad))
         found = "no value" if np.isnan(values[row]) else f"{values[row]:.10g}"
-        fail_at(product, row, column, found, f"a number from {low:g} to {high:g} is needed")
+        fail(row, column, found, f"a number from {low:g} to {high:g} is needed")
     return values
 
 
-def _identifiers(product: Product, table: pa.Table) -> NDArray[np.object_]:
+def _identifiers(table: pa.Table, fail: Fail) -> NDArray[np.object_]:
     names = np.asarray(table["pid"].to_pylist(), object)
     empty = names == ""
     if empty.any():
-        fail_at(product, int(np.argmax(empty)), "pid", "no value", "an identifier is needed")
+        fail(int(np.argmax(empty)), "pid", "no value", "an identifier is needed")
     return names
 
 
-def _line_of_sight(product: Product, table: pa.Table) -> NDArray[np.float64]:
-    los = np.stack([_numbers(product, table, name, (-1.001, 1.001)) for name in LOS], axis=1)
+def _line_of_sight(table: pa.Table, fail: Fail) -> NDArray[np.float64]:
+    los = np.stack([_numbers(table, name, (-1.001, 1.001), fail) for name in LOS], axis=1)
     length = np.linalg.norm(los, axis=1)
     bad = np.abs(length - 1) > UNIT_TOLERANCE
     if bad.any():
         row = int(np.argmax(bad))
-        fail_at(product, row, ", ".join(LOS), f"a vector of length {length[row]:.3f}", "a unit vector is needed")
+        fail(row, ", ".join(LOS), f"a vector of length {length[row]:.3f}", "a unit vector is needed")
     down = los[:, 2] <= 0
     if down.any():
         row = int(np.argmax(down))
-        fail_at(product, row, LOS[2], f"{los[row, 2]:g}", "a vector from ground to satellite points up")
+        fail(row, LOS[2], f"{los[row, 2]:g}", "a vector from ground to satellite points up")
     return los
 
 
-def _series(product: Product, table: pa.Table, epochs: list[str]) -> NDArray[np.float32]:
-    displacement = np.empty((len(table), len(epochs)), np.float32)
-    for index, name in enumerate(epochs):
+def _series(table: pa.Table, days: tuple[str, ...], fail: Fail) -> NDArray[np.float32]:
+    displacement = np.empty((len(table), len(days)), np.float32)
+    for index, name in enumerate(days):
         displacement[:, index] = table[name].to_numpy()
-        bad = np.abs(displacement[:, index]) > MAX_DISPLACEMENT_MM  # false for NaN, which is a missing value
-        if bad.any():
-            row = int(np.argmax(bad))
-            wanted = f"at most {MAX_DISPLACEMENT_MM:g} mm either way is possible"
-            fail_at(product, row, name, f"{displacement[row, index]:g}", wanted)
+    # In one go over all epochs, and only then by column: NaN, a missing value, is not above.
+    if np.nanmax(np.abs(displacement), initial=0) > MAX_DISPLACEMENT_MM:
+        bad = np.abs(displacement) > MAX_DISPLACEMENT_MM
+        index = int(np.argmax(bad.any(axis=0)))
+        row = int(np.argmax(bad[:, index]))
+        wanted = f"at most {MAX_DISPLACEMENT_MM:g} mm either way is possible"
+        fail(row, days[index], f"{displacement[row, index]:g}", wanted)
     return displacement
-
-
-def _without_duplicates(product: Product, track: Track) -> Track:
-    _, first = np.unique(track.point_id.astype(str), return_index=True)
-    if len(first) == len(track):
-        return track
-    rows = np.zeros(len(track), bool)
-    rows[first] = True
-    repeated = track.point_id[int(np.argmin(rows))]
-    log.warning(
-        "%s: %d points repeat the pid of an earlier one (%s for one) and are left out.",
-        product, len(track) - len(first), repeated,
-    )  # fmt: skip
-    return track.keep(rows, "duplicate_id")

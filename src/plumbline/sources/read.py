@@ -7,11 +7,12 @@ from pathlib import Path
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.sources.archive import find_csv
-from plumbline.sources.egms import is_egms, parse_egms
+from plumbline.sources.egms import is_egms, open_egms
 from plumbline.sources.points import Track
+from plumbline.sources.product import all_points
 from plumbline.sources.table import read_header
 
-FORMATS = ((is_egms, parse_egms, "EGMS L2a and L2b (csv, or the zip as downloaded)"),)
+FORMATS = ((is_egms, open_egms, "EGMS L2a and L2b (csv, or the zip as downloaded)"),)
 """Recognise by header, read, name."""
 
 
@@ -23,9 +24,9 @@ def read_points(path: Path) -> Track:
     """
     product = find_csv(path)
     header = read_header(product)
-    for recognises, parse, _ in FORMATS:
+    for recognises, open_, _ in FORMATS:
         if recognises(header):
-            track = parse(product, header)
+            track = all_points(open_(product, header))
             log.info("%s: %d points, %d epochs, %s to %s", product, *track.displacement.shape, *track.epochs[[0, -1]])
             return track
     known = "; ".join(name for _, _, name in FORMATS)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from typing import IO, NoReturn
 
@@ -19,8 +21,15 @@ MISSING = ("", "nan", "NaN", "NULL", "null", "NA")
 """Cells that stand for no value."""
 MAX_HEADER_BYTES = 2**20
 """A table with thousands of epochs has a header of some 20 KB."""
-BLOCK_BYTES = 2**22
-"""Read and parsed at a time, by one thread; a line must be shorter."""
+BLOCK_BYTES = 2**24
+"""Read at a time: some 10,000 points of 200 epochs."""
+PARSED_BYTES = 2**21
+"""Parsed at a time by one thread; a line must be shorter."""
+MAX_LINE_BYTES = 2**25
+MAX_LAST_BYTES = 2**16
+"""Of a block's end, kept to see whether the file was cut there."""
+AHEAD = 2
+"""Blocks in memory: one with the caller, one being parsed."""
 CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f]")
 
 
@@ -68,38 +77,112 @@ def read_columns(
         InputError: a row is longer or shorter than the header, a cell is not of its column's type, or the file ends
             within a line.
     """
-    with product.open() as stream:
-        tail = _Tail(stream)
-        try:
-            table = _parse(io.BufferedReader(tail, BLOCK_BYTES), header, types, skip_rows=1)
-        except (pa.ArrowException, UnicodeDecodeError) as error:
-            reason = str(error).splitlines()[0]
-        else:
-            if check_end and table.num_rows:
-                _check_end(product, tail.last)
-            return table
-    raise _fault(product, header, types, reason)
+    tables = [table for _, table in stream_columns(product, header, types, check_end)]
+    if not tables:
+        return pa.schema([(name, types[name]) for name in types]).empty_table()
+    return pa.concat_tables(tables)
+
+
+def stream_columns(
+    product: Product, header: list[str], types: Mapping[str, pa.DataType], check_end: bool = True
+) -> Iterator[tuple[int, pa.Table]]:
+    """As `read_columns`, block by block: the index of the block's first data row, for `fail_at`, and the block.
+
+    The next block is parsed while the caller works on the one before.
+
+    Raises:
+        InputError: as `read_columns`, where reading gets to the fault.
+    """
+    first, last = 0, b""
+    with _open_rows(product) as stream, ThreadPoolExecutor(1) as pool:
+        waiting: deque[tuple[bytes, Future[pa.Table]]] = deque()
+        blocks = _blocks(product, stream)
+        while True:
+            block = next(blocks, None)
+            if block is not None:
+                waiting.append((block, pool.submit(_parse, block, header, types)))
+            if not waiting:
+                break
+            if block is not None and len(waiting) < AHEAD:
+                continue
+            text, parsed = waiting.popleft()
+            try:
+                table = parsed.result()
+            except (pa.ArrowException, UnicodeDecodeError) as error:
+                raise _fault(product, header, types, str(error).splitlines()[0]) from None
+            if table.num_rows:
+                last = text[-MAX_LAST_BYTES:]
+                yield first, table
+                first += table.num_rows
+    if check_end and first and product.end is None:
+        _check_end(product, last)
 
 
 def fail_at(product: Product, row: int, column: str, found: object, wanted: str) -> NoReturn:
-    """Refuse data row `row` (from 0) by its line in the file.
+    """Refuse data row `row` (from 0, in its part) by its line in the file.
 
     Raises:
         InputError: always.
     """
-    with product.open() as stream:
+    number = _first_line(product)
+    with _open_rows(product) as stream:
         # Blank lines are no rows, so the line is counted, and only now that it is needed.
-        filled = (number for number, line in enumerate(stream, 1) if line.strip(b"\r\n"))
-        line = next(islice(filled, row + 1, None), row + 2)
+        filled = (line for line, text in enumerate(stream, number) if text.strip(b"\r\n"))
+        line = next(islice(filled, row, None), number + row)
     raise InputError(f"{product}, line {line}, column {column}: {found} found, {wanted}.")
 
 
-def _parse(
-    source: IO[bytes] | pa.NativeFile, header: list[str], types: Mapping[str, pa.DataType], skip_rows: int = 0
-) -> pa.Table:
+@contextmanager
+def _open_rows(product: Product) -> Iterator[IO[bytes]]:
+    """Open at the first data line of the product, or of its part."""
+    with product.open() as stream:
+        if product.start:
+            stream.seek(product.start - 1)
+        stream.readline()  # the header, or what is left of a line that began before
+        yield stream
+
+
+def _first_line(product: Product) -> int:
+    """Number in the file of the line where `_open_rows` begins; counted only when a fault needs it."""
+    if not product.start:
+        return 2
+    number, left = 2, product.start - 1
+    with product.open() as stream:
+        while left and (text := stream.read(min(left, BLOCK_BYTES))):
+            number += text.count(b"\n")
+            left -= len(text)
+    return number
+
+
+def _blocks(product: Product, stream: IO[bytes]) -> Iterator[bytes]:
+    """Whole lines of the product, or of its part: a line belongs to the part in which it begins."""
+    begin = stream.tell() if product.member is None else 0
+    left = None if product.end is None else product.end - begin
+    rest = b""
+    while left is None or left > 0:
+        text = stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left))
+        if not text:
+            break
+        if left is not None:
+            left -= len(text)
+            if left <= 0 and not text.endswith(b"\n"):
+                text += stream.readline()
+        cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+        if cut:
+            yield rest + text[:cut]
+            rest = text[cut:]
+        else:
+            rest += text
+            if len(rest) > MAX_LINE_BYTES:
+                raise InputError(f"{product}: not a csv (a line longer than {MAX_LINE_BYTES:,} bytes).")
+    if rest:
+        yield rest
+
+
+def _parse(lines: bytes, header: list[str], types: Mapping[str, pa.DataType]) -> pa.Table:
     return pacsv.read_csv(
-        source,
-        read_options=pacsv.ReadOptions(column_names=header, skip_rows=skip_rows, block_size=BLOCK_BYTES),
+        pa.BufferReader(lines),
+        read_options=pacsv.ReadOptions(column_names=header, block_size=PARSED_BYTES),
         convert_options=pacsv.ConvertOptions(
             column_types=dict(types), include_columns=list(types), null_values=list(MISSING)
         ),
@@ -108,9 +191,8 @@ def _parse(
 
 def _fault(product: Product, header: list[str], types: Mapping[str, pa.DataType], reason: str) -> InputError:
     """Find what made reading fail: the block of lines, the line by halving it, and the cell, by the same parser."""
-    number = 2
-    with product.open() as stream:
-        stream.readline()
+    number = _first_line(product)
+    with _open_rows(product) as stream:
         while lines := stream.readlines(BLOCK_BYTES):
             if not _parses(b"".join(lines), header, types):
                 low, high = 0, len(lines)
@@ -128,7 +210,7 @@ def _fault(product: Product, header: list[str], types: Mapping[str, pa.DataType]
 
 def _parses(lines: bytes, header: list[str], types: Mapping[str, pa.DataType]) -> bool:
     try:
-        _parse(pa.BufferReader(lines), header, types)
+        _parse(lines, header, types)
     except (pa.ArrowException, UnicodeDecodeError):
         return False
     return True
@@ -165,19 +247,3 @@ def _check_end(product: Product, tail: bytes) -> None:
             f"{product}: the last line has no line end, its last cell {cell[:60]!r} may be cut off. Download the file "
             "again; if it is whole, add a line break at its end."
         )
-
-
-class _Tail(io.RawIOBase):
-    """Passes a stream on and remembers how it ended."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self.last = stream, b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        data = self._stream.read(len(buffer))
-        self.last = (self.last + data if len(data) < 2**16 else data)[-(2**16) :]
-        buffer[: len(data)] = data
-        return len(data)

@@ -1,0 +1,38 @@
+"""What every reader of points hands over: one opened product, whose points come in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.errors import InputError
+from plumbline.sources.points import Track, concatenate_tracks, drop_repeated
+
+
+@dataclass(frozen=True)
+class PointSource:
+    """One opened product: what holds for all of its points, and the way to them."""
+
+    name: str
+    """Name of the track."""
+    crs: str
+    """Projected CRS of easting and northing, in m."""
+    epochs: NDArray[np.datetime64]
+    """(T,) days, ascending."""
+    blocks: Callable[[], Iterator[Track]]
+    """The points in the file's order, checked, at most some 50,000 a block; may be called again."""
+
+
+def all_points(source: PointSource) -> Track:
+    """All blocks of a product as one; of points with one identifier, the first is kept.
+
+    Raises:
+        InputError: there is no point, or a block is refused by its reader.
+    """
+    blocks = list(source.blocks())
+    if not blocks:
+        raise InputError(f"{source.name}: it holds no points. Download it again, or leave it out.")
+    return drop_repeated(concatenate_tracks(blocks))
