@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,10 +12,10 @@ from rich.table import Table
 
 from plumbline.console import console, log, setup_logging
 from plumbline.errors import InputError, PlumblineError
+from plumbline.jobs import die_with_parent
 from plumbline.params import load_params
 
 DATA = Path("data")
-PR_SET_PDEATHSIG = 1
 
 app = typer.Typer(
     help="Which buildings are being damaged, where and how badly, from InSAR points and building footprints.",
@@ -37,7 +35,7 @@ def main() -> None:
     # process wants the same cores (docs/decisions/0004).
     os.environ.setdefault("GOMP_SPINCOUNT", "100000")
     try:
-        _die_with_parent()
+        _die_with_dvc()
         app(prog_name="plumbline")  # also where it was started as `python -m plumbline`
     except PlumblineError as error:
         log.error("%s", error)
@@ -197,11 +195,7 @@ def _plain(table: Table) -> str:
     return capture.get()
 
 
-def _die_with_parent() -> None:
+def _die_with_dvc() -> None:
     """Under DVC, end when DVC does: a stage whose DVC was killed would go on unseen and write into its folder."""
-    if sys.platform != "linux" or "DVC_STAGE" not in os.environ:
-        return
-    parent = os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if parent == 1 or os.getppid() != parent:
+    if "DVC_STAGE" in os.environ and not die_with_parent():
         raise InputError("DVC ended before this stage began.")

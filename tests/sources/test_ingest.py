@@ -1,15 +1,14 @@
-import json
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from plumbline.errors import InputError
 from plumbline.params import Ingest
-from plumbline.sources.buildings import load_buildings
-from plumbline.sources.ingest import ingest
-from plumbline.sources.points import load_points
+from plumbline.sources import part, read
+from plumbline.sources.ingest import ingest, plan_parts
+from plumbline.sources.ingested import open_ingested
+from plumbline.sources.part import read_part
 
 from .make import egms, rows, squares, text, zipped
 
@@ -23,7 +22,8 @@ def seen_from(east: float) -> list[dict[str, str]]:
 
 
 @pytest.fixture
-def city(tmp_path: Path) -> Path:
+def city(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)  # finished portions are kept below the working directory
     folder = tmp_path / "raw" / "town"
     folder.mkdir(parents=True)
     egms(folder / "ascending.csv")
@@ -37,27 +37,94 @@ def city(tmp_path: Path) -> Path:
 
 def test_a_city_becomes_three_tables_and_a_report(city, tmp_path):
     ingest([city], Ingest(min_coherence=0.55), tmp_path / "out")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["ingest.json", "town"]
-    tracks = load_points(tmp_path / "out" / "town" / "points.parquet")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["town"]
+    (town,) = open_ingested(tmp_path / "out")
+    tracks = town.tracks()
     assert [(track.name, len(track)) for track in tracks] == [("ascending", 5), ("descending", 3)]
     np.testing.assert_array_equal(tracks[1].displacement[:, 0], np.array([1.0, 2.0, 3.0], np.float32))
-    buildings = load_buildings(tmp_path / "out" / "town" / "buildings.parquet")
-    assert buildings.crs == "EPSG:3035"
-    assert buildings["building_id"].tolist() == ["H0", "H1", "H2"]
-    labels = pd.read_parquet(tmp_path / "out" / "town" / "labels.parquet")
-    assert labels["quadrant"].tolist() == ["NE", ""]
-    report = json.loads((tmp_path / "out" / "ingest.json").read_text())["town"]
-    assert report["products"] == ["ascending.csv", "descending.zip"]
+    assert town.buildings().crs == "EPSG:3035"
+    assert town.buildings()["building_id"].tolist() == ["H0", "H1", "H2"]
+    assert town.labels()["quadrant"].tolist() == ["NE", ""]
+    report = town.about
     assert (report["footprints"], report["buildings"], report["labelled"]) == ("footprints.geojson", 3, 2)
-    assert report["tracks"][0] == {
-        "name": "ascending",
-        "points_read": 6,
-        "dropped": {"incoherent": 1},
-        "points": 5,
-        "epochs": 4,
-        "first_epoch": "2020-01-03",
-        "last_epoch": "2020-02-02",
-    }
+    assert [track["product"] for track in report["tracks"]] == ["ascending.csv", "descending.zip"]
+    track = report["tracks"][0]
+    assert (track["points_read"], track["points"], track["dropped"]) == (6, 5, {"min_coherence": 1})
+    assert (track["first_epoch"], track["last_epoch"], track["epochs"]) == ("2020-01-03", "2020-02-02", 4)
+    assert track["missing_share"] == 0
+
+
+def test_each_rule_of_the_quality_filter_counts_what_it_drops(city, tmp_path):
+    cells = rows(6)
+    for number, row in enumerate(cells):
+        row["rmse_ts"] = "" if number == 5 else f"{number}.5"
+    (city / "ascending.csv").write_text(text(cells))
+    ingest([city], Ingest(min_coherence=0.55, max_rmse_mm=2.5), tmp_path / "out")
+    track = open_ingested(tmp_path / "out")[0].about["tracks"][0]
+    # Of 0.50 ... 0.75 one is below; of 1.5, 2.5, 3.5, 4.5 and an unknown error two are above.
+    assert track["dropped"] == {"min_coherence": 1, "max_rmse_mm": 2}
+    assert (track["points_read"], track["points"]) == (6, 3)
+
+
+def many(count: int) -> list[dict[str, str]]:
+    """Points all over an area of tiles, some with an identifier that stands before."""
+    cells = rows(count)
+    rng = np.random.default_rng(0)
+    for row in cells:
+        row["easting"] = f"{4_598_000 + rng.uniform(0, 900):.2f}"
+        row["temporal_coherence"] = "0.8"
+        row["northing"] = f"{1_739_000 + rng.uniform(0, 900):.2f}"
+    for number in range(7, count, 50):
+        cells[number]["pid"] = cells[number - 7]["pid"]
+    return cells
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_parts_tiles_and_processes_change_nothing(city, tmp_path, monkeypatch, workers):
+    (city / "ascending.csv").write_text(text(many(400)))
+    ingest([city], Ingest(), tmp_path / "whole", 1)
+    monkeypatch.setattr(read, "PART_BYTES", 10_000)
+    monkeypatch.setattr(part, "SPILL_BYTES", 500)
+    ingest([city], Ingest(tile_m=200), tmp_path / "parts", workers)
+    (whole,), (tiled,) = (open_ingested(tmp_path / name) for name in ("whole", "parts"))
+    assert len(whole.about["tiles"]) < 5 < len(tiled.about["tiles"])
+    for key in ("buildings", "labelled", "crs"):
+        assert whole.about[key] == tiled.about[key]
+    assert whole.about["tracks"] == tiled.about["tracks"]
+    assert whole.about["tracks"][0]["dropped"]["duplicate_id"] == 8
+    for one, other in zip(whole.tracks(), tiled.tracks(), strict=True):
+        a, b = np.argsort(one.point_id), np.argsort(other.point_id)
+        assert one.point_id[a].tolist() == other.point_id[b].tolist()
+        for name in ("easting", "northing", "height", "los", "displacement"):
+            np.testing.assert_array_equal(getattr(one, name)[a], getattr(other, name)[b])
+    for tile in tiled.tiles:  # every point near a tile's buildings is at hand there
+        for one, other in zip(whole.tracks(), tiled.tracks(tile), strict=True):
+            west, south, east, north = tiled.buildings(tile).buffer(20).total_bounds
+            inside = (one.easting >= west) & (one.easting <= east) & (one.northing >= south) & (one.northing <= north)
+            assert set(one.point_id[inside]) <= set(other.point_id)
+            assert len(set(other.point_id)) == len(other)
+
+
+def test_a_run_that_was_interrupted_goes_on(city, tmp_path, monkeypatch, caplog):
+    (city / "ascending.csv").write_text(text(many(100)))
+    monkeypatch.setattr(read, "PART_BYTES", 10_000)
+    plan = plan_parts([city], Ingest(), 1)
+    assert len(plan.parts) == 3
+    for portion in plan.parts[:2]:
+        read_part(portion)
+    before = {path: path.stat().st_mtime_ns for path in plan.work.rglob("*.parquet")}
+    assert before
+    with caplog.at_level("INFO", "plumbline"):
+        ingest([city], Ingest(), tmp_path / "out", 1)
+    assert f"going on, 2 of {len(plan.parts)} portions are there" in caplog.text
+    assert not plan.work.exists()
+    ingest([city], Ingest(), tmp_path / "at_once", 1)
+    for path in (tmp_path / "out").rglob("*.*"):
+        assert path.read_bytes() == (tmp_path / "at_once" / path.relative_to(tmp_path / "out")).read_bytes()
+    plan_parts([city], Ingest(), 1)
+    (city / "labels.csv").write_text(LABELS + "H1,0.2,\n")
+    changed = plan_parts([city], Ingest(), 1)
+    assert changed.work != plan.work  # what was finished for other files is not taken up
 
 
 def test_the_same_input_gives_the_same_bytes(city, tmp_path):
@@ -75,7 +142,7 @@ def test_footprints_may_be_a_zipped_shapefile(city, tmp_path):
     squares().to_file(folder / "f.shp")
     zipped(city / "footprints.zip", {path.name: path.read_bytes() for path in folder.iterdir()})
     ingest([city], Ingest(), tmp_path / "out")
-    assert len(load_buildings(tmp_path / "out" / "town" / "buildings.parquet")) == 3
+    assert len(open_ingested(tmp_path / "out")[0].buildings()) == 3
 
 
 def remove_labels(city: Path) -> None:
@@ -139,7 +206,7 @@ def test_a_faulty_city_is_refused_and_nothing_is_written(city, tmp_path, harm, m
     harm(city)
     with pytest.raises(InputError, match=message):
         ingest([city], Ingest(), tmp_path / "out")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["raw"]
+    assert not [path for path in tmp_path.iterdir() if path.name not in ("raw", ".plumbline")]
 
 
 def test_cities_must_be_there_and_differ_in_name(city, tmp_path):
@@ -152,5 +219,5 @@ def test_cities_must_be_there_and_differ_in_name(city, tmp_path):
 
 
 def test_a_coherence_no_point_has_is_refused(city, tmp_path):
-    with pytest.raises(InputError, match=r"ascending\.csv: no point has .* ingest\.min_coherence \(0\.99\)"):
+    with pytest.raises(InputError, match=r"ascending\.csv: no point is left, 6 dropped by min_coherence"):
         ingest([city], Ingest(min_coherence=0.99), tmp_path / "out")

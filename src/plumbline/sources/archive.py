@@ -18,6 +18,8 @@ MAX_MEMBER_BYTES = 16 * 2**30
 """Largest csv taken out of a zip. The densest EGMS bursts have about a million points of 2 KB a line: 2 GiB."""
 MAX_RATIO = 100
 """Largest csv : compressed size. Tables of decimals reach 4, an all-zero one about 30; a zip bomb is near 1000."""
+MAX_VECTOR_RATIO = 400
+"""The same for files of footprints: a Shapefile's .dbf pads its texts with spaces."""
 RATIO_FREE_BYTES = 2**20
 """Members below this size may have any ratio: they can do no harm."""
 BUFFER_BYTES = 2**20
@@ -99,6 +101,18 @@ def zip_members(path: Path) -> list[str]:
     return [member.filename for member in _members(path)]
 
 
+def check_members(path: Path) -> list[str]:
+    """As `zip_members`, for a zip that another library will read: every member is one that may be unpacked.
+
+    Raises:
+        InputError: as `zip_members`; or a member is encrypted or of suspect size.
+    """
+    members = _members(path)
+    for member in members:
+        _check_member(path, member, MAX_VECTOR_RATIO, "the files in it")
+    return [member.filename for member in members]
+
+
 def _first_bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
@@ -134,18 +148,22 @@ def _csv_member(path: Path) -> str:
         found = f"{len(tables)} csv files" if tables else "no csv file"
         raise InputError(f"{path}: {found} in the zip, one is needed (it holds {names}).")
     (table,) = tables
-    if table.flag_bits & 1:
-        raise InputError(f"{path}: member {table.filename} is encrypted. Decrypt it first.")
     if table.file_size == 0:
         raise InputError(f"{path}: member {table.filename} is empty. Download the zip again.")
-    ratio = table.file_size / max(table.compress_size, 1)
-    if table.file_size > MAX_MEMBER_BYTES or (table.file_size > RATIO_FREE_BYTES and ratio > MAX_RATIO):
-        raise InputError(
-            f"{path}: member {table.filename} unpacks to {table.file_size:,} bytes, {ratio:.0f} times its packed size "
-            f"(at most {MAX_MEMBER_BYTES:,} bytes and {MAX_RATIO} times are read). If it is genuine, unpack it and "
-            "give the csv itself."
-        )
+    _check_member(path, table, MAX_RATIO, "the csv itself")
     return table.filename
+
+
+def _check_member(path: Path, member: zipfile.ZipInfo, max_ratio: int, instead: str) -> None:
+    if member.flag_bits & 1:
+        raise InputError(f"{path}: member {member.filename} is encrypted. Decrypt it first.")
+    ratio = member.file_size / max(member.compress_size, 1)
+    if member.file_size > MAX_MEMBER_BYTES or (member.file_size > RATIO_FREE_BYTES and ratio > max_ratio):
+        raise InputError(
+            f"{path}: member {member.filename} unpacks to {member.file_size:,} bytes, {ratio:.0f} times its packed "
+            f"size (at most {MAX_MEMBER_BYTES:,} bytes and {max_ratio} times are read). If it is genuine, unpack it "
+            f"and give {instead}."
+        )
 
 
 def _points_outside(name: str) -> bool:

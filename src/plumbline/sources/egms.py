@@ -80,9 +80,11 @@ def open_egms(product: Product, header: list[str]) -> PointSource:
 
     def blocks() -> Iterator[Track]:
         first, table = -1, None
+        empty = True
         for first, table in stream_columns(product, header, columns.types):
+            empty = False
             yield make_track(name, epochs, columns, table, _Fail(product, first))
-        if table is None and product.is_whole:
+        if empty and product.is_whole:
             raise InputError(f"{product}: it has a header, but no points. Download it again, or leave it out.")
 
     return PointSource(name, CRS, epochs, blocks)

@@ -1,50 +1,80 @@
-"""The stage `ingest`: city folders of product files -> points, buildings and labels tables."""
+"""The stage `ingest`: city folders of product files -> points, buildings and labels tables, by tile."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import geopandas
 import numpy as np
+import pyarrow.parquet as pq
+import shapely
+from numpy.typing import NDArray
 
-from plumbline.console import log, track
+from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.files import atomic_folder, write_json
+from plumbline.files import atomic_folder, read_json, write_json
+from plumbline.jobs import run_jobs, work_folder
 from plumbline.params import Ingest
-from plumbline.sources.archive import zip_members
-from plumbline.sources.buildings import read_buildings, write_buildings
+from plumbline.sources.city import ABOUT, CityFiles, CityPlan, find_files, read_city
 from plumbline.sources.distinct import check_distinct
-from plumbline.sources.labels import read_labels
 from plumbline.sources.overlap import check_overlap
-from plumbline.sources.points import Track, write_points
-from plumbline.sources.read import read_points
+from plumbline.sources.part import FOOTPRINTS, HALO, IDENTITY, PART, POINTS, REPEATED, Part, load_sample, read_part
+from plumbline.sources.points import Track, concatenate_tracks, repeats
+from plumbline.sources.read import parts
 
-LABELS = "labels.csv"
-NOT_PRODUCTS = ("labels", "truth")
-"""Beginnings of names of files that are no products, whatever their suffix."""
-VECTOR_SUFFIXES = (".geojson", ".gpkg", ".shp", ".parquet", ".geoparquet", ".fgb")
+STAGE = "ingest"
+CITY = "city.json"
+SAMPLED_BYTES = 2**28
+"""Of a product up to this size all points are compared with other products; of a larger one, as many as in one."""
 
 
 @dataclass(frozen=True)
-class City:
-    """The files of one city folder."""
+class Plan:
+    """A run: the folder of its finished portions, what was asked for, and the portions."""
 
-    name: str
-    products: list[Path]
-    footprints: Path
-    labels: Path
+    work: Path
+    cities: list[CityFiles]
+    params: Ingest
+    parts: list[Part]
 
 
-def ingest(cities: list[Path], params: Ingest, out: Path) -> None:
-    """Read city folders and write `out/CITY/{points,buildings,labels}.parquet` and `out/ingest.json`.
+def ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | None = None) -> None:
+    """Read city folders into `out/CITY/{points,halo,buildings,labels}/TILE…` and `out/CITY/city.json`.
 
-    A city folder holds point products (csv or zip), one file of footprints and `labels.csv`. `out` appears only when
-    every city has been read; `ingest.json` says what was read, dropped and labelled.
+    A city folder holds point products, one file of footprints and `labels.csv`. Products are read part by part, in
+    several processes, in bounded memory; parts that an interrupted run has finished are not read again. `out` appears
+    only when every city has been read.
+
+    Args:
+        cities: their folders.
+        params: section `ingest`.
+        out: folder to write.
+        workers: processes; None: one a core. The result does not depend on it.
 
     Raises:
         InputError: there is no city, a folder lacks a file, a file is refused by its reader, points and footprints
             do not overlap, or a label is of a building that is not there.
+    """
+    plan = plan_parts(cities, params, workers)
+    run_jobs(read_part, plan.parts, workers, STAGE)
+    read_without_repeated(plan, workers)
+    with atomic_folder(out) as temporary:
+        for city in plan.cities:
+            _assemble(city, plan, temporary / city.name)
+    shutil.rmtree(plan.work.parent)
+
+
+def plan_parts(cities: Sequence[Path], params: Ingest, workers: int | None = None) -> Plan:
+    """Read footprints and labels of all cities, and cut the products into parts to be read by `read_part`.
+
+    Raises:
+        InputError: as `ingest`, but for what only the points can show.
     """
     if not cities:
         raise InputError("ingest: no city folder given.")
@@ -53,99 +83,134 @@ def ingest(cities: list[Path], params: Ingest, out: Path) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"ingest: two city folders are named {twice[0]}. Rename one.")
-    with atomic_folder(out) as temporary:
-        report = {}
-        for city in track(found, len(found), "ingest"):
-            report[city.name] = _ingest_city(city, params, temporary / city.name)
-        write_json(temporary / "ingest.json", report)
+    files = [path for city in found for path in city.paths]
+    work = work_folder(STAGE, files, params.model_dump(mode="json"), [Path(__file__).parent])
+    plans = [CityPlan(work / city.name / "city", city, params) for city in found]
+    run_jobs(read_city, plans, workers, "footprints")
+    result = []
+    for plan in plans:
+        crs = read_json(plan.folder / ABOUT)["crs"]
+        sampled = max(1, max(path.stat().st_size for path in plan.files.products) // SAMPLED_BYTES)
+        for product, path in enumerate(plan.files.products):
+            for number, span in enumerate(parts(path, params.products)):
+                folder = work / plan.files.name / f"{product:04d}-{number:04d}"
+                result.append(Part(folder, plan.folder, path, crs, (product, number), span, sampled, params))
+    return Plan(work, found, params, result)
 
 
-def find_files(folder: Path) -> City:
-    """What is what in a city folder.
+def read_without_repeated(plan: Plan, workers: int | None = None) -> None:
+    """Read parts again in which points repeat an identifier that stands before in their product, without these."""
+    again = []
+    for path in {part.path: None for part in plan.parts}:
+        own = [part for part in plan.parts if part.path == path]
+        lengths = [np.load(part.folder / IDENTITY, mmap_mode="r") for part in own]
+        bad = repeats(np.concatenate(lengths))
+        if not bad.any():
+            continue
+        log.warning("%s: %d points repeat the identifier of an earlier one and are left out.", path, int(bad.sum()))
+        for part, rows in zip(own, np.split(bad, np.cumsum([len(one) for one in lengths])[:-1]), strict=True):
+            note = part.folder.with_name(f"{part.folder.name}-{REPEATED}")
+            if rows.any() and not note.exists():
+                np.save(note, np.flatnonzero(rows))
+                shutil.rmtree(part.folder)
+                again.append(part)
+    run_jobs(read_part, again, workers, STAGE)
+
+
+def _assemble(city: CityFiles, plan: Plan, out: Path) -> None:
+    """Check what only all points together can show, and put the city's files in their places."""
+    folder = plan.work / city.name / "city"
+    about = read_json(folder / ABOUT)
+    polygons = shapely.from_wkb(pq.read_table(folder / FOOTPRINTS)["wkb"].to_numpy(zero_copy_only=False))
+    buildings = geopandas.GeoDataFrame(geometry=polygons, crs=about["crs"])
+    buildings.attrs["source_crs"] = about["footprints_crs"]
+    own = {path: [part for part in plan.parts if part.path == path] for path in city.products}
+    samples = [_sample(path, own[path]) for path in city.products]
+    names = [str(path) for path in city.products]
+    twice = sorted({track.name for track in samples if [one.name for one in samples].count(track.name) > 1})
+    if twice:
+        raise InputError(f"{city.products[0].parent}: two products are named {twice[0]}. Give each a name of its own.")
+    check_distinct(samples, names)
+    check_overlap(samples, buildings, ", ".join(names), str(city.footprints))
+    tiles: dict[str, Counter[str]] = {}
+    tracks = []
+    for path, sample in zip(city.products, samples, strict=True):
+        told = [read_json(part.folder / PART) for part in own[path]]
+        tracks.append(_describe(path, sample, told))
+        for one in told:
+            for kind in (POINTS, HALO):
+                for tile, count in one[kind].items():
+                    tiles.setdefault(tile, Counter())[kind] += count
+        for part in own[path]:
+            for kind in (POINTS, HALO):
+                _link(part.folder / kind, out / kind)
+    for kind in ("buildings", "labels"):
+        _link(folder / kind, out / kind)
+    for path in sorted((out / "buildings").iterdir()):
+        tiles.setdefault(path.stem, Counter())
+    write_json(
+        out / CITY,
+        {
+            **about, "tile_m": plan.params.tile_m, "footprints": city.footprints.name, "labels": city.labels.name,
+            "tracks": tracks,
+            "tiles": {tile: {kind: tiles[tile][kind] for kind in (POINTS, HALO)} for tile in sorted(tiles)},
+        },
+    )  # fmt: skip
+    kept = sum(track["points"] for track in tracks)
+    log.info("%s: %d points, %d buildings, %d labelled", city.name, kept, about["buildings"], about["labelled"])
+
+
+def _sample(path: Path, own: Sequence[Part]) -> Track:
+    """The points of a product that its parts have kept for comparing, without series.
 
     Raises:
-        InputError: not a folder; no product, no `labels.csv`, or not exactly one file of footprints.
+        InputError: it has none, or none that the quality filter let through.
     """
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder.")
-    products, footprints = [], []
-    for path in sorted(folder.iterdir()):
-        suffix = path.suffix.lower()
-        if path.name.startswith(".") or path.stem.lower().startswith(NOT_PRODUCTS):
-            continue
-        if suffix in VECTOR_SUFFIXES or (suffix == ".zip" and _is_zipped_vector(path)):
-            footprints.append(path)
-        elif suffix in (".csv", ".zip"):
-            products.append(path)
-    if not products:
-        raise InputError(f"{folder}: no point product (csv or zip) in it.")
-    if len(footprints) != 1:
-        listed = ", ".join(path.name for path in footprints) or "none"
+    told = [read_json(part.folder / PART) for part in own]
+    epochs = np.array(told[0]["epochs"], "datetime64[D]")
+    samples = [track for part in own if (track := load_sample(part.folder, epochs)) is not None]
+    if not any(count for one in told for count in one[POINTS].values()):
+        dropped = _total(told)
         raise InputError(
-            f"{folder}: one file of footprints is needed ({', '.join(VECTOR_SUFFIXES)}, zipped Shapefile), "
-            f"{listed} found."
+            f"{path}: no point is left, {', '.join(f'{n} dropped by {rule}' for rule, n in dropped.items()) or 'none'}"
+            " there. Change the bounds of section ingest in params.yaml, or leave the file out."
         )
-    labels = folder / LABELS
-    if not labels.is_file():
-        raise InputError(
-            f"{folder}: no {LABELS} in it. Training needs labelled buildings; to judge unlabelled ones, use "
-            "`plumbline predict`."
-        )
-    return City(folder.resolve().name, products, footprints[0], labels)
+    return concatenate_tracks(samples)
 
 
-def _is_zipped_vector(path: Path) -> bool:
-    return any(Path(name).suffix.lower() in VECTOR_SUFFIXES for name in zip_members(path))
+def _total(told: Sequence[dict[str, Any]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for one in told:
+        total.update(one["dropped"])
+    return total
 
 
-def _ingest_city(city: City, params: Ingest, out: Path) -> dict[str, Any]:
-    tracks = [_drop_incoherent(read_points(path), params.min_coherence) for path in city.products]
-    for path, points in zip(city.products, tracks, strict=True):
-        if not len(points):
-            raise InputError(
-                f"{path}: no point has a temporal coherence from ingest.min_coherence ({params.min_coherence:g}) up. "
-                "Lower it in params.yaml."
-            )
-    crs = tracks[0].crs
-    buildings = read_buildings(city.footprints, crs)
-    check_distinct(tracks, [str(path) for path in city.products])
-    check_overlap(tracks, buildings, ", ".join(map(str, city.products)), str(city.footprints))
-    labels = read_labels(city.labels)
-    unknown = labels.loc[~labels["building_id"].isin(buildings["building_id"]), "building_id"]
-    if len(unknown):
-        raise InputError(
-            f"{city.labels}: {len(unknown)} labelled buildings are not in {city.footprints}: "
-            f"{', '.join(unknown[:5])}. Labels and footprints must be of one city."
-        )
-    write_points(tracks, out / "points.parquet")
-    write_buildings(buildings, out / "buildings.parquet")
-    labels.to_parquet(out / "labels.parquet", index=False)
-    log.info("%s: %d points, %d buildings, %d labelled", city.name, sum(map(len, tracks)), len(buildings), len(labels))
+def _describe(path: Path, sample: Track, told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What `city.json` and the audit say of a track."""
+    dropped = _total(told)
+    points = sum(count for one in told for count in one[POINTS].values())
+    epochs: NDArray[np.datetime64] = sample.epochs
     return {
-        "products": [path.name for path in city.products],
-        "footprints": city.footprints.name,
-        "labels": city.labels.name,
-        "crs": crs,
-        "tracks": [_describe(points) for points in tracks],
-        "buildings": len(buildings),
-        "labelled": len(labels),
+        "name": sample.name,
+        "product": path.name,
+        "points_read": points + sum(dropped.values()),
+        "dropped": dict(dropped),
+        "points": points,
+        "epochs": len(epochs),
+        "days": [str(day) for day in epochs],
+        "first_epoch": str(epochs[0]),
+        "last_epoch": str(epochs[-1]),
+        "missing_share": round(sum(o["missing"] for o in told) / max(sum(o["values"] for o in told), 1), 6),
+        "los": [round(float(value), 5) for value in sample.los.mean(0)],
     }
 
 
-def _drop_incoherent(points: Track, min_coherence: float) -> Track:
-    if points.coherence is None:
-        return points
-    # Compared as the product's float32: 0.7 in params must keep a point of 0.7.
-    return points.keep(points.coherence >= np.float32(min_coherence), "incoherent")
-
-
-def _describe(points: Track) -> dict[str, Any]:
-    return {
-        "name": points.name,
-        "points_read": len(points) + sum(points.dropped.values()),
-        "dropped": dict(points.dropped),
-        "points": len(points),
-        "epochs": len(points.epochs),
-        "first_epoch": str(points.epochs[0]),
-        "last_epoch": str(points.epochs[-1]),
-    }
+def _link(source: Path, target: Path) -> None:
+    """Give all files of a folder a second name below another, or copy them where the file system has no such thing."""
+    for path in sorted(source.rglob("*.parquet")):
+        place = target / path.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(path, place)
+        except OSError:
+            shutil.copyfile(path, place)

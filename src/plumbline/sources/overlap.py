@@ -34,11 +34,12 @@ def check_overlap(
         near_m: distance from a footprint up to which a point counts, m.
 
     Raises:
-        InputError: no point is near any footprint; the message has both extents.
+        InputError: no point is near any footprint; the message has both extents, and says so if the two coordinates
+            of either seem to be in the wrong order.
     """
     tree = shapely.STRtree(buildings.geometry.to_numpy())
     box = np.asarray(buildings.total_bounds, float)
-    far = [track for track in tracks if not _is_near(track, tree, box, near_m)]
+    far = [track for track in tracks if not len(near_points(track, tree, box, near_m))]
     if len(far) < len(tracks):
         for track in far:
             log.warning("%s: no point of it is within %g m of a footprint of %s.", track.name, near_m, footprints)
@@ -51,11 +52,22 @@ def check_overlap(
         f"No overlap: no point is within {near_m:g} m of a footprint.\n"
         f"  points     {points}: {_extent(easting, northing, crs)}\n"
         f"  footprints {footprints} ({source}): {_extent(box[[0, 2]], box[[1, 3]], crs)}\n"
+        f"{_swapped(easting, northing, box, source, crs)}"
         "Give the points and the footprints of one place, and check the CRS the footprints' file states."
     )
 
 
-def _is_near(track: Track, tree: shapely.STRtree, box: NDArray[np.float64], near_m: float) -> bool:
+def near_points(
+    track: Track, tree: shapely.STRtree, box: NDArray[np.float64], near_m: float = NEAR_M
+) -> NDArray[np.intp]:
+    """Some points within `near_m` of a footprint, if there are any; none, if there are none.
+
+    Args:
+        track: the points.
+        tree: the footprints.
+        box: west, south, east and north of all footprints, m.
+        near_m: distance from a footprint up to which a point counts, m.
+    """
     inside = (
         (track.easting >= box[0] - near_m)
         & (track.easting <= box[2] + near_m)
@@ -66,9 +78,43 @@ def _is_near(track: Track, tree: shapely.STRtree, box: NDArray[np.float64], near
     for start in range(0, len(rows), POINTS_AT_A_TIME):
         chunk = rows[start : start + POINTS_AT_A_TIME]
         points = shapely.points(track.easting[chunk], track.northing[chunk])
-        if tree.query(points, predicate="dwithin", distance=near_m).size:
-            return True
-    return False
+        found = tree.query(points, predicate="dwithin", distance=near_m)[0]
+        if len(found):
+            return np.asarray(chunk[np.unique(found)], np.intp)
+    return rows[:0]
+
+
+def _swapped(
+    easting: NDArray[np.float64], northing: NDArray[np.float64], box: NDArray[np.float64], source: str, crs: str
+) -> str:
+    """A line for the message if the points, or the footprints in their file, would overlap with x and y exchanged."""
+    if not len(easting):
+        return ""
+    if _meet(_box(easting, northing), box[[1, 0, 3, 2]]):
+        return "The points would overlap with easting and northing exchanged: check their columns.\n"
+    try:
+        given, wanted = pyproj.CRS.from_user_input(source), pyproj.CRS.from_user_input(crs)
+    except pyproj.exceptions.CRSError:
+        return ""
+    # All four corners: a rectangle does not stay one between projections.
+    x, y = np.array([[box[i], box[j]] for i in (0, 2) for j in (1, 3)]).T
+    x, y = pyproj.Transformer.from_crs(wanted, given, always_xy=True).transform(x, y)
+    turned = np.array(pyproj.Transformer.from_crs(given, wanted, always_xy=True).transform(y, x))
+    if not np.isfinite(turned).all() or not _meet(_box(easting, northing), _box(*turned)):
+        return ""
+    order = ("longitude", "latitude") if given.is_geographic else ("easting", "northing")
+    return (
+        f"The footprints would overlap with {order[0]} and {order[1]} exchanged: the {order[0]} has to stand first in "
+        "their file.\n"
+    )
+
+
+def _box(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.array([x.min(), y.min(), x.max(), y.max()])
+
+
+def _meet(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+    return bool((one[:2] <= other[2:]).all() and (other[:2] <= one[2:]).all())
 
 
 def _extent(easting: NDArray[np.float64], northing: NDArray[np.float64], crs: str) -> str:

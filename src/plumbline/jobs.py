@@ -1,0 +1,122 @@
+"""Independent portions of a stage's work: each leaves a folder behind, and is not done again where that is there."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from plumbline.console import log, setup_logging, track
+from plumbline.files import sha256_folder
+
+WORK = Path(".plumbline")
+"""Untracked: checkpoints and finished portions. Outside of a stage's outputs, which DVC deletes before it runs."""
+PR_SET_PDEATHSIG = 1
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class Job(Protocol):
+    """A portion of work that can be sent to another process."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the result lies, complete or not there at all."""
+
+
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+
+def run_jobs(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], workers: int | None, what: str) -> None:
+    """Call `work` on every job whose folder is not there yet; the first that fails ends the others.
+
+    Args:
+        work: a function of a module, which writes the job's folder atomically.
+        jobs: what is to be done.
+        workers: processes; None: one a core. One, or a single job left, is done in this process.
+        what: name of the stage, for the progress.
+
+    Raises:
+        Exception: what `work` raised.
+    """
+    left = [job for job in jobs if not job.folder.exists()]
+    if len(left) < len(jobs):
+        log.info("%s: going on, %d of %d portions are there from before", what, len(jobs) - len(left), len(jobs))
+    workers = min(workers or cores(), len(left))
+    if workers <= 1:
+        for job in track(left, len(left), what):
+            work(job)
+        return
+    with (
+        _one_thread(),
+        ProcessPoolExecutor(
+            workers, multiprocessing.get_context("spawn"), _start, (log.level <= 10, os.getpid())
+        ) as pool,
+    ):
+        futures = [pool.submit(work, job) for job in left]
+        try:
+            for future in track(as_completed(futures), len(futures), what):
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def work_folder(stage: str, inputs: Sequence[Path], settings: Any, code: Sequence[Path]) -> Path:
+    """Folder for the portions of one run: another one whenever files, settings or code differ.
+
+    Args:
+        stage: its name.
+        inputs: files; told apart by path, size and time of change, because reading them is the work itself.
+        settings: anything that JSON can hold.
+        code: folders of source files.
+    """
+    files = [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in inputs]
+    about = [files, settings, [sha256_folder(folder, "*.py") for folder in code]]
+    key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+    return WORK.resolve() / stage / key[:16]
+
+
+def die_with_parent() -> bool:
+    """On Linux, end when the parent does, however that ends; False where the parent is gone already."""
+    if sys.platform != "linux":
+        return True
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return parent != 1 and os.getppid() == parent
+
+
+def _start(verbose: bool, parent: int) -> None:
+    """In a new worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and ends its workers
+    if not die_with_parent() or os.getppid() != parent:
+        os._exit(1)
+    setup_logging(verbose)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Processes started within count on one core each: their linear algebra shall not take them all."""
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,153 @@
+"""One city's files, and what every reader of its points has to know: CRS, tiles, footprints and labels by tile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import shapely
+
+from plumbline.errors import InputError
+from plumbline.files import atomic_folder, write_json
+from plumbline.params import Ingest
+from plumbline.sources.archive import zip_members
+from plumbline.sources.buildings import read_buildings, write_buildings
+from plumbline.sources.labels import read_labels
+from plumbline.sources.part import FOOTPRINTS, TILES
+from plumbline.sources.read import open_points
+from plumbline.sources.tiles import make_tiles, tile_name
+
+LABELS = "labels.csv"
+NOT_PRODUCTS = ("labels", "truth")
+"""Beginnings of names of files that are no products, whatever their suffix."""
+VECTOR_SUFFIXES = (".geojson", ".gpkg", ".shp", ".parquet", ".geoparquet", ".fgb")
+ABOUT = "about.json"
+
+
+@dataclass(frozen=True)
+class CityFiles:
+    """The files of one city folder."""
+
+    name: str
+    products: list[Path]
+    footprints: Path
+    labels: Path
+
+    @property
+    def paths(self) -> list[Path]:
+        """All of them."""
+        return [*self.products, self.footprints, self.labels]
+
+
+@dataclass(frozen=True)
+class CityPlan:
+    """A city to prepare for its points, and the folder that then holds what they need."""
+
+    folder: Path
+    files: CityFiles
+    params: Ingest
+
+
+def read_city(plan: CityPlan) -> None:
+    """Write the city's tiles, its footprints and labels by tile, and `about.json`, into the plan's folder.
+
+    Raises:
+        InputError: a product's head, the footprints or the labels are refused by their reader; a label is of a
+            building that is not there; products differ in CRS.
+    """
+    files = plan.files
+    crs = products_crs(files.products, plan.params)
+    buildings = read_buildings(files.footprints, crs)
+    labels = read_labels(files.labels)
+    unknown = labels.loc[~labels["building_id"].isin(buildings["building_id"]), "building_id"]
+    if len(unknown):
+        raise InputError(
+            f"{files.labels}: {len(unknown)} labelled buildings are not in {files.footprints}: "
+            f"{', '.join(unknown[:5])}. Labels and footprints must be of one city."
+        )
+    geometry = np.asarray(buildings.geometry.values, object)
+    centre = shapely.get_coordinates(shapely.centroid(geometry))
+    tiles, index = make_tiles(centre, shapely.bounds(geometry), plan.params.tile_m)
+    of_label = pd.Series(index, buildings["building_id"])[labels["building_id"]].to_numpy()
+    with atomic_folder(plan.folder) as out:
+        np.savez(out / TILES, side_m=tiles.side_m, cell=tiles.cell, reach=tiles.reach)
+        pq.write_table(pa.table({"wkb": shapely.to_wkb(geometry)}), out / FOOTPRINTS)
+        for number, cell in enumerate(tiles.cell):
+            tile = tile_name(int(cell))
+            write_buildings(buildings[index == number], out / "buildings" / f"{tile}.parquet")
+            (out / "labels").mkdir(exist_ok=True)
+            labels[of_label == number].to_parquet(out / "labels" / f"{tile}.parquet", index=False)
+        write_json(
+            out / ABOUT,
+            {
+                "crs": crs, "footprints_crs": buildings.attrs["source_crs"], "buildings": len(buildings),
+                "labelled": len(labels), "footprints_said": _said(buildings),
+            },
+        )  # fmt: skip
+
+
+def products_crs(products: Sequence[Path], params: Ingest) -> str:
+    """The one projected CRS for the points of all products: the first one's own, in which the others are asked for.
+
+    Raises:
+        InputError: a product is refused, or has coordinates in another projection.
+    """
+    crs = open_points(products[0], params.products).crs
+    for path in products[1:]:
+        other = open_points(path, params.products, crs=crs).crs
+        if other != crs:
+            raise InputError(f"{path}: coordinates in {other}, those of {products[0]} are in {crs}. One CRS is needed.")
+    return crs
+
+
+def find_files(folder: Path) -> CityFiles:
+    """What is what in a city folder.
+
+    Raises:
+        InputError: not a folder; no product, no `labels.csv`, or not exactly one file of footprints.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder.")
+    products, footprints = [], []
+    for path in sorted(folder.iterdir()):
+        suffix = path.suffix.lower()
+        if path.name.startswith(".") or path.stem.lower().startswith(NOT_PRODUCTS):
+            continue
+        if suffix in VECTOR_SUFFIXES or (suffix == ".zip" and _is_zipped_vector(path)):
+            footprints.append(path)
+        elif suffix in (".csv", ".zip"):
+            products.append(path)
+    if not products:
+        raise InputError(f"{folder}: no point product (csv or zip) in it.")
+    if len(footprints) != 1:
+        listed = ", ".join(path.name for path in footprints) or "none"
+        raise InputError(
+            f"{folder}: one file of footprints is needed ({', '.join(VECTOR_SUFFIXES)}, zipped Shapefile), "
+            f"{listed} found."
+        )
+    labels = folder / LABELS
+    if not labels.is_file():
+        raise InputError(
+            f"{folder}: no {LABELS} in it. Training needs labelled buildings; to judge unlabelled ones, use "
+            "`plumbline predict`."
+        )
+    return CityFiles(folder.resolve().name, products, footprints[0], labels)
+
+
+def _is_zipped_vector(path: Path) -> bool:
+    return any(Path(name).suffix.lower() in VECTOR_SUFFIXES for name in zip_members(path))
+
+
+def _said(buildings: geopandas.GeoDataFrame) -> dict[str, int]:
+    """What the reader of the footprints had to decide, as counts."""
+    counts = {}
+    for name, value in buildings.attrs.items():
+        if name != "source_crs" and isinstance(value, int | list | tuple):
+            counts[name] = value if isinstance(value, int) else len(value)
+    return counts

@@ -1,0 +1,97 @@
+"""What `ingest` has written, read back: a city, or one of its tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import geopandas
+import numpy as np
+import pandas as pd
+
+from plumbline.errors import InputError
+from plumbline.files import read_json
+from plumbline.sources.buildings import load_buildings
+from plumbline.sources.ingest import CITY
+from plumbline.sources.part import HALO, POINTS
+from plumbline.sources.points import Track, concatenate_tracks, load_points
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """An ingested city."""
+
+    folder: Path
+    about: dict[str, Any]
+    """`city.json`."""
+
+    @property
+    def tiles(self) -> list[str]:
+        """Names of the tiles that hold buildings."""
+        return sorted(path.stem for path in (self.folder / "buildings").glob("*.parquet"))
+
+    def tracks(self, tile: str | None = None) -> list[Track]:
+        """The points of a tile and its halo, or of the whole city, one track each, also where it has none there.
+
+        Raises:
+            InputError: a file is missing or damaged.
+        """
+        if tile is None:
+            files = sorted((self.folder / POINTS).glob("*/*.parquet"), key=lambda path: (path.stem, path.parent.name))
+        else:
+            files = [path for kind in (POINTS, HALO) for path in sorted((self.folder / kind / tile).glob("*.parquet"))]
+        parts: dict[str, list[Track]] = {}
+        for path in files:
+            for track in load_points(path):
+                parts.setdefault(track.name, []).append(track)
+        crs = self.about["crs"]
+        return [
+            concatenate_tracks(parts[about["name"]]) if about["name"] in parts else _empty(about, crs)
+            for about in self.about["tracks"]
+        ]
+
+    def buildings(self, tile: str | None = None) -> geopandas.GeoDataFrame:
+        """The buildings table of a tile, or of the city.
+
+        Raises:
+            InputError: a file is missing or damaged.
+        """
+        if tile is not None:
+            return load_buildings(self.folder / "buildings" / f"{tile}.parquet")
+        parts = [self.buildings(tile) for tile in self.tiles]
+        return geopandas.GeoDataFrame(pd.concat(parts, ignore_index=True), crs=parts[0].crs)
+
+    def labels(self, tile: str | None = None) -> pd.DataFrame:
+        """The labels of a tile's buildings, or of the city's."""
+        if tile is not None:
+            return pd.read_parquet(self.folder / "labels" / f"{tile}.parquet")
+        return pd.concat([self.labels(tile) for tile in self.tiles], ignore_index=True)
+
+
+def open_ingested(folder: Path) -> list[Ingested]:
+    """The cities in the folder of the stage `ingest`.
+
+    Raises:
+        InputError: there is none.
+    """
+    cities = sorted(path.parent for path in folder.glob(f"*/{CITY}"))
+    if not cities:
+        raise InputError(f"{folder}: no city found. Run `plumbline ingest` first.")
+    return [Ingested(city, read_json(city / CITY)) for city in cities]
+
+
+def _empty(about: dict[str, Any], crs: str) -> Track:
+    days: Sequence[str] = about["days"]
+    return Track(
+        name=about["name"],
+        crs=crs,
+        epochs=np.array(days, "datetime64[D]"),
+        point_id=np.zeros(0, object),
+        easting=np.zeros(0),
+        northing=np.zeros(0),
+        height=np.zeros(0),
+        los=np.zeros((0, 3)),
+        displacement=np.zeros((0, len(days)), np.float32),
+    )

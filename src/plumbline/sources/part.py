@@ -1,0 +1,172 @@
+"""One part of one product -> its points in files by tile: the portion in which `ingest` reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.files import atomic_folder, write_json
+from plumbline.params import Ingest
+from plumbline.sources.overlap import NEAR_M, near_points
+from plumbline.sources.points import Track, concatenate_tracks, identity, load_points, write_points
+from plumbline.sources.read import open_points
+from plumbline.sources.tiles import Tiles, cells, tile_name
+
+SPILL_BYTES = 2**27
+"""Series kept in memory before they are written: a part of a csv has about as much, a large zip is written in turns."""
+POINTS, HALO = "points", "halo"
+PART, IDENTITY, SAMPLE, REPEATED = "part.json", "identity.npy", "sample.parquet", "repeated.npy"
+TILES, FOOTPRINTS = "tiles.npz", "footprints.parquet"
+"""Of the city: its tiles, and its footprints as well-known binary, in the points' CRS."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Points to read, and where to put them."""
+
+    folder: Path
+    """What becomes of it: `points/TILE/*.parquet`, `halo/TILE/*.parquet`, and what the whole city has to be told."""
+    city: Path
+    """Folder with the city's `tiles.npz` and footprints."""
+    path: Path
+    crs: str
+    number: tuple[int, int]
+    """Of the product in its city, and of the part in its product: they name the files."""
+    span: tuple[int, int | None]
+    """Bytes of the file."""
+    sampled: int
+    """One in so many points is kept for comparing products."""
+    params: Ingest
+
+
+def read_part(part: Part) -> None:
+    """Read, filter and write the points of a part; `repeated.npy` beside its folder says which rows to leave out.
+
+    Raises:
+        InputError: the reader refuses the file.
+    """
+    source = open_points(part.path, part.params.products, crs=part.crs, part=part.span)
+    repeated_file = part.folder.with_name(f"{part.folder.name}-{REPEATED}")
+    repeated = np.load(repeated_file) if repeated_file.exists() else np.zeros(0, np.intp)
+    with atomic_folder(part.folder) as out:
+        pile, seen, samples = _Pile(out, part), [np.zeros(0, np.uint64)], []
+        row = values = missing = 0
+        dropped: Counter[str] = Counter()
+        near = False
+        for block in source.blocks():
+            seen.append(identity(block.point_id))
+            chosen = _sample(block, seen[-1], part.sampled)
+            if not near and len(found := _near(block, part.city)):
+                near, chosen = True, np.union1d(chosen, found[:1])
+            samples.append(without_series(block.take(chosen)))
+            rows = np.arange(row, row := row + len(block))
+            if len(repeated):
+                block = block.keep(~np.isin(rows, repeated), "duplicate_id")
+            block = drop_poor(block, part.params)
+            dropped.update(block.dropped)
+            values, missing = values + block.displacement.size, missing + int(np.isnan(block.displacement).sum())
+            pile.add(block)
+        pile.spill()
+        np.save(out / IDENTITY, np.concatenate(seen))
+        if samples:
+            write_points([concatenate_tracks(samples)], out / SAMPLE)
+        write_json(
+            out / PART,
+            {
+                "name": source.name, "epochs": [str(day) for day in source.epochs], "dropped": dict(dropped),
+                "values": values, "missing": missing, **pile.counts,
+            },
+        )  # fmt: skip
+
+
+def drop_poor(points: Track, params: Ingest) -> Track:
+    """Leave out, rule by rule, what the quality filter refuses; a rule counts also what it had nothing to refuse of."""
+    if points.coherence is not None:
+        # Compared as the product's float32: 0.7 in params must keep a point of 0.7.
+        points = points.keep(points.coherence >= np.float32(params.min_coherence), "min_coherence")
+    if points.rmse is not None and params.max_rmse_mm is not None:
+        points = points.keep(~(points.rmse > np.float32(params.max_rmse_mm)), "max_rmse_mm")
+    return points
+
+
+def load_sample(folder: Path, epochs: NDArray[np.datetime64]) -> Track | None:
+    """What a part tells of its points to those who compare products: a sample, the outermost, one near a footprint.
+
+    Without series. None where the part has no points.
+    """
+    if not (folder / SAMPLE).exists():
+        return None
+    (track,) = load_points(folder / SAMPLE)
+    return replace(track, epochs=epochs, displacement=np.zeros((len(track), 0), np.float32))
+
+
+def without_series(track: Track) -> Track:
+    """The points with no epoch, and none dropped."""
+    empty = np.zeros((len(track), 0), np.float32)
+    return replace(track, epochs=track.epochs[:0], displacement=empty, dropped={})
+
+
+def _sample(block: Track, identities: NDArray[np.uint64], one_in: int) -> NDArray[np.intp]:
+    """Points whose identifier's hash says so, the same ones in every product; and the outermost of the block."""
+    chosen = np.flatnonzero(identities % np.uint64(one_in) == 0)
+    ends = [f(x) for x in (block.easting, block.northing) if len(x) for f in (np.argmin, np.argmax)]
+    return np.union1d(chosen, ends).astype(np.intp)
+
+
+def _near(block: Track, city: Path) -> NDArray[np.intp]:
+    tree, box = _footprints(city)
+    return near_points(block, tree, box, NEAR_M)
+
+
+@lru_cache(maxsize=1)
+def _footprints(city: Path) -> tuple[shapely.STRtree, NDArray[np.float64]]:
+    polygons = shapely.from_wkb(pq.read_table(city / FOOTPRINTS)["wkb"].to_numpy(zero_copy_only=False))
+    return shapely.STRtree(polygons), shapely.total_bounds(polygons)
+
+
+class _Pile:
+    """Points on their way into files by tile."""
+
+    def __init__(self, out: Path, part: Part) -> None:
+        with np.load(part.city / TILES) as stored:
+            self.tiles = Tiles(float(stored["side_m"]), stored["cell"], stored["reach"])
+        self.out, self.number, self.turn, self.bytes = out, part.number, 0, 0
+        self.waiting: list[Track] = []
+        self.counts: dict[str, dict[str, int]] = {POINTS: {}, HALO: {}}
+
+    def add(self, block: Track) -> None:
+        """Take a block; write what has gathered, once it is much."""
+        if len(block):
+            self.waiting.append(block)
+            self.bytes += block.displacement.nbytes
+            if self.bytes > SPILL_BYTES:
+                self.spill()
+
+    def spill(self) -> None:
+        """Write what has gathered, one file a tile."""
+        if not self.waiting:
+            return
+        track = concatenate_tracks(self.waiting)
+        self.waiting, self.bytes = [], 0
+        own = cells(track.easting, track.northing, self.tiles.side_m)
+        order = np.argsort(own, kind="stable")
+        starts = np.flatnonzero(np.r_[True, np.diff(own[order]) > 0])
+        for rows in np.split(order, starts[1:]):
+            self._write(POINTS, int(own[rows[0]]), track.take(rows))
+        for cell, points in self.tiles.halo(track.easting, track.northing, own):
+            self._write(HALO, cell, track.take(points))
+        self.turn += 1
+
+    def _write(self, kind: str, cell: int, track: Track) -> None:
+        tile = tile_name(cell)
+        write_points(
+            [track], self.out / kind / tile / f"{'-'.join(f'{n:04d}' for n in (*self.number, self.turn))}.parquet"
+        )
+        self.counts[kind][tile] = self.counts[kind].get(tile, 0) + len(track)
