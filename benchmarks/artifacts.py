@@ -19,7 +19,7 @@ import torch
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.stage import ARTIFACTS
 from plumbline.model.diagnosis import load_diagnosis
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards
 from plumbline.validate.measure import size_figures
 
 DATA = Path("data")
@@ -44,7 +44,7 @@ def median_times(contenders: dict[str, Callable[[], object]], repeats: int) -> d
 def main() -> None:
     """Measure and print."""
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    test = Sequences.load(DATA / "prepare" / "test")
+    test = load_shards(DATA / "prepare" / "test")
     eager = load_diagnosis(DATA / "train")
     models = {name: OnnxModel(DATA / "export" / f"{name}.onnx") for name in ARTIFACTS}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)

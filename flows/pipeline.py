@@ -1,11 +1,12 @@
 """The pipeline: every stage of `dvc.yaml` in order, the release behind the gate, and the showcase map.
 
 Run it with `python -m flows.pipeline` from the project's root. It exits 0 for a released model, 2 for bad input,
-3 for a gate that refused, else 1.
+3 for a gate that refused, else 1. `PLUMBLINE_DASK=tcp://HOST:PORT` is the flow's parameter `dask`.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ from flows.stages import StageFailedError
 
 
 @task(retries=0, cache_policy=NO_CACHE, task_run_name="{name}")
-def step(name: str, unchanged: bool = False) -> Any:
+def step(name: str, unchanged: bool = False, dask: str | None = None) -> Any:
     """Take one step. A stage results in how it came about, `release` in the champion's version.
 
     A stage that is known to be `unchanged` is not asked about again: each question starts DVC anew.
@@ -35,6 +36,8 @@ def step(name: str, unchanged: bool = False) -> Any:
         say(f"Stage '{name}' didn't change")
         return "unchanged"
     try:
+        if dask is not None:
+            stages.on_dask(name, dask, say)
         return stages.promote(say) if name == "release" else stages.reproduce(name, say)
     except StageFailedError as error:
         # A returned state, unlike an exception, ends the run without a traceback: the message is all there is to know.
@@ -42,23 +45,29 @@ def step(name: str, unchanged: bool = False) -> Any:
 
 
 @flow(name="pipeline")
-def pipeline() -> Any:
-    """Make, check and release a model; a run that fails says why in its state's message."""
+def pipeline(dask: str | None = None) -> Any:
+    """Make, check and release a model; a run that fails says why in its state's message.
+
+    Args:
+        dask: address of a Dask scheduler, `tcp://HOST:PORT`, on whose workers the parts of files are read and the
+            tiles prepared; they must see the project's folder. Without one, this machine's cores do it.
+    """
     try:
         with alone():
             remember_server()
-            return _pipeline()
+            return _pipeline(dask)
     except CheckoutBusyError as error:
         return Failed(message=str(error), data=stages.BAD_INPUT)
 
 
-def _pipeline() -> Any:
+def _pipeline(dask: str | None) -> Any:
     outcomes: dict[str, Any] = {}
     stale = stages.stale()
     unchanged = True  # until the first stage that is not; what follows that one may depend on it
     for name in (*stages.STAGES, "release", "predict"):
         unchanged = unchanged and name not in stale
-        state = step.with_options(name=name)(name, unchanged and name != "release", return_state=True)
+        spread = dask if name in stages.IN_PORTIONS and not unchanged else None
+        state = step.with_options(name=name)(name, unchanged and name != "release", spread, return_state=True)
         outcomes[name] = state.result(raise_on_failure=False)
         if not state.is_completed():
             return Failed(message=state.message, data=_exit_code(outcomes[name]))
@@ -81,7 +90,7 @@ def main() -> int:
         return stages.BAD_INPUT
     # Prefect passes a termination on to this handler; the default one would leave the embedded server behind.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    state = cast(State[Any], pipeline(return_state=True))
+    state = cast(State[Any], pipeline(os.environ.get("PLUMBLINE_DASK"), return_state=True))
     result: Any = state.result(raise_on_failure=False)
     if not state.is_completed():
         report.show(console, {"gate": report.verdict(), "failed": state.message or "without a message"})

@@ -12,6 +12,8 @@ from typing import Literal
 from flows import process, report
 
 STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package")
+IN_PORTIONS = ("ingest", "prepare")
+"""Stages whose work can be spread over a cluster."""
 PACKAGE = Path("data/package")
 BAD_INPUT, REFUSED = 2, 3
 
@@ -58,6 +60,27 @@ def reproduce(stage: str, say: Say) -> Outcome:
     if any(line.startswith(f"Running stage '{stage}'") for line in lines):
         return "ran"
     return "restored" if any("is cached - skipping run" in line for line in lines) else "unchanged"
+
+
+def on_dask(stage: str, address: str, say: Say) -> None:
+    """Do the portions of `stage` on a Dask cluster, where the stage has to be made at all.
+
+    Raises:
+        StageFailedError: bad input, or a cluster that does not answer.
+    """
+    if stage not in stale():
+        return
+    # The package's readers take seconds to load, and a run without a cluster has no need of them here.
+    from flows import portions
+    from plumbline.errors import PlumblineError
+
+    try:
+        count = portions.on_dask(stage, address)
+    except PlumblineError as error:
+        raise StageFailedError(f"{stage}: {error}", error.exit_code) from error
+    except OSError as error:
+        raise StageFailedError(f"{stage}: no Dask scheduler answers at {address} ({error}).", BAD_INPUT) from error
+    say(f"{stage}: {count} portions done on {address}")
 
 
 def promote(say: Say) -> str:

@@ -8,15 +8,15 @@ import pytest
 
 from plumbline.export.package import verify_package
 from plumbline.files import read_json, sha256_folder
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards
 from plumbline.release.compare import compare_with_champion
 from plumbline.release.promotion import list_versions, promote, resolve_model
 from tests.tiny import STAGES, run_cli
 
 OUTPUTS = {
     "simulate": {"cities", "showcase"},
-    "ingest": {"c_band", "x_band", "ingest.json"},
-    "prepare": {"train", "tune", "calibrate", "test", "audit.json"},
+    "ingest": {"c_band", "x_band"},
+    "prepare": {"train", "tune", "calibrate", "test", "motion", "audit"},
     "train": {"model.safetensors", "model.json", "metrics.json", "history.csv"},
     "compress": {"model.safetensors", "model.json", "metrics.json", "history.csv"},
     "export": {"float32.onnx", "pruned.onnx", "int8.onnx", "weights.safetensors", "network.json"},
@@ -38,23 +38,25 @@ def test_a_stage_writes_what_is_its_own_and_nothing_else(tiny, stage):
 def test_nothing_is_left_beside_the_outputs(tiny):
     assert {path.name for path in (tiny.root / "data").iterdir()} == set(STAGES)
     assert {path.name for path in tiny.root.iterdir()} == {"params.yaml", "data", ".plumbline", "mlflow.db"}
-    assert not list((tiny.root / ".plumbline" / "checkpoints").iterdir())
+    assert {path.name for path in (tiny.root / ".plumbline").iterdir()} == {"checkpoints", "tensorboard", "ingest", "prepare"}
+    for name in ("checkpoints", "ingest", "prepare"):
+        assert not list((tiny.root / ".plumbline" / name).iterdir())
 
 
 def test_no_building_is_in_two_splits(tiny):
     seen = []
     for split in ("train", "tune", "calibrate", "test"):
-        part = Sequences.load(tiny.data("prepare") / split)
+        part = load_shards(tiny.data("prepare") / split)
         seen += [f"{city}/{name}" for city, name in zip(part.city, part.building_id, strict=True)]
     assert len(seen) == len(set(seen)) > 100
 
 
 def test_buildings_are_accounted_for_from_the_file_to_the_split(tiny):
-    ingested = read_json(tiny.data("ingest") / "ingest.json")
-    audit = read_json(tiny.data("prepare") / "audit.json")
-    for city, report in ingested.items():
+    audit = read_json(tiny.data("prepare") / "audit" / "audit.json")["statistics"]
+    for city in ("c_band", "x_band"):
+        report = read_json(tiny.data("ingest") / city / "city.json")
         kept = sum(split["cities"].get(city, 0) for split in audit["splits"].values())
-        assert report["buildings"] == kept + sum(audit["dropped"][city].values())
+        assert report["buildings"] == kept + sum(audit["cities"][city]["left_out"].values())
 
 
 # A stage whose input is not there, and what its message must name.

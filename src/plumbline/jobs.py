@@ -7,8 +7,10 @@ import hashlib
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -20,6 +22,8 @@ from plumbline.files import sha256_folder
 
 WORK = Path(".plumbline")
 """Untracked: checkpoints and finished portions. Outside of a stage's outputs, which DVC deletes before it runs."""
+KEPT_SECONDS = 7 * 86_400
+"""How long the portions of an interrupted run are kept that nobody has gone on with."""
 PR_SET_PDEATHSIG = 1
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -88,6 +92,14 @@ def work_folder(stage: str, inputs: Sequence[Path], settings: Any, code: Sequenc
     about = [files, settings, [sha256_folder(folder, "*.py") for folder in code]]
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
     return WORK.resolve() / stage / key[:16]
+
+
+def clear(work: Path) -> None:
+    """Remove the portions of a run that has ended, and those that another has left behind for days."""
+    shutil.rmtree(work, ignore_errors=True)
+    for other in work.parent.iterdir():
+        if time.time() - other.stat().st_mtime > KEPT_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def die_with_parent() -> bool:

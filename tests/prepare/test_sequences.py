@@ -24,6 +24,7 @@ def make(lengths, seed=0, city="a") -> Sequences:
         geometry=rng.normal(size=(count, len(GEOMETRY))).astype(np.float32),
         severity=rng.uniform(0, 5, count).astype(np.float32),
         quadrant=rng.integers(UNDEFINED, 4, count),
+        difficulty=rng.integers(-1, 3, count).astype(np.int8),
     )
 
 

@@ -8,14 +8,22 @@ import pytest
 from plumbline.errors import InputError
 from plumbline.files import sha256_folder
 from plumbline.params import Ingest, Prepare, Simulate
-from plumbline.prepare.sequences import UNDEFINED, Sequences
-from plumbline.prepare.stage import prepare
+from plumbline.prepare import stage
+from plumbline.prepare.sequences import UNDEFINED
+from plumbline.prepare.shards import load_shards
+from plumbline.prepare.stage import plan_tiles, prepare
+from plumbline.prepare.tile import prepare_tile
 from plumbline.simulate.stage import simulate
 from plumbline.sources.ingest import ingest
 
 SPLITS = {"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2}
 PARAMS = Prepare(block_m=40, split=SPLITS)
 CITIES = {"c": {"band": "C", "buildings": 50, "seed": 1}, "x": {"band": "X", "buildings": 30, "seed": 2}}
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # finished portions are kept below the working directory
 
 
 @pytest.fixture(scope="module")
@@ -35,23 +43,26 @@ def prepared(ingested, tmp_path_factory) -> Path:
 
 
 def test_every_building_is_in_one_split_or_counted_as_dropped(prepared):
-    splits = [Sequences.load(prepared / name) for name in SPLITS]
+    splits = [load_shards(prepared / name) for name in SPLITS]
     ids = np.concatenate([split.building_id for split in splits])
     assert len(set(ids)) == len(ids)
-    report = json.loads((prepared / "audit.json").read_text())
+    report = json.loads((prepared / "audit" / "audit.json").read_text())["statistics"]
     assert list(report["splits"]) == list(SPLITS)
     assert [report["splits"][name]["buildings"] for name in SPLITS] == [len(split) for split in splits]
     for city, content in CITIES.items():
         kept = sum((split.city == city).sum() for split in splits)
-        assert kept + sum(report["dropped"][city].values()) == content["buildings"]
+        assert kept + sum(report["cities"][city]["left_out"].values()) == content["buildings"]
+        motion = pandas.read_parquet(prepared / "motion" / f"{city}.parquet")
+        assert len(motion) == content["buildings"]
+        assert (motion["sides"] == "both").mean() > 0.5
     assert sum(map(len, splits)) > 50
 
 
 def test_labels_are_the_citys_and_undefined_below_category_1(prepared, ingested):
-    truth = pandas.concat([pandas.read_parquet(path) for path in ingested.glob("*/labels.parquet")])
+    truth = pandas.concat([pandas.read_parquet(path) for path in ingested.glob("*/labels/*.parquet")])
     truth = truth.set_index("building_id")
     for name in SPLITS:
-        split = Sequences.load(prepared / name)
+        split = load_shards(prepared / name)
         wanted = truth.loc[split.building_id]
         np.testing.assert_allclose(split.severity, wanted["severity_permille"], rtol=1e-6)
         assert ((split.quadrant == UNDEFINED) == (split.severity < 0.5)).all()
@@ -62,11 +73,11 @@ def test_labels_are_the_citys_and_undefined_below_category_1(prepared, ingested)
 
 def test_what_is_prepared_is_finite_and_within_the_limits(prepared):
     for name in SPLITS:
-        split = Sequences.load(prepared / name)
-        assert split.length.min() >= PARAMS.min_points
-        assert split.length.max() <= PARAMS.max_points
-        for part in (split.distance, split.slope, split.geometry, split.severity):
-            assert np.isfinite(part).all()
+        for split in load_shards(prepared / name).parts:
+            assert split.length.min() >= PARAMS.min_points
+            assert split.length.max() <= PARAMS.max_points
+            for values in (split.distance, split.slope, split.geometry, split.severity):
+                assert np.isfinite(values).all()
 
 
 def test_the_same_input_gives_the_same_bytes(prepared, ingested, tmp_path):
@@ -83,7 +94,7 @@ def test_a_city_without_the_buildings_it_needs_leaves_the_old_output(ingested, t
     with pytest.raises(InputError, match="split"):
         prepare(ingested, Prepare(min_points=1000, block_m=40, split=SPLITS), out)
     assert sha256_folder(out) == before
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert not [path for path in tmp_path.iterdir() if path.name not in ("out", ".plumbline")]
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -94,3 +105,49 @@ def test_no_city_is_refused(tmp_path, exists):
     with pytest.raises(InputError, match=r"ingested: no city found\. Run `plumbline ingest` first"):
         prepare(folder, PARAMS, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_tiles_and_processes_change_nothing(ingested, tmp_path, monkeypatch, workers):
+    """The same city cut into one tile and into many: the same buildings, the same numbers, the same splits."""
+    monkeypatch.setattr(stage, "WORTHWHILE_POINTS", 0)
+    raw = sorted((ingested.parent / "simulated" / "cities").iterdir())
+    results = []
+    for name, tile_m, count in (("one", 1e6, 1), ("many", 150, workers)):
+        ingest(raw, Ingest(tile_m=tile_m), tmp_path / "in", 1)
+        prepare(tmp_path / "in", PARAMS, tmp_path / name, count)
+        results.append({split: load_shards(tmp_path / name / split) for split in SPLITS})
+    one, many = results
+    for split in SPLITS:
+        keys = [[f"{c}/{i}" for c, i in zip(x.city, x.building_id, strict=True)] for x in (one[split], many[split])]
+        a, b = (x.take(np.argsort(key)) for x, key in zip((one[split], many[split]), keys, strict=True))
+        assert a.building_id.tolist() == b.building_id.tolist()
+        for name in ("offsets", "severity", "quadrant", "difficulty"):
+            np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+        for name in ("distance", "slope", "geometry"):
+            np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=1e-4, atol=1e-5)
+    motion = [pandas.read_parquet(tmp_path / name / "motion" / "c.parquet") for name in ("one", "many")]
+    a, b = (table.sort_values("building_id").reset_index(drop=True) for table in motion)
+    pandas.testing.assert_frame_equal(a, b, rtol=1e-6)
+
+
+def test_a_run_that_was_interrupted_goes_on(ingested, tmp_path, caplog):
+    plan = plan_tiles(ingested, PARAMS)
+    prepare_tile(plan.tiles[0])
+    with caplog.at_level("INFO", "plumbline"):
+        prepare(ingested, PARAMS, tmp_path / "out")
+    assert f"going on, 1 of {len(plan.tiles)} portions are there" in caplog.text
+    assert not plan.work.exists()
+    prepare(ingested, PARAMS, tmp_path / "again")
+    assert sha256_folder(tmp_path / "out") == sha256_folder(tmp_path / "again")
+
+
+def test_a_failed_audit_stops_the_stage_and_leaves_its_evidence(ingested, tmp_path):
+    strict = PARAMS.model_copy(update={"audit": PARAMS.audit.model_copy(update={"refuse_severity_permille": 0.1})})
+    with pytest.raises(InputError, match=r"the audit failed; evidence in \.plumbline/audit/audit\.html"):
+        prepare(ingested, strict, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert json.loads((tmp_path / ".plumbline/audit/audit.json").read_text())["verdict"] == "fail"
+    prepare(ingested, PARAMS, tmp_path / "out")
+    assert not (tmp_path / ".plumbline/audit").exists()
+    assert json.loads((tmp_path / "out/audit/audit.json").read_text())["verdict"] != "fail"

@@ -15,7 +15,7 @@ from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import MANIFEST, open_package, write_package
 from plumbline.files import read_json
 from plumbline.params import Gate, Validate
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards
 from plumbline.release.compare import compare_with_champion
 from plumbline.validate.metrics import accuracy_figures
 from plumbline.validate.stage import as_judged
@@ -26,7 +26,7 @@ HEAD = "network.quadrant_head."
 
 @pytest.fixture(scope="module")
 def held_out(tiny):
-    return Sequences.load(tiny.data("prepare") / "test")
+    return load_shards(tiny.data("prepare") / "test")
 
 
 def with_quadrants_named(tiny, out, order):

@@ -114,7 +114,7 @@ def test_a_model_that_changed_since_is_refused(project, name):
         ("validate/gate.json", "gate.json: no such file"),
         ("validate/metrics.json", "metrics.json: no such file"),
         ("export/int8.onnx", "int8.onnx: no such file. Run `plumbline export` first."),
-        ("prepare/audit.json", "audit.json: no such file"),
+        ("prepare/audit/audit.json", "audit.json: no such file"),
     ],
 )
 def test_a_missing_input_is_named(project, missing, said):
@@ -136,10 +136,10 @@ def test_evidence_of_an_older_form_is_refused(tiny, project):
 def test_the_card_says_how_good_it_is_and_on_what(tiny):
     card = (tiny.data("package") / "MODEL_CARD.md").read_text()
     manifest = verify_package(tiny.data("package"))
-    audit = read_json(tiny.data("prepare") / "audit.json")
+    audit = read_json(tiny.data("prepare") / "audit" / "audit.json")
     mae = (f"{manifest.metrics[name]['severity_mae']:.4g}" for name in ("pruned", "int8", "baseline"))
     assert f"| severity_mae | {' | '.join(mae)} |" in card
-    assert f"Trained on {audit['splits']['train']['buildings']} labelled buildings" in card
+    assert f"Trained on {audit['statistics']['splits']['train']['buildings']} labelled buildings" in card
     assert f"tested on {manifest.gate['test_data']['buildings']} buildings" in card
     for rule in manifest.gate["rules"]:
         assert f"- met: {rule['text']}" in card
@@ -151,5 +151,5 @@ def test_the_card_says_how_good_it_is_and_on_what(tiny):
 def test_the_card_stands_a_figure_that_could_not_be_told(tiny):
     manifest = verify_package(tiny.data("package"))
     figures = {name: {} for name in manifest.metrics}
-    audit = read_json(tiny.data("prepare") / "audit.json")
+    audit = read_json(tiny.data("prepare") / "audit" / "audit.json")
     assert "| severity_mae |  |  |  |" in model_card(figures, manifest.gate, audit)

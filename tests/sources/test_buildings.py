@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from plumbline.errors import InputError
 from plumbline.sources.buildings import load_buildings, read_buildings, write_buildings
 
-from .make import squares, unless_refused
+from .make import EAST, NORTH, squares, unless_refused, zipped
 
 CRS = "EPSG:3035"
 pytestmark = pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered", "ignore:'crs' was")
@@ -158,6 +158,14 @@ def test_heights_are_metres_or_missing(tmp_path):
         ([polygon(SQUARE), {"type": "Point", "coordinates": SQUARE[0]}], r"feature 2 \(H1\) not polygons .* Point"),
         ([{"type": "LineString", "coordinates": SQUARE}], r"feature 1 \(H0\) not polygons .* LineString"),
         ([polygon([[x * 1e5, y * 1e5] for x, y in SQUARE])], "cannot be degrees of longitude and latitude"),
+        (
+            [polygon([[y, 180 - x] for x, y in SQUARE])],
+            "cannot be degrees .*, unless the latitude stands first: write the longitude before it",
+        ),
+        (
+            [polygon([*SQUARE[:2], [float("nan"), 38.7], *SQUARE[2:]])],
+            r"feature 1 \(H0\) with a coordinate that is no num",
+        ),
         ([polygon([[13.0 + x * 1e-9, 38.0 + y * 1e-9] for x, y in SQUARE])], r"feature 1 \(H0\) without area"),
         ([], "holds no footprints|not readable as a file of footprints|without geometry"),
     ],
@@ -167,25 +175,81 @@ def test_footprints_that_are_none_are_named(tmp_path, geometries, message):
         read_buildings(geojson(tmp_path / "f.geojson", geometries), CRS)
 
 
+@pytest.mark.filterwarnings("ignore:Field")
+@pytest.mark.parametrize(("folder", "name"), [("", "F.ZIP"), ("a/b/", "f.zip")])
+def test_a_zip_may_have_folders_and_capitals(tmp_path, folder, name):
+    (tmp_path / "shape").mkdir()
+    squares().to_file(tmp_path / "shape" / "f.shp")
+    members = {folder + path.name: path.read_bytes() for path in (tmp_path / "shape").iterdir()}
+    zipped(tmp_path / name, {**members, "__MACOSX/._f.shp": "x", "README.txt": "about"})
+    assert len(read_buildings(tmp_path / name, CRS)) == 3
+
+
+def test_of_several_files_in_a_zip_the_first_is_read_and_said(tmp_path, caplog):
+    for name, count in (("b.geojson", 2), ("a.geojson", 3)):
+        squares(count).to_file(tmp_path / name)
+    zipped(tmp_path / "f.zip", {path.name: path.read_bytes() for path in tmp_path.glob("*.geojson")})
+    with caplog.at_level("WARNING", "plumbline"):
+        assert len(read_buildings(tmp_path / "f.zip", CRS)) == 3
+    assert "a.geojson, b.geojson found in it, the first is read" in caplog.text
+
+
 @pytest.mark.parametrize(
-    ("ids", "message"),
+    ("members", "message"),
     [
-        (["a", "a", "b"], r"column building_id repeats a \(feature 2\)"),
-        (["a", None, "b"], "feature 2 without a value in column building_id"),
-        (["a", "b", " "], "feature 3 without a value in column building_id"),
+        ({"../f.geojson": "{}"}, r"member '\.\./f\.geojson' points outside"),
+        ({"C:/f.geojson": "{}"}, "points outside"),
+        ({"f.geojson": b"0" * 5_000_000}, r"member f\.geojson unpacks to 5,000,000 bytes"),
+        ({"inner.zip": b"PK"}, "no file of footprints"),
+        ({"f.shp": b""}, "not readable as a file of footprints"),
+        ({"f.geojson": b""}, "not readable as a file of footprints"),
     ],
 )
-def test_ids_must_be_there_once(tmp_path, ids, message):
-    buildings = squares()
-    buildings["building_id"] = ids
-    with pytest.raises(InputError, match=message):
-        read_buildings(save(buildings, tmp_path / "f.gpkg"), CRS)
+def test_a_zip_that_is_not_safe_or_has_no_footprints_is_refused(tmp_path, members, message):
+    with pytest.raises(InputError, match=rf"f\.zip: .*{message}"):
+        read_buildings(zipped(tmp_path / "f.zip", members), CRS)
+
+
+def test_a_geojson_in_a_zip_with_a_crs_that_is_not_known_is_refused(tmp_path):
+    squares().to_crs("EPSG:4326").to_file(tmp_path / "f.geojson")
+    content = json.loads((tmp_path / "f.geojson").read_text())
+    content["crs"] = {"type": "name", "properties": {"name": "moon"}}
+    with pytest.raises(InputError, match=r"f\.zip: crs .*moon.* found"):
+        read_buildings(zipped(tmp_path / "f.zip", {"f.geojson": json.dumps(content)}), CRS)
 
 
 @pytest.mark.parametrize("name", ["f.gpkg", "f.shp", "f.parquet"])
 def test_footprints_without_crs_are_refused(tmp_path, name):
     with pytest.raises(InputError, match=f"{name}: the footprints have no CRS"):
         read_buildings(save(squares().set_crs(None, allow_override=True), tmp_path / name), CRS)
+
+
+def test_what_was_found_and_done_is_said_and_counted(tmp_path, caplog):
+    x, y = EAST, NORTH
+    spike = shapely.Polygon([(x, y), (x + 9, y), (x + 14, y), (x + 9, y), (x + 9, y + 9), (x, y + 9)])
+    ring = shapely.box(x + 20, y, x + 40, y + 20) - shapely.box(x + 25, y + 5, x + 30, y + 10)
+    pair = shapely.MultiPolygon([shapely.box(x + 50, y, x + 60, y + 9), shapely.box(x + 70, y, x + 80, y + 9)])
+    drawn = geopandas.GeoDataFrame(
+        {"building_id": ["s", None, "p", "p"]}, geometry=[spike, ring, pair, pair], crs="EPSG:3035"
+    )
+    with caplog.at_level("WARNING", "plumbline"):
+        read = read_buildings(save(drawn, tmp_path / "f.gpkg"), CRS)
+    assert read.attrs == {
+        "source_crs": "EPSG:3035",
+        "repaired": ["s"],
+        "assigned_ids": 1,
+        "duplicates_dropped": 1,
+        "multipart": 1,
+        "with_holes": 1,
+    }
+    assert read["building_id"].tolist() == ["s", "B0000002", "p"]
+    assert read.index.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(read.area, [81, 375, 180], atol=1e-6)
+    assert "feature 1 (s) invalid" in caplog.text
+    assert "feature 2 (B0000002) without a value in column building_id" in caplog.text
+    assert "feature 4 (p) drawn twice" in caplog.text
+    write_buildings(read, tmp_path / "b.parquet")
+    assert load_buildings(tmp_path / "b.parquet").area.tolist() == read.area.tolist()
 
 
 def test_footprints_the_projection_cannot_show_are_refused(tmp_path):

@@ -5,6 +5,7 @@ import pytest
 
 from plumbline.errors import InputError
 from plumbline.params import Ingest
+from plumbline.sources import ingest as stage
 from plumbline.sources import part, read
 from plumbline.sources.ingest import ingest, plan_parts
 from plumbline.sources.ingested import open_ingested
@@ -85,6 +86,7 @@ def test_parts_tiles_and_processes_change_nothing(city, tmp_path, monkeypatch, w
     ingest([city], Ingest(), tmp_path / "whole", 1)
     monkeypatch.setattr(read, "PART_BYTES", 10_000)
     monkeypatch.setattr(part, "SPILL_BYTES", 500)
+    monkeypatch.setattr(stage, "WORTHWHILE_BYTES", 0)
     ingest([city], Ingest(tile_m=200), tmp_path / "parts", workers)
     (whole,), (tiled,) = (open_ingested(tmp_path / name) for name in ("whole", "parts"))
     assert len(whole.about["tiles"]) < 5 < len(tiled.about["tiles"])
@@ -108,7 +110,7 @@ def test_parts_tiles_and_processes_change_nothing(city, tmp_path, monkeypatch, w
 def test_a_run_that_was_interrupted_goes_on(city, tmp_path, monkeypatch, caplog):
     (city / "ascending.csv").write_text(text(many(100)))
     monkeypatch.setattr(read, "PART_BYTES", 10_000)
-    plan = plan_parts([city], Ingest(), 1)
+    plan = plan_parts([city], Ingest())
     assert len(plan.parts) == 3
     for portion in plan.parts[:2]:
         read_part(portion)
@@ -121,9 +123,9 @@ def test_a_run_that_was_interrupted_goes_on(city, tmp_path, monkeypatch, caplog)
     ingest([city], Ingest(), tmp_path / "at_once", 1)
     for path in (tmp_path / "out").rglob("*.*"):
         assert path.read_bytes() == (tmp_path / "at_once" / path.relative_to(tmp_path / "out")).read_bytes()
-    plan_parts([city], Ingest(), 1)
+    plan_parts([city], Ingest())
     (city / "labels.csv").write_text(LABELS + "H1,0.2,\n")
-    changed = plan_parts([city], Ingest(), 1)
+    changed = plan_parts([city], Ingest())
     assert changed.work != plan.work  # what was finished for other files is not taken up
 
 

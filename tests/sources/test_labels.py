@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from plumbline.errors import InputError
 from plumbline.sources.labels import read_labels
+from plumbline.strain import category
 
 from .make import unless_refused
 
@@ -23,13 +24,24 @@ def test_labels_are_read_in_any_order_of_columns(tmp_path):
         "building_id": ["a", "b", "c", "d"],
         "severity_permille": [0.5, 0.49999, 2.25, 0.0],
         "quadrant": ["NE", "", "SW", ""],
+        "difficulty": [-1, -1, -1, -1],
     }
     turned = "quadrant,note,severity_permille,building_id\nNE,x,0.5,007\n"
     assert read_labels(write(tmp_path, turned)).iloc[0].to_dict() == {
         "building_id": "007",
         "severity_permille": 0.5,
         "quadrant": "NE",
+        "difficulty": -1,
     }
+
+
+def test_the_difficulty_is_the_code_of_its_level_or_unknown(tmp_path):
+    rows = "a,0,,easy\nb,1,NE,hard\nc,1,SW,\nd,0,, medium \n"
+    labels = read_labels(write(tmp_path, HEADER[:-1] + ",difficulty\n" + rows))
+    assert labels["difficulty"].tolist() == [0, 2, -1, 1]
+    assert labels["difficulty"].dtype == "int8"
+    with pytest.raises(InputError, match=r"line 3, column difficulty: 'Hard' found, one of easy, medium, hard is need"):
+        read_labels(write(tmp_path, HEADER[:-1] + ",difficulty\n" + rows.replace("hard", "Hard")))
 
 
 def test_a_quadrant_below_category_1_is_undefined_and_not_passed_on(tmp_path):
@@ -70,9 +82,12 @@ def test_files_that_are_no_labels_are_refused(tmp_path):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
-@given(position=st.floats(0, 1, exclude_max=True), junk=st.text(max_size=4), cut=st.booleans())
-def test_damaged_labels_are_refused_or_read(tmp_path, position, junk, cut):
+@given(position=st.floats(0, 1, exclude_max=True), junk=st.text(max_size=4), cut=st.booleans(), difficult=st.booleans())
+def test_damaged_labels_are_refused_or_read(tmp_path, position, junk, cut, difficult):
     content = HEADER + GOOD
+    if difficult:
+        levels = ("difficulty", "easy", "", "hard", "medium")
+        content = "".join(f"{line},{level}\n" for line, level in zip(content.splitlines(), levels, strict=True))
     at = int(position * len(content))
     path = tmp_path / "labels.csv"
     damaged = content[:at] + junk + ("" if cut else content[at:])
@@ -82,3 +97,29 @@ def test_damaged_labels_are_refused_or_read(tmp_path, position, junk, cut):
         assert labels["building_id"].is_unique
         assert labels["severity_permille"].between(0, 1000).all()
         assert labels["quadrant"].isin(["NE", "NW", "SW", "SE", ""]).all()
+        assert labels["difficulty"].isin([-1, 0, 1, 2]).all()
+
+
+cells = st.one_of(
+    st.sampled_from(
+        ["a", "b", "", " ", "NE", "SW", "0.4", "2.5", "-1", "1e400", "nan", "inf", "easy", "hard", "0x1", "1,5"]
+    ),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
+    st.floats().map(str),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(table=st.lists(st.lists(cells, min_size=3, max_size=5), max_size=5), level=st.booleans())
+def test_any_cells_are_refused_or_read(tmp_path, table, level):
+    path = tmp_path / "labels.csv"
+    lines = [HEADER[:-1] + ",difficulty" * level, *(",".join(row) for row in table)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
+    labels = unless_refused(lambda: read_labels(path), path)
+    if labels is not None:
+        assert len(labels) > 0
+        assert labels["building_id"].is_unique
+        assert labels["severity_permille"].between(0, 1000).all()
+        damaged = category(labels["severity_permille"]) >= 1
+        assert (labels["quadrant"].isin(["NE", "NW", "SW", "SE"]) == damaged).all()
+        assert labels["difficulty"].isin([-1, 0, 1, 2]).all()

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import shapely
 
 from plumbline.errors import InputError
 from plumbline.sources.overlap import check_overlap
@@ -55,3 +56,36 @@ def test_one_track_elsewhere_is_a_warning(caplog):
 def test_no_points_do_not_overlap():
     with pytest.raises(InputError, match=r"a\.csv: none"):
         check_overlap([track(0)], squares(), "a.csv", "f.gpkg")
+
+
+def refusal(points, buildings):
+    with pytest.raises(InputError) as caught:
+        check_overlap([points], buildings, "a.csv", "f.geojson")
+    return str(caught.value)
+
+
+def shown(buildings, crs):
+    """As `read_buildings` gives them: in the CRS of the points, and where they came from."""
+    projected = buildings.to_crs("EPSG:3035")
+    projected.attrs["source_crs"] = crs
+    return projected
+
+
+@pytest.mark.parametrize(("crs", "first"), [("EPSG:4326", "longitude"), ("EPSG:32633", "easting")])
+def test_footprints_with_the_axes_exchanged_are_recognised(crs, first):
+    drawn = squares().to_crs(crs)
+    turned = drawn.set_geometry(shapely.transform(drawn.geometry.to_numpy(), lambda at: at[:, ::-1]), crs=crs)
+    assert f"the {first} has to stand first in their file" in refusal(track(), shown(turned, crs))
+
+
+def test_points_with_the_axes_exchanged_are_recognised():
+    turned = replace(track(), easting=track().northing, northing=track().easting)
+    assert "The points would overlap with easting and northing exchanged" in refusal(turned, squares())
+
+
+@pytest.mark.parametrize("crs", ["EPSG:4326", "EPSG:32633", "something of one's own"])
+def test_places_apart_are_not_taken_for_exchanged_axes(crs):
+    buildings = squares()
+    buildings.geometry = buildings.translate(90_000, 40_000)
+    buildings.attrs["source_crs"] = crs
+    assert "exchanged" not in refusal(track(), buildings)

@@ -9,13 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.compass import Frames, quadrant_code
-from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.corners import fit_corners
+from plumbline.prepare.decompose import TrackMeans
 from plumbline.prepare.decouple import remove_rigid
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.gradient import local_motion
+from plumbline.prepare.motion import building_means
+from plumbline.prepare.odd import LeftOut, check_epochs, leave_out, period_overlap
 from plumbline.prepare.padded import Rectangle, rectangles
 from plumbline.prepare.scatterers import MIN_EPOCHS, Scatterers, collect_scatterers, footprint_area, observation_period
 from plumbline.prepare.sequences import UNDEFINED, Sequences
@@ -31,46 +33,75 @@ class Prepared(NamedTuple):
     """(B,) row in the buildings table of each of them."""
     n_points: NDArray[np.int64]
     """(F,) usable scatterers of every footprint of the table."""
+    left_out: LeftOut
+    """Why the others of the F footprints cannot be judged."""
+    means: TrackMeans
+    """How each of the F buildings moves as a whole, in each track."""
 
 
 def prepare_buildings(
     tracks: list[Track], buildings: geopandas.GeoDataFrame, params: Prepare, city: str = ""
 ) -> Prepared:
-    """Assign, decouple and describe; buildings with fewer than `params.min_points` scatterers are left out.
+    """Assign, decouple and describe; a building that a rule of `odd` leaves out has no sequence.
 
     Args:
-        tracks: in one projected CRS.
+        tracks: in one projected CRS; those that share too little time with the others are left out.
         buildings: footprints in that CRS, with `building_id`.
+        params: section `prepare`.
         city: name written beside each building.
 
     Raises:
-        InputError: the tracks have fewer than two epochs, or differ in CRS from each other or the footprints.
+        InputError: the tracks have fewer than `MIN_EPOCHS` epochs, or differ in CRS from each other or the footprints.
     """
     _check(tracks, buildings)
+    tracks = [tracks[number] for number in period_overlap(tracks).kept]
     footprints = np.asarray(buildings.geometry.values, dtype=object)
     scatterers, frame = collect_scatterers(tracks, footprints, params.buffer_m)
-    n_points = np.bincount(scatterers.building, minlength=len(footprints)).astype(np.int64)
-    judged = np.flatnonzero(n_points >= params.min_points)
-    keep = np.isin(scatterers.building, judged)
-    scatterers = _thin(scatterers.take(keep), frame, params.max_points)
-    scatterers = scatterers.take(_along_long_axis(scatterers, frame))
-    offsets = np.r_[0, np.cumsum(np.bincount(scatterers.building, minlength=len(footprints))[judged])]
-    years = observation_period(tracks).years
+    left_out = leave_out(
+        frame.side, scatterers.building, scatterers.xy, params.min_points, params.min_side_m, params.max_side_m
+    )
+    return Prepared(
+        describe_buildings(
+            scatterers, frame, footprint_area(footprints), buildings["building_id"].to_numpy().astype(str),
+            left_out.judged, observation_period(tracks).years, params.max_points, city,
+        ),
+        left_out.judged,
+        np.bincount(scatterers.building, minlength=len(footprints)).astype(np.int64),
+        left_out,
+        building_means(scatterers, frame, len(tracks)),
+    )  # fmt: skip
 
+
+def describe_buildings(
+    scatterers: Scatterers, frame: Frames, area: NDArray[np.floating[Any]], building_id: NDArray[np.str_],
+    judged: NDArray[np.intp], years: float, max_points: int, city: str,
+) -> Sequences:  # fmt: skip
+    """Sequences of the buildings `judged`, in that order, without labels.
+
+    Args:
+        scatterers: of any of F buildings.
+        frame: of the F buildings.
+        area: (F,) m2.
+        building_id: (F,)
+        judged: (B,) ascending rows of the buildings that are wanted; each has scatterers.
+        years: length of the period that changes refer to.
+        max_points: longest sequence.
+        city: name written beside each building.
+    """
+    scatterers = _thin(scatterers.take(np.isin(scatterers.building, judged)), frame, max_points)
+    scatterers = scatterers.take(_along_long_axis(scatterers, frame))
+    offsets = np.r_[0, np.cumsum(np.bincount(scatterers.building, minlength=len(area))[judged])]
     distance = np.zeros((len(scatterers), len(DISTANCE)), dtype=np.float32)
     slope = np.zeros((len(scatterers), len(SLOPE)), dtype=np.float32)
     geometry = np.zeros((len(judged), len(GEOMETRY)), dtype=np.float32)
-    area = footprint_area(footprints)
     for rectangle in rectangles(offsets):
         own = judged[rectangle.building]
         one = _describe(scatterers, rectangle, frame.side[own], frame.angle[own], area[own], years)
         rows = rectangle.row[rectangle.mask]
         distance[rows], slope[rows] = one.distance[rectangle.mask], one.slope[rectangle.mask]
         geometry[rectangle.building] = one.geometry
-    log.info("%s%d of %d buildings have %d points or more", f"{city}: " if city else "", len(judged),
-             len(footprints), params.min_points)  # fmt: skip
-    sequences = Sequences(
-        building_id=buildings["building_id"].to_numpy().astype(str)[judged],
+    return Sequences(
+        building_id=building_id[judged],
         city=np.full(len(judged), city),
         offsets=offsets.astype(np.int64),
         distance=distance,
@@ -78,24 +109,28 @@ def prepare_buildings(
         geometry=geometry,
         severity=np.full(len(judged), np.nan, dtype=np.float32),
         quadrant=np.full(len(judged), UNDEFINED, dtype=np.int64),
+        difficulty=np.full(len(judged), UNDEFINED, dtype=np.int8),
     )
-    return Prepared(sequences, judged, n_points)
 
 
 def _check(tracks: list[Track], buildings: geopandas.GeoDataFrame) -> None:
+    check_epochs(tracks, MIN_EPOCHS)
     for track in tracks:
-        if len(track.epochs) < MIN_EPOCHS:
-            raise InputError(f"{track.name}: {len(track.epochs)} epochs found; a movement needs {MIN_EPOCHS} or more.")
         if track.crs != tracks[0].crs or buildings.crs is None or not buildings.crs.equals(track.crs):
             raise InputError(f"{track.name}: CRS {track.crs} found; all points and footprints must share one.")
 
 
 def _along_long_axis(scatterers: Scatterers, frame: Frames) -> NDArray[np.intp]:
-    """Order by building, then along its long axis; the short axis decides between equals."""
+    """Order by building, then along its long axis; between equals all else decides, never the file's order."""
     side = frame.side[scatterers.building]
     long = (side[:, 1] > side[:, 0]).astype(int)
     rows = np.arange(len(scatterers))
-    return np.lexsort((scatterers.xy[rows, 1 - long], scatterers.xy[rows, long], scatterers.building))
+    return np.lexsort(
+        (
+            scatterers.change_se, scatterers.change, scatterers.track, scatterers.height,
+            scatterers.xy[rows, 1 - long], scatterers.xy[rows, long], scatterers.building,
+        )
+    )  # fmt: skip
 
 
 def _thin(scatterers: Scatterers, frame: Frames, most: int) -> Scatterers:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import InputError
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.pad import fill
 
 UNDEFINED = -1
 """Quadrant code below category 1, and of a building without a label."""
@@ -36,6 +37,8 @@ class Sequences:
     """(B,) permille; NaN without a label."""
     quadrant: NDArray[np.int64]
     """(B,) code in `compass.QUADRANTS`, or `UNDEFINED`."""
+    difficulty: NDArray[np.int8]
+    """(B,) 0 easy, 1 medium, 2 hard; -1 where the labels do not say."""
 
     def __len__(self) -> int:
         return len(self.building_id)
@@ -50,14 +53,21 @@ class Sequences:
         length = self.length[index]
         offsets = np.r_[0, np.cumsum(length)]
         rows = np.repeat(self.offsets[index] - offsets[:-1], length) + np.arange(offsets[-1])
-        per_building = ("building_id", "city", "geometry", "severity", "quadrant")
+        per_building = ("building_id", "city", "geometry", "severity", "quadrant", "difficulty")
         return replace(
             self, offsets=offsets, distance=self.distance[rows], slope=self.slope[rows],
             **{name: getattr(self, name)[index] for name in per_building},
         )  # fmt: skip
 
-    def pad(self, index: NDArray[np.intp], length: int | None = None) -> dict[str, NDArray[np.generic]]:
-        """The network's inputs for buildings `index`, padded with zeros to `length` or the longest of them.
+    def pad(
+        self, index: NDArray[np.intp], length: int | None = None, strategy: str = "mask"
+    ) -> dict[str, NDArray[np.generic]]:
+        """The network's inputs for buildings `index`, padded to `length` or the longest of them.
+
+        Args:
+            index: (B,) buildings.
+            length: places a sequence; at least the longest of them has.
+            strategy: what stands in the places that are masked, see `pad`.
 
         Returns:
             distance (B, L, C), slope (B, L, C) and geometry (B, C) float32, mask (B, L) bool.
@@ -68,8 +78,8 @@ class Sequences:
         mask = column < own[:, None]
         rows = np.where(mask, self.offsets[index][:, None] + column, 0)
         return {
-            "distance": self.distance[rows] * mask[..., None],
-            "slope": self.slope[rows] * mask[..., None],
+            "distance": fill(self.distance[rows], mask, strategy),
+            "slope": fill(self.slope[rows], mask, strategy),
             "geometry": self.geometry[index],
             "mask": mask,
         }
@@ -91,7 +101,7 @@ class Sequences:
         for field in fields(cls):
             path = folder / f"{field.name}.npy"
             try:
-                arrays[field.name] = np.load(path, mmap_mode="r", allow_pickle=False)
+                arrays[field.name] = _map(path)
             except (OSError, ValueError, EOFError) as error:
                 raise InputError(f"{path}: not readable ({error}). Run `plumbline prepare` again.") from None
         for name, columns in (("distance", DISTANCE), ("slope", SLOPE), ("geometry", GEOMETRY)):
@@ -102,7 +112,7 @@ class Sequences:
                 )
         result = cls(**arrays)
         rows = [len(result.distance), len(result.slope)]
-        buildings = [len(arrays[name]) for name in ("city", "geometry", "severity", "quadrant")]
+        buildings = [len(arrays[name]) for name in ("city", "geometry", "severity", "quadrant", "difficulty")]
         length = result.length
         if set(buildings) != {len(result)} or len(length) != len(result) or set(rows) != {int(length.sum())}:
             raise InputError(f"{folder}: its files do not belong together. Run `plumbline prepare` again.")
@@ -115,3 +125,12 @@ def concatenate(parts: list[Sequences]) -> Sequences:
     offsets = np.concatenate([[0], *(part.offsets[1:] + end for part, end in zip(parts, ends[:-1], strict=True))])
     merged = {f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Sequences)}
     return Sequences(**{**merged, "offsets": offsets.astype(np.int64)})
+
+
+def _map(path: Path) -> Any:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        if "empty" not in str(error):
+            raise
+        return np.load(path, allow_pickle=False)  # an array without a value cannot be mapped

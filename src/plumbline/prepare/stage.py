@@ -1,76 +1,158 @@
-"""The stage `prepare`: points and footprints of every city in, one folder of sequences a split out."""
+"""The stage `prepare`: points and footprints of every city in, shards of sequences a split and an audit out."""
 
 from __future__ import annotations
 
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas
+from numpy.typing import NDArray
 
-from plumbline.compass import QUADRANTS
-from plumbline.console import log, track
-from plumbline.errors import InputError
-from plumbline.files import atomic_folder, write_json
+from plumbline.console import log
+from plumbline.files import atomic_folder, read_json
+from plumbline.jobs import WORK, clear, run_jobs, work_folder
 from plumbline.params import Prepare
-from plumbline.prepare.audit import audit_split
-from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.sequences import UNDEFINED, Sequences, concatenate
-from plumbline.prepare.split import split_blocks
-from plumbline.sources.buildings import load_buildings
-from plumbline.sources.points import load_points
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.prepare.audit import audit
+from plumbline.prepare.blocks import number_blocks
+from plumbline.prepare.decompose import TrackMeans
+from plumbline.prepare.motion import motion_table
+from plumbline.prepare.odd import REASONS, period_overlap
+from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards, save_shards
+from plumbline.prepare.split import split
+from plumbline.prepare.tile import CENTRE, IDS, TILE, Tile, load_means, prepare_tile
+from plumbline.sources.ingest import CITY
+from plumbline.sources.ingested import Ingested, open_ingested
+
+STAGE = "prepare"
+AUDIT, MOTION = "audit", "motion"
+WORTHWHILE_POINTS = 200_000
+"""Fewer are prepared before other processes have loaded their libraries."""
 
 
-def prepare(ingested: Path, params: Prepare, out: Path) -> None:
-    """Write `out/<split>/*.npy` for each split and `out/audit.json`.
+@dataclass(frozen=True)
+class Plan:
+    """A run: the folder of its finished portions, the cities, and the portions in the order of the result."""
+
+    work: Path
+    cities: list[Ingested]
+    tiles: list[Tile]
+
+
+def prepare(ingested: Path, params: Prepare, out: Path, workers: int | None = None) -> None:
+    """Write `out/<split>/shard-*/*.npy` for each split, `out/motion/CITY.parquet` and the audit, `out/audit/`.
+
+    The work is done tile by tile, in several processes; tiles that an interrupted run has finished are not done again.
 
     Args:
         ingested: folder of the stage `ingest`: one folder a city.
         params: section `prepare`.
         out: folder to write.
+        workers: processes; None: one a core.
 
     Raises:
-        InputError: there is no city, or one cannot be prepared.
+        InputError: there is no city, one cannot be prepared, there are too few buildings for the splits, or the audit
+            failed: then its evidence is in `.plumbline/audit`.
     """
-    cities = sorted(path for path in ingested.iterdir() if path.is_dir()) if ingested.is_dir() else []
-    if not cities:
-        raise InputError(f"{ingested}: no city found. Run `plumbline ingest` first.")
-    parts, centres, dropped = [], [], {}
-    for city in track(cities, len(cities), "prepare"):
-        sequences, centre, few = _one_city(city, params)
-        parts.append(sequences)
-        centres.append(centre)
-        dropped[city.name] = few
-    everything = concatenate(parts)
-    splits = split_blocks(np.concatenate(centres), everything.city, params.split, params.block_m, params.seed)
-    report = {"dropped": dropped, "splits": {}}
+    plan = plan_tiles(ingested, params)
+    if sum(track["points"] for city in plan.cities for track in city.about["tracks"]) < WORTHWHILE_POINTS:
+        workers = 1
+    run_jobs(prepare_tile, plan.tiles, workers, STAGE)
+    centre = np.concatenate([np.load(tile.folder / CENTRE) for tile in plan.tiles])
+    city = np.repeat(
+        [tile.city.folder.name for tile in plan.tiles], [len(np.load(tile.folder / CENTRE)) for tile in plan.tiles]
+    )
+    names = split(centre, city, params)
     with atomic_folder(out) as folder:
         for name in params.split:
-            part = everything.take(np.flatnonzero(splits == name))
-            report["splits"][name] = audit_split(part)
-            part.save(folder / name)
-            log.info("%s: %d buildings, %d points", name, len(part), part.offsets[-1])
-        write_json(folder / "audit.json", report)
+            count = save_shards(_chosen(plan, names == name), folder / name)
+            log.info("%s: %d buildings", name, count)
+        _write_motion(plan, folder / MOTION)
+        blocks = _block_names(centre, city, params.block_m)
+        report = {
+            "cities": {one.folder.name: _report(one, plan) for one in plan.cities},
+            "blocks": {name: np.unique(blocks[names == name]).tolist() for name in params.split},
+        }
+        found = audit({name: load_shards(folder / name) for name in params.split}, report, params.audit)
+        found.raise_if_failed(WORK / AUDIT)
+        for rule in found.rules:
+            if rule.status == "warn":
+                log.warning("audit: %s: %s %s", rule.name, rule.reason, rule.advice)
+        found.write(folder / AUDIT)
+    shutil.rmtree(WORK / AUDIT, ignore_errors=True)  # the evidence of a failure that is mended
+    clear(plan.work)
 
 
-def _one_city(
-    city: Path, params: Prepare
-) -> tuple[Sequences, np.ndarray[tuple[int, int], np.dtype[np.float64]], dict[str, int]]:
-    """Labelled sequences of a city, the buildings' centres (B, 2), and how many footprints were left out and why."""
-    buildings = load_buildings(city / "buildings.parquet")
-    prepared = prepare_buildings(load_points(city / "points.parquet"), buildings, params, city.name)
-    labels = pandas.read_parquet(city / "labels.parquet").set_index("building_id")
-    sequences = prepared.sequences
-    label = labels.reindex(sequences.building_id)
-    known = np.isfinite(label["severity_permille"].to_numpy(float))
-    severity = label["severity_permille"].to_numpy(np.float32)
-    code = pandas.Categorical(label["quadrant"], categories=list(QUADRANTS)).codes.astype(np.int64)
-    code[~(severity >= CATEGORY_BOUNDS_PERMILLE[0])] = UNDEFINED
-    labelled = Sequences(**{**sequences.__dict__, "severity": severity, "quadrant": code})
-    centroid = buildings.geometry.iloc[prepared.footprint].centroid
-    centre = np.column_stack([centroid.x, centroid.y])
-    few = {
-        "insufficient_points": len(buildings) - len(sequences),
-        "without_label": int((~known).sum()),
-    }
-    return labelled.take(np.flatnonzero(known)), centre[known], few
+def plan_tiles(ingested: Path, params: Prepare) -> Plan:
+    """The tiles of all cities, to be worked on by `prepare_tile`.
+
+    Raises:
+        InputError: there is no city, or no track of one can be used.
+    """
+    cities = open_ingested(ingested)
+    source = Path(__file__).parent
+    work = work_folder(
+        STAGE,
+        [city.folder / CITY for city in cities],
+        params.model_dump(mode="json", exclude={"audit", "split", "seed", "block_m", "folds", "fold"}),
+        [source, source.parent / "sources"],
+    )
+    tiles = []
+    for city in cities:
+        observed = city.observed
+        kept = tuple(observed[number].name for number in period_overlap(observed).kept)
+        tiles += [Tile(work / city.folder.name / name, city, name, kept, params) for name in city.tiles]
+    return Plan(work, cities, tiles)
+
+
+def _chosen(plan: Plan, wanted: NDArray[np.bool_]) -> Iterator[Sequences]:
+    """Of every tile, in order, the buildings that are `wanted` (B,)."""
+    start = 0
+    for tile in plan.tiles:
+        sequences = Sequences.load(tile.folder / "sequences")
+        yield sequences.take(np.flatnonzero(wanted[start : start + len(sequences)]))
+        start += len(sequences)
+
+
+def _block_names(centre: NDArray[np.float64], city: NDArray[np.str_], block_m: float) -> NDArray[np.str_]:
+    """(B,) `CITY/x/y` of the block of each building."""
+    number = number_blocks(centre, city, block_m).number
+    _, first = np.unique(number, return_index=True)
+    place = np.floor(centre[first] / block_m).astype(int).tolist()
+    return np.array([f"{city[row]}/{x}/{y}" for row, (x, y) in zip(first, place, strict=True)])[number]
+
+
+def _write_motion(plan: Plan, folder: Path) -> None:
+    """How every building of each city moves as a whole, one table a city."""
+    folder.mkdir()
+    for city in plan.cities:
+        own = [tile.folder for tile in plan.tiles if tile.city is city]
+        means = TrackMeans(*(np.concatenate(arrays) for arrays in zip(*map(load_means, own), strict=True)))
+        ids = np.concatenate([np.load(one / IDS) for one in own]).astype(object)
+        motion_table(ids, means).to_parquet(folder / f"{city.folder.name}.parquet", index=False)
+
+
+def _report(city: Ingested, plan: Plan) -> dict[str, Any]:
+    """What the audit is told of a city."""
+    own = [tile for tile in plan.tiles if tile.city is city]
+    told = [read_json(tile.folder / TILE) for tile in own]
+    left_out: Counter[str] = Counter()
+    for one in told:
+        left_out.update(one["left_out"])
+    assigned = dict(zip(own[0].tracks, np.sum([one["assigned"] for one in told], axis=0).tolist(), strict=True))
+    notes = [f"{count} footprints {what}" for what, count in city.about["footprints_said"].items() if count]
+    notes += [
+        f"track {track['name']} is not used: it covers too little of the period of the others"
+        for track in city.about["tracks"]
+        if track["name"] not in assigned
+    ]
+    for reason, count in left_out.items():
+        if count and reason in REASONS:
+            log.info("%s: %d buildings left out as %s: %s", city.folder.name, count, reason, REASONS[reason])
+    tracks = [{**track, "assigned": assigned.get(track["name"], 0)} for track in city.about["tracks"]]
+    keys = ("buildings", "labelled", "area_km2")
+    return {**{key: city.about[key] for key in keys}, "left_out": dict(left_out), "notes": notes, "tracks": tracks}

@@ -11,7 +11,7 @@ from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import MODELS, open_package, verify_package
 from plumbline.files import sha256_folder
 from plumbline.params import Validate
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards
 from plumbline.validate.gates import evaluate, failed_rules
 from plumbline.validate.metrics import Figures
 from plumbline.validate.slices import slices
@@ -31,7 +31,7 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
         InputError: a package is damaged, or the test data are not those the candidate was validated on.
     """
     rules = [rule for rule in params.gates if rule.max_drop_vs == "champion"]
-    test = Sequences.load(prepared / "test")
+    test = load_shards(prepared / "test")
     expected = verify_package(candidate).hashes["test_data"]
     if sha256_folder(prepared / "test") != expected:
         raise InputError(f"{prepared / 'test'}: not the test data that {candidate} was validated on.")

@@ -46,7 +46,7 @@ def package(prepared: Path, exported: Path, validated: Path, params: Params, out
         if gate.get(key, {}).get("sha256") != found:
             raise InputError(f"{validated / 'gate.json'}: measured on other {what}. Run `plumbline validate` again.")
     figures = read_json(validated / "metrics.json")["all"]
-    audit = prepared / "audit.json"
+    audit = prepared / "audit" / "audit.json"
     about = {
         "name": params.package.name,
         "default_model": "model.onnx",
@@ -90,7 +90,7 @@ def model_card(figures: dict[str, Any], gate: dict[str, Any], audit: dict[str, A
     for row in rows:
         cells = (figures[column].get(row) for column in columns)
         table.append(f"| {row} | " + " | ".join("" if c is None else f"{c:.4g}" for c in cells) + " |")
-    train = audit["splits"]["train"]
+    train = audit["statistics"]["splits"]["train"]
     return "\n".join(
         [
             "# Plumbline: damage of buildings from InSAR points",

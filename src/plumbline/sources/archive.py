@@ -133,6 +133,8 @@ def _members(path: Path) -> list[zipfile.ZipInfo]:
         detail = "it is cut off" if "not a zip" in str(error) else str(error)
         raise InputError(f"{path}: not readable as a zip ({detail}). Download it again.") from None
     for member in members:
+        if not member.filename:
+            raise InputError(f"{path}: a member without a name in the zip. Download it again.")
         if _points_outside(member.filename):
             raise InputError(
                 f"{path}: member {member.filename!r} points outside of the zip. Do not use a zip that holds such names."

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import shapely
+from numpy.typing import NDArray
 
 from plumbline.errors import InputError
 from plumbline.files import atomic_folder, write_json
@@ -21,13 +22,15 @@ from plumbline.sources.buildings import read_buildings, write_buildings
 from plumbline.sources.labels import read_labels
 from plumbline.sources.part import FOOTPRINTS, TILES
 from plumbline.sources.read import open_points
-from plumbline.sources.tiles import make_tiles, tile_name
+from plumbline.sources.tiles import HALO_M, make_tiles, tile_name
 
 LABELS = "labels.csv"
 NOT_PRODUCTS = ("labels", "truth")
 """Beginnings of names of files that are no products, whatever their suffix."""
 VECTOR_SUFFIXES = (".geojson", ".gpkg", ".shp", ".parquet", ".geoparquet", ".fgb")
 ABOUT = "about.json"
+NEIGHBOURS = "neighbours"
+Objects = NDArray[np.object_]
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ def read_city(plan: CityPlan) -> None:
     geometry = np.asarray(buildings.geometry.values, object)
     centre = shapely.get_coordinates(shapely.centroid(geometry))
     tiles, index = make_tiles(centre, shapely.bounds(geometry), plan.params.tile_m)
+    tree = shapely.STRtree(geometry)
     of_label = pd.Series(index, buildings["building_id"])[labels["building_id"]].to_numpy()
     with atomic_folder(plan.folder) as out:
         np.savez(out / TILES, side_m=tiles.side_m, cell=tiles.cell, reach=tiles.reach)
@@ -81,6 +85,8 @@ def read_city(plan: CityPlan) -> None:
         for number, cell in enumerate(tiles.cell):
             tile = tile_name(int(cell))
             write_buildings(buildings[index == number], out / "buildings" / f"{tile}.parquet")
+            near = tree.query(shapely.box(*tiles.reach[number]), predicate="dwithin", distance=HALO_M)
+            write_neighbours(out / NEIGHBOURS / f"{tile}.parquet", geometry, np.flatnonzero(index == number), near)
             (out / "labels").mkdir(exist_ok=True)
             labels[of_label == number].to_parquet(out / "labels" / f"{tile}.parquet", index=False)
         write_json(
@@ -88,8 +94,17 @@ def read_city(plan: CityPlan) -> None:
             {
                 "crs": crs, "footprints_crs": buildings.attrs["source_crs"], "buildings": len(buildings),
                 "labelled": len(labels), "footprints_said": _said(buildings),
+                "area_km2": round(shapely.convex_hull(shapely.multipoints(centre)).area / 1e6, 6),
             },
         )  # fmt: skip
+
+
+def write_neighbours(path: Path, geometry: Objects, own: NDArray[np.intp], near: NDArray[np.intp]) -> None:
+    """Write which rows of the footprints a tile has, and the footprints around that points may be nearer to."""
+    path.parent.mkdir(exist_ok=True)
+    other = np.setdiff1d(near, own)
+    wkb = [*[None] * len(own), *shapely.to_wkb(geometry[other])]
+    pq.write_table(pa.table({"row": np.concatenate([own, other]), "wkb": pa.array(wkb, pa.binary())}), path)
 
 
 def products_crs(products: Sequence[Path], params: Ingest) -> str:
@@ -104,6 +119,14 @@ def products_crs(products: Sequence[Path], params: Ingest) -> str:
         if other != crs:
             raise InputError(f"{path}: coordinates in {other}, those of {products[0]} are in {crs}. One CRS is needed.")
     return crs
+
+
+def city_folders(data: Path) -> list[Path]:
+    """The city folders of a project: the simulated ones and the user's own in `raw`."""
+    folders = [
+        path for root in (data / "simulate" / "cities", data / "raw") if root.is_dir() for path in root.iterdir()
+    ]
+    return sorted(path for path in folders if path.is_dir())
 
 
 def find_files(folder: Path) -> CityFiles:

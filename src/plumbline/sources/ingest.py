@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import atomic_folder, read_json, write_json
-from plumbline.jobs import run_jobs, work_folder
+from plumbline.jobs import clear, run_jobs, work_folder
 from plumbline.params import Ingest
-from plumbline.sources.city import ABOUT, CityFiles, CityPlan, find_files, read_city
+from plumbline.sources.city import ABOUT, NEIGHBOURS, CityFiles, CityPlan, find_files, read_city
 from plumbline.sources.distinct import check_distinct
 from plumbline.sources.overlap import check_overlap
 from plumbline.sources.part import FOOTPRINTS, HALO, IDENTITY, PART, POINTS, REPEATED, Part, load_sample, read_part
@@ -32,6 +32,8 @@ STAGE = "ingest"
 CITY = "city.json"
 SAMPLED_BYTES = 2**28
 """Of a product up to this size all points are compared with other products; of a larger one, as many as in one."""
+WORTHWHILE_BYTES = 2**28
+"""Less than this is read before other processes have loaded their libraries."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +63,18 @@ def ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | Non
         InputError: there is no city, a folder lacks a file, a file is refused by its reader, points and footprints
             do not overlap, or a label is of a building that is not there.
     """
-    plan = plan_parts(cities, params, workers)
+    plan = plan_parts(cities, params)
+    if sum(path.stat().st_size for city in plan.cities for path in city.products) < WORTHWHILE_BYTES:
+        workers = 1
     run_jobs(read_part, plan.parts, workers, STAGE)
     read_without_repeated(plan, workers)
     with atomic_folder(out) as temporary:
         for city in plan.cities:
             _assemble(city, plan, temporary / city.name)
-    shutil.rmtree(plan.work.parent)
+    clear(plan.work)
 
 
-def plan_parts(cities: Sequence[Path], params: Ingest, workers: int | None = None) -> Plan:
+def plan_parts(cities: Sequence[Path], params: Ingest) -> Plan:
     """Read footprints and labels of all cities, and cut the products into parts to be read by `read_part`.
 
     Raises:
@@ -86,7 +90,7 @@ def plan_parts(cities: Sequence[Path], params: Ingest, workers: int | None = Non
     files = [path for city in found for path in city.paths]
     work = work_folder(STAGE, files, params.model_dump(mode="json"), [Path(__file__).parent])
     plans = [CityPlan(work / city.name / "city", city, params) for city in found]
-    run_jobs(read_city, plans, workers, "footprints")
+    run_jobs(read_city, plans, 1, "footprints")
     result = []
     for plan in plans:
         crs = read_json(plan.folder / ABOUT)["crs"]
@@ -144,7 +148,7 @@ def _assemble(city: CityFiles, plan: Plan, out: Path) -> None:
         for part in own[path]:
             for kind in (POINTS, HALO):
                 _link(part.folder / kind, out / kind)
-    for kind in ("buildings", "labels"):
+    for kind in ("buildings", "labels", NEIGHBOURS):
         _link(folder / kind, out / kind)
     for path in sorted((out / "buildings").iterdir()):
         tiles.setdefault(path.stem, Counter())
@@ -190,6 +194,7 @@ def _describe(path: Path, sample: Track, told: Sequence[dict[str, Any]]) -> dict
     dropped = _total(told)
     points = sum(count for one in told for count in one[POINTS].values())
     epochs: NDArray[np.datetime64] = sample.epochs
+    steps = np.diff(epochs).astype(int)
     return {
         "name": sample.name,
         "product": path.name,
@@ -200,6 +205,9 @@ def _describe(path: Path, sample: Track, told: Sequence[dict[str, Any]]) -> dict
         "days": [str(day) for day in epochs],
         "first_epoch": str(epochs[0]),
         "last_epoch": str(epochs[-1]),
+        "revisit_days": int(np.median(steps)) if len(steps) else 0,
+        "longest_gap_days": int(steps.max(initial=0)),
+        "duplicates": sum(one["same_place"] for one in told),
         "missing_share": round(sum(o["missing"] for o in told) / max(sum(o["values"] for o in told), 1), 6),
         "los": [round(float(value), 5) for value in sample.los.mean(0)],
     }

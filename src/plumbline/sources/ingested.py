@@ -5,18 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import geopandas
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
+import shapely
+from numpy.typing import NDArray
 
 from plumbline.errors import InputError
 from plumbline.files import read_json
 from plumbline.sources.buildings import load_buildings
+from plumbline.sources.city import NEIGHBOURS
 from plumbline.sources.ingest import CITY
 from plumbline.sources.part import HALO, POINTS
 from plumbline.sources.points import Track, concatenate_tracks, load_points
+
+
+class Neighbours(NamedTuple):
+    """A point belongs to the nearest building: so a tile has to know the footprints around its own."""
+
+    own: NDArray[np.int64]
+    """(B,) rows of the tile's buildings in the file of the footprints."""
+    row: NDArray[np.int64]
+    """(K,) rows of the others."""
+    geometry: NDArray[np.object_]
+    """(K,) the others."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +46,11 @@ class Ingested:
     def tiles(self) -> list[str]:
         """Names of the tiles that hold buildings."""
         return sorted(path.stem for path in (self.folder / "buildings").glob("*.parquet"))
+
+    @property
+    def observed(self) -> list[Track]:
+        """The city's tracks with their epochs, without points."""
+        return [_empty(about, self.about["crs"]) for about in self.about["tracks"]]
 
     def tracks(self, tile: str | None = None) -> list[Track]:
         """The points of a tile and its halo, or of the whole city, one track each, also where it has none there.
@@ -62,6 +82,13 @@ class Ingested:
             return load_buildings(self.folder / "buildings" / f"{tile}.parquet")
         parts = [self.buildings(tile) for tile in self.tiles]
         return geopandas.GeoDataFrame(pd.concat(parts, ignore_index=True), crs=parts[0].crs)
+
+    def neighbours(self, tile: str) -> Neighbours:
+        """The footprints around a tile's own."""
+        table = pq.read_table(self.folder / NEIGHBOURS / f"{tile}.parquet")
+        row, wkb = table["row"].to_numpy(), table["wkb"].to_numpy(zero_copy_only=False)
+        other = np.array([one is not None for one in wkb], bool)
+        return Neighbours(row[~other], row[other], shapely.from_wkb(wkb[other]))
 
     def labels(self, tile: str | None = None) -> pd.DataFrame:
         """The labels of a tile's buildings, or of the city's."""

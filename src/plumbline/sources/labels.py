@@ -1,4 +1,4 @@
-"""Labels: the severity of each building, and its quadrant from category 1."""
+"""Labels: the severity of each building, its quadrant from category 1, and how difficult it is to judge."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from plumbline.compass import QUADRANTS
 from plumbline.errors import InputError
@@ -15,20 +17,27 @@ from plumbline.sources.table import fail_at, read_columns, read_header
 from plumbline.strain import category
 
 COLUMNS = {"building_id": pa.string(), "severity_permille": pa.float64(), "quadrant": pa.string()}
+DIFFICULTY = "difficulty"
+"""An optional column."""
+DIFFICULTIES = ("easy", "medium", "hard")
+"""Names of the levels, in the order of their codes 0, 1, 2."""
+UNKNOWN = -1
+"""Code of a building whose difficulty nobody has said."""
 MAX_SEVERITY_PERMILLE = 1000.0
 """A strain of 1: nothing stands that long."""
 
 
 def read_labels(path: Path) -> pd.DataFrame:
-    """Read `building_id, severity_permille, quadrant` from a csv.
+    """Read `building_id, severity_permille, quadrant` and, where the file has it, `difficulty` from a csv.
 
     Returns:
-        One row a building in the file's order: text, permille, and one of NE, NW, SW, SE, or empty text below
-        category 1, where the quadrant is undefined (one that stands there is not passed on).
+        One row a building in the file's order: text, permille, one of NE, NW, SW, SE, or empty text below category 1,
+        where the quadrant is undefined (one that stands there is not passed on), and the int8 code of the difficulty:
+        its place in `DIFFICULTIES`, or `UNKNOWN` for an empty cell or without the column.
 
     Raises:
-        InputError: a column is missing, an id is empty or repeats, a severity is no number from 0, or a quadrant is
-            missing or unknown; the message names the line.
+        InputError: a column is missing, an id is empty or repeats, a severity is no number from 0, a quadrant is
+            missing or unknown, or a difficulty unknown; the message names the line.
     """
     product = find_csv(path)
     header = read_header(product)
@@ -37,13 +46,16 @@ def read_labels(path: Path) -> pd.DataFrame:
         raise InputError(
             f"{product}, line 1: column {', '.join(missing)} is missing; the header has {', '.join(header)[:300]}."
         )
-    # No quadrant is the beginning of another: a cut last cell shows by itself.
-    table = read_columns(product, header, COLUMNS, check_end=header[-1] != "quadrant")
+    columns = COLUMNS | ({DIFFICULTY: pa.string()} if DIFFICULTY in header else {})
+    # No quadrant and no difficulty is the beginning of another: a cut last cell shows by itself.
+    table = read_columns(product, header, columns, check_end=header[-1] not in ("quadrant", DIFFICULTY))
     if not len(table):
         raise InputError(f"{product}: it has a header, but no labels.")
-    ids = np.asarray(table["building_id"].to_pylist(), object)
+    ids = _text(table, "building_id")
     severity = np.asarray(table["severity_permille"].to_numpy(), float)
-    quadrant = np.array([name.strip() for name in table["quadrant"].to_pylist()], object)
+    quadrant = _text(table, "quadrant", strip=True)
+    level = _text(table, DIFFICULTY, strip=True) if DIFFICULTY in header else np.full(len(ids), "", object)
+    difficulty = pd.Categorical(level, categories=DIFFICULTIES).codes.astype(np.int8)
     damaged = category(severity) >= 1
     checks = (
         ("building_id", ids, ids == "", "an id is needed"),
@@ -60,11 +72,27 @@ def read_labels(path: Path) -> pd.DataFrame:
             ~np.isin(quadrant, (*QUADRANTS, "")) | (damaged & (quadrant == "")),
             f"one of {', '.join(QUADRANTS)} is needed, or an empty cell below category 1",
         ),
+        (
+            DIFFICULTY,
+            level,
+            (difficulty == UNKNOWN) & (level != ""),
+            f"one of {', '.join(DIFFICULTIES)} is needed, or an empty cell where it is not known",
+        ),
     )
     for column, values, bad, wanted in checks:
         if bad.any():
             row = int(np.argmax(bad))
             fail_at(product, row, column, repr(values[row]) if isinstance(values[row], str) else values[row], wanted)
     return pd.DataFrame(
-        {"building_id": ids, "severity_permille": severity, "quadrant": np.where(damaged, quadrant, "").astype(object)}
+        {
+            "building_id": ids,
+            "severity_permille": severity,
+            "quadrant": np.where(damaged, quadrant, "").astype(object),
+            DIFFICULTY: difficulty,
+        }
     )
+
+
+def _text(table: pa.Table, column: str, strip: bool = False) -> NDArray[np.object_]:
+    values = pc.utf8_trim_whitespace(table[column]) if strip else table[column]
+    return np.asarray(values.to_pandas().to_numpy(object), object)

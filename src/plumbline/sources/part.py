@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
@@ -81,7 +82,7 @@ def read_part(part: Part) -> None:
             out / PART,
             {
                 "name": source.name, "epochs": [str(day) for day in source.epochs], "dropped": dict(dropped),
-                "values": values, "missing": missing, **pile.counts,
+                "values": values, "missing": missing, "same_place": pile.same_place, **pile.counts,
             },
         )  # fmt: skip
 
@@ -140,6 +141,8 @@ class _Pile:
         self.out, self.number, self.turn, self.bytes = out, part.number, 0, 0
         self.waiting: list[Track] = []
         self.counts: dict[str, dict[str, int]] = {POINTS: {}, HALO: {}}
+        self.same_place = 0
+        """Points that lie exactly where an earlier one does."""
 
     def add(self, block: Track) -> None:
         """Take a block; write what has gathered, once it is much."""
@@ -155,6 +158,7 @@ class _Pile:
             return
         track = concatenate_tracks(self.waiting)
         self.waiting, self.bytes = [], 0
+        self.same_place += int(pd.Series(track.easting + 1j * track.northing).duplicated().sum())
         own = cells(track.easting, track.northing, self.tiles.side_m)
         order = np.argsort(own, kind="stable")
         starts = np.flatnonzero(np.r_[True, np.diff(own[order]) > 0])

@@ -1,4 +1,4 @@
-"""What footprints have to be, and how those that are not are named."""
+"""What footprints have to be, which are made so, and how those that are not are named."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.console import log
 from plumbline.errors import InputError
+from plumbline.sources.repair import repair_polygons
 
 MIN_AREA_M2 = 0.01
 """A smaller polygon is no building, but a line or a point drawn as one."""
+FARTHEST_M = 1e8
+"""No projection of the Earth has coordinates beyond; its girth is 4e7 m."""
 NAMED = 5
 """Offenders named in a message."""
 Objects = NDArray[np.object_]
@@ -37,35 +41,92 @@ def check_present(path: Path, geometry: Objects, ids: Objects) -> None:
 
 
 def unwrap(geometry: Objects) -> Objects:
-    """Multipolygons of one part as polygons; those of several parts are one building and stay."""
-    multiple = shapely.get_type_id(geometry) == shapely.GeometryType.MULTIPOLYGON
-    single = multiple & (shapely.get_num_geometries(geometry) == 1)
+    """Multipolygons of one part as polygons; those of several parts are one building and stay. Empty parts go."""
+    multiple = np.flatnonzero(shapely.get_type_id(geometry) == shapely.GeometryType.MULTIPOLYGON)
+    parts, owner = shapely.get_parts(geometry[multiple], return_index=True)
+    filled = ~shapely.is_empty(parts)
+    parts, owner = parts[filled], owner[filled]
+    count = np.bincount(owner, minlength=len(multiple))
     unwrapped = geometry.copy()
-    unwrapped[single] = shapely.get_geometry(geometry[single], 0)
+    unwrapped[multiple[count == 1]] = parts[count[owner] == 1]
+    fewer = np.flatnonzero((count > 1) & (count < shapely.get_num_geometries(geometry[multiple])))
+    for row in fewer:
+        unwrapped[multiple[row]] = shapely.multipolygons(parts[owner == row])
     return unwrapped
 
 
-def check_valid(path: Path, geometry: Objects, ids: Objects, crs: str) -> None:
-    """Refuse polygons (B,) that lie outside of the projection `crs`, cross themselves or have no area.
-
-    Nothing is repaired: which side of a crossed ring is the building, only its owner knows.
+def check_numbers(path: Path, geometry: Objects, ids: Objects) -> None:
+    """Refuse polygons (B,) with a coordinate that is no finite number.
 
     Raises:
-        InputError: names file, features, ids and the place of the first fault.
+        InputError: names file, features and ids.
     """
-    infinite = ~np.isfinite(shapely.bounds(geometry)).all(axis=1)
-    if infinite.any():
-        raise InputError(f"{path}: {name_features(infinite, ids)} outside of what {crs}, the points' CRS, can show.")
+    bad = _beyond(geometry, np.inf)
+    if bad.any():
+        raise InputError(
+            f"{path}: {name_features(bad, ids)} with a coordinate that is no number (NaN or infinite). Remove them."
+        )
+
+
+def check_shown(path: Path, geometry: Objects, ids: Objects, crs: str) -> None:
+    """Refuse polygons (B,), projected to `crs`, that lie outside of what it can show.
+
+    Raises:
+        InputError: names file, features and ids.
+    """
+    outside = _beyond(geometry, FARTHEST_M)
+    if outside.any():
+        raise InputError(
+            f"{path}: {name_features(outside, ids)} outside of what {crs}, the points' CRS, can show. Are they of the "
+            "same place, with the easting (longitude) before the northing (latitude)?"
+        )
+
+
+def make_valid(path: Path, geometry: Objects, ids: Objects, crs: str) -> tuple[Objects, NDArray[np.bool_]]:
+    """Polygons (B,) in m, those that can be repaired without a doubt on their ground drawn anew; and which (B,).
+
+    Which side of a ring that crosses itself is the building, only its owner knows: those are refused.
+
+    Raises:
+        InputError: a polygon stays invalid, or has no area; names file, features, ids and the place of the first fault.
+    """
     invalid = ~shapely.is_valid(geometry)
     if invalid.any():
+        repaired = repair_polygons(geometry[invalid])
+        refused = np.zeros(len(geometry), bool)
+        refused[invalid] = ~repaired.certain
+        if refused.any():
+            reason = shapely.is_valid_reason(geometry[int(np.argmax(refused))])
+            raise InputError(
+                f"{path}: {name_features(refused, ids)} invalid: {reason} (m in {crs}), and which ground is the "
+                "building cannot be told. Repair them (QGIS: Fix geometries; `ogr2ogr -makevalid`) and look at the "
+                "result, or remove them."
+            )
         reason = shapely.is_valid_reason(geometry[int(np.argmax(invalid))])
-        raise InputError(
-            f"{path}: {name_features(invalid, ids)} invalid: {reason} (m in {crs}). Repair them (QGIS: Fix geometries; "
-            "`ogr2ogr -makevalid`) and look at the result, or remove them."
-        )
+        log.warning(
+            "%s: %s invalid (the first: %s), repaired; the ground they cover stays the same.",
+            path, name_features(invalid, ids), reason,
+        )  # fmt: skip
+        geometry = geometry.copy()
+        geometry[invalid] = repaired.geometry
     flat = shapely.area(geometry) < MIN_AREA_M2
     if flat.any():
         raise InputError(f"{path}: {name_features(flat, ids)} without area (below {MIN_AREA_M2} m²). Remove them.")
+    return geometry, invalid
+
+
+def _beyond(geometry: Objects, farthest: float) -> NDArray[np.bool_]:
+    """(B,) which have a coordinate that is NaN, or not nearer to zero than `farthest`."""
+    corners, owner = shapely.get_coordinates(geometry, return_index=True)
+    bad = np.zeros(len(geometry), bool)
+    bad[owner[~(np.abs(corners) < farthest).all(axis=1)]] = True
+    return bad
+
+
+def has_holes(geometry: Objects) -> NDArray[np.bool_]:
+    """(B,) which polygons have a hole in some part."""
+    parts, owner = shapely.get_parts(geometry, return_index=True)
+    return np.bincount(owner, shapely.get_num_interior_rings(parts), len(geometry)) > 0
 
 
 def name_features(bad: NDArray[np.bool_], ids: Objects | None = None) -> str:

@@ -1,0 +1,164 @@
+"""Padding strategies compared: what they cost, whether the network sees them, and what it would learn without a mask.
+
+Simulates two small cities in a temporary folder. Prints Markdown; `docs/benchmarks` keeps dated copies.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor
+
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.losses import quadrant_loss, severity_loss
+from plumbline.model.network import new_spec
+from plumbline.params import Model, Train
+from plumbline.prepare.pad import STRATEGIES
+from plumbline.prepare.shards import Shards, load_shards
+from plumbline.train.batches import Batch, Buildings, SimilarLengths, loader
+from plumbline.train.score import Score, score
+from plumbline.train.statistics import fit_statistics
+
+SOURCE = str(Path(__file__).parents[1] / "src")
+LONGEST = 128
+ROUNDS, EPOCHS, SEEDS = 7, 15, (0, 1, 2)
+NETWORK = Model(channels=16, blocks=2, heads=2, attention_layers=1, hidden=32)
+CITIES = {"c_band": {"band": "C", "buildings": 700, "seed": 1}, "x_band": {"band": "X", "buildings": 250, "seed": 2}}
+
+
+def make_data(folder: Path) -> dict[str, Shards]:
+    """Prepared splits of the simulated cities, by the commands a user would type."""
+    content = yaml.safe_load(Path("params.yaml").read_text(encoding="utf-8"))
+    content["simulate"] |= {"cities": CITIES, "showcase": {"band": "C", "buildings": 4, "seed": 3}, "years": 2.0}
+    shares = {"train": 0.6, "tune": 0.02, "calibrate": 0.02, "test": 0.36}
+    content["prepare"] |= {"block_m": 60.0, "split": shares, "max_points": LONGEST}
+    (folder / "params.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    for stage in ("simulate", "ingest", "prepare"):
+        command = [sys.executable, "-m", "plumbline", stage]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, env=os.environ | {"PYTHONPATH": SOURCE})
+    return {name: load_shards(folder / "data" / "prepare" / name) for name in ("train", "test")}
+
+
+def section(strategy: str, seed: int = 0) -> Train:
+    """Parameters of a short training."""
+    return Train(epochs=EPOCHS, patience=EPOCHS, learning_rate=3e-3, batch_size=32, padding=strategy, seed=seed)  # type: ignore[arg-type]
+
+
+def epoch_times(data: Shards) -> dict[str, float]:
+    """Median over the rounds of the time that one epoch of batches takes without a network, s."""
+    times: dict[str, list[float]] = {name: [] for name in STRATEGIES}
+    for number in range(ROUNDS + 1):
+        for name in STRATEGIES:
+            start = time.perf_counter()
+            for _ in loader(data, 128, 0, section(name)):
+                pass
+            if number:  # the first round warms up
+                times[name].append(time.perf_counter() - start)
+    return {name: float(np.median(values)) for name, values in times.items()}
+
+
+def batches(
+    data: Shards, strategy: str, masked: bool, length: int | None, seed: int | None, epoch: int = 0
+) -> Iterator[Batch]:
+    """Batches padded to `length` or the longest of them; without `masked`, padding passes for scatterers."""
+    buildings, sampler = Buildings(data), SimilarLengths(data.length, 32, seed)
+    sampler.set_epoch(epoch)
+    for index in sampler:
+        padded: dict[str, Any] = dict(data.pad(index, length, strategy))
+        mask = padded["mask"] if masked else np.ones_like(padded["mask"])
+        distance, slope, geometry = (torch.from_numpy(padded[name]) for name in ("distance", "slope", "geometry"))
+        yield buildings[index]._replace(
+            distance_BLF=distance, slope_BLF=slope, geometry_BF=geometry, mask_BL=torch.from_numpy(mask)
+        )
+
+
+def trained(data: Shards, strategy: str, masked: bool, seed: int) -> Diagnosis:
+    """A small network after a short training, the same but for the padding."""
+    losses = section(strategy, seed)
+    torch.manual_seed(seed)
+    model = Diagnosis(new_spec(NETWORK, LONGEST))
+    fit_statistics(model, data)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=losses.learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, EPOCHS)
+    model.train()
+    for epoch in range(EPOCHS):
+        for batch in batches(data, strategy, masked, None, seed, epoch):
+            answer = model.raw(*batch[:4])
+            loss = quadrant_loss(answer, batch.quadrant_B)
+            loss = loss + 2 * severity_loss(answer, model.standard_severity(batch.severity_B))
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimiser.step()
+        schedule.step()
+    return model.eval()
+
+
+def answers(
+    model: Diagnosis, data: Shards, strategy: str, masked: bool, length: int | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Probabilities, severities and their truths, in the order of length."""
+    parts = []
+    with torch.inference_mode():
+        for batch in batches(data, strategy, masked, length, None):
+            answer = model(*batch[:4])
+            parts.append((answer.quadrant_probability, answer.severity_permille, batch.quadrant_B, batch.severity_B))
+    probability, severity, quadrant, truth = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+    return probability, severity, quadrant, truth
+
+
+def cells(results: list[Score]) -> str:
+    """Mean and largest deviation from it over the seeds, of accuracy and severity error."""
+    accuracy, error = (np.array([row[place] for row in results]) for place in (0, 1))
+    spread = [float(np.abs(values - values.mean()).max()) for values in (accuracy, error)]
+    return f"{accuracy.mean():.3f} ± {spread[0]:.3f} | {error.mean():.3f} ± {spread[1]:.3f}"
+
+
+def main() -> None:
+    """Measure and print."""
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    with tempfile.TemporaryDirectory() as folder:
+        data = make_data(Path(folder))
+        train, test = data["train"], data["test"]
+        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+        cores = len(os.sched_getaffinity(0))
+        print(
+            f"{datetime.date.today()}, {cores} cores {platform.machine()}, commit {commit.stdout.strip() or 'unknown'}\n"
+        )
+        points = "{:.0f} to {:.0f} points, median {:.0f}".format(*np.quantile(train.length, [0, 1, 0.5]))
+        print(f"{len(train)} training and {len(test)} held-out buildings, {points}; {len(SEEDS)} seeds.\n")
+
+        seconds = epoch_times(train)
+        masked = [trained(train, "mask", True, seed) for seed in SEEDS]
+        wanted = answers(masked[0], test, "mask", True, None)
+        print("| strategy | time of an epoch of batches (x) | largest difference: probability | severity, permille |")
+        print("|---|---|---|---|")
+        for name in STRATEGIES:
+            found = answers(masked[0], test, name, True, LONGEST)
+            apart = [float((one - other).abs().max()) for one, other in zip(found[:2], wanted[:2], strict=True)]
+            print(f"| {name} | {seconds[name] / seconds['mask']:.2f} | {apart[0]:.1e} | {apart[1]:.1e} |")
+
+        print("\n| padding | counts as | padded to | quadrant accuracy | severity error, permille |")
+        print("|---|---|---|---|---|")
+        for name, mask in (("mask", True), *((name, False) for name in STRATEGIES)):
+            models = masked if mask else [trained(train, name, False, seed) for seed in SEEDS]
+            for length, said in ((None, "longest of the batch"), (LONGEST, str(LONGEST))):
+                results = [score(*(part.numpy() for part in answers(m, test, name, mask, length))) for m in models]
+                kind = "nothing (masked)" if mask else "scatterers"
+                print(f"| {name} | {kind} | {said} | {cells(results)} |")
+
+
+if __name__ == "__main__":
+    main()

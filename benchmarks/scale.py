@@ -1,0 +1,93 @@
+"""`ingest` and `prepare` on millions of points: time, and the peak memory of all processes together.
+
+`python benchmarks/scale.py [POINTS]`; the default, 5 million points of 200 epochs, needs 25 GB of disk for an hour.
+Prints Markdown; `docs/benchmarks` keeps dated copies.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import yaml
+
+POINTS = 5_000_000
+POINTS_A_BUILDING = 13.5
+"""On it and around it, in the simulator's C band, both tracks together."""
+YEARS = 3.75
+SECTIONS = ("model", "train", "compress", "export", "validate", "package")
+
+
+def memory_mb(root: int) -> float:
+    """Proportional set size of a process and all below it: shared pages count once."""
+    total, waiting = 0, [root]
+    while waiting:
+        pid = waiting.pop()
+        try:
+            total += int(re.search(r"^Pss: +(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.M)[1])  # type: ignore[index]
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                waiting += map(int, (task / "children").read_text().split())
+        except (OSError, TypeError):
+            continue
+    return total / 1024
+
+
+def run(*arguments: str) -> tuple[float, float]:
+    """Run a stage: seconds, and peak memory in MB."""
+    began, peak = time.perf_counter(), 0.0
+    process = subprocess.Popen([sys.executable, "-m", "plumbline", *arguments])
+    ended = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not ended.wait(0.25):
+            peak = max(peak, memory_mb(process.pid))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    code = process.wait()
+    ended.set()
+    watcher.join()
+    if code:
+        sys.exit(f"{arguments} ended with {code}")
+    return time.perf_counter() - began, peak
+
+
+def main() -> None:
+    """Measure and print."""
+    points = int(float(sys.argv[1])) if len(sys.argv) > 1 else POINTS
+    root = Path.cwd()
+    params = yaml.safe_load((root / "params.yaml").read_text())
+    buildings = round(points / POINTS_A_BUILDING)
+    params["simulate"]["cities"] = {"country": {"band": "C", "buildings": buildings, "seed": 1, "years": YEARS}}
+    params["simulate"]["showcase"] = {"band": "C", "buildings": 4, "seed": 2}
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    cores = len(os.sched_getaffinity(0))
+    os.environ["PYTHONPATH"] = str(root / "src")
+    with tempfile.TemporaryDirectory() as temporary:
+        os.chdir(temporary)
+        Path("params.yaml").write_text(yaml.safe_dump(params))
+        rows = {stage: run(stage) for stage in ("simulate", "ingest", "prepare")}
+        city = Path("data/simulate/cities/country")
+        size = sum(path.stat().st_size for path in city.glob("EGMS*.csv"))
+        about = yaml.safe_load(Path("data/ingest/country/city.json").read_text())
+        read = sum(track["points_read"] for track in about["tracks"])
+        epochs = [track["epochs"] for track in about["tracks"]]
+        os.chdir(root)
+    print(f"{datetime.date.today()}, {cores} cores {platform.machine()}, commit {commit.stdout.strip() or 'unknown'}\n")
+    print(f"{buildings:,} buildings, {read:,} points of {epochs} epochs, {size / 1e9:.2f} GB of csv.\n")
+    print("| stage | s | points/s | peak memory of all its processes, MB |\n|---|---|---|---|")
+    for stage, (seconds, peak) in rows.items():
+        print(f"| {stage} | {seconds:.0f} | {read / seconds:,.0f} | {peak:,.0f} |")
+
+
+if __name__ == "__main__":
+    main()

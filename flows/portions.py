@@ -1,0 +1,60 @@
+"""The portions of a stage as mapped tasks on a Dask cluster: parts of files to ingest, tiles to prepare.
+
+DVC stays the one that makes the stage: what is done here lies in `.plumbline`, where the stage's own process finds its
+portions finished and only puts them together. The cluster's workers must see the project's folder under its path.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, task, unmapped
+from prefect.cache_policies import NO_CACHE
+from prefect_dask.task_runners import DaskTaskRunner
+
+from plumbline.jobs import AnyJob
+from plumbline.params import load_params
+from plumbline.prepare.stage import plan_tiles
+from plumbline.prepare.tile import prepare_tile
+from plumbline.sources.city import city_folders
+from plumbline.sources.ingest import plan_parts
+from plumbline.sources.part import read_part
+
+DATA = Path("data")
+
+
+@task(retries=1, cache_policy=NO_CACHE, task_run_name="{job.folder.name}")
+def portion(job: AnyJob, work: Any) -> None:
+    """Do one portion, unless it is there."""
+    if not job.folder.exists():
+        work(job)
+
+
+@flow(name="portions")
+def portions(stage: str, params: Path = Path("params.yaml")) -> int:
+    """Do all portions of `ingest` or `prepare`; return how many there are.
+
+    Raises:
+        InputError: bad input, as the stage itself would say.
+    """
+    settings = load_params(params)
+    jobs: list[Any]
+    if stage == "ingest":
+        jobs, work = plan_parts(city_folders(DATA), settings.ingest).parts, read_part
+    else:
+        jobs, work = plan_tiles(DATA / "ingest", settings.prepare).tiles, prepare_tile  # type: ignore[assignment]
+    portion.map(jobs, unmapped(work)).result()
+    return len(jobs)
+
+
+def on_dask(stage: str, address: str) -> int:
+    """Do the portions of a stage on the cluster whose scheduler listens at `address`; return how many there are.
+
+    Raises:
+        InputError: as `portions`.
+        OSError: no scheduler answers there.
+    """
+    runner: Any = DaskTaskRunner(address=address)
+    done: int = portions.with_options(task_runner=runner)(stage)
+    return done

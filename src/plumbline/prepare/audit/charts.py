@@ -1,0 +1,125 @@
+"""Plots as plain HTML and SVG: small, sharp on a phone, and without a script."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+COLOURS = ("#2f6c9e", "#e0a030", "#6b9e5a", "#b0517d", "#7a7a7a", "#5ab4c4", "#8c6bb1", "#c46a3d")
+WIDTH, HEIGHT = 240, 64
+MOST_KINDS = 12
+Cell = tuple[str, str, Sequence[float], Mapping[str, Sequence[int]], str]
+"""Title, unit, edges, counts per series (the first filled, the others lines), text below."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One bar of a stacked plot."""
+
+    name: str
+    counts: Mapping[str, int]
+
+
+def say(text: object) -> str:
+    """Text, safe in HTML."""
+    return html.escape(str(text), quote=True)
+
+
+def number(value: Any) -> str:
+    """A figure of four digits; nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 1e15):
+        return f"{int(value):,}"
+    return say(f"{value:.4g}" if isinstance(value, float) else value)
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A table; the first column is text, the others are figures."""
+    head = "".join(f"<th{' class=n' if i else ''}>{say(title)}</th>" for i, title in enumerate(heads))
+    body = "".join(
+        f"<tr><td>{say(row[0])}</td>" + "".join(f'<td class="n">{number(value)}</td>' for value in row[1:]) + "</tr>"
+        for row in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def stacked(groups: Sequence[Group]) -> str:
+    """Bars of shares, with a key; the kinds beyond `MOST_KINDS` are drawn as one."""
+    kinds = list(dict.fromkeys(kind for group in groups for kind in group.counts))
+    drawn = kinds if len(kinds) <= MOST_KINDS else kinds[: MOST_KINDS - 1]
+    colour = {kind: COLOURS[i % len(COLOURS)] for i, kind in enumerate(drawn)}
+    key = "".join(f'<i style="background:{colour[kind]}"></i>{say(kind)}' for kind in drawn)
+    if len(drawn) < len(kinds):
+        key += f'<i style="background:#ccc"></i>{len(kinds) - len(drawn)} others'
+    rows = []
+    for group in groups:
+        total = sum(group.counts.values())
+        bars = "".join(
+            f'<i style="width:{100 * count / total:.2f}%;background:{colour.get(kind, "#ccc")}" '
+            f'title="{say(kind)}: {count:,}"></i>'
+            for kind, count in group.counts.items()
+            if count > 0
+        )
+        said = ", ".join(f"{kind} {count}" for kind, count in group.counts.items())
+        rows.append(
+            f'<div class="row"><span>{say(group.name)}</span><div class="bar" role="img" aria-label="{say(said)}">'
+            f'{bars}</div><span class="n">{total:,}</span></div>'
+        )
+    return f'<div class="key">{key}</div>' + "".join(rows)
+
+
+def timeline(spans: Sequence[tuple[str, Any, Any]]) -> str:
+    """A bar from the first to the last epoch of each track, on one scale."""
+    dated = [(name, _day(first), _day(last)) for name, first, last in spans if first and last]
+    if not dated:
+        return ""
+    start, end = min(row[1] for row in dated), max(row[2] for row in dated)
+    whole = max(end - start, 1)
+    rows = []
+    for name, first_day, last_day in dated:
+        left, width = 100 * (first_day - start) / whole, 100 * (last_day - first_day) / whole
+        bar = f'<i style="margin-left:{left:.2f}%;width:{max(width, 0.5):.2f}%;background:{COLOURS[0]}"></i>'
+        rows.append(f'<div class="row"><span>{say(name)}</span><div class="bar">{bar}</div><span></span></div>')
+    ends = f"{date.fromordinal(start)} to {date.fromordinal(end)}"
+    return f'<div class="key">{ends}</div>' + "".join(rows)
+
+
+def histograms(cells: Sequence[Cell]) -> str:
+    """A grid of histograms, each to its own scale."""
+    drawn = []
+    for title, unit, edges, counts, text in cells:
+        shapes = [
+            _outline(own, "fill" if i == 0 else "line", COLOURS[0] if i == 0 else COLOURS[3])
+            for i, own in enumerate(counts.values())
+            if sum(own)
+        ]
+        ends = f"<span>{number(edges[0])}</span><span>{number(edges[-1])}</span>" if len(edges) else ""
+        drawn.append(
+            f'<div class="cell"><b>{say(title)}</b> {say(unit)}'
+            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{say(title)}">'
+            f'{"".join(shapes)}</svg><div class="ends">{ends}</div>{say(text)}</div>'
+        )
+    return f'<div class="grid">{"".join(drawn)}</div>'
+
+
+def _outline(counts: Sequence[int], kind: str, colour: str) -> str:
+    """The steps of a histogram, as high as the plot."""
+    step, top = WIDTH / len(counts), max(counts)
+    path = f"M0 {HEIGHT}"
+    for i, count in enumerate(counts):
+        path += f"V{HEIGHT - (HEIGHT - 2) * count / top:.1f}H{(i + 1) * step:.1f}"
+    path += f"V{HEIGHT}"
+    look = (
+        f'fill="{colour}" fill-opacity="0.45"'
+        if kind == "fill"
+        else f'fill="none" stroke="{colour}" stroke-width="1.5"'
+    )
+    return f'<path d="{path}" {look}/>'
+
+
+def _day(text: Any) -> int:
+    return date.fromisoformat(str(text)).toordinal()

@@ -1,0 +1,115 @@
+"""How far the distribution of a column has moved from another one.
+
+- Population stability index: `sum (a - e) ln(a / e)` over bins with the shares `e` (reference) and `a`; the symmetric
+  divergence of Jeffreys (1946), as used in Siddiqi (2006), Credit Risk Scorecards. Bins are the reference's tenths, and
+  one more on each side of all it has; half a case is added to each bin (Krichevsky and Trofimov 1981), so that an empty
+  one has a logarithm. By chance alone, with n and m independent cases, it is about `(1/n + 1/m)` times a chi-squared
+  variable with bins - 1 degrees of freedom (Yurdakul and Naranjo 2020, Journal of Risk Model Validation 14(4)).
+- Kolmogorov-Smirnov: the largest difference of the two cumulative distributions.
+- Wasserstein: the mean distance that values have to be moved, here in standard deviations of the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from plumbline.prepare.audit.shape import steps
+from plumbline.prepare.audit.summary import TABLES, Summary
+
+Values = NDArray[np.float64]
+BINS = 10
+CHANCE = 0.01
+"""Probability that any column of a comparison without drift is above its chance bound (Bonferroni over the columns)."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Distributions of a data set's columns."""
+
+    buildings: int
+    values: Mapping[str, Values]
+    """`table.column` -> finite values, ascending: all, a sample, or quantiles."""
+
+
+@dataclass(frozen=True)
+class Shift:
+    """How far one column moved."""
+
+    psi: float
+    psi_chance: float
+    """What the index reaches without drift, in data of this size."""
+    ks: float
+    wasserstein_sd: float | None
+    """None where the reference does not vary."""
+
+
+def columns_of(summary: Summary) -> Columns:
+    """The sampled columns of a split, and its severity."""
+    values = {"label.severity_permille": _ascending(summary.sampled("severity")[:, 0])}
+    for table, columns in TABLES.items():
+        sampled = summary.sampled(table)
+        for j, column in enumerate(columns):
+            values[f"{table}.{column.name}"] = _ascending(sampled[:, j])
+    return Columns(summary.buildings, values)
+
+
+def compare(reference: Columns, current: Columns) -> dict[str, Shift]:
+    """Shift of each column that both have values of."""
+    both = [key for key in current.values if len(current.values[key]) and len(reference.values.get(key, ()))]
+    return {
+        key: shift(reference.values[key], current.values[key], reference.buildings, current.buildings, len(both))
+        for key in both
+    }
+
+
+def shift(reference: Values, current: Values, n: int, m: int, columns: int = 1) -> Shift:
+    """Distances of the ascending values `current` from `reference`, of m and n independent cases (buildings)."""
+    edges = bin_edges(reference)
+    psi = stability_index(bin_shares(reference, edges), bin_shares(current, edges))
+    # The scatterers of a building move together: buildings are the cases, or the sampled rows if those are fewer.
+    cases = min(m, len(current))
+    chance = (1 / n + 1 / cases) * float(special.chdtri(len(edges), CHANCE / columns))
+    sd = float(reference.std())
+    distance = float(stats.wasserstein_distance(reference, current))
+    varies = sd > 1e-9 * float(np.abs(reference).max(initial=0))
+    return Shift(psi, chance, kolmogorov_smirnov(reference, current), distance / sd if varies else None)
+
+
+def bin_edges(reference: Values) -> Values:
+    """Upper edges (inclusive) of all bins but the last: just below the lowest value, the tenths, the highest value.
+
+    A column of few different values (`2 * BINS`) has a bin for each.
+    """
+    edges = np.unique(reference)
+    if len(edges) > 2 * BINS:
+        edges = np.unique(steps(reference, np.arange(1, BINS + 1) / BINS))
+    return np.concatenate([[np.nextafter(reference[0], -np.inf)], edges])
+
+
+def bin_shares(values: Values, edges: Values) -> Values:
+    """(len(edges) + 1,) share of the values in each bin, half a case added to each."""
+    counts = np.bincount(np.searchsorted(edges, values, side="left"), minlength=len(edges) + 1) + 0.5
+    return np.asarray(counts / counts.sum(), np.float64)
+
+
+def stability_index(expected: Values, actual: Values) -> float:
+    """Population stability index of two sets of shares, all above 0."""
+    return float(np.sum((actual - expected) * np.log(actual / expected)))
+
+
+def kolmogorov_smirnov(one: Values, other: Values) -> float:
+    """Largest difference of the cumulative distributions of two ascending arrays, 0 to 1."""
+    at = np.concatenate([one, other])
+    below = [np.searchsorted(values, at, side="right") / len(values) for values in (one, other)]
+    return float(np.abs(below[0] - below[1]).max())
+
+
+def _ascending(values: NDArray[Any]) -> Values:
+    wide = np.asarray(values, np.float64)
+    return np.sort(wide[np.isfinite(wide)])

@@ -1,0 +1,122 @@
+"""What a rule says, and how it comes to say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from plumbline.params import Audit
+from plumbline.prepare.audit.drift import Columns, Shift
+from plumbline.prepare.audit.leaks import Leak
+from plumbline.prepare.audit.summary import Summary
+
+Status = Literal["pass", "warn", "fail"]
+ORDER: tuple[Status, ...] = ("fail", "warn", "pass")
+"""Worst first."""
+NAMED = 5
+"""Most further places that a reason names."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that the rules look at."""
+
+    params: Audit
+    cities: Mapping[str, Mapping[str, Any]]
+    """The report of each city, see `audit`."""
+    splits: Mapping[str, Summary]
+    buildings_shared: Sequence[Leak]
+    twins: Sequence[Leak]
+    blocks_shared: Sequence[Leak] | None
+    """None: the report names no blocks."""
+    columns: Mapping[str, Columns]
+    """Sampled columns of each split."""
+    shifts: Mapping[str, Mapping[str, Shift]]
+    """Split -> column -> shift from `train`."""
+    reference: Columns | None
+    reference_shift: Mapping[str, Shift]
+    """Column -> shift of `train` from the reference."""
+
+    @property
+    def train(self) -> Summary | None:
+        """The split that is learnt from."""
+        return self.splits.get("train")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One place that a rule looks at."""
+
+    where: str
+    value: float
+    text: str
+    """What was found there, with its figure."""
+    own: tuple[float | None, float | None] | None = None
+    """Bounds of warning and of failure in place of the rule's."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The verdict of one rule."""
+
+    name: str
+    status: Status
+    value: float | None
+    """The worst figure found."""
+    bound: float | None
+    """The bound that it is beyond, or the first it would meet."""
+    where: str
+    reason: str
+    advice: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return dict(self.__dict__)
+
+
+def judge(
+    name: str,
+    cases: Sequence[Case],
+    advice: str,
+    *,
+    warn: float | None = None,
+    fail: float | None = None,
+    low: bool = False,
+    nothing: str = "",
+) -> Finding:
+    """The worst of the cases decides.
+
+    Args:
+        name: of the rule.
+        cases: the places looked at.
+        advice: what to do where it is beyond a bound.
+        warn, fail: a value above (with `low`: below) is beyond; None: no such bound.
+        low: small values are bad.
+        nothing: why there is no case; then the rule warns, because what is not looked at cannot pass. Without it, to
+            have no case is to pass.
+    """
+    if not cases:
+        return Finding(name, "warn" if nothing else "pass", None, fail if warn is None else warn, "", nothing, advice)
+
+    def bounds(case: Case) -> tuple[float | None, float | None]:
+        return (warn, fail) if case.own is None else case.own
+
+    def status(case: Case) -> Status:
+        beyond = [b is not None and (case.value < b if low else case.value > b) for b in bounds(case)]
+        return "fail" if beyond[1] else "warn" if beyond[0] else "pass"
+
+    def badness(case: Case) -> tuple[int, float, str]:
+        return ORDER.index(status(case)), case.value if low else -case.value, case.where
+
+    ranked = sorted(cases, key=badness)
+    worst = ranked[0]
+    found = status(worst)
+    others = [case for case in ranked[1:] if status(case) == found]
+    reason = worst.text
+    if found != "pass" and others:
+        named = ", ".join(case.where for case in others[:NAMED])
+        reason += f"; {len(others)} more: {named}" + (", ..." if len(others) > NAMED else "")
+    first, second = bounds(worst)
+    bound = second if found == "fail" or first is None else first
+    return Finding(name, found, worst.value, bound, worst.where, reason, advice)

@@ -1,0 +1,210 @@
+"""Rules on what came in: points, epochs, tracks, buildings of each city."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import date
+from typing import Any
+
+from plumbline.prepare.audit.findings import Case, Facts, Finding, judge
+
+DAYS_A_YEAR = 365.25
+Track = dict[str, Any]
+
+
+def points(facts: Facts) -> Finding:
+    """A city without points fails; a track without points warns."""
+    cases = []
+    for city, report in facts.cities.items():
+        tracks = [(f"{city}, {track.get('name')}", int(track.get("points") or 0)) for track in report.get("tracks", [])]
+        total = sum(count for _, count in tracks)
+        cases.append(Case(city, total, f"{city}: {total} points are left, in {len(tracks)} tracks", (None, 1)))
+        cases += [Case(where, count, f"{where}: {count} points are left", (1, None)) for where, count in tracks]
+    advice = "Check the product, and the bounds of the quality filter in `ingest`."
+    return judge("points", cases, advice, low=True, nothing=_silent("cities"))
+
+
+def points_dropped(facts: Facts) -> Finding:
+    """Share of a track's points that the quality filter dropped."""
+
+    def share(track: Track, _: Track) -> tuple[float, str] | None:
+        dropped = {rule: int(n) for rule, n in (track.get("dropped") or {}).items() if n}
+        read = track.get("points_read")
+        if not read:
+            return None
+        said = ", ".join(f"{n} {rule}" for rule, n in dropped.items()) or "none"
+        return sum(dropped.values()) / read, f"of {read} points dropped: {said}"
+
+    return judge(
+        "points_dropped",
+        list(_tracks(facts, share)),
+        "Look at the quality of the product before loosening `ingest.min_coherence` or `ingest.max_rmse_mm`.",
+        warn=facts.params.max_dropped_share,
+        nothing=_silent("points_read"),
+    )
+
+
+def points_assigned(facts: Facts) -> Finding:
+    """Share of a track's points that lie on a building."""
+
+    def share(track: Track, _: Track) -> tuple[float, str] | None:
+        count, assigned = track.get("points"), track.get("assigned")
+        return (
+            (assigned / count, f"{assigned} of {count} points are on a building")
+            if count and assigned is not None
+            else None
+        )
+
+    return judge(
+        "points_assigned",
+        list(_tracks(facts, share)),
+        "Draw points and footprints together: a shift, another area, or roofs that return no signal.",
+        warn=facts.params.min_assigned_share,
+        low=True,
+        nothing=_silent("assigned"),
+    )
+
+
+def buildings_left_out(facts: Facts) -> Finding:
+    """Share of a city's buildings that are in no split."""
+    cases = []
+    for city, report in facts.cities.items():
+        left = {reason: int(n) for reason, n in (report.get("left_out") or {}).items() if n}
+        if report.get("buildings"):
+            said = ", ".join(f"{n} {reason}" for reason, n in left.items()) or "none"
+            text = f"{city}: of {report['buildings']} buildings left out: {said}"
+            cases.append(Case(city, sum(left.values()) / report["buildings"], text))
+    return judge(
+        "buildings_left_out",
+        cases,
+        "See which reason leads: few points (`prepare.min_points`, `prepare.buffer_m`) or no label.",
+        warn=facts.params.max_left_out_share,
+        nothing=_silent("buildings"),
+    )
+
+
+def epochs(facts: Facts) -> Finding:
+    """Number of acquisitions of a track."""
+    return judge(
+        "epochs",
+        list(_tracks(facts, lambda track, _: _figure(track, "epochs", "epochs"))),
+        "A rate from so few acquisitions is hardly better than their noise. Use a longer product.",
+        warn=facts.params.min_epochs,
+        low=True,
+        nothing=_silent("epochs"),
+    )
+
+
+def period(facts: Facts) -> Finding:
+    """Years that a track was watched: below one, the seasonal movement cannot be told from the trend."""
+
+    def years(track: Track, _: Track) -> tuple[float, str] | None:
+        span = _span(track)
+        return (((span[1] - span[0]).days) / DAYS_A_YEAR, f"{span[0]} to {span[1]}") if span else None
+
+    return judge(
+        "period",
+        list(_tracks(facts, years)),
+        "Below a full year, warmth looks like movement. Use a longer product, or trust rates less.",
+        warn=facts.params.min_years,
+        low=True,
+        nothing=_silent("first_epoch and last_epoch"),
+    )
+
+
+def track_period(facts: Facts) -> Finding:
+    """Share of its city's period that a track covers."""
+
+    def share(track: Track, city: Track) -> tuple[float, str] | None:
+        spans = [span for other in city.get("tracks", []) if (span := _span(other))]
+        own = _span(track)
+        if own is None:
+            return None
+        whole = (max(s[1] for s in spans) - min(s[0] for s in spans)).days
+        return ((own[1] - own[0]).days / whole if whole else 1.0), f"covers {own[0]} to {own[1]} of the city's period"
+
+    return judge(
+        "track_period",
+        list(_tracks(facts, share)),
+        "Tracks of other years see other movement: cut them to the years they share.",
+        warn=facts.params.min_period_share,
+        low=True,
+        nothing=_silent("first_epoch and last_epoch"),
+    )
+
+
+def gaps(facts: Facts) -> Finding:
+    """Longest time without an acquisition, days."""
+    return judge(
+        "gaps",
+        list(_tracks(facts, lambda track, _: _figure(track, "longest_gap_days", "days without an acquisition"))),
+        "Look whether the movement jumps across the gap: a phase ambiguity there cannot be seen in the series.",
+        warn=facts.params.max_gap_days,
+        nothing=_silent("longest_gap_days"),
+    )
+
+
+def missing(facts: Facts) -> Finding:
+    """Share of a track's displacements that are missing."""
+    return judge(
+        "missing",
+        list(_tracks(facts, lambda track, _: _figure(track, "missing_share", "of the displacements are missing"))),
+        "Find the epochs or points that lack values, and drop those.",
+        warn=facts.params.max_missing_share,
+        nothing=_silent("missing_share"),
+    )
+
+
+def duplicates(facts: Facts) -> Finding:
+    """Share of a track's points that stand where another one stands."""
+
+    def share(track: Track, _: Track) -> tuple[float, str] | None:
+        count, twice = track.get("points"), track.get("duplicates")
+        return (
+            (twice / count, f"{twice} of {count} points share their position") if count and twice is not None else None
+        )
+
+    return judge(
+        "duplicates",
+        list(_tracks(facts, share)),
+        "A product that was merged or resampled: the same measurement counts more than once.",
+        warn=facts.params.max_duplicate_share,
+        nothing=_silent("duplicates"),
+    )
+
+
+def notes(facts: Facts) -> Finding:
+    """What the readers decided and want to be known."""
+    cases = [
+        Case(city, 1, f"{city}: {note}") for city, report in facts.cities.items() for note in report.get("notes", [])
+    ]
+    return judge("notes", cases, "Read what was decided, and correct the file if it is not what you meant.", warn=0)
+
+
+def _tracks(facts: Facts, figure: Callable[[Track, Track], tuple[float, str] | None]) -> Iterator[Case]:
+    for city, report in facts.cities.items():
+        for track in report.get("tracks", []):
+            found = figure(track, dict(report))
+            if found is not None:
+                where = f"{city}, {track.get('name')}"
+                yield Case(where, found[0], f"{where}: {found[1]}")
+
+
+def _figure(track: Track, key: str, text: str) -> tuple[float, str] | None:
+    value = track.get(key)
+    return None if value is None else (value, f"{value:.4g} {text}")
+
+
+def _span(track: Track) -> tuple[date, date] | None:
+    first, last = track.get("first_epoch"), track.get("last_epoch")
+    return (date.fromisoformat(str(first)), date.fromisoformat(str(last))) if first and last else None
+
+
+def _silent(key: str) -> str:
+    return f"not looked at: the report of `ingest` has no {key}"
+
+
+RULES = (
+    points, points_dropped, points_assigned, buildings_left_out, epochs, period, track_period, gaps, missing,
+    duplicates, notes,
+)  # fmt: skip

@@ -1,0 +1,136 @@
+"""The audit: one pass over each split, then the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plumbline.errors import InputError
+from plumbline.files import atomic_file, write_json
+from plumbline.params import Audit
+from plumbline.prepare.audit import reference as references
+from plumbline.prepare.audit import rules_features, rules_labels, rules_structure
+from plumbline.prepare.audit.drift import columns_of, compare
+from plumbline.prepare.audit.findings import ORDER, Facts, Finding, Status
+from plumbline.prepare.audit.leaks import block_leaks, building_leaks, twin_leaks
+from plumbline.prepare.audit.page import page
+from plumbline.prepare.audit.statistics import all_edges, city_statistics, plain, shift_statistics, split_statistics
+from plumbline.prepare.audit.summary import summarise
+
+RULES = (*rules_structure.RULES, *rules_labels.RULES, *rules_features.RULES)
+"""Each looks at `Facts` and gives one `Finding`, named as the function."""
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What was found."""
+
+    rules: tuple[Finding, ...]
+    """Failed ones first, then warnings; in the order of `RULES` otherwise."""
+    statistics: dict[str, Any]
+    reference: dict[str, Any]
+    """Content of a reference file for later runs."""
+
+    @property
+    def verdict(self) -> Status:
+        """The worst status of all rules."""
+        return min((rule.status for rule in self.rules), key=ORDER.index)
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `audit.json`: `verdict`, `rules`, `statistics`."""
+        rules = [rule.to_json() for rule in self.rules]
+        return {"verdict": self.verdict, "rules": plain(rules), "statistics": self.statistics}
+
+    def html(self) -> str:
+        """The page: rules and plots, in one file that loads nothing from elsewhere."""
+        return page(self.to_json())
+
+    def write(self, folder: Path) -> None:
+        """Write `audit.json`, `audit.html` and `reference.json` into a folder, each atomically."""
+        write_json(folder / "audit.json", self.to_json())
+        write_json(folder / references.FILE, self.reference)
+        with atomic_file(folder / "audit.html") as temporary:
+            temporary.write_text(self.html(), encoding="utf-8")
+
+    def raise_if_failed(self, where: Path) -> None:
+        """Stop if a rule failed, with the evidence kept.
+
+        Args:
+            where: folder that outlives the failed stage; the files of `write` are left there.
+
+        Raises:
+            InputError: a rule failed; the message names each with its figure, its bound and what to do.
+        """
+        failed = [rule for rule in self.rules if rule.status == "fail"]
+        if not failed:
+            return
+        self.write(where)
+        lines = [
+            f"  {rule.name}: {rule.value:.6g} found, bound {rule.bound:.6g} ({rule.reason}). {rule.advice}"
+            for rule in failed
+        ]
+        raise InputError(
+            "\n".join(
+                [f"prepare: the audit failed; evidence in {where / 'audit.html'} and audit.json beside it.", *lines]
+            )
+        )
+
+
+def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -> AuditResult:
+    """Look at the prepared splits as a careful person would before training.
+
+    Every building is read once, in chunks. What stays in memory: two samples of `params.sample` rows a split, the
+    moments, and 16 bytes a building to find those given twice (160 MB for 10 million).
+
+    Args:
+        splits: name -> `Sequences`, or what has them as `parts` (shards). `train` is what the others are compared with.
+        report: what came in:
+
+            - `cities`: name -> `buildings`, `labelled`, `left_out` (reason -> number), `area_km2`, `notes` (list of
+              sentences: what a reader decided) and `tracks`, a list of `name`, `points_read`, `dropped` (rule ->
+              number), `points`, `assigned` (points on a building), `duplicates` (points at another one's position),
+              `epochs`, `first_epoch`, `last_epoch` (ISO dates), `revisit_days`, `longest_gap_days`, `missing_share`.
+              What is missing is not looked at, and the rule says so as a warning.
+            - `blocks`: split -> names of its blocks (`city/x/y`), to check that none is in two.
+        params: section `prepare.audit`.
+
+    Raises:
+        InputError: the reference file cannot be read.
+    """
+    reference = references.load_reference(Path(params.reference)) if params.reference else None
+    summaries = {name: summarise(name, sequences, params.sample) for name, sequences in splits.items()}
+    columns = {name: columns_of(summary) for name, summary in summaries.items()}
+    train = columns.get("train")
+    others = {name: found for name, found in columns.items() if name != "train"}
+    blocks = report.get("blocks")
+    facts = Facts(
+        params=params,
+        cities=report.get("cities", {}),
+        splits=summaries,
+        buildings_shared=building_leaks(splits, summaries),
+        twins=twin_leaks(summaries),
+        blocks_shared=None if blocks is None else block_leaks(blocks),
+        columns=columns,
+        shifts={name: compare(train, found) for name, found in others.items()} if train else {},
+        reference=reference,
+        reference_shift=compare(reference, train) if reference and train else {},
+    )
+    found = [rule(facts) for rule in RULES]
+    edges = all_edges(columns)
+    statistics = {
+        "cities": {city: city_statistics(about) for city, about in facts.cities.items()},
+        "blocks": None if blocks is None else {name: len(set(named)) for name, named in blocks.items()},
+        "splits": {
+            name: split_statistics(summary, columns[name], edges, params.outlier_z)
+            for name, summary in summaries.items()
+        },
+        "edges": edges,
+        "drift": {
+            "from_train": {name: shift_statistics(shifts) for name, shifts in facts.shifts.items()},
+            "from_reference": shift_statistics(facts.reference_shift) if reference else None,
+        },
+    }
+    ranked = tuple(sorted(found, key=lambda rule: ORDER.index(rule.status)))
+    return AuditResult(ranked, plain(statistics), references.describe(train) if train else {})

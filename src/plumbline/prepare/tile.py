@@ -1,0 +1,97 @@
+"""One tile of an ingested city -> its labelled buildings as sequences: the portion in which `prepare` works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.compass import QUADRANTS
+from plumbline.files import atomic_folder, write_json
+from plumbline.params import Prepare
+from plumbline.prepare.assign import UNASSIGNED, assign_points
+from plumbline.prepare.buildings import prepare_buildings
+from plumbline.prepare.decompose import TrackMeans
+from plumbline.prepare.sequences import UNDEFINED, Sequences
+from plumbline.sources.ingested import Ingested, Neighbours
+from plumbline.sources.points import Track
+from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
+
+CENTRE, MEANS, IDS, TILE = "centre.npy", "means.npz", "building_id.npy", "tile.json"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Buildings to prepare, and where to put them."""
+
+    folder: Path
+    city: Ingested
+    name: str
+    tracks: tuple[str, ...]
+    """Names of the tracks to use."""
+    params: Prepare
+
+
+def prepare_tile(tile: Tile) -> None:
+    """Write a tile's labelled sequences, their centres, the motion of all its buildings, and who was left out.
+
+    Raises:
+        InputError: a file of the tile is damaged, or its buildings cannot be prepared.
+    """
+    buildings, labels = tile.city.buildings(tile.name), tile.city.labels(tile.name)
+    neighbours, footprints = tile.city.neighbours(tile.name), np.asarray(buildings.geometry.values)
+    tracks = [
+        leave_to_neighbours(track, footprints, neighbours, tile.params.buffer_m)
+        for track in tile.city.tracks(tile.name)
+        if track.name in tile.tracks
+    ]
+    prepared = prepare_buildings(tracks, buildings, tile.params, tile.city.folder.name)
+    sequences, known = label(prepared.sequences, labels)
+    centre = shapely.get_coordinates(shapely.centroid(footprints))
+    with atomic_folder(tile.folder) as out:
+        sequences.take(np.flatnonzero(known)).save(out / "sequences")
+        np.save(out / CENTRE, centre[prepared.footprint][known])
+        np.save(out / IDS, buildings["building_id"].to_numpy().astype(str))
+        np.savez(out / MEANS, **prepared.means._asdict())
+        left_out = {**prepared.left_out.counts, "without_label": int((~known).sum())}
+        assigned = prepared.means.points.sum(axis=0).tolist()
+        write_json(out / TILE, {"left_out": left_out, "assigned": assigned})
+
+
+def leave_to_neighbours(
+    track: Track, footprints: NDArray[np.object_], neighbours: Neighbours, buffer_m: float
+) -> Track:
+    """The points without those that belong to a building of another tile, by the rule of `assign_points`."""
+    if not len(neighbours.row):
+        return track
+    points = shapely.points(track.easting, track.northing)
+    tree = shapely.STRtree(neighbours.geometry)
+    contested = np.unique(tree.query(points, predicate="dwithin", distance=max(buffer_m, 1e-9))[0])
+    # Of equally near footprints the first of the file counts.
+    row = np.concatenate([neighbours.own, neighbours.row])
+    order = np.argsort(row)
+    everyone = np.concatenate([footprints, neighbours.geometry])[order]
+    owner = assign_points(track.easting[contested], track.northing[contested], everyone, buffer_m)
+    is_own = order < len(footprints)
+    lost = contested[(owner != UNASSIGNED) & ~is_own[owner]]
+    return track.take(np.setdiff1d(np.arange(len(track)), lost))
+
+
+def label(sequences: Sequences, labels: pandas.DataFrame) -> tuple[Sequences, NDArray[np.bool_]]:
+    """The sequences with what the labels say of them, and (B,) of which of them they say something."""
+    own = labels.set_index("building_id").reindex(sequences.building_id)
+    severity = own["severity_permille"].to_numpy(np.float32)
+    code = pandas.Categorical(own["quadrant"], categories=list(QUADRANTS)).codes.astype(np.int64)
+    code[~(severity >= CATEGORY_BOUNDS_PERMILLE[0])] = UNDEFINED
+    difficulty = own["difficulty"].fillna(UNDEFINED).to_numpy(np.int8)
+    return replace(sequences, severity=severity, quadrant=code, difficulty=difficulty), np.isfinite(severity)
+
+
+def load_means(folder: Path) -> TrackMeans:
+    """What `prepare_tile` kept of the motion of a tile's buildings."""
+    with np.load(folder / MEANS) as stored:
+        return TrackMeans(**stored)

@@ -1,0 +1,82 @@
+"""Reader of the European Ground Motion Service's L3 (ortho) products: motion up or east, in cells of 100 m.
+
+Format: EEA, EGMS Product Description and Format Specification. Files of both components have the same columns, and
+neither csv nor xml says which of the two it is: the name of the csv does (`EGMS_L3_E45N17_100km_U_…`).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+from plumbline import params
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.sources.archive import Product
+from plumbline.sources.egms import COHERENCE, CRS, HEIGHTS, LOS, RANGES, RMSE, is_egms
+from plumbline.sources.epochs import find_days
+from plumbline.sources.layout import Layout
+from plumbline.sources.product import PointSource
+from plumbline.sources.tabular import open_csv
+
+DIRECTIONS = {"up": (0.0, 0.0, 1.0), "east": (1.0, 0.0, 0.0)}
+LETTERS = {"U": "up", "E": "east"}
+
+
+def is_ortho(header: list[str]) -> bool:
+    """Whether it is an EGMS product without any line of sight."""
+    return is_egms(header) and not {*LOS, COHERENCE, "incidence_angle", "mp_type"}.intersection(header)
+
+
+def open_ortho(product: Product, header: list[str], about: params.Product, crs: str | None) -> PointSource:
+    """Open an L3 product as a track whose line of sight points up, or east.
+
+    Raises:
+        InputError: a column is missing or a day impossible, or nothing says which component it is; what concerns rows,
+            where reading gets to them.
+    """
+    layout = ortho_layout(product, header, find_component(product, about))
+    return open_csv(product, header, layout, about.track or product.path.stem, crs)
+
+
+def ortho_layout(product: Product, header: list[str], component: str) -> Layout:
+    """What the columns are.
+
+    Raises:
+        InputError: a column named by eight digits is no day.
+    """
+    return Layout(
+        days=find_days(str(product), header, "%Y%m%d"),
+        x="easting",
+        y="northing",
+        crs=CRS,
+        to_mm=1.0,
+        los=DIRECTIONS[component],
+        point_id="pid",
+        height=next((name for name in HEIGHTS if name in header), HEIGHTS[0]),
+        rmse=next((name for name in RMSE if name in header), None),
+        x_range=RANGES["easting"],
+        y_range=RANGES["northing"],
+        fixed_decimals=True,
+    )
+
+
+def find_component(product: Product, about: params.Product) -> str:
+    """`up` or `east`: as stated, or by the letter in the csv's or the file's name, said aloud.
+
+    Raises:
+        InputError: neither says it, or the two names contradict each other.
+    """
+    if about.component is not None:
+        return about.component
+    names = [product.path.stem, *([PurePosixPath(product.member).stem] if product.member else [])]
+    said = {LETTERS[part] for name in names for part in re.split(r"[_\-. ]", name) if part in LETTERS}
+    if len(said) != 1:
+        found = "both E and U stand" if said else "neither E nor U stands"
+        raise InputError(
+            f"{product}: an EGMS L3 product, whose columns do not say whether it is up or east, and {found} in its "
+            f"name. Write it into params.yaml:\ningest:\n  products:\n    {product.path.name!r}: {{component: up}}"
+        )
+    (component,) = said
+    log.info("%s: an EGMS L3 product; by its name, the motion is %s. It is in cells of 100 m.", product, component)
+    return component

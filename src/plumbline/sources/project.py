@@ -1,0 +1,142 @@
+"""From the coordinates of a file to metres in one projected CRS, the same for all products of a city."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pyproj import CRS, Transformer
+from pyproj.exceptions import ProjError
+
+from plumbline.errors import InputError
+
+GLOBE = "EPSG:4326"
+"""Degrees of latitude and longitude mean WGS 84, where nothing else is stated."""
+LATITUDES, LONGITUDES = (-90.0, 90.0), (-180.0, 180.0)
+UTM_LATITUDES = (-80.0, 84.0)
+AREA_MARGIN_DEG = 3.0
+"""A CRS is used this far beyond the area that it is made for: UTM, half a zone."""
+Floats = NDArray[np.float64]
+Box = tuple[float, float, float, float]
+"""West, south, east, north."""
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The way from the file's x and y (longitude and latitude, or easting and northing) to easting and northing."""
+
+    crs: str
+    """Projected, in metres."""
+    transformer: Transformer | None
+    """None where the file's coordinates are in `crs` already."""
+
+    def __call__(self, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+        """Easting and northing (N,) in m; infinite where a place cannot be shown in `crs`."""
+        if self.transformer is None:
+            return x, y
+        east, north = self.transformer.transform(x, y)
+        return np.asarray(east, float), np.asarray(north, float)
+
+
+def is_globe(source: str, crs: str) -> bool:
+    """Whether coordinates in `crs` are degrees.
+
+    Raises:
+        InputError: `crs` is no CRS, or neither degrees nor metres; `source` names who says so.
+    """
+    parsed = _parse(source, crs)
+    if not parsed.is_geographic:
+        _check_metres(source, crs, parsed)
+    return bool(parsed.is_geographic)
+
+
+def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[], Box | None]) -> Projection:
+    """Choose the projection of a product.
+
+    Args:
+        source: names the file in messages.
+        file_crs: CRS of the file's coordinates.
+        city_crs: projected CRS that is wanted. None: that of the file, or where it has degrees, the UTM zone of the
+            middle of `box`.
+        box: gives the extent of the points in the file's CRS, None where there are none; called only where needed.
+
+    Raises:
+        InputError: a CRS is unknown or not in metres, there are no points, or they lie outside of what it can show.
+    """
+    globe = is_globe(source, file_crs)
+    if city_crs is None and not globe:
+        return Projection(_name(_parse(source, file_crs)), None)
+    if city_crs is None:
+        extent = box()
+        if extent is None:
+            raise InputError(f"{source}: it holds no points. Download it again, or leave it out.")
+        return _to(file_crs, utm_zone(source, *_middle(extent)))
+    wanted = _parse(source, city_crs)
+    _check_metres(source, city_crs, wanted)
+    if not globe and _parse(source, file_crs) == wanted:
+        return Projection(_name(wanted), None)
+    chosen = _to(file_crs, _name(wanted))
+    if globe and (extent := box()) is not None:
+        _check_area(source, wanted, *_middle(extent))
+    return chosen
+
+
+def utm_zone(source: str, longitude: float, latitude: float) -> str:
+    """EPSG code of the 6-degree zone of UTM (WGS 84) that holds a place.
+
+    Raises:
+        InputError: the place is too near to a pole.
+    """
+    if not UTM_LATITUDES[0] <= latitude <= UTM_LATITUDES[1]:
+        raise InputError(f"{source}: its points lie at latitude {latitude:.2f}, where UTM has no zone. Leave it out.")
+    zone = int(np.floor((longitude + 180) / 6)) % 60 + 1
+    return f"EPSG:{32600 + zone if latitude >= 0 else 32700 + zone}"
+
+
+def _parse(source: str, crs: str) -> CRS:
+    try:
+        return CRS.from_user_input(crs)
+    except ProjError as error:
+        detail = str(error).splitlines()[0][:200]
+        raise InputError(f"{source}: {crs!r} is no CRS ({detail}). Write it as EPSG:32631.") from None
+
+
+def _name(crs: CRS) -> str:
+    authority = crs.to_authority()
+    return ":".join(authority) if authority else str(crs.to_string())
+
+
+def _check_metres(source: str, text: str, crs: CRS) -> None:
+    units = {axis.unit_name for axis in crs.axis_info[:2]}
+    if not crs.is_projected or units != {"metre"}:
+        raise InputError(f"{source}: {text} is not a projected CRS in metres. Write one, such as EPSG:32631.")
+
+
+def _to(file_crs: str, crs: str) -> Projection:
+    return Projection(crs, Transformer.from_crs(file_crs, crs, always_xy=True))
+
+
+def _middle(box: Box) -> tuple[float, float]:
+    west, south, east, north = box
+    return (west + east) / 2, (south + north) / 2
+
+
+def _check_area(source: str, crs: CRS, longitude: float, latitude: float) -> None:
+    area = crs.area_of_use
+    if area is None:
+        return
+
+    def holds(x: float, y: float) -> bool:
+        wraps = area.west > area.east  # over the date line
+        east = area.east + 360 * wraps
+        inside = any(area.west - AREA_MARGIN_DEG <= x + turn <= east + AREA_MARGIN_DEG for turn in (0, 360))
+        return inside and area.south - AREA_MARGIN_DEG <= y <= area.north + AREA_MARGIN_DEG
+
+    if not holds(longitude, latitude):
+        swapped = " Are latitude and longitude swapped?" if holds(latitude, longitude) else ""
+        raise InputError(
+            f"{source}: its points lie about longitude {longitude:.3f}, latitude {latitude:.3f}, outside of "
+            f"{_name(crs)} ({crs.name}), the CRS of the city.{swapped}"
+        )

@@ -1,0 +1,70 @@
+"""Parts and tiles on a real Dask cluster of two worker processes, under a real flow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from distributed import Client, LocalCluster
+from prefect.testing.utilities import prefect_test_harness
+
+from flows.portions import on_dask
+from plumbline.errors import InputError
+from plumbline.files import sha256_folder
+from plumbline.params import load_params
+from plumbline.prepare.stage import prepare
+from plumbline.simulate.stage import simulate
+from plumbline.sources.city import city_folders
+from plumbline.sources.ingest import ingest
+from tests.tiny import PARAMS
+
+pytestmark = pytest.mark.slow
+ONE_CITY = {
+    "simulate": {**PARAMS["simulate"], "cities": {"town": {"band": "C", "buildings": 120, "seed": 5}}},
+    "ingest": {"tile_m": 500},
+    "prepare": {**PARAMS["prepare"], "block_m": 40},
+}
+
+
+@pytest.fixture
+def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(PARAMS | ONE_CITY))
+    simulate(load_params().simulate, tmp_path / "data" / "simulate", 1)
+    return tmp_path
+
+
+@pytest.fixture
+def cluster(town: Path) -> Iterator[str]:
+    with (
+        prefect_test_harness(server_startup_timeout=120),
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+        ) as local,
+    ):
+        yield local.scheduler_address
+
+
+def test_a_cluster_does_the_portions_and_the_stage_puts_them_together(town, cluster, caplog):
+    params = load_params()
+    for stage, run in (
+        ("ingest", lambda out: ingest(city_folders(Path("data")), params.ingest, out, 1)),
+        ("prepare", lambda out: prepare(Path("data/ingest"), params.prepare, out, 1)),
+    ):
+        portions = on_dask(stage, cluster)
+        assert portions >= 2
+        with Client(cluster) as client:  # both workers are there, each a process of its own
+            assert len({os.getpid(), *client.run(os.getpid).values()}) == 3
+        caplog.clear()
+        with caplog.at_level("INFO", "plumbline"):
+            run(Path("data") / stage)
+        assert f"{stage}: going on, {portions} of {portions} portions are there from before" in caplog.text
+        run(Path("alone") / stage)
+        assert sha256_folder(Path("data") / stage) == sha256_folder(Path("alone") / stage)
+
+    (town / "data/simulate/cities/town/labels.csv").write_text("building_id\n")
+    with pytest.raises(InputError, match=r"labels\.csv, line 1: column severity_permille, quadrant is missing"):
+        on_dask("ingest", cluster)

@@ -1,0 +1,217 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from pyproj import Transformer
+
+from plumbline.errors import InputError
+from plumbline.params import parse_params
+from plumbline.sources.read import open_points, parts, read_points
+
+from .make import text
+from .write_columns import ABOUT, COLUMNS, IDS, described, rows
+from .write_points import LATITUDE, LONGITUDE, assert_track, expected, line_of_sight
+
+HEIGHTS = [number + 0.5 for number in range(6)]
+PARAMS = yaml.safe_load((Path(__file__).parents[2] / "params.yaml").read_text(encoding="utf-8"))
+
+
+def write(tmp_path, content: str):
+    (tmp_path / "c.txt").write_text(content, encoding="utf-8")
+    return tmp_path / "c.txt"
+
+
+def refusal(**changes: Any) -> str:
+    about = {name: value for name, value in (ABOUT | changes).items() if value is not None}
+    with pytest.raises(InputError) as caught:
+        parse_params(PARAMS | {"ingest": {"products": {"*.txt": about}}})
+    return str(caught.value)
+
+
+def test_a_table_comes_back_by_its_description(tmp_path):
+    track = read_points(write(tmp_path, text(rows())), {"*.txt": described()})
+    assert_track(track, expected(IDS, HEIGHTS, "c"))
+    np.testing.assert_allclose(track.coherence, np.arange(6) / 10, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("unit", "positive", "factor"),
+    [("mm", "towards", 1), ("mm", "away", -1), ("cm", "towards", 0.1), ("m", "towards", 1e-3), ("m", "away", -1e-3)],
+)
+def test_units_and_sign_are_as_stated(tmp_path, unit, positive, factor):
+    about = described(units={"displacement": unit}, positive=positive)
+    track = read_points(write(tmp_path, text(rows(factor=factor))), {"*": about})
+    assert_track(track, expected(IDS, HEIGHTS, "c"))
+
+
+@pytest.mark.parametrize(("separator", "sign"), [(",", ","), (";", ";"), ("tab", "\t")])
+def test_separators_are_as_stated(tmp_path, separator, sign):
+    content = text(rows()).replace(",", sign)
+    assert_track(
+        read_points(write(tmp_path, content), {"*": described(separator=separator)}), expected(IDS, HEIGHTS, "c")
+    )
+
+
+def test_a_decimal_comma_is_read_where_it_is_stated_and_refused_where_not(tmp_path):
+    path = write(tmp_path, text(rows()).replace(",", ";").replace(".", ","))
+    assert_track(read_points(path, {"*": described(separator=";", decimal=",")}), expected(IDS, HEIGHTS, "c"))
+    with pytest.raises(InputError, match=r"c\.txt, line 2, column Lon: '4;91100000' found, a number is needed"):
+        read_points(path, {"*": described(separator=";")})
+
+
+@pytest.mark.parametrize(
+    ("epochs", "pattern"), [("D%Y%m%d", "D{}"), ("D", "D{}"), ("%Y%m%d", "{}"), ("disp %Y%m%d mm", "disp {} mm")]
+)
+def test_epochs_are_named_as_stated(tmp_path, epochs, pattern):
+    track = read_points(write(tmp_path, text(rows(pattern=pattern))), {"*": described(epochs=epochs)})
+    assert_track(track, expected(IDS, HEIGHTS, "c"))
+
+
+def test_days_can_be_written_in_another_way(tmp_path):
+    cells = [{f"{n[7:]}.{n[5:7]}.{n[1:5]}" if n[0] == "D" else n: v for n, v in row.items()} for row in rows()]
+    track = read_points(write(tmp_path, text(cells)), {"*": described(epochs="%d.%m.%Y")})
+    assert_track(track, expected(IDS, HEIGHTS, "c"))
+
+
+@pytest.mark.parametrize("epochs", ["%Y%m", "D%Q", "%", "%H:%M", "%y%m%d%%%"])
+def test_a_pattern_that_says_no_day_is_refused(tmp_path, epochs):
+    with pytest.raises(InputError, match=r"c\.txt: epochs: .* does not say a day"):
+        read_points(write(tmp_path, text(rows())), {"*": described(epochs=epochs)})
+
+
+def test_points_without_names_are_numbered_and_read_in_one_part(tmp_path, monkeypatch):
+    about = described(columns={name: column for name, column in COLUMNS.items() if name != "point_id"})
+    path = write(tmp_path, text(rows()))
+    assert read_points(path, {"*": about}).point_id.tolist() == [f"P000000{number}" for number in range(1, 7)]
+    monkeypatch.setattr("plumbline.sources.read.PART_BYTES", 100)
+    assert parts(path, {"*": about}) == [(0, None)]
+    assert len(parts(path, {"*": described()})) > 3
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_a_file_in_parts_is_the_file(tmp_path, monkeypatch, separator):
+    monkeypatch.setattr("plumbline.sources.read.PART_BYTES", 90)
+    path, products = write(tmp_path, text(rows()).replace(",", separator)), {"*": described(separator=separator)}
+    blocks = [
+        block
+        for part in parts(path, products)
+        for block in open_points(path, products, crs="EPSG:32631", part=part).blocks()
+    ]
+    assert len(blocks) > 2
+    assert [name for block in blocks for name in block.point_id] == IDS
+
+
+def test_projected_coordinates_keep_their_crs_or_go_to_the_city_s(tmp_path):
+    to_dutch = Transformer.from_crs("EPSG:4326", "EPSG:28992", always_xy=True)
+    cells = rows()
+    for row in cells:
+        east, north = to_dutch.transform(float(row["Lon"]), float(row["Lat"]))
+        row |= {"Lon": f"{east:.6f}", "Lat": f"{north:.6f}"}
+    columns = {"point_id": "CODE", "easting": "Lon", "northing": "Lat"}
+    products = {"*": described(columns=columns, crs="EPSG:28992")}
+    path = write(tmp_path, text(cells))
+    own, city = read_points(path, products), read_points(path, products, crs="EPSG:32631")
+    assert (own.crs, city.crs) == ("EPSG:28992", "EPSG:32631")
+    np.testing.assert_allclose(own.easting, [float(row["Lon"]) for row in cells])
+    np.testing.assert_allclose(city.easting, expected(IDS, HEIGHTS, "c").easting, atol=1e-3)
+
+
+def test_the_line_of_sight_can_be_columns_of_angles_or_of_a_vector(tmp_path):
+    cells = rows()
+    vector = line_of_sight()
+    for row in cells:
+        row |= {"inc": "37", "head": "349", "e": f"{vector[0]:.4f}", "n": f"{vector[1]:.4f}", "u": f"{vector[2]:.4f}"}
+    path = write(tmp_path, text(cells))
+    none = {"incidence_deg": None, "heading_deg": None}
+    angles = {"units": {"displacement": "cm", "angle": "deg"}}
+    for columns, changes, tolerance in (
+        ({"incidence": "inc", "heading": "head"}, none | angles, 1e-12),
+        ({"incidence": "inc"}, {"incidence_deg": None} | angles, 1e-12),
+        ({"los_east": "e", "los_north": "n", "los_up": "u"}, none, 1e-4),
+    ):
+        track = read_points(path, {"*": described(columns=COLUMNS | columns, **changes)})
+        np.testing.assert_allclose(track.los, np.tile(vector, (6, 1)), atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ({"e": "0.1"}, "column e, n, u: a vector of length .* found, a unit vector is needed"),
+        ({"u": "-0.8", "e": "0.6", "n": "0"}, "column u: -0.8 found, a vector from ground to satellite points up"),
+        ({"e": ""}, "column e: no value found"),
+    ],
+)
+def test_a_vector_that_is_no_line_of_sight_is_refused(tmp_path, cells, message):
+    table = [row | {"e": "0.6", "n": "0", "u": "0.8"} for row in rows()]
+    table[2] |= cells
+    about = described(
+        columns=COLUMNS | {"los_east": "e", "los_north": "n", "los_up": "u"}, incidence_deg=None, heading_deg=None
+    )
+    with pytest.raises(InputError, match=rf"c\.txt, line 4, {message}"):
+        read_points(write(tmp_path, text(table)), {"*": about})
+
+
+def test_errors_of_the_fit_come_in_mm_and_may_be_missing(tmp_path):
+    table = [row | {"E": cell} for row, cell in zip(rows(), ["0.31", "", "nan", "1", "2", "0"], strict=True)]
+    about = described(columns=COLUMNS | {"rmse": "E"})
+    track = read_points(write(tmp_path, text(table)), {"*": about})
+    np.testing.assert_allclose(track.rmse, [3.1, np.nan, np.nan, 10, 20, 0], rtol=1e-6)
+    table[4]["E"] = "-1"
+    with pytest.raises(InputError, match=r"line 6, column E: -10 mm found"):
+        read_points(write(tmp_path, text(table)), {"*": about})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"units": None}, "units must be stated with columns"),
+        ({"units": {"displacement": "inch"}}, "units.displacement: 'inch' found"),
+        ({"units": {}}, "units.displacement: missing"),
+        ({"positive": None}, "positive must be stated with columns"),
+        ({"positive": "up"}, "positive: 'up' found"),
+        ({"epochs": None}, "epochs must be stated with columns"),
+        ({"columns": COLUMNS | {"colour": "C"}}, "colour"),
+        ({"columns": COLUMNS | {"height": "Lat"}}, "one column of the file cannot be two things"),
+        ({"columns": {"latitude": "Lat"}}, "latitude and longitude are needed"),
+        ({"columns": COLUMNS | {"easting": "E", "northing": "N"}}, "or latitude and longitude are needed"),
+        ({"columns": {"easting": "E", "northing": "N"}}, "crs must be stated with easting and northing"),
+        ({"incidence_deg": None}, "the line of sight is needed once"),
+        ({"columns": COLUMNS | {"incidence": "I"}}, "the line of sight is needed once"),
+        ({"columns": COLUMNS | {"incidence": "I"}, "incidence_deg": None}, "units.angle must be stated"),
+        ({"columns": COLUMNS | {"los_up": "U"}, "incidence_deg": None, "heading_deg": None}, "line of sight is needed"),
+        ({"incidence_deg": 95}, "incidence_deg: 95 found"),
+        ({"heading_deg": 400}, "heading_deg: 400 found"),
+        ({"decimal": ","}, "separator and decimal cannot both be a comma"),
+        ({"separator": "|"}, "separator: '|' found"),
+        ({"columns": None, "format": "columns"}, "format columns needs columns"),
+        ({"columns": None, "heading_deg": None}, "incidence_deg and heading_deg go together"),
+        ({"format": "egsm"}, "format: 'egsm' found"),
+    ],
+)
+def test_a_description_that_leaves_something_to_guess_is_refused(changes, message):
+    assert message in refusal(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"columns": COLUMNS | {"height": "h"}}, "column h is missing; the header has CODE, Lat"),
+        ({"epochs": "X%Y%m%d"}, "0 epochs found, at least 2"),
+        ({"separator": ";"}, r"line 1: no ';' in it, which params.yaml says is between cells; it begins 'CODE,Lat"),
+        ({"crs": "EPSG:32631"}, "crs EPSG:32631 in params.yaml is not one of latitude and longitude"),
+        ({"crs": "here"}, "'here' is no CRS"),
+        ({"crs": "EPSG:2263"}, "EPSG:2263 is not a projected CRS in metres"),
+    ],
+)
+def test_a_description_that_does_not_fit_the_file_is_refused(tmp_path, changes, message):
+    with pytest.raises(InputError, match=rf"c\.txt[:,] {message}"):
+        read_points(write(tmp_path, text(rows())), {"*": described(**changes)})
+
+
+def test_the_middle_of_a_zone_is_500_km_east():
+    # A closed form: on the central meridian of zone 31, at the equator.
+    assert (LATITUDE, LONGITUDE) == (52.345, 4.911)
+    x, y = Transformer.from_crs("EPSG:4326", "EPSG:32631", always_xy=True).transform(3.0, 0.0)
+    assert (x, y) == pytest.approx((500_000, 0), abs=1e-6)

@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+
+from plumbline.errors import InputError
+from plumbline.sources.los import from_azimuth, from_heading
+from plumbline.sources.project import projection, utm_zone
+
+
+@pytest.mark.parametrize(
+    ("longitude", "latitude", "zone"),
+    [
+        (4.9, 52.3, "EPSG:32631"), (103.7, 32.1, "EPSG:32648"), (-58.4, -34.6, "EPSG:32721"), (-180, 0, "EPSG:32601"),
+        (179.99, 1, "EPSG:32660"), (180, 1, "EPSG:32601"), (5.999, 0, "EPSG:32631"), (6, 0, "EPSG:32632"),
+    ],
+)  # fmt: skip
+def test_zones_of_utm(longitude, latitude, zone):
+    assert utm_zone("f", longitude, latitude) == zone
+
+
+def test_near_a_pole_there_is_no_zone():
+    with pytest.raises(InputError, match=r"f: its points lie at latitude 85\.00, where UTM has no zone"):
+        utm_zone("f", 0, 85)
+
+
+def test_the_central_meridian_of_a_zone_is_500_km_east():
+    plane = projection("f", "EPSG:4326", None, lambda: (2.9, -0.1, 3.1, 0.1))
+    east, north = plane(np.array([3.0, 3.0]), np.array([0.0, 1.0]))
+    assert plane.crs == "EPSG:32631"
+    np.testing.assert_allclose(east, 500_000, atol=1e-6)
+    # The meridian's length from 0 to 1 degree on WGS 84 is 110,574.39 m, times UTM's scale of 0.9996.
+    np.testing.assert_allclose(north, [0, 110_574.39 * 0.9996], atol=0.01)
+
+
+def test_metres_stay_what_they_are_unless_the_city_has_another_crs():
+    plane = projection("f", "epsg:28992", None, lambda: None)
+    assert (plane.crs, plane.transformer) == ("EPSG:28992", None)
+    assert projection("f", "EPSG:28992", "epsg:28992", lambda: None).transformer is None
+    x, y = projection("f", "EPSG:28992", "EPSG:32631", lambda: None)(np.array([155_000.0]), np.array([463_000.0]))
+    assert 630_000 < x[0] < 700_000
+    assert 5_750_000 < y[0] < 5_800_000
+
+
+def test_a_right_looking_satellite_going_north_sees_from_the_west():
+    # A point sees it to its left: the satellite passes west of what lies to its right.
+    np.testing.assert_allclose(from_heading(30, 0), [-0.5, 0, np.sqrt(0.75)], atol=1e-12)
+    np.testing.assert_allclose(from_heading(30, 180), [0.5, 0, np.sqrt(0.75)], atol=1e-12)
+
+
+def test_the_example_of_egms():
+    # DESIGN: incidence 30.97, track 347.64 -> (-0.511, -0.112, 0.852), rounded in the product; the angles too.
+    np.testing.assert_allclose(from_heading(30.97, 347.64), [-0.511, -0.112, 0.852], atol=0.01)
+
+
+def test_mintpy_s_azimuth_of_a_right_looking_satellite_is_90_degrees_less_its_heading():
+    heading = np.linspace(-360, 360, 25)
+    np.testing.assert_allclose(from_azimuth(40, 90 - heading), from_heading(40, heading), atol=1e-12)
+    np.testing.assert_allclose(from_azimuth(90, 0), [0, 1, 0], atol=1e-12)  # from north, ...
+    np.testing.assert_allclose(from_azimuth(90, 90), [-1, 0, 0], atol=1e-12)  # ... anti-clockwise

@@ -1,0 +1,107 @@
+"""Portions of work: done once, in any number of processes, and none outlives its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from plumbline.errors import InputError
+from plumbline.files import atomic_folder
+from plumbline.jobs import run_jobs, work_folder
+
+
+@dataclass(frozen=True)
+class Portion:
+    folder: Path
+    seconds: float = 0.0
+    bad: bool = False
+
+
+def write(portion: Portion) -> None:
+    with atomic_folder(portion.folder) as out:
+        (out / "pid").write_text(str(os.getpid()))
+        (out / "threads").write_text(os.environ.get("OPENBLAS_NUM_THREADS", ""))
+        time.sleep(portion.seconds)
+        if portion.bad:
+            raise InputError(f"{portion.folder.name}: a bad cell")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_there_is_not_done_again(tmp_path, workers, caplog):
+    portions = [Portion(tmp_path / f"p{number}") for number in range(4)]
+    portions[1].folder.mkdir()
+    with caplog.at_level("INFO", "plumbline"):
+        run_jobs(write, portions, workers, "work")
+    assert "work: going on, 1 of 4 portions are there from before" in caplog.text
+    assert not list(portions[1].folder.iterdir())
+    pids = {int((portions[number].folder / "pid").read_text()) for number in (0, 2, 3)}
+    assert (pids == {os.getpid()}) == (workers == 1)
+    if workers == 2:
+        assert (portions[0].folder / "threads").read_text() == "1"
+    assert "OPENBLAS_NUM_THREADS" not in os.environ
+    run_jobs(write, portions, workers, "work")  # nothing is left, and no process is started for it
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_bad_input_ends_the_work_and_leaves_what_is_whole(tmp_path, workers):
+    portions = [Portion(tmp_path / "good"), Portion(tmp_path / "bad", bad=True)]
+    portions += [Portion(tmp_path / f"later{number}", 0.2) for number in range(8)]
+    with pytest.raises(InputError, match="bad: a bad cell"):
+        run_jobs(write, portions, workers, "work")
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert "good" in left
+    assert not [name for name in left if "bad" in name or name.startswith(".")]
+    assert len(left) < 10
+
+
+def test_another_file_setting_or_code_is_another_run(tmp_path):
+    file, code = tmp_path / "a.csv", tmp_path / "code"
+    file.write_text("x")
+    code.mkdir()
+    (code / "m.py").write_text("1")
+    folders = [work_folder("s", [file], {"a": 1}, [code]), work_folder("s", [file], {"a": 2}, [code])]
+    (code / "m.py").write_text("2")
+    folders.append(work_folder("s", [file], {"a": 1}, [code]))
+    file.write_text("xy")
+    folders.append(work_folder("s", [file], {"a": 1}, [code]))
+    assert len(set(folders)) == 4
+    assert work_folder("s", [file], {"a": 1}, [code]) == folders[-1]
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from plumbline.jobs import run_jobs
+from tests.test_jobs import Portion, write
+if __name__ == "__main__":
+    run_jobs(write, [Portion(Path(sys.argv[1]) / name, 60.0) for name in "ab"], 2, "work")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs PR_SET_PDEATHSIG")
+def test_workers_die_with_the_process_that_started_them(tmp_path):
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(["src", "."])}
+    parent = subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=environment)
+    for _ in range(600):
+        pids = [int(text) for path in tmp_path.glob(".*.part/pid") if (text := path.read_text())]
+        if len(pids) == 2:
+            break
+        time.sleep(0.1)
+    assert len(set(pids)) == 2
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    for _ in range(100):
+        if not any(Path(f"/proc/{pid}").exists() for pid in pids):
+            break
+        time.sleep(0.1)
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert not (tmp_path / "a").exists()
