@@ -43,28 +43,28 @@ def frames(polygons: NDArray[np.object_]) -> Frames:
     """
     # Near the origin: far from it, millimetres are lost in the squares of coordinates of thousands of kilometres.
     origin = np.column_stack([shapely.get_x(shapely.centroid(polygons)), shapely.get_y(shapely.centroid(polygons))])
-    near = [shapely.transform(p, lambda at, o=o: at - o) for p, o in zip(polygons, origin, strict=True)]
-    rectangles = shapely.minimum_rotated_rectangle(near)
-    count = len(rectangles)
-    centre, angle, side = np.zeros((count, 2)), np.zeros(count), np.zeros((count, 2))
-    for i, rectangle in enumerate(rectangles):
-        corners = shapely.get_coordinates(rectangle)
-        if len(corners) < 5:  # a point or a line: degenerate, without a rectangle of its own
-            corners = shapely.get_coordinates(shapely.box(*shapely.bounds(rectangle), ccw=True))
-        edge_a, edge_b = corners[1] - corners[0], corners[2] - corners[1]
-        centre[i] = (corners[0] + corners[2]) / 2
-        length_a, length_b = float(np.hypot(*edge_a)), float(np.hypot(*edge_b))
-        # The direction of the longer edge is the better conditioned one; the other axis is square to it.
-        reference = edge_a if length_a >= length_b else edge_b
-        turned = np.arctan2(reference[1], reference[0])
-        folded = turned - np.round(turned / (np.pi / 2)) * (np.pi / 2)
-        if folded <= -np.pi / 4 + 1e-9:  # exactly 45 degrees: counter-clockwise
-            folded += np.pi / 2
-        angle[i] = folded
-        along_x = abs(np.cos(turned - folded)) > 0.5
-        longer, shorter = max(length_a, length_b), min(length_a, length_b)
-        side[i] = (longer, shorter) if along_x else (shorter, longer)
-    return Frames(centre + origin, angle, side)
+    coordinates, owner = shapely.get_coordinates(polygons, return_index=True)
+    near = shapely.set_coordinates(polygons.copy(), coordinates - origin[owner])
+    corner = _corners(shapely.minimum_rotated_rectangle(near))
+    edges = np.diff(corner[:, :3], axis=1)
+    length = np.hypot(edges[..., 0], edges[..., 1])
+    # The direction of the longer edge is the better conditioned one; the other axis is square to it.
+    first = length[:, 0] >= length[:, 1]
+    reference = np.where(first[:, None], edges[:, 0], edges[:, 1])
+    turned = np.arctan2(reference[:, 1], reference[:, 0])
+    folded = turned - np.round(turned / (np.pi / 2)) * (np.pi / 2)
+    folded += np.where(folded <= -np.pi / 4 + 1e-9, np.pi / 2, 0)  # exactly 45 degrees: counter-clockwise
+    along_x = np.abs(np.cos(turned - folded)) > 0.5
+    longer, shorter = length.max(axis=1), length.min(axis=1)
+    side = np.where(along_x[:, None], np.stack([longer, shorter], axis=1), np.stack([shorter, longer], axis=1))
+    return Frames((corner[:, 0] + corner[:, 2]) / 2 + origin, folded, side)
+
+
+def _corners(rectangles: NDArray[np.object_]) -> NDArray[np.float64]:
+    """(B, 4, 2) corners in order; of a point or a line, which has no rectangle of its own, those of its bounds."""
+    flat = shapely.get_type_id(rectangles) != shapely.GeometryType.POLYGON
+    rectangles = np.where(flat, shapely.box(*shapely.bounds(rectangles).T, ccw=True), rectangles)
+    return np.asarray(shapely.get_coordinates(rectangles).reshape(len(rectangles), 5, 2)[:, :4], float)
 
 
 def quadrant_code(x: NDArray[np.floating[Any]], y: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
