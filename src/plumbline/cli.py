@@ -13,7 +13,7 @@ from rich.table import Table
 from plumbline.console import console, log, setup_logging
 from plumbline.errors import InputError, PlumblineError
 from plumbline.jobs import die_with_parent
-from plumbline.params import load_params
+from plumbline.params import FORMATS, load_params
 
 DATA = Path("data")
 
@@ -26,6 +26,9 @@ app.add_typer(release_app, name="release")
 
 ParamsOption = Annotated[Path, typer.Option("--params", help="Parameters file.", metavar="FILE")]
 PARAMS = Path("params.yaml")
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Processes; one a core without. The result is the same.")
+]
 
 
 def main() -> None:
@@ -59,20 +62,20 @@ def simulate(params: ParamsOption = PARAMS) -> None:
 
 
 @app.command(epilog="Example: `plumbline ingest` after putting a city's files into data/raw/CITY/")
-def ingest(params: ParamsOption = PARAMS) -> None:
+def ingest(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> None:
     """Read the files of every city in data/simulate/cities and data/raw into points and buildings tables."""
+    from plumbline.sources.city import city_folders
     from plumbline.sources.ingest import ingest as run
 
-    folders = [p for root in (DATA / "simulate" / "cities", DATA / "raw") if root.is_dir() for p in root.iterdir()]
-    run(sorted(p for p in folders if p.is_dir()), load_params(params).ingest, DATA / "ingest")
+    run(city_folders(DATA), load_params(params).ingest, DATA / "ingest", workers)
 
 
 @app.command(epilog="Example: `plumbline prepare`")
-def prepare(params: ParamsOption = PARAMS) -> None:
+def prepare(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> None:
     """Assign points to buildings, decouple, and write split sequences into data/prepare."""
     from plumbline.prepare.stage import prepare as run
 
-    run(DATA / "ingest", load_params(params).prepare, DATA / "prepare")
+    run(DATA / "ingest", load_params(params).prepare, DATA / "prepare", workers)
 
 
 @app.command(epilog="Example: `plumbline train`; killed and started again, it resumes from its last epoch")
@@ -124,12 +127,19 @@ def package(params: ParamsOption = PARAMS) -> None:
     "--output OUT.gpkg --map MAP.html`"
 )
 def predict(
-    points: Annotated[list[Path], typer.Option(help="EGMS L2a or L2b product, csv or zip; give one a track.")],
+    points: Annotated[list[Path], typer.Option(help="Point product of any known format; give one a track.")],
     buildings: Annotated[Path, typer.Option(help="Footprints: any vector file with polygons and a CRS.")],
     output: Annotated[Path, typer.Option(help="Predictions: .csv, .gpkg, .geojson or .parquet.")],
     model: Annotated[str, typer.Option(help="`champion`, or the folder of a model package.")] = "champion",
     map_path: Annotated[Path | None, typer.Option("--map", help="Also draw a map: an HTML file.")] = None,
     artifact: Annotated[str | None, typer.Option(help="Model of the package: `pruned` or `int8`.")] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help=f"Read the points as one of {', '.join(FORMATS)}; else the content decides."),
+    ] = None,
+    params: Annotated[
+        Path | None, typer.Option(help="Parameters file whose ingest.products says what the points' files do not.")
+    ] = None,
 ) -> None:
     """Judge every footprint from your own points: quadrant, severity with its interval, or why not."""
     from plumbline.release.promotion import resolve_model
@@ -137,7 +147,8 @@ def predict(
     from plumbline.serve.predictions import check_output
 
     check_output(output)
-    run(points, buildings, resolve_model(model), output, map_path, artifact)
+    products = load_params(params).ingest.products if params else None
+    run(points, buildings, resolve_model(model), output, map_path, artifact, products, format_)
 
 
 @release_app.command(epilog="Example: `plumbline release promote data/package`")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -29,21 +29,50 @@ class City(Section):
 
     band: Literal["C", "X"]
     """C: Sentinel-1 like, few points a building. X: TerraSAR-X like, many."""
-    buildings: int = Field(ge=4, le=1_000_000)
+    buildings: int = Field(ge=4, le=2_000_000)
     seed: int = Field(ge=0)
     years: float | None = Field(default=None, ge=0.5, le=10)
     """Length of its observation, where it differs from `simulate.years`."""
+    revisit_days: int | None = Field(default=None, ge=1, le=60)
+    """Days between regular epochs; drawn from those of the band, unless given."""
+
+
+class Borrowed(Section):
+    """A city of the user's own points and footprints, into which labelled damage is put."""
+
+    folder: Path
+    """Holds point products of any known format and one file of footprints."""
+    band: Literal["C", "X"] = "C"
+    """Says how far positions are off, and the wavelength."""
+    seed: int = Field(default=0, ge=0)
+    copies: int = Field(default=1, ge=1, le=100)
+    """Draws of damage over the same points."""
+    damaged: Fraction | None = None
+    """Share of buildings with a local failure, where it differs from `simulate.damaged`."""
+    buffer_m: float = Field(default=2.0, ge=0, le=20)
+    """As `prepare.buffer_m`."""
+    products: dict[str, Product] = {}
+    """As `ingest.products`."""
 
 
 class Simulate(Section):
     """Invented cities: `cities` are labelled for training; `showcase` is predicted at the end of a run."""
 
     cities: dict[Annotated[str, Field(pattern=r"^[a-z0-9_]+$")], City] = Field(min_length=1)
+    borrowed: dict[Annotated[str, Field(pattern=r"^[a-z0-9_]+$")], Borrowed] = {}
+    """Further cities for training, whose points and footprints are real."""
     showcase: City
     years: float = Field(default=2.5, ge=0.5, le=10)
     """Length of the observation."""
     damaged: Fraction = 0.8
     """Share of buildings with a local failure; the others move as a whole, or over a tunnel, only."""
+
+    @model_validator(mode="after")
+    def _names_of_their_own(self) -> Self:
+        twice = sorted(self.cities.keys() & self.borrowed.keys())
+        if twice:
+            raise ValueError(f"cities and borrowed both name {', '.join(twice)}; give one another name")
+        return self
 
 
 class Units(Section):
@@ -55,10 +84,15 @@ class Units(Section):
     """Of the columns `incidence` and `heading`."""
 
 
+Format = Literal["egms", "egms-l3", "depsi", "stamps", "mintpy", "columns"]
+FORMATS: tuple[str, ...] = get_args(Format)
+"""Names of the formats of points."""
+
+
 class Product(Section):
     """What a product file does not say itself; see docs/formats.md for what each format needs."""
 
-    format: Literal["egms", "egms-l3", "depsi", "stamps", "mintpy", "columns"] | None = None
+    format: Format | None = None
     """Reads the file as this format; left out, the content decides."""
     track: Annotated[str, Field(min_length=1)] | None = None
     """Name of the track, where it is not to be that of the file."""
@@ -142,6 +176,64 @@ class Ingest(Section):
     """Side of the square tiles that points and buildings are stored and worked on by, m."""
 
 
+class Audit(Section):
+    """Bounds of the audit: beyond a `min_` or `max_` is a warning, beyond a `refuse_` stops the pipeline."""
+
+    reference: str | None = None
+    """`reference.json` of an earlier run, or a folder with one, to measure drift from."""
+    sample: int = Field(default=20_000, ge=1000, le=1_000_000)
+    """Buildings and scatterers of a split that quantiles, histograms and drift are taken from."""
+    max_dropped_share: Fraction = 0.5
+    """Of a track's points, by the quality filter."""
+    min_assigned_share: Fraction = 0.01
+    """Of a track's points, on a building."""
+    max_left_out_share: Fraction = 0.9
+    """Of a city's buildings, in no split."""
+    min_labelled_share: Fraction = 0.2
+    """Of a city's buildings."""
+    min_epochs: int = Field(default=20, ge=1)
+    min_years: float = Field(default=1.0, ge=0)
+    """Length of a track."""
+    min_period_share: Fraction = 0.8
+    """Of its city's period, covered by a track."""
+    max_gap_days: Positive = 120.0
+    max_missing_share: Fraction = 0.3
+    """Of a track's displacements."""
+    max_duplicate_share: Fraction = 0.1
+    """Of a track's points, at the position of another."""
+    min_split: int = Field(default=30, ge=1)
+    """Buildings of a split."""
+    max_severity_permille: Positive = 20.0
+    refuse_severity_permille: Positive = 100.0
+    """A tenth of length: no standing structure, but a wrong unit."""
+    min_damage_share: Fraction = 0.05
+    """Of `train`: the rarer of damaged and undamaged."""
+    min_category_share: Fraction = 0.02
+    """Of `train`, each Burland category."""
+    min_quadrant_share: Fraction = 0.1
+    """Of the damaged buildings of `train`, each quadrant."""
+    outlier_z: Positive = 10.0
+    """Robust standard deviations from the median beyond which a value is an outlier."""
+    max_outlier_share: Fraction = 0.05
+    """Of a column."""
+    max_skew: Positive = 20.0
+    """Skewness of a column."""
+    max_correlation: Fraction = 0.999
+    """Of two columns."""
+    max_psi: Positive = 0.25
+    """Population stability index of a column; in small data, what chance alone would give counts if it is more."""
+    refuse_psi: Positive | None = None
+    """The same against `reference`; null: drift from it never stops the pipeline."""
+
+    @model_validator(mode="after")
+    def _warned_before_refused(self) -> Self:
+        if self.refuse_severity_permille < self.max_severity_permille:
+            raise ValueError("refuse_severity_permille must not be below max_severity_permille")
+        if self.refuse_psi is not None and self.refuse_psi < self.max_psi:
+            raise ValueError("refuse_psi must not be below max_psi")
+        return self
+
+
 class Prepare(Section):
     """From points and footprints to sequences."""
 
@@ -151,6 +243,10 @@ class Prepare(Section):
     """A building with fewer usable points is not judged."""
     max_points: int = Field(default=128, ge=8, le=4096)
     """Longest sequence; a building with more points keeps a sample spread evenly over its footprint."""
+    min_side_m: float = Field(default=2.0, ge=0, le=20)
+    """A building whose shorter side is below is not judged: positions are less certain than its quadrants are wide."""
+    max_side_m: float = Field(default=300.0, ge=20, le=10_000)
+    """A building whose longer side is above is not judged: it is several, or joints let its parts move on their own."""
     block_m: Positive = 200.0
     """Side of the square blocks that are kept together when splitting, m."""
     split: dict[Literal["train", "tune", "calibrate", "test"], Positive] = {
@@ -161,6 +257,7 @@ class Prepare(Section):
     """For cross-validation: so many folds of whole blocks, of which `fold` is the test split; 0: none."""
     fold: int = Field(default=0, ge=0)
     seed: int = Field(default=0, ge=0)
+    audit: Audit = Audit()
 
     @model_validator(mode="after")
     def _folds_and_splits(self) -> Self:
@@ -220,6 +317,23 @@ class Train(Optimise):
     severity_weight: float = Field(default=2.0, ge=0)
     augment: bool = True
     """Mirror and turn each building's frame at random (the eight symmetries of the compass)."""
+    padding: Literal["mask", "mean", "median", "last", "replicate"] = "mask"
+    """What fills shorter sequences of a batch. The network masks it; see docs/padding.md."""
+    perturb: Fraction = 0.5
+    """Share of the examples that `point_dropout`, `track_dropout` and `noise` act on, where one of them is above 0."""
+    point_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Probability that a scatterer is left out; as many stay as the smallest building of the split has."""
+    track_dropout: Fraction = 0.0
+    """Probability that a building seen by several tracks loses one of them."""
+    noise: float = Field(default=0.0, ge=0, le=10)
+    """Standard deviation of what is added to each displacement, in its own standard errors."""
+    balance: Literal["none", "weights", "oversample"] = "none"
+    """How rare examples are helped: by their weight in the losses, or by being drawn more often."""
+    balance_by: Literal["category", "quadrant", "both", "severity"] = "category"
+    """What makes an example rare: its Burland category, its quadrant, both together, or the density of severities
+    around its own. With `augment`, quadrants are turned into each other and balanced already."""
+    balance_strength: Fraction = 1.0
+    """Power of the rarity: 1 makes all classes count the same, 0 changes nothing, 0.5 is the square root."""
     gradient_clip: Positive = 1.0
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
     threads: int = Field(default=0, ge=0)

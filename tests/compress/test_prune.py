@@ -12,6 +12,7 @@ from plumbline.model.diagnosis import Answer, Diagnosis, load_diagnosis, save_di
 from plumbline.model.network import count_parameters, new_spec, spec_of
 from plumbline.params import Model
 from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import Shards, load_shards
 from plumbline.train.statistics import fit_statistics
 from tests.tiny import Tiny
 
@@ -25,8 +26,8 @@ VARIANTS = [
 
 
 @pytest.fixture
-def data(tiny: Tiny) -> Sequences:
-    return Sequences.load(tiny.data("prepare") / "train")
+def data(tiny: Tiny) -> Shards:
+    return load_shards(tiny.data("prepare") / "train")
 
 
 def network(data: Sequences, **settings: object) -> Diagnosis:

@@ -10,12 +10,12 @@ from onnx import TensorProto
 from plumbline.compress.quantize import OPERATORS, Calibration, quantize
 from plumbline.errors import PlumblineError
 from plumbline.export.runtime import OnnxModel
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards
 
 
 @pytest.fixture
 def data(tiny):
-    return Sequences.load(tiny.data("prepare") / "train")
+    return load_shards(tiny.data("prepare") / "train")
 
 
 def graph(path):
@@ -67,7 +67,7 @@ def test_attention_scores_stay_in_float(tiny):
 
 
 def test_it_answers_nearly_like_the_float_model(tiny):
-    test = Sequences.load(tiny.data("prepare") / "test")
+    test = load_shards(tiny.data("prepare") / "test")
     plain, quantised = (OnnxModel(tiny.data("export") / f"{name}.onnx").answer(test) for name in ("pruned", "int8"))
     assert np.abs(plain.quadrant_probability - quantised.quadrant_probability).max() < 0.1
     assert np.abs(plain.severity_permille - quantised.severity_permille).max() < 0.3
@@ -77,7 +77,7 @@ def test_it_answers_nearly_like_the_float_model(tiny):
 
 def test_a_building_unlike_all_others_seems_so_to_both(tiny):
     """Activations are clipped to the range of the calibration data; what tells of the unlike must not be."""
-    test = Sequences.load(tiny.data("prepare") / "test")
+    test = load_shards(tiny.data("prepare") / "test")
     inputs = test.pad(np.arange(4))
     inputs["geometry"] = np.asarray(inputs["geometry"]) * np.float32(100)
     plain, quantised = (OnnxModel(tiny.data("export") / f"{name}.onnx").run(inputs) for name in ("pruned", "int8"))

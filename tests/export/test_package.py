@@ -18,7 +18,7 @@ from plumbline.export.package import MANIFEST, open_package, verify_package, wri
 from plumbline.export.runtime import OnnxModel
 from plumbline.files import read_json
 from plumbline.prepare.features import GEOMETRY, names
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards
 
 ROOT = Path(__file__).parents[2]
 FILES = ("MODEL_CARD.md", "manifest.json", "model.int8.onnx", "model.onnx", "network.json", "weights.safetensors")
@@ -149,7 +149,7 @@ def test_a_missing_folder_and_a_file_in_its_place_are_refused(tmp_path):
 
 
 def test_models_are_opened_by_file_or_by_artifact(tiny):
-    data = Sequences.load(tiny.data("prepare") / "test")
+    data = load_shards(tiny.data("prepare") / "test")
     expected = {name: OnnxModel(tiny.data("export") / f"{name}.onnx").answer(data) for name in ("pruned", "int8")}
     asked = {None: "pruned", "pruned": "pruned", "model.onnx": "pruned", "int8": "int8", "model.int8.onnx": "int8"}
     for artifact, name in asked.items():
@@ -194,7 +194,7 @@ def test_the_example_in_the_readme_works(tiny):
 
 def test_an_application_needs_numpy_and_onnx_runtime_only(tiny, tmp_path):
     """Given features, a process that knows nothing of Plumbline judges as Plumbline does."""
-    data = Sequences.load(tiny.data("prepare") / "test")
+    data = load_shards(tiny.data("prepare") / "test")
     inputs = data.pad(np.arange(5))
     np.savez(tmp_path / "buildings.npz", **inputs)
     script = """

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from plumbline.errors import InputError
 from plumbline.export import runtime
 from plumbline.export.runtime import OnnxModel
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def model(tiny):
 
 @pytest.fixture(scope="module")
 def data(tiny):
-    return Sequences.load(tiny.data("prepare") / "test")
+    return load_shards(tiny.data("prepare") / "test")
 
 
 def test_answers_come_in_the_order_of_the_buildings(model, data):

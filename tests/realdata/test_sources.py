@@ -139,21 +139,6 @@ def test_positive_is_towards_the_satellite_as_up_and_east_of_l3_say(tracks, path
     assert np.corrcoef(predicted, cell["velocity"])[0, 1] > 0.985
 
 
-@pytest.mark.parametrize("path", [EAST, UP], ids=["east", "up"])
-def test_l3_is_recognised_and_refused(path):
-    assert len(numbers(path, "easting")) == 522
-    with pytest.raises(InputError, match=r"EGMS L3 \(ortho\).*L2a or L2b is needed"):
-        read_points(path)
-
-
-@pytest.mark.parametrize(
-    "path", [AMSTERDAM / "depsi_tsx_2016.csv", MAOXIAN / "Maoxian_PS.csv", MAOXIAN / "Maoxian_SBAS.csv"]
-)
-def test_formats_of_others_are_refused_with_what_is_known(path):
-    with pytest.raises(InputError, match=r"unknown format, its header begins .* Known: EGMS L2a and L2b"):
-        read_points(path)
-
-
 @L2B
 def test_a_cut_zip_is_refused(tmp_path, path):
     cut = tmp_path / path.name

@@ -448,7 +448,11 @@ ODD = {
 ABSTAINS = {
     "no value at all": "insufficient_points",
     "moves by metres": "out_of_distribution",
-    "a house of 500 m": "out_of_distribution",
+    "points on a line": "insufficient_points",
+    "points at one place": "insufficient_points",
+    "a house of 1 m": "insufficient_points",
+    "a house of 500 m": "insufficient_points",
+    "a wall": "insufficient_points",
 }
 
 

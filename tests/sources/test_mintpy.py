@@ -178,7 +178,7 @@ def test_companions_are_no_products(tmp_path):
         ({"dates": [1, 2, 3, 4]}, "t.h5, /date: 1 dimensions of int64 found, 1 of text"),
         ({"series": metres()[:1], "dates": [DAYS[0].encode()]}, "t.h5: 1 epochs found, at least 2 are needed"),
         ({"series": metres()[0]}, "t.h5, /timeseries: 2 dimensions of float32 found, 3 of numbers"),
-        ({"series": metres().astype(int)}, "t.h5, /timeseries: 3 dimensions of int64 found"),
+        ({"series": np.ones((4, 4, 3), int)}, "t.h5, /timeseries: 3 dimensions of int64 found"),
         ({"series": metres() * np.nan}, "t.h5: no pixel of it has data"),
         ({"series": metres() * 1e6}, "t.h5, /timeseries, epoch 2016-04-07, row 0, column 0: 1e.06 mm found, at most"),
         ({"series": np.zeros((4, 0, 3), np.float32)}, "t.h5, /timeseries: 4 epochs of 0 x 3 pixels found"),

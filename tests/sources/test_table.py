@@ -108,9 +108,9 @@ def test_parts_of_a_file_hold_every_row_once(tmp_path_factory, start, width, end
     names = []
     for begin, end in pairwise(cuts):
         part = Product(path, start=begin, end=end)
-        for first, table in stream_columns(part, header, TYPES):
-            names += table["name"].to_pylist()
-            with pytest.raises(InputError, match=f"line {2 + len(names) - table.num_rows}, "):
+        for first, block in stream_columns(part, header, TYPES):
+            names += block["name"].to_pylist()
+            with pytest.raises(InputError, match=f"line {2 + len(names) - block.num_rows}, "):
                 fail_at(part, first, "x", 2, "less is needed")
     assert names == [f"n{number}" for number in range(20)]
 

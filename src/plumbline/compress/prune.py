@@ -16,11 +16,11 @@ from plumbline.model.losses import quadrant_loss, severity_loss
 from plumbline.model.network import spec_of
 from plumbline.params import Train
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import SequenceSet
 from plumbline.train.batches import loader
 
 
-def prune(model: Diagnosis, data: Sequences, losses: Train, ratio: float, batches: int, seed: int) -> Diagnosis:
+def prune(model: Diagnosis, data: SequenceSet, losses: Train, ratio: float, batches: int, seed: int) -> Diagnosis:
     """A copy of `model` without the least important channels.
 
     Args:

@@ -14,7 +14,7 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from plumbline.errors import PlumblineError
 from plumbline.files import atomic_file
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import SequenceSet
 
 OPERATORS = ["MatMul", "Gemm", "Conv"]
 """Where the weights are. Quantising every operator instead costs half of the accuracy (docs/decisions)."""
@@ -25,7 +25,7 @@ KEPT_FLOAT = ("whitening", "quadrant_head", "severity_head")
 class Calibration(CalibrationDataReader):  # type: ignore[misc]
     """Batches of real training buildings, each different from the others."""
 
-    def __init__(self, data: Sequences, batches: int, batch_size: int, seed: int) -> None:
+    def __init__(self, data: SequenceSet, batches: int, batch_size: int, seed: int) -> None:
         index = np.random.default_rng(seed).permutation(len(data))[: batches * batch_size]
         self._batches: Iterator[NDArray[np.intp]] = iter(np.array_split(index, min(batches, len(index))))
         self._data = data

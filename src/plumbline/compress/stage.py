@@ -10,7 +10,7 @@ from plumbline.console import log
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params import Params
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards
 from plumbline.train.calibrate import calibrate
 from plumbline.train.fit import fit
 from plumbline.train.module import Optimisation
@@ -30,7 +30,7 @@ def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
         InputError: an input folder is missing or damaged.
     """
     section = params.compress
-    splits = {name: Sequences.load(prepared / name) for name in ("train", "tune", "calibrate")}
+    splits = {name: load_shards(prepared / name) for name in ("train", "tune", "calibrate")}
     teacher = load_diagnosis(trained)
     model = prune(
         teacher, splits["train"], params.train, section.pruning_ratio, section.importance_batches, params.train.seed

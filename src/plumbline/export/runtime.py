@@ -11,7 +11,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from plumbline.errors import InputError
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import SequenceSet
 
 CELLS = 1 << 15
 """Scatterers, padding included, answered for at a time: bounds the memory whatever the lengths."""
@@ -52,7 +52,7 @@ class OnnxModel:
         """Answer one padded batch, as `Sequences.pad` makes it."""
         return Answers(*self._session.run(None, inputs))
 
-    def answer(self, sequences: Sequences) -> Answers:
+    def answer(self, sequences: SequenceSet) -> Answers:
         """Answer for all buildings, those of similar length together."""
         order = np.argsort(np.asarray(sequences.length), kind="stable")
         parts, at = [], []

@@ -11,7 +11,7 @@ from plumbline.export.onnx import export_onnx
 from plumbline.files import atomic_folder
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Export
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards
 
 ARTIFACTS = ("float32", "pruned", "int8")
 """`float32` is what training made and what the others are measured against; `pruned` and `int8` are released."""
@@ -24,7 +24,7 @@ def export(prepared: Path, trained: Path, compressed: Path, params: Export, out:
         InputError: an input folder is missing or damaged.
     """
     calibration = Calibration(
-        Sequences.load(prepared / "train"), params.calibration_batches, params.calibration_batch_size, seed=0
+        load_shards(prepared / "train"), params.calibration_batches, params.calibration_batch_size, seed=0
     )
     with atomic_folder(out) as folder:
         for name, source in (("float32", trained), ("pruned", compressed)):

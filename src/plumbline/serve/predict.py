@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from plumbline.errors import InputError
 from plumbline.export.package import open_package
 from plumbline.export.runtime import Answers, OnnxModel
 from plumbline.files import atomic_file
-from plumbline.params import Prepare
+from plumbline.params import Prepare, Product
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.serve.map import write_map
 from plumbline.serve.predictions import check_output, make_predictions, write_predictions
@@ -28,7 +28,7 @@ from plumbline.sources.read import read_points
 
 def predict(
     points: Sequence[Path], buildings: Path, package: Path, output: Path, map_path: Path | None = None,
-    artifact: str | None = None,
+    artifact: str | None = None, products: Mapping[str, Product] | None = None, format_: str | None = None,
 ) -> geopandas.GeoDataFrame:  # fmt: skip
     """Judge every footprint and write the predictions, and a map if wanted; both or neither.
 
@@ -39,13 +39,14 @@ def predict(
         output: predictions; the suffix names the format.
         map_path: HTML file.
         artifact: model of the package; its default without.
+        products, format_: see `read_tracks`.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
     _check_outputs(output, map_path, [*points, buildings], package)
     manifest, model = open_package(package, artifact)
-    tracks = read_tracks(points)
+    tracks = read_tracks(points, products, format_)
     footprints = read_buildings(buildings, tracks[0].crs)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     table = judge(tracks, footprints, manifest.prepare, model, manifest.version)
@@ -99,8 +100,15 @@ def _answered(answers: Answers) -> NDArray[np.bool_]:
     return np.asarray((answers.novelty <= 1) & np.isfinite(numbers).all(1))
 
 
-def read_tracks(points: Sequence[Path]) -> list[Track]:
+def read_tracks(
+    points: Sequence[Path], products: Mapping[str, Product] | None = None, format_: str | None = None
+) -> list[Track]:
     """Read product files; each may be given once, and all must share one projected CRS.
+
+    Args:
+        points: the files.
+        products: what they do not say themselves, by pattern of file name.
+        format_: reads all of them as this format; otherwise the content decides.
 
     Raises:
         InputError: none is given, one is given twice (under another name too), or the CRSs differ.
@@ -111,7 +119,9 @@ def read_tracks(points: Sequence[Path]) -> list[Track]:
     for path in points:
         if resolved.count(path.resolve()) > 1:
             raise InputError(f"{path}: given twice. Each file counts once.")
-    tracks = [read_points(path) for path in points]
+    tracks: list[Track] = []
+    for path in points:
+        tracks.append(read_points(path, products or {}, format_, tracks[0].crs if tracks else None))
     for path, track in zip(points, tracks, strict=True):
         if track.crs != tracks[0].crs:
             raise InputError(f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of one CRS.")

@@ -21,13 +21,15 @@ from plumbline.sources.archive import zip_members
 from plumbline.sources.buildings import read_buildings, write_buildings
 from plumbline.sources.labels import read_labels
 from plumbline.sources.part import FOOTPRINTS, TILES
-from plumbline.sources.read import open_points
+from plumbline.sources.read import is_product, open_points
 from plumbline.sources.tiles import HALO_M, make_tiles, tile_name
 
 LABELS = "labels.csv"
 NOT_PRODUCTS = ("labels", "truth")
 """Beginnings of names of files that are no products, whatever their suffix."""
 VECTOR_SUFFIXES = (".geojson", ".gpkg", ".shp", ".parquet", ".geoparquet", ".fgb")
+BINARY_SUFFIXES = (".parquet", ".h5", ".he5")
+"""Files that may be points or belong to them, or be footprints: their content tells."""
 ABOUT = "about.json"
 NEIGHBOURS = "neighbours"
 Objects = NDArray[np.object_]
@@ -142,12 +144,14 @@ def find_files(folder: Path) -> CityFiles:
         suffix = path.suffix.lower()
         if path.name.startswith(".") or path.stem.lower().startswith(NOT_PRODUCTS):
             continue
-        if suffix in VECTOR_SUFFIXES or (suffix == ".zip" and _is_zipped_vector(path)):
+        if suffix in (".csv", *BINARY_SUFFIXES) and is_product(path):
+            products.append(path)
+        elif suffix in VECTOR_SUFFIXES or (suffix == ".zip" and _is_zipped_vector(path)):
             footprints.append(path)
-        elif suffix in (".csv", ".zip"):
+        elif suffix == ".zip":
             products.append(path)
     if not products:
-        raise InputError(f"{folder}: no point product (csv or zip) in it.")
+        raise InputError(f"{folder}: no point product (csv, zip, {', '.join(BINARY_SUFFIXES)}) in it.")
     if len(footprints) != 1:
         listed = ", ".join(path.name for path in footprints) or "none"
         raise InputError(

@@ -151,7 +151,7 @@ def make_track(name: str, epochs: NDArray[np.datetime64], columns: Columns, tabl
 
 
 def _check_header(product: Product, header: list[str]) -> str:
-    if not any(name in header for name in LOS) and "incidence_angle" not in header and is_egms(header):
+    if not {*LOS, COHERENCE, "incidence_angle", "mp_type"}.intersection(header):
         raise InputError(
             f"{product}: an EGMS L3 (ortho) product: a 100 m grid without line of sight. L2a or L2b is needed."
         )

@@ -138,7 +138,7 @@ class Geometry:
         sees = np.isfinite(incidence) & np.isfinite(azimuth) & (incidence != 0)
         self._check(INCIDENCE, incidence, (1.0, 89.0), sees, window, " Degrees are needed.")
         self._check(AZIMUTH, azimuth, (-360.0, 360.0), sees, window, " Degrees are needed.")
-        return los.from_azimuth(incidence, azimuth), sees
+        return los.from_azimuth(np.where(sees, incidence, 0), np.where(sees, azimuth, 0)), sees
 
     def _on_grid(self, index: NDArray[np.intp], axis: int) -> Floats:
         if self.grid is None:

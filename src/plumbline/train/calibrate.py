@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from plumbline.console import log
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.losses import HIGH, LOW
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import SequenceSet
 from plumbline.train.batches import loader
 
 COVERAGE = HIGH - LOW
@@ -24,7 +24,7 @@ class _Raw(NamedTuple):
     standard_B: Tensor
 
 
-def calibrate(model: Diagnosis, sequences: Sequences) -> None:
+def calibrate(model: Diagnosis, sequences: SequenceSet) -> None:
     """Set the model's temperature and interval from the calibrate split."""
     raw = _raw_answers(model, sequences)
     model.get_buffer("temperature").fill_(_temperature(raw.logits_B4, raw.quadrant_B))
@@ -32,7 +32,7 @@ def calibrate(model: Diagnosis, sequences: Sequences) -> None:
     log.info("temperature %.2f, interval stretch %+.2f", model.temperature, model.interval_stretch)
 
 
-def _raw_answers(model: Diagnosis, sequences: Sequences) -> _Raw:
+def _raw_answers(model: Diagnosis, sequences: SequenceSet) -> _Raw:
     model.eval()
     parts = []
     with torch.inference_mode():

@@ -17,7 +17,7 @@ from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 
 from plumbline.console import console, log
 from plumbline.files import atomic_file
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import SequenceSet
 from plumbline.train.batches import loader
 from plumbline.train.module import Optimisation
 
@@ -27,8 +27,9 @@ HISTORY = ("epoch", "train_loss", "score", "quadrant_accuracy", "severity_mae", 
 
 
 def fit(
-    module: Optimisation, train: Sequences, tune: Sequences, *, name: str, key: str, seed: int, settings: dict[str, Any]
-) -> Path:
+    module: Optimisation, train: SequenceSet, tune: SequenceSet, *, name: str, key: str, seed: int,
+    settings: dict[str, Any],
+) -> Path:  # fmt: skip
     """Train `module` and leave it with the weights of its best epoch; return the folder of the checkpoints.
 
     The caller removes that folder once the results are written: until then a kill costs nothing.

@@ -16,7 +16,7 @@ from plumbline.files import atomic_folder, sha256_folder, write_json
 from plumbline.model.diagnosis import Diagnosis, save_diagnosis
 from plumbline.model.network import count_parameters, new_spec
 from plumbline.params import Params
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards
 from plumbline.train.calibrate import calibrate
 from plumbline.train.fit import fit, write_history
 from plumbline.train.module import Optimisation
@@ -34,7 +34,7 @@ def train(prepared: Path, params: Params, out: Path) -> None:
     Raises:
         InputError: `prepared` is missing or damaged.
     """
-    splits = {name: Sequences.load(prepared / name) for name in ("train", "tune", "calibrate")}
+    splits = {name: load_shards(prepared / name) for name in ("train", "tune", "calibrate")}
     torch.manual_seed(params.train.seed)  # the first weights are drawn here
     model = Diagnosis(new_spec(params.model, params.prepare.max_points))
     fit_statistics(model, splits["train"])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from plumbline.prepare.features import GEOMETRY, names
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import SequenceSet
 from plumbline.validate.metrics import Judged
 
 _QUADRANTS = ("ne", "nw", "sw", "se")
 
 
-def least_squares(sequences: Sequences) -> Judged:
+def least_squares(sequences: SequenceSet) -> Judged:
     """Judge buildings without any training.
 
     The fits are those of `prepare.corners`: they are made for every building, because the network is told of them too.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from plumbline.export.runtime import Answers, OnnxModel
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import SequenceSet
 from plumbline.validate.metrics import Figures
 
 REPEATS = 30
@@ -26,7 +26,7 @@ def size_figures(path: Path) -> Figures:
     return {"size_bytes": float(path.stat().st_size), "weight_bytes": float(weights)}
 
 
-def speed_figures(model: OnnxModel, sequences: Sequences, batch: int) -> Figures:
+def speed_figures(model: OnnxModel, sequences: SequenceSet, batch: int) -> Figures:
     """Median time of one building, ms, and buildings a second at `batch`, on real test buildings after warming up."""
     middle = np.argsort(np.asarray(sequences.length), kind="stable")
     single = sequences.pad(middle[len(middle) // 2 : len(middle) // 2 + 1])
@@ -37,7 +37,7 @@ def speed_figures(model: OnnxModel, sequences: Sequences, batch: int) -> Figures
     }
 
 
-def parity_figures(model: Diagnosis, sequences: Sequences, answers: Answers) -> Figures:
+def parity_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) -> Figures:
     """Largest difference between torch and the exported artifact, in probability and permille, over all buildings."""
     probability, permille = [], []
     for index in np.array_split(np.arange(len(sequences)), max(1, len(sequences) // 256)):
@@ -49,7 +49,7 @@ def parity_figures(model: Diagnosis, sequences: Sequences, answers: Answers) -> 
     return {"parity_probability": float(np.max(probability)), "parity_severity_permille": float(np.max(permille))}
 
 
-def _ordered(sequences: Sequences, index: NDArray[np.intp]) -> list[NDArray[Any]]:
+def _ordered(sequences: SequenceSet, index: NDArray[np.intp]) -> list[NDArray[Any]]:
     inputs = sequences.pad(index)
     return [inputs[name] for name in ("distance", "slope", "geometry", "mask")]
 

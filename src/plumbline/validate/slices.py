@@ -7,13 +7,13 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import SequenceSet
 from plumbline.strain import category
 
 POINT_BOUNDS = (10, 20, 50)
 
 
-def slices(sequences: Sequences) -> dict[str, NDArray[np.bool_]]:
+def slices(sequences: SequenceSet) -> dict[str, NDArray[np.bool_]]:
     """Name -> (B,) which buildings: `all`, each city (a city has one sensor), points per building, each category."""
     length = np.asarray(sequences.length)
     result = {"all": np.ones(len(sequences), dtype=bool)}

@@ -17,7 +17,7 @@ from plumbline.export.stage import ARTIFACTS
 from plumbline.files import atomic_folder, sha256_folder, write_json
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Validate
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import Shards, load_shards
 from plumbline.strain import category
 from plumbline.validate.baseline import least_squares
 from plumbline.validate.gates import check_rules, evaluate, failed_rules
@@ -51,7 +51,7 @@ def validate(prepared: Path, trained: Path, compressed: Path, exported: Path, pa
         InputError: an input is missing or damaged, or a rule names an unknown metric.
     """
     check_rules(params.gates)
-    test = Sequences.load(prepared / "test")
+    test = load_shards(prepared / "test")
     table, judged = judge_test(test, exported, params.min_slice, params.latency_batch)
     for name, source in (("float32", trained), ("pruned", compressed), ("int8", compressed)):
         figures = parity_figures(load_diagnosis(source), test, judged[name])
@@ -76,7 +76,7 @@ def validate(prepared: Path, trained: Path, compressed: Path, exported: Path, pa
         log.warning("not met: %s", sentence)
 
 
-def judge_test(test: Sequences, exported: Path, min_slice: int, latency_batch: int) -> tuple[Table, dict[str, Answers]]:
+def judge_test(test: Shards, exported: Path, min_slice: int, latency_batch: int) -> tuple[Table, dict[str, Answers]]:
     """Figures of every artifact and the baseline on every slice, and the artifacts' answers."""
     if not np.isfinite(test.severity).all():
         raise InputError("validate: a test building has no label. Run `plumbline prepare` again.")
@@ -97,7 +97,7 @@ def judge_test(test: Sequences, exported: Path, min_slice: int, latency_batch: i
     return table, answers
 
 
-def slice_figures(judged: Judged, test: Sequences, inside: Any, min_slice: int) -> Figures:
+def slice_figures(judged: Judged, test: Shards, inside: Any, min_slice: int) -> Figures:
     """Figures of the buildings `inside` (B,), or only their number where they are fewer than `min_slice`."""
     part = Judged(*(np.asarray(values)[inside] for values in judged))
     figures = accuracy_figures(part, np.asarray(test.quadrant)[inside], np.asarray(test.severity)[inside])
@@ -118,7 +118,7 @@ def _finite(figures: Figures) -> Figures:
     return {name: value for name, value in figures.items() if math.isfinite(value)}
 
 
-def _write_plots(folder: Path, test: Sequences, answers: dict[str, Answers]) -> None:
+def _write_plots(folder: Path, test: Shards, answers: dict[str, Answers]) -> None:
     """CSV tables: category and quadrant confusion, severity against truth, reliability; of the int8 artifact."""
     said = answers["int8"]
     defined = np.asarray(test.quadrant) >= 0

@@ -1,0 +1,57 @@
+"""Damage put into real points: what goes in can be found, and nothing of the real motion comes along."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plumbline.simulate.borrowed import borrowed_layout
+from plumbline.simulate.borrowed_track import nearest_building
+from plumbline.simulate.residual import Smooth
+from plumbline.sources.buildings import read_buildings
+from plumbline.sources.read import read_points
+
+pytestmark = pytest.mark.realdata
+ROOT = Path(__file__).parents[2]
+USTICA = ROOT.parent / "shared/data/ustica"
+
+
+@pytest.fixture(scope="module")
+def ustica():
+    if not USTICA.is_dir():
+        pytest.skip("Ustica is not there: put the real products into ../shared/data/ustica")
+    return USTICA
+
+
+def test_severity_found_goes_with_severity_put_in(ustica, monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+    from borrowed import correlation, recover
+
+    table = recover(ustica)
+    assert len(table) > 500
+    assert correlation(table) > 0.15  # 0 within 0.042, if nothing of it came through
+    damaged = table[(table.quadrant != "") & (table.level != "hard")]
+    assert (damaged.quadrant == damaged.found_quadrant).mean() > 0.33  # by chance 0.25 within 0.03
+
+
+@pytest.mark.parametrize(
+    "product", ["EGMS_L2b_117_0227_IW2_VV_2020_2024_1.zip", "EGMS_L2b_022_0845_IW2_VV_2020_2024_1.zip"]
+)
+def test_the_residual_is_noise_like_and_the_motion_is_gone(ustica, product):
+    track = read_points(ustica / product)
+    years = (track.epochs - track.epochs[0]).astype(int) / 365.25
+    smooth = Smooth(years)
+    rows = np.arange(0, len(track), 4)
+    series = track.displacement[rows].astype(float)
+    residual = smooth.residual(series)
+    line = np.linalg.pinv(np.stack([np.ones_like(years), years], axis=1))[1]
+    assert np.std(series @ line) > 0.5  # mm a year: the island moves
+    assert np.std(residual @ line) < 0.1 * np.std(series @ line)
+    layout, origin = borrowed_layout(read_buildings(ustica / "footprints_synthetic.geojson", track.crs))
+    place = np.stack([track.easting, track.northing], axis=1)[rows] - origin
+    building, on = nearest_building(place, layout, 2.0)
+    law = smooth.law(residual, np.where(on, building, -1))
+    assert 0 <= law.rho < 0.9
+    assert 0 <= law.common < 0.9
+    assert 0.5 < np.median(smooth.sigma(residual, law)) < 10  # mm, as Sentinel-1 has

@@ -1,0 +1,189 @@
+"""What the readers must hold of files of other processors than EGMS's L2, and what those are like."""
+
+from __future__ import annotations
+
+import csv
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from numpy.typing import NDArray
+
+from plumbline.errors import InputError
+from plumbline.params import Product
+from plumbline.sources.archive import find_csv
+from plumbline.sources.buildings import read_buildings
+from plumbline.sources.points import Track
+from plumbline.sources.read import read_points
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+DEPSI = DATA / "amsterdam" / "depsi_tsx_2016.csv"
+PS, SBAS = DATA / "maoxian" / "Maoxian_PS.csv", DATA / "maoxian" / "Maoxian_SBAS.csv"
+EAST = DATA / "ustica" / "EGMS_L3_E45N17_100km_E_2020_2024_1.zip"
+UP = DATA / "ustica" / "EGMS_L3_E45N17_100km_U_2020_2024_1.zip"
+L2B = DATA / "ustica" / "EGMS_L2b_117_0227_IW2_VV_2020_2024_1.zip"
+ANGLES = {"*": Product(incidence_deg=39.0, heading_deg=192.0)}
+STAMPS = pytest.mark.parametrize("path", [PS, SBAS], ids=["PS", "SBAS"])
+pytestmark = [
+    pytest.mark.realdata,
+    pytest.mark.skipif(not DATA.is_dir(), reason="the real files are not there (../shared/data)"),
+]
+
+
+def lines(path: Path) -> list[list[str]]:
+    with find_csv(path).open() as stream:
+        return list(csv.reader(stream.read().decode().splitlines()))
+
+
+def slopes(track: Track) -> NDArray[np.float64]:
+    """mm/yr of a straight line through each series."""
+    years = (track.epochs - track.epochs[0]).astype(float) / 365.25
+    return np.asarray(np.polyfit(years, track.displacement.T.astype(float), 1)[0])
+
+
+def test_depsi_s_columns_are_an_index_the_point_s_and_three_blocks():
+    header = lines(DEPSI)[0]
+    assert header[:5] == ["", "pnt_id", "pnt_flags", "pnt_lat", "pnt_lon"]
+    days = [name[2:] for name in header if name.startswith("d_")]
+    assert header[13:] == [f"{block}_{day}" for block in ("d", "a", "h2ph") for day in days]
+    assert len(days) == 11
+
+
+def test_depsi_is_read_in_mm_from_metres_and_begins_with_zero():
+    track = read_points(DEPSI, ANGLES)
+    assert track.displacement.shape == (2500, 11)
+    assert (track.crs, track.name) == ("EPSG:32631", "depsi_tsx_2016")
+    assert (track.displacement[:, 0] == 0).all()
+    # X band: half a wavelength is 15.5 mm; metres taken for mm would show no motion, mm for metres too much.
+    assert 1 < np.abs(track.displacement[:, 1:]).mean() < 15.5
+    assert np.abs(track.displacement).max() < 17
+    first = lines(DEPSI)[1]
+    np.testing.assert_allclose(track.displacement[0], [1000 * float(cell) for cell in first[13:24]], rtol=1e-6)
+    assert track.point_id[0] == first[1]
+    assert track.height[0] == float(first[7])
+
+
+def test_depsi_s_points_lie_on_283_by_83_m_in_110_days():
+    track = read_points(DEPSI, ANGLES)
+    assert np.ptp(track.easting) == pytest.approx(283, abs=5)
+    assert np.ptp(track.northing) == pytest.approx(83, abs=8)
+    assert (track.epochs[-1] - track.epochs[0]).astype(int) == 110
+    assert set(np.diff(track.epochs).astype(int)) == {11}
+
+
+def test_depsi_s_points_lie_where_the_footprints_do_in_either_crs():
+    path = DATA / "amsterdam" / "footprints_synthetic.geojson"
+    for crs in ("EPSG:32631", "EPSG:28992", "EPSG:3035"):
+        track = read_points(DEPSI, ANGLES, crs=crs)
+        west, south, east, north = read_buildings(path, crs).total_bounds
+        inside = (track.easting > west) & (track.easting < east) & (track.northing > south) & (track.northing < north)
+        assert inside.mean() > 0.9
+
+
+def test_depsi_s_linear_rate_is_not_that_of_its_series():
+    rate = np.array([float(line[12]) for line in lines(DEPSI)[1:]])
+    difference = 1000 * rate - slopes(read_points(DEPSI, ANGLES))
+    assert np.abs(difference).mean() > 1
+
+
+@STAMPS
+def test_stamps_s_header_is_a_numbered_matrix_with_spaces_and_its_first_row_metadata(path):
+    header, meta, first = lines(path)[:3]
+    assert header == [f"export_res_{number:2d}" for number in range(1, len(header) + 1)]
+    assert meta[2] == "NaN"
+    assert float(meta[0]) == pytest.approx(float(first[0]), abs=0.1)
+    assert float(meta[1]) == pytest.approx(float(first[1]), abs=0.1)
+
+
+@pytest.mark.parametrize(("path", "shape", "places"), [(PS, (97, 41), 97), (SBAS, (608, 38), 486)], ids=["PS", "SBAS"])
+def test_stamps_s_points_are_all_read_and_some_share_a_place(path, shape, places):
+    track = read_points(path, ANGLES)
+    assert track.displacement.shape == shape
+    assert track.crs == "EPSG:32648"
+    assert len(set(zip(track.easting, track.northing, strict=True))) == places
+    np.testing.assert_allclose(track.displacement[0], [float(cell) for cell in lines(path)[2][3:]], rtol=1e-6)
+    assert not track.height.any()
+
+
+@STAMPS
+def test_stamps_s_days_are_sentinel_1_s(path):
+    # Intrieri et al. (2018), Landslides 15: 123-133: Sentinel-1 saw Maoxian from 9 October 2014 to 19 June 2017, and it
+    # comes every 6 days or a multiple. So the numbers in the file are one less than MATLAB's of those days.
+    days = read_points(path, ANGLES).epochs
+    assert str(days[-1]) == "2017-06-19"
+    assert set((days - np.datetime64("2014-10-09")).astype(int) % 6) == {0}
+    assert date.fromordinal(int(lines(path)[1][-1]) - 366) == date(2017, 6, 18)
+
+
+@pytest.mark.parametrize(("path", "correlation", "error"), [(PS, 0.999, 0.01), (SBAS, 0.9, 0.2)], ids=["PS", "SBAS"])
+def test_stamps_s_third_column_is_the_rate_of_the_series_in_mm_a_year(path, correlation, error):
+    # So days, unit and order are right. With small baselines, StaMPS fits pairs of epochs, not the series.
+    value = np.array([float(line[2]) for line in lines(path)[2:]])
+    found = slopes(read_points(path, ANGLES))
+    assert np.corrcoef(value, found)[0, 1] > correlation
+    assert np.polyfit(value, found, 1)[0] == pytest.approx(1, abs=error)
+
+
+@pytest.mark.parametrize(("path", "vector"), [(UP, [0, 0, 1]), (EAST, [1, 0, 0])], ids=["up", "east"])
+def test_l3_is_read_as_motion_up_or_east_in_cells_of_100_m(path, vector):
+    track = read_points(path)
+    assert track.displacement.shape == (522, 304)
+    assert (track.los == vector).all()
+    assert set(track.easting % 100) == set(track.northing % 100) == {50}
+    header = lines(path)[0]
+    velocity = np.array([float(line[header.index("mean_velocity")]) for line in lines(path)[1:]])
+    t = (track.epochs - track.epochs[0]).astype(float) / 365.25
+    basis = np.stack([np.ones_like(t), t, np.cos(2 * np.pi * t), np.sin(2 * np.pi * t)], axis=1)
+    rate = np.linalg.lstsq(basis, track.displacement.T.astype(float), rcond=None)[0][1]
+    assert np.abs(rate - velocity).max() < 0.105
+
+
+def test_the_columns_of_l3_do_not_say_whether_they_are_up_or_east(tmp_path):
+    assert lines(UP)[0] == lines(EAST)[0]
+    with find_csv(UP).open() as stream:
+        (tmp_path / "ortho.csv").write_bytes(stream.read())
+    with pytest.raises(InputError, match="neither E nor U stands in its name"):
+        read_points(tmp_path / "ortho.csv")
+
+
+@pytest.mark.parametrize("path", [UP, L2B], ids=["L3", "L2b"])
+def test_the_csv_as_parquet_reads_as_the_csv(tmp_path, path):
+    with find_csv(path).open() as stream:
+        pq.write_table(pacsv.read_csv(stream), tmp_path / f"{path.stem}.parquet", row_group_size=5000)
+    one, other = read_points(path), read_points(tmp_path / f"{path.stem}.parquet")
+    assert one.point_id.tolist() == other.point_id.tolist()
+    for name in ("epochs", "easting", "northing", "height", "los", "displacement", "rmse"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+@pytest.mark.parametrize("path", [DEPSI, PS, SBAS], ids=["DePSI", "PS", "SBAS"])
+def test_without_viewing_angles_the_file_is_refused_with_what_to_write(path):
+    with pytest.raises(InputError, match=rf"'{path.name}': {{incidence_deg"):
+        read_points(path)
+
+
+def test_a_described_table_reads_depsi_as_its_reader_does():
+    about = Product.model_validate({
+        "columns": {
+            "point_id": "pnt_id", "latitude": "pnt_lat", "longitude": "pnt_lon", "height": "pnt_height",
+            "coherence": "pnt_enscoh",
+        },
+        "units": {"displacement": "m"}, "positive": "towards", "epochs": "d_", "incidence_deg": 39.0,
+        "heading_deg": 192.0,
+    })  # fmt: skip
+    one, other = read_points(DEPSI, ANGLES), read_points(DEPSI, {"*": about})
+    for name in ("point_id", "epochs", "easting", "northing", "height", "los", "displacement", "coherence"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+def test_a_changed_cell_of_the_real_file_is_named(tmp_path):
+    frame = pd.read_csv(SBAS, header=None, dtype=str, keep_default_na=False)
+    frame.iloc[400, 10] = "1e6"
+    path = tmp_path / "s.csv"
+    frame.to_csv(path, header=False, index=False)
+    with pytest.raises(InputError, match=r"s\.csv, line 401, column export_res_11: 1e\+06 mm found"):
+        read_points(path, ANGLES)
