@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from plumbline.compass import quadrant_code
 
 BAY_M = 4.0
+DIFFICULTIES = ("easy", "medium", "hard")
+"""How hard a building is to judge: names of the codes 0, 1, 2."""
 CATEGORY_BOUNDS_PERMILLE = (0.5, 0.75, 1.5, 3.0)
 """Lower bounds of the categories 1 to 4."""
 

@@ -7,10 +7,11 @@ import pytest
 
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards
 from plumbline.validate.slices import slices
 
 
-def buildings(length, severity, city):
+def buildings(length, severity, city, difficulty):
     count, points = len(length), int(np.sum(length))
     return Sequences(
         building_id=np.array([f"b{i}" for i in range(count)]),
@@ -21,11 +22,19 @@ def buildings(length, severity, city):
         geometry=np.zeros((count, len(GEOMETRY)), np.float32),
         severity=np.array(severity, np.float32),
         quadrant=np.full(count, -1, np.int64),
+        difficulty=np.array(difficulty, np.int8),
     )
 
 
 def test_each_building_stands_where_its_numbers_put_it():
-    parts = slices(buildings([9, 10, 19, 20, 49, 50], [0.49, 0.5, 0.75, 1.5, 2.9, 3.0], ["c", "c", "c", "x", "x", "x"]))
+    parts = slices(
+        buildings(
+            [9, 10, 19, 20, 49, 50],
+            [0.49, 0.5, 0.75, 1.5, 2.9, 3.0],
+            ["c", "c", "c", "x", "x", "x"],
+            [-1, 1, 0, 2, 2, -1],
+        )
+    )
     held = {name: np.flatnonzero(inside).tolist() for name, inside in parts.items()}
     assert held == {
         "all": [0, 1, 2, 3, 4, 5],
@@ -40,10 +49,13 @@ def test_each_building_stands_where_its_numbers_put_it():
         "category:2": [2],
         "category:3": [3, 4],
         "category:4": [5],
+        "difficulty:easy": [2],
+        "difficulty:medium": [1],
+        "difficulty:hard": [3, 4],
     }
 
 
-@pytest.mark.parametrize("kind", ["city:", "points:", "category:"])
+@pytest.mark.parametrize("kind", ["city:", "points:", "category:", "difficulty:"])
 def test_slices_of_a_kind_cover_all_buildings_once(tiny, kind):
-    parts = slices(Sequences.load(tiny.data("prepare") / "test"))
+    parts = slices(load_shards(tiny.data("prepare") / "test"))
     assert (sum(inside.astype(int) for name, inside in parts.items() if name.startswith(kind)) == 1).all()

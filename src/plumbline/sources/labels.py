@@ -14,13 +14,11 @@ from plumbline.compass import QUADRANTS
 from plumbline.errors import InputError
 from plumbline.sources.archive import find_csv
 from plumbline.sources.table import fail_at, read_columns, read_header
-from plumbline.strain import category
+from plumbline.strain import DIFFICULTIES, category
 
 COLUMNS = {"building_id": pa.string(), "severity_permille": pa.float64(), "quadrant": pa.string()}
 DIFFICULTY = "difficulty"
 """An optional column."""
-DIFFICULTIES = ("easy", "medium", "hard")
-"""Names of the levels, in the order of their codes 0, 1, 2."""
 UNKNOWN = -1
 """Code of a building whose difficulty nobody has said."""
 MAX_SEVERITY_PERMILLE = 1000.0

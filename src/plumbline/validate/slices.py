@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.prepare.shards import SequenceSet
-from plumbline.strain import category
+from plumbline.strain import DIFFICULTIES, category
 
 POINT_BOUNDS = (10, 20, 50)
 
 
 def slices(sequences: SequenceSet) -> dict[str, NDArray[np.bool_]]:
-    """Name -> (B,) which buildings: `all`, each city (a city has one sensor), points per building, each category."""
+    """Name -> (B,) which buildings: `all`, each city (a city has one sensor), by points, by category, by difficulty."""
     length = np.asarray(sequences.length)
     result = {"all": np.ones(len(sequences), dtype=bool)}
     for city in np.unique(sequences.city):
@@ -26,4 +26,6 @@ def slices(sequences: SequenceSet) -> dict[str, NDArray[np.bool_]]:
     categories = category(sequences.severity)
     for number in range(5):
         result[f"category:{number}"] = categories == number
+    for code, name in enumerate(DIFFICULTIES):
+        result[f"difficulty:{name}"] = np.asarray(sequences.difficulty == code)
     return result
