@@ -3,14 +3,15 @@ import pytest
 import shapely
 
 from plumbline.simulate.acquisition import BANDS, draw_acquisitions
-from plumbline.simulate.layout import draw_layout
+from plumbline.simulate.layout import DISTRICT_BUILDINGS, draw_layout, draw_plan, draw_town
 from plumbline.simulate.los import range_and_azimuth
 from plumbline.simulate.scatterers import ASTRAY, GROUND, STRUCTURE, draw_scatterers, position_errors
+from tests.simulate.made import small_town
 
 
 @pytest.fixture(scope="module")
 def layout():
-    return draw_layout(np.random.default_rng(4), 600)
+    return small_town(np.random.default_rng(4), 600)
 
 
 def test_buildings_do_not_overlap(layout):
@@ -26,6 +27,20 @@ def test_buildings_are_valid_and_within_the_ranges(layout):
     assert np.abs(layout.frames.centre).max() < layout.extent / 2
 
 
+def test_parts_of_a_town_stand_beside_each_other():
+    """Two parts of whole districts, drawn one without the other."""
+    plans = [draw_plan(np.random.default_rng(seed), count) for seed, count in ((1, 4 * DISTRICT_BUILDINGS), (2, 90))]
+    town = draw_town(np.random.default_rng(3), 4 * DISTRICT_BUILDINGS + 90, max(plan.radius for plan in plans))
+    parts = [
+        draw_layout(np.random.default_rng(4), plan, town, first) for plan, first in zip(plans, (0, 4), strict=True)
+    ]
+    polygon = np.concatenate([part.polygon for part in parts])
+    pairs = shapely.STRtree(polygon).query(polygon, predicate="intersects")
+    assert (pairs[0] == pairs[1]).all()
+    assert parts[0].extent == parts[1].extent == town.extent
+    assert np.abs(np.concatenate([part.frames.centre for part in parts])).max() < town.extent / 2
+
+
 def test_most_are_rectangles_and_some_are_not(layout):
     fill = shapely.area(layout.polygon) / layout.frames.side.prod(axis=1)
     assert (fill > 1 - 1e-6).mean() == pytest.approx(0.8, abs=0.05)
@@ -37,7 +52,7 @@ def test_most_are_rectangles_and_some_are_not(layout):
 
 
 def test_orientations_go_all_round():
-    layout = draw_layout(np.random.default_rng(5), 3000)
+    layout = small_town(np.random.default_rng(5), 3000)
     counts, _ = np.histogram(layout.frames.angle, bins=6, range=(-np.pi / 4, np.pi / 4))
     assert counts.min() > 100
 
@@ -75,7 +90,8 @@ def test_position_errors_are_wide_in_range_and_narrow_in_azimuth(layout, band):
     rng = np.random.default_rng(8)
     points = draw_scatterers(rng, layout, BANDS[band])
     tracks = draw_acquisitions(rng, BANDS[band], 0, 2.0)
-    error = position_errors(rng, points, tracks, BANDS[band])
+    axes = np.stack([range_and_azimuth(track.heading_deg) for track in tracks])
+    error = position_errors(rng, points.building, points.track, axes[points.track], BANDS[band])
     low, high = BANDS[band].position_m
     expected = np.sqrt((high**2 - low**2) / (2 * np.log(high / low)))  # root mean square of a log-uniform deviation
     for number, track in enumerate(tracks):

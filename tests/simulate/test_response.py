@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from plumbline.compass import Frames
-from plumbline.simulate.response import building_response
+from plumbline.simulate.response import building_response, draw_response
 from plumbline.simulate.trough import Tunnel, greenfield
 from plumbline.strain import structure_strain
 
@@ -65,3 +65,12 @@ def test_damping_scales_what_departs_from_the_plane():
 def test_a_building_far_away_is_not_reached():
     assert respond(1.0, 1.0).reached.tolist() == [True, True, False]
     assert np.abs(respond(1.0, 1.0).field(2, np.zeros(1), np.zeros(1))).max() < 1e-3
+
+
+def test_drawn_factors_keep_to_the_published_ranges():
+    many = Frames(np.zeros((500, 2)), np.zeros(500), np.full((500, 2), 12.0))
+    drawn = draw_response(np.random.default_rng(0), [TUNNEL], many)
+    assert 0.1 <= drawn.deflection.min() < 0.15
+    assert 0.95 < drawn.deflection.max() <= 1
+    assert 0.01 <= drawn.strain.min() < 0.012
+    assert 0.18 < drawn.strain.max() <= 0.2

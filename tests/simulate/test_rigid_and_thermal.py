@@ -43,7 +43,7 @@ def test_heat_lifts_by_height_and_stretches_from_the_fixed_point():
 def test_the_season_is_yearly_and_highest_in_summer():
     thermal = Thermal(np.array([1e-5]), np.array([10.0]), np.zeros((1, 2)), np.array([0.0]))
     days = np.array([WARMEST_DAY, WARMEST_DAY + 365.25 / 2, WARMEST_DAY + 365.25])
-    np.testing.assert_allclose(thermal.season(days)[0], [1, -1, 1], atol=1e-12)
+    np.testing.assert_allclose(thermal.season(ONE, days)[0], [1, -1, 1], atol=1e-12)
 
 
 def test_drawn_heat_keeps_to_the_ranges():

@@ -1,18 +1,27 @@
 import csv
+import io
+import math
+import os
 from pathlib import Path
 
 import geopandas
 import numpy as np
 import pytest
+import shapely
 from pyarrow import csv as arrow_csv
 
 from plumbline.compass import frames
+from plumbline.errors import PlumblineError
 from plumbline.files import sha256_folder
 from plumbline.params import Simulate
-from plumbline.simulate.city import PLACES, place
-from plumbline.simulate.layout import draw_layout
+from plumbline.simulate import site
+from plumbline.simulate.difficulty import LEVELS
+from plumbline.simulate.places import PLACES, place
+from plumbline.simulate.pool import Workers
 from plumbline.simulate.stage import simulate
+from plumbline.simulate.truth import FOOTPRINTS_BEGIN, FOOTPRINTS_END, footprint_features
 from plumbline.strain import category
+from tests.simulate.made import small_town
 
 PARAMS = Simulate.model_validate(
     {
@@ -22,6 +31,15 @@ PARAMS = Simulate.model_validate(
         },
         "showcase": {"band": "C", "buildings": 4, "seed": 1},
         "years": 1.5,
+    }
+)
+
+
+LARGE = Simulate.model_validate(
+    {
+        "cities": {"large": {"band": "C", "buildings": 2 * site.SHARD_BUILDINGS + 70, "seed": 5, "revisit_days": 24}},
+        "showcase": {"band": "C", "buildings": 4, "seed": 1},
+        "years": 1.0,
     }
 )
 
@@ -58,6 +76,60 @@ def test_the_same_parameters_give_the_same_bytes(out, tmp_path):
     assert sha256_folder(tmp_path / "again") == sha256_folder(out)
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory) -> Path:
+    """A city of three shards, the last one not full."""
+    folder = tmp_path_factory.mktemp("large") / "one"
+    simulate(LARGE, folder, workers=1)
+    return folder
+
+
+def test_any_number_of_workers_gives_the_same_bytes(large, tmp_path):
+    for workers in (2, 3):
+        simulate(LARGE, tmp_path / str(workers), workers)
+        assert sha256_folder(tmp_path / str(workers)) == sha256_folder(large)
+
+
+def test_shards_make_one_city(large):
+    folder = large / "cities/large"
+    assert sorted(path.name[:4] for path in folder.iterdir()) == ["EGMS", "EGMS", "foot", "labe"]
+    rows = labels(folder)
+    footprints = geopandas.read_file(folder / "footprints.geojson")
+    assert len(rows) == len(footprints) == LARGE.cities["large"].buildings > 2 * site.SHARD_BUILDINGS
+    assert footprints.building_id.tolist() == [row["building_id"] for row in rows]
+    assert footprints.building_id.is_unique
+    polygon = footprints.to_crs(3035).geometry.to_numpy()
+    pairs = shapely.STRtree(polygon).query(polygon, predicate="intersects")
+    assert (pairs[0] == pairs[1]).all()
+    tables = [arrow_csv.read_csv(path) for path in sorted(folder.glob("EGMS*.csv"))]
+    every = [pid for table in tables for pid in table["pid"].to_pylist()]
+    assert len(set(every)) == len(every)
+    tree = shapely.STRtree(polygon)
+    for table in tables:
+        at = shapely.points(table["easting"].to_numpy(), table["northing"].to_numpy())
+        assert tree.query_nearest(at, return_distance=True)[1].max() < 80
+        # Points of all shards are there, and of one region: no shard has a velocity or a level of its own.
+        third = np.array_split(table["mean_velocity"].to_numpy(), 3)
+        assert np.ptp([np.median(part) for part in third]) < 4
+
+
+def test_a_shard_does_not_depend_on_what_was_drawn_before_it():
+    """Its districts are the same in a city that goes on."""
+    assert [site.shard_radius((7, 9), 3000, n) for n in (0, 1)] == [site.shard_radius((7, 9), 2000, n) for n in (0, 1)]
+    assert site.shard_radius((7, 9), 3000, 0) != site.shard_radius((7, 8), 3000, 0)
+
+
+def test_a_worker_that_is_killed_ends_the_run_with_a_message(tmp_path):
+    with Workers(2) as pool, pytest.raises(PlumblineError, match="ended from outside"):
+        list(pool.in_order(os._exit, [(9,)] * 3))
+
+
+def test_results_come_in_the_order_of_the_jobs():
+    jobs = [(float(number),) for number in (4, 1, 9, 0.25, 16, 25, 36)]
+    with Workers(2) as pool:
+        assert list(pool.in_order(math.sqrt, jobs)) == [2, 1, 3, 0.5, 4, 5, 6]
+
+
 def test_cities_of_the_same_seed_differ(out):
     first, second = (geopandas.read_file(folder / "footprints.geojson") for folder in folders(out)[::2])
     assert first.geometry.iloc[0].distance(second.geometry.iloc[0]) > 0.1  # degrees
@@ -75,16 +147,21 @@ def test_labels_and_footprints_name_the_same_buildings(out):
         named = np.array([row["quadrant"] != "" for row in rows])
         np.testing.assert_array_equal(named, category(severity) > 0)
         assert {row["quadrant"] for row in rows} <= {"", "NE", "NW", "SW", "SE"}
+        assert list(rows[0]) == ["building_id", "severity_permille", "quadrant", "scenario", "difficulty"]
+        assert {row["difficulty"] for row in rows} <= set(LEVELS)
 
 
-def test_footprints_keep_their_frame_through_degrees(out):
-    seeds = np.random.SeedSequence([1, *b"sentinel"]).spawn(6)
-    drawn = draw_layout(np.random.default_rng(seeds[1]), 60)
-    read = geopandas.read_file(folders(out)[0] / "footprints.geojson").to_crs(3035)
+def test_footprints_keep_their_frame_through_degrees():
+    polygon = small_town(np.random.default_rng(2), 60).polygon
+    drawn = frames(polygon)
+    there = shapely.transform(polygon, lambda at: at + np.array(place(1)))
+    text = FOOTPRINTS_BEGIN + footprint_features([str(i) for i in range(60)], there, None) + FOOTPRINTS_END
+    read = geopandas.read_file(io.BytesIO(text.encode())).to_crs(3035)
     frame = frames(read.geometry.to_numpy())
-    np.testing.assert_allclose(frame.centre - place(1), drawn.frames.centre, atol=2e-3)
-    np.testing.assert_allclose(frame.side, drawn.frames.side, atol=2e-3)
-    np.testing.assert_allclose(frame.angle, drawn.frames.angle, atol=1e-3)
+    np.testing.assert_allclose(frame.centre - place(1), drawn.centre, atol=2e-3)
+    np.testing.assert_allclose(frame.side, drawn.side, atol=2e-3)
+    np.testing.assert_allclose(frame.angle, drawn.angle, atol=1e-3)
+    assert all(polygon.exterior.is_ccw for polygon in geopandas.read_file(io.BytesIO(text.encode())).geometry)
 
 
 def test_points_lie_about_the_footprints_and_two_coordinate_systems_agree(out):
@@ -126,7 +203,7 @@ def test_a_failing_run_leaves_the_old_output(out, tmp_path, monkeypatch):
     target = tmp_path / "kept"
     simulate(PARAMS, target)
     before = sha256_folder(target)
-    monkeypatch.setattr("plumbline.simulate.city.write_labels", None)
+    monkeypatch.setattr("plumbline.simulate.shard.label_rows", None)
     with pytest.raises(TypeError):
         simulate(PARAMS, target)
     assert sha256_folder(target) == before

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from plumbline.simulate.trough import Tunnel, arrival, draw_tunnels, greenfield
+from plumbline.simulate.trough import CITY_M, REACH_WIDTHS, Tunnel, arrival, draw_tunnels, greenfield, near
 
 CHECK = Tunnel(point=(0.0, 0.0), direction=0.0, depth=15.0, diameter=6.0, volume_loss=0.015, k=0.5)
 
@@ -61,3 +61,21 @@ def test_drawn_tunnels_keep_to_the_ranges():
 def test_the_face_arrives_later_further_along_the_drive():
     times = arrival([CHECK], np.array([[-400.0, 3.0], [0.0, -2.0], [400.0, 9.0], [9999.0, 0.0]]), 1000.0)
     np.testing.assert_allclose(times, [0.05 + 0.055, 0.325, 0.6 - 0.055, 0.6])
+
+
+def test_a_larger_city_has_more_tunnels_and_a_small_one_no_fewer():
+    counts = {
+        size: np.mean([len(draw_tunnels(np.random.default_rng(seed), size * CITY_M)) for seed in range(200)])
+        for size in (0.1, 1, 4)
+    }
+    assert counts[0.1] == counts[1] == pytest.approx(1.5, abs=0.15)
+    assert counts[4] == 4 * counts[1]
+
+
+def test_only_tunnels_that_reach_a_place_are_near_it():
+    drawn = draw_tunnels(np.random.default_rng(3), 10 * CITY_M)
+    place = np.array([[100.0, -200.0], [4000.0, 300.0]])
+    reached = [t for t in drawn if np.abs(t.distance(place)).min() < REACH_WIDTHS * t.width + 3000]
+    assert 0 < len(reached) < len(drawn)
+    assert near(drawn, place, 3000.0) == reached
+    assert len(near(drawn, place + 1e6, 10.0)) == 1  # none does: the nearest, for the time at which it passes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -63,9 +64,8 @@ def prepare(ingested: Path, params: Prepare, out: Path, workers: int | None = No
         workers = 1
     run_jobs(prepare_tile, plan.tiles, workers, STAGE)
     centre = np.concatenate([np.load(tile.folder / CENTRE) for tile in plan.tiles])
-    city = np.repeat(
-        [tile.city.folder.name for tile in plan.tiles], [len(np.load(tile.folder / CENTRE)) for tile in plan.tiles]
-    )
+    sizes = [len(np.load(tile.folder / CENTRE)) for tile in plan.tiles]
+    city = np.repeat([one_place(tile.city.folder.name) for tile in plan.tiles], sizes)
     names = split(centre, city, params)
     with atomic_folder(out) as folder:
         for name in params.split:
@@ -107,6 +107,11 @@ def plan_tiles(ingested: Path, params: Prepare) -> Plan:
         kept = tuple(observed[number].name for number in period_overlap(observed).kept)
         tiles += [Tile(work / city.folder.name / name, city, name, kept, params) for name in city.tiles]
     return Plan(work, cities, tiles)
+
+
+def one_place(city: str) -> str:
+    """Name of a city's place: the copies of a borrowed one, `NAME--2`, stand where `NAME` does and share its noise."""
+    return re.sub(r"--\d+$", "", city)
 
 
 def _chosen(plan: Plan, wanted: NDArray[np.bool_]) -> Iterator[Sequences]:

@@ -81,7 +81,9 @@ class Acquisition:
         return 1 + int(self.incidence_deg > 35.5) + int(self.incidence_deg > 41)
 
 
-def draw_acquisitions(rng: np.random.Generator, band: Band, slot: int, years: float) -> list[Acquisition]:
+def draw_acquisitions(
+    rng: np.random.Generator, band: Band, slot: int, years: float, revisit_days: int | None = None
+) -> list[Acquisition]:
     """An ascending and a descending track.
 
     Args:
@@ -89,8 +91,10 @@ def draw_acquisitions(rng: np.random.Generator, band: Band, slot: int, years: fl
         band: the satellite's band.
         slot: number of the city; no two cities of fewer than 87 share a track number.
         years: length of the observation.
+        revisit_days: between regular epochs; one of the band's, unless given.
     """
-    revisit = int(rng.choice(band.revisit_days))
+    drawn = int(rng.choice(band.revisit_days))
+    revisit = revisit_days or drawn
     wrapped = bool(rng.random() < 0.5)
     tracks = []
     for ascending in (True, False):

@@ -2,119 +2,106 @@
 
 from __future__ import annotations
 
-import csv
-import time
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
-import geopandas
 import numpy as np
-import shapely
 
-from plumbline.compass import QUADRANTS
-from plumbline.console import log
 from plumbline.params import City
 from plumbline.simulate.acquisition import BANDS, draw_acquisitions
-from plumbline.simulate.egms import CRS, Product, write_egms
-from plumbline.simulate.layout import Layout, draw_layout
-from plumbline.simulate.motion import Motion, draw_labels, draw_motion
-from plumbline.simulate.scatterers import draw_scatterers, position_errors
-from plumbline.simulate.series import background, measurement_noise, true_motion
-from plumbline.strain import Strain, category
+from plumbline.simulate.layout import draw_town
+from plumbline.simulate.places import place
+from plumbline.simulate.series import draw_reference
+from plumbline.simulate.site import Site, general_generator, shard_count
+from plumbline.simulate.trough import draw_tunnels
+from plumbline.simulate.truth import BETWEEN_FEATURES, FOOTPRINTS_BEGIN, FOOTPRINTS_END, LABELS_HEADER
 
-PLACES = (
-    (3973000.0, 3263000.0),
-    (4321000.0, 3210000.0),
-    (3761000.0, 2889000.0),
-    (4530000.0, 2090000.0),
-    (3665000.0, 2065000.0),
-    (4641000.0, 2951000.0),
-    (3161000.0, 2031000.0),
-    (4437000.0, 2780000.0),
-    (3923000.0, 2534000.0),
-    (5070000.0, 3285000.0),
-    (4483000.0, 3629000.0),
-    (4792000.0, 2807000.0),
-)
-"""Centres of cities in EPSG:3035, m: round numbers, nobody's real buildings."""
-PLACES_APART_M = 40_000.0
+FOOTPRINTS = "footprints.geojson"
+Entropy = tuple[int, ...]
 
 
-def write_city(folder: Path, name: str, city: City, slot: int, years: float, damaged: float, labels: str) -> None:
-    """Simulate a city and write its two products, its footprints and its labels.
+def city_entropy(name: str, city: City) -> Entropy:
+    """Seed of a city: its own number and its name."""
+    return (city.seed, *name.encode())
+
+
+def radius_jobs(name: str, city: City) -> Iterator[tuple[Entropy, int, int]]:
+    """Arguments of `shard_radius` for each shard: what is to be known before the first shard has its place."""
+    for number in range(shard_count(city.buildings)):
+        yield city_entropy(name, city), city.buildings, number
+
+
+def draw_site(name: str, city: City, slot: int, years: float, damaged: float, radius: float) -> Site:
+    """What the shards of a city share.
 
     Args:
-        folder: an existing, empty folder.
         name: the city's name; building ids start with it, and it takes part in the seed.
         city: band, number of buildings and seed.
         slot: the city's number, which gives it a place and track numbers of its own.
         years: length of the observation.
         damaged: share of buildings with a local failure.
-        labels: name of the file of labels.
+        radius: of the largest district, m.
     """
-    began = time.monotonic()
-    seeds = np.random.SeedSequence([city.seed, *name.encode()]).spawn(6)
-    general, of_layout, of_motion, of_points, *of_tracks = (np.random.default_rng(seed) for seed in seeds)
-    band = BANDS[city.band]
-    tracks = draw_acquisitions(general, band, slot, years)
-    start = np.datetime64("2018-01-01") + int(general.integers(0, 4 * 365))
-    velocity = general.normal(0, (0.8, 0.8, 1.5))
-    layout = draw_layout(of_layout, city.buildings)
-    motion = draw_motion(of_motion, layout, damaged)
-    strains = draw_labels(motion, layout.frames.side, f"{name}: labels")
-    points = draw_scatterers(of_points, layout, band)
-    error = position_errors(of_points, points, tracks, band)
-    start_day = float((start - start.astype("datetime64[Y]")).astype(int))
-    length_days = max(float(acquisition.days[-1]) for acquisition in tracks)
-    for number, (acquisition, rng) in enumerate(zip(tracks, of_tracks, strict=True)):
-        seen = np.flatnonzero(points.track == number)
-        visible = points.subset(seen)
-        displacement = true_motion(motion, layout, visible, acquisition, start_day, length_days)
-        displacement += background(rng, velocity, visible, acquisition)
-        displacement += measurement_noise(rng, visible, acquisition, band)
-        product = Product(
-            acquisition=acquisition,
-            start=start,
-            place=place(slot),
-            east_north=visible.east_north + error[seen, :2],
-            height=layout.ground[visible.building] + visible.height + error[seen, 2],
-            displacement=displacement,
-            gnss_velocity=float(acquisition.los(np.zeros((1, 2)))[0] @ velocity),
-        )
-        write_egms(rng, folder, product, band)
-    identifiers = [f"{name}_{i:06d}" for i in range(city.buildings)]
-    write_footprints(folder / "footprints.geojson", identifiers, layout, slot)
-    write_labels(folder / labels, identifiers, motion, strains)
-    log.info(
-        "%s: %d buildings, %d points in %d and %d epochs, %.0f s",
-        *(name, city.buildings, len(points.building), *(len(t.days) for t in tracks), time.monotonic() - began),
+    rng = general_generator(city_entropy(name, city))
+    ascending, descending = draw_acquisitions(rng, BANDS[city.band], slot, years, city.revisit_days)
+    start = np.datetime64("2018-01-01") + int(rng.integers(0, 4 * 365))
+    east, north, up = rng.normal(0, (0.8, 0.8, 1.5)).tolist()
+    town = draw_town(rng, city.buildings, radius)
+    return Site(
+        name=name,
+        entropy=city_entropy(name, city),
+        band=city.band,
+        tracks=(ascending, descending),
+        references=(draw_reference(rng), draw_reference(rng)),
+        start=start,
+        velocity=(east, north, up),
+        town=town,
+        tunnels=tuple(draw_tunnels(rng, town.extent)),
+        place=place(slot),
+        damaged=damaged,
     )
 
 
-def place(slot: int) -> tuple[float, float]:
-    """Easting and northing of a city's centre, m; every slot has its own."""
-    ring, number = divmod(slot, len(PLACES))
-    easting, northing = PLACES[number]
-    return easting + ring * PLACES_APART_M, northing
+def shard_parts(folder: Path, site: Site, labels: str, number: int) -> list[Path]:
+    """Files into which shard `number` is written: both products, footprints, labels."""
+    return [folder / f".{number:06d}.{name}" for name in _file_names(site, labels)]
 
 
-def write_footprints(path: Path, identifiers: list[str], layout: Layout, slot: int) -> None:
-    """Write the footprints as GeoJSON in longitude and latitude, to about a tenth of a millimetre."""
-    centre = np.array(place(slot))
-    polygon = shapely.transform(layout.polygon, lambda coordinates: coordinates + centre)
-    table = geopandas.GeoDataFrame(
-        {"building_id": identifiers, "height_m": layout.height}, geometry=list(polygon), crs=CRS
-    )
-    # RFC 7946 is longitude and latitude on WGS84, to seven decimals unless told otherwise.
-    table.to_file(path, driver="GeoJSON", engine="pyogrio", RFC7946="YES", COORDINATE_PRECISION=9)
+def _file_names(site: Site, labels: str) -> list[str]:
+    return [site.product(0).file_name, site.product(1).file_name, FOOTPRINTS, labels]
 
 
-def write_labels(path: Path, identifiers: list[str], motion: Motion, strains: list[Strain]) -> None:
-    """Write severity, quadrant (empty below category 1) and what happened to each building."""
-    severity = np.round([strain.severity_permille for strain in strains], 5)
-    categories = category(severity)
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["building_id", "severity_permille", "quadrant", "scenario"])
-        for i, (identifier, strain) in enumerate(zip(identifiers, strains, strict=True)):
-            quadrant = QUADRANTS[strain.quadrant] if categories[i] > 0 else ""
-            writer.writerow([identifier, f"{severity[i]:.5f}", quadrant, motion.scenario(i)])
+class CityWriter:
+    """The files of a city, to which the parts of its shards are appended in their order."""
+
+    def __init__(self, folder: Path, site: Site, labels: str) -> None:
+        """In the folder `folder`, which exists; `labels` names the file of labels."""
+        self._folder, self._site, self._labels = folder, site, labels
+        self._stack = ExitStack()
+        self._streams: list[IO[bytes]] = []
+
+    def __enter__(self) -> CityWriter:
+        site = self._site
+        begin = [site.product(0).header, site.product(1).header, FOOTPRINTS_BEGIN.encode(), LABELS_HEADER.encode()]
+        for name, text in zip(_file_names(site, self._labels), begin, strict=True):
+            stream = self._stack.enter_context((self._folder / name).open("wb"))
+            stream.write(text)
+            self._streams.append(stream)
+        return self
+
+    def append(self, number: int) -> None:
+        """Take in the parts of shard `number`, and remove them."""
+        parts = shard_parts(self._folder, self._site, self._labels, number)
+        for part, stream in zip(parts, self._streams, strict=True):
+            if stream is self._streams[2] and number:
+                stream.write(BETWEEN_FEATURES.encode())
+            with part.open("rb") as source:
+                shutil.copyfileobj(source, stream, 2**20)
+            part.unlink()
+
+    def __exit__(self, *error: object) -> None:
+        self._streams[2].write(FOOTPRINTS_END.encode())
+        self._stack.close()

@@ -46,31 +46,44 @@ class Hinges:
         """Vertical displacement, mm, at building-frame positions in m of buildings `index`."""
         sign, half = CORNERS[self.corner[index]], self.half[index]
         u, v = sign[..., 0] * x / half[..., 0], sign[..., 1] * y / half[..., 1]
+        # The ramps' value at the corner, once a building and not once a position.
+        full = softplus((1 - self.start) / self.softness[:, None])
         if isinstance(index, int):
-            return np.asarray(self.drop[index] * self._shape(index, int(self.family[index]), u, v), float)
+            return np.asarray(self.drop[index] * self._shape(index, int(self.family[index]), u, v, full), float)
         shape = np.zeros_like(u)
         for family in range(len(FAMILY_SHARES)):
-            at = self.family[index] == family
-            shape[at] = self._shape(index[at], family, u[at], v[at])
+            at = np.flatnonzero(self.family[index] == family)
+            shape[at] = self._shape(index[at], family, u[at], v[at], full)
         return np.asarray(self.drop[index] * shape, float)
 
-    def _shape(self, index: NDArray[np.intp] | int, family: int, u: Array, v: Array) -> Array:
+    def _shape(self, index: NDArray[np.intp] | int, family: int, u: Array, v: Array, full: Array) -> Array:
         soft = self.softness[index]
-        (start_x, start_y), (power_x, power_y) = self.start[index].T, self.power[index].T
+        (start_x, start_y), (power_x, power_y), (full_x, full_y) = (
+            self.start[index].T,
+            self.power[index].T,
+            full[index].T,
+        )
         if family == DIAGONAL:
             weight = self.weight[index]
-            return ramp(weight * u + (1 - weight) * v, start_x, soft, power_x)
+            return ramp(weight * u + (1 - weight) * v, start_x, soft, power_x, full_x)
         if family == RADIAL:
-            return ramp(1 - np.hypot(1 - u, 1 - v), start_x, soft, power_x)
+            return ramp(1 - np.hypot(1 - u, 1 - v), start_x, soft, power_x, full_x)
         if family == SIGMOID:
             return np.asarray(smoothstep(u, start_x) ** power_x * smoothstep(v, start_y) ** power_y, float)
-        return ramp(u, start_x, soft, power_x) * ramp(v, start_y, soft, power_y)
+        return ramp(u, start_x, soft, power_x, full_x) * ramp(v, start_y, soft, power_y, full_y)
 
 
-def ramp(u: Array, start: Array, softness: Array, power: Array) -> Array:
-    """Softplus ramp, raised to `power`: near 0 before `start`, 1 at `u = 1`."""
-    reached = np.logaddexp(0, (u - start) / softness) / np.logaddexp(0, (1 - start) / softness)
-    return np.asarray(reached**power, float)
+def softplus(value: Array) -> Array:
+    """`log(1 + exp(value))`."""
+    return np.asarray(np.maximum(value, 0) + np.log1p(np.exp(-np.abs(value))), float)
+
+
+def ramp(u: Array, start: Array, softness: Array, power: Array, full: Array) -> Array:
+    """Softplus ramp, raised to `power`: near 0 before `start`, 1 at `u = 1`.
+
+    `full` is the softplus at `u = 1`: `softplus((1 - start) / softness)`.
+    """
+    return np.asarray((softplus((u - start) / softness) / full) ** power, float)
 
 
 def smoothstep(u: Array, start: Array) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.console import track
+from plumbline.simulate.bays import Strains, strains
 from plumbline.simulate.draw import log_uniform
 from plumbline.simulate.hinge import Hinges, draw_hinges
 from plumbline.simulate.layout import Layout
@@ -15,8 +15,7 @@ from plumbline.simulate.response import Response, draw_response
 from plumbline.simulate.rigid import Rigid, draw_rigid
 from plumbline.simulate.temporal import Histories, draw_histories, passages
 from plumbline.simulate.thermal import Thermal, draw_thermal
-from plumbline.simulate.trough import Tunnel, arrival, draw_tunnels
-from plumbline.strain import Field, Strain, structure_strain
+from plumbline.simulate.trough import Tunnel, arrival
 
 Array = NDArray[np.float64]
 TARGET_PERMILLE = (0.1, 6.0)
@@ -30,6 +29,8 @@ class Motion:
 
     tunnels: list[Tunnel]
     hinges: Hinges
+    broken: Strains
+    """(B,) strain of the hinges alone."""
     failing: Histories
     rigid: Rigid
     sinking: Histories
@@ -37,18 +38,13 @@ class Motion:
     passing: Histories
     thermal: Thermal
 
-    def structure_field(self, building: int) -> Field:
-        """Noise-free displacement of one structure, last epoch less first: what its label is defined on."""
-
-        def field(x: Array, y: Array) -> tuple[Array, Array, Array]:
-            up, along_x, along_y = self.rigid.field(building, x, y, np.zeros_like(x))
-            up = up + self.hinges.up(building, x, y)
-            if self.response.reached[building]:
-                ground = self.response.field(building, x, y)
-                up, along_x, along_y = up + ground[0], along_x + ground[1], along_y + ground[2]
-            return up, along_x, along_y
-
-        return field
+    def structure_field(self, index: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
+        """Noise-free displacement of structures, last epoch less first: what their labels are defined on."""
+        up, along_x, along_y = self.rigid.field(index, x, y, np.zeros_like(x))
+        ground = self.response.field(index, x, y)
+        reached = self.response.reached[index]
+        up = up + self.hinges.up(index, x, y) + reached * ground[0]
+        return up, along_x + reached * ground[1], along_y + reached * ground[2]
 
     def scenario(self, building: int) -> str:
         """What happens to a building besides rigid motion and heat."""
@@ -58,15 +54,23 @@ class Motion:
         return "tunnel" if tunnel else "intact"
 
 
-def draw_motion(rng: np.random.Generator, layout: Layout, damaged: float) -> Motion:
-    """Draw the motion of all buildings; a share `damaged` of them has a local failure."""
+def draw_motion(rng: np.random.Generator, layout: Layout, tunnels: list[Tunnel], damaged: float) -> Motion:
+    """Draw the motion of all buildings; a share `damaged` of them has a local failure.
+
+    Args:
+        rng: the generator to draw from.
+        layout: the buildings.
+        tunnels: those of the city, at least one.
+        damaged: share of buildings with a local failure.
+    """
     count, side = len(layout.height), layout.frames.side
-    tunnels = draw_tunnels(rng, layout.extent)
     failing, sinking = draw_histories(rng, count), draw_histories(rng, count)
     together = rng.random(count) < 0.5
+    hinges, broken = scaled_to_target(rng, draw_hinges(rng, side, layout.standing), damaged)
     return Motion(
         tunnels=tunnels,
-        hinges=scaled_to_target(rng, draw_hinges(rng, side, layout.standing), damaged),
+        hinges=hinges,
+        broken=broken,
         failing=failing,
         rigid=draw_rigid(rng, count),
         sinking=Histories(
@@ -80,8 +84,8 @@ def draw_motion(rng: np.random.Generator, layout: Layout, damaged: float) -> Mot
     )
 
 
-def scaled_to_target(rng: np.random.Generator, hinges: Hinges, damaged: float) -> Hinges:
-    """Scale the drops so that the hinge alone strains its building by a log-uniform target.
+def scaled_to_target(rng: np.random.Generator, hinges: Hinges, damaged: float) -> tuple[Hinges, Strains]:
+    """Scale the drops so that the hinge alone strains its building by a log-uniform target; return that strain too.
 
     The strain of a purely vertical field grows in proportion to it, so one evaluation is enough.
     """
@@ -89,23 +93,29 @@ def scaled_to_target(rng: np.random.Generator, hinges: Hinges, damaged: float) -
     failed = rng.random(count) < damaged
     target = log_uniform(rng, *TARGET_PERMILLE, count)
     factor = np.where(rng.random(count) < UPWARD_SHARE, -1.0, 1.0) * target
-    drop = np.zeros(count)
-    for building in np.flatnonzero(failed).tolist():
-        drop[building] = hinges.drop[building] * factor[building] / hinge_strain(hinges, building).severity_permille
-    return replace(hinges, drop=drop)
+    unit = hinge_strains(hinges, np.flatnonzero(failed))
+    drop = np.divide(hinges.drop * factor, unit.severity_permille, out=np.zeros(count), where=failed)
+    return replace(hinges, drop=drop), Strains(np.where(failed, target, 0.0), unit.quadrant)
 
 
-def hinge_strain(hinges: Hinges, building: int) -> Strain:
-    """Strain of a building by its local failure alone."""
+def hinge_strains(hinges: Hinges, which: NDArray[np.intp] | None = None) -> Strains:
+    """Strain of the buildings `which` by their local failure alone."""
 
-    def field(x: Array, y: Array) -> tuple[Array, Array, Array]:
+    def fields(index: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
         still = np.zeros_like(x)
-        return hinges.up(building, x, y), still, still
+        return hinges.up(index, x, y), still, still
 
-    return structure_strain(field, *(2 * hinges.half[building]))
+    return strains(fields, 2 * hinges.half, which)
 
 
-def draw_labels(motion: Motion, side: Array, what: str) -> list[Strain]:
-    """Labels of all buildings with sides (B, 2) in m, by the definition in `plumbline.strain`."""
-    labels = (structure_strain(motion.structure_field(i), *side[i]) for i in range(len(side)))
-    return list(track(labels, len(side), what))
+def draw_labels(motion: Motion, side: Array) -> Strains:
+    """Labels of all buildings with sides (B, 2) in m, by the definition in `plumbline.strain`.
+
+    A building that no trough reaches is strained by its hinge alone: what else it does is rigid motion.
+    """
+    reached = motion.response.reached
+    whole = strains(motion.structure_field, side, np.flatnonzero(reached))
+    return Strains(
+        np.where(reached, whole.severity_permille, motion.broken.severity_permille),
+        np.where(reached, whole.quadrant, motion.broken.quadrant),
+    )

@@ -8,10 +8,9 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.simulate.acquisition import Acquisition, Band
+from plumbline.simulate.acquisition import Band
 from plumbline.simulate.draw import log_uniform
 from plumbline.simulate.layout import Layout
-from plumbline.simulate.los import range_and_azimuth
 
 Array = NDArray[np.float64]
 STRUCTURE, GROUND, ASTRAY = range(3)
@@ -64,21 +63,29 @@ def draw_scatterers(rng: np.random.Generator, layout: Layout, band: Band) -> Sca
     )
 
 
-def position_errors(rng: np.random.Generator, points: Scatterers, tracks: list[Acquisition], band: Band) -> Array:
+def position_errors(
+    rng: np.random.Generator, building: NDArray[np.intp], track: NDArray[np.intp], axes: Array, band: Band
+) -> Array:
     """Errors (N, 3) of easting, northing and height, m.
 
     Wide in ground range, narrow in azimuth, with a share common to the points of one building in one track.
+
+    Args:
+        rng: the generator to draw from.
+        building: (N,) of the points.
+        track: (N,) of the points, from 0.
+        axes: (N, 2, 2) horizontal unit vectors: ground range, azimuth.
+        band: of the satellite.
     """
-    count = int(points.building.max()) + 1
+    count = int(building.max(initial=0)) + 1
     in_range = log_uniform(rng, *band.position_m, count)
     sigma = np.stack([in_range, in_range * rng.uniform(0.2, 0.6, count)], axis=1)
-    common = rng.uniform(0, 0.4, count)[points.building][:, None]
-    shared = rng.standard_normal((count, len(tracks), 2))[points.building, points.track]
+    common = rng.uniform(0, 0.4, count)[building][:, None]
+    shared = rng.standard_normal((count, int(track.max(initial=0)) + 1, 2))[building, track]
     own = rng.standard_normal(shared.shape)
-    error = (np.sqrt(common) * shared + np.sqrt(1 - common) * own) * sigma[points.building]
-    axes = np.stack([range_and_azimuth(track.heading_deg) for track in tracks])
-    horizontal = np.einsum("nk,nkc->nc", error, axes[points.track])
-    vertical = rng.uniform(*band.height_m, count)[points.building] * rng.standard_normal(len(own))
+    error = (np.sqrt(common) * shared + np.sqrt(1 - common) * own) * sigma[building]
+    horizontal = np.einsum("nk,nkc->nc", error, axes)
+    vertical = rng.uniform(*band.height_m, count)[building] * rng.standard_normal(len(own))
     return np.concatenate([horizontal, vertical[:, None]], axis=1)
 
 
@@ -99,7 +106,7 @@ def _draw_tracks(rng: np.random.Generator, building: NDArray[np.intp], count: in
     single = rng.random(count) < 0.1
     ascending[single] = rng.integers(0, 2, int(single.sum()))
     track = np.where(rng.random(len(building)) < ascending[building], 0, 1)
-    track[:2] = 0, 1  # even the smallest city has a point in both products
+    track[:2] = 0, 1  # even the smallest part of a city has a point in both products
     return track
 
 

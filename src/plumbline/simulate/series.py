@@ -2,43 +2,98 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.simulate.acquisition import Acquisition, Band
 from plumbline.simulate.layout import Layout
 from plumbline.simulate.motion import Motion
-from plumbline.simulate.noise import bad_epochs, correlated, jumps
+from plumbline.simulate.noise import add_bad_epochs, add_jumps, correlated
 from plumbline.simulate.scatterers import ASTRAY, GROUND, STRUCTURE, Scatterers
-from plumbline.simulate.thermal import DAYS_A_YEAR
 from plumbline.simulate.trough import greenfield
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
 COMMON_NOISE_MM = (2.0, 5.0)
 BAD_EPOCH_SHARE = 0.02
 JUMP_SHARE = 0.03
 
 
-def true_motion(
-    motion: Motion, layout: Layout, points: Scatterers, acquisition: Acquisition, start_day: float, length_days: float
-) -> Array:
+@dataclass(frozen=True)
+class Reference:
+    """What all points of a track share, wherever they are."""
+
+    level: float
+    """Of the histories, mm: they start anywhere."""
+    rate: float
+    """Motion of the track's reference, mm a year."""
+    phase: float
+    """Of the season of points that are astray, rad."""
+    own_rho: float
+    """Correlation of a point's noise from one regular epoch to the next."""
+    common_rho: float
+    """The same of the noise common to a building."""
+
+
+def draw_reference(rng: np.random.Generator) -> Reference:
+    """A track's reference; correlations of 0.2 to 0.6."""
+    own, common = rng.uniform(0.2, 0.6, 2)
+    return Reference(rng.normal(0, 3), rng.normal(0, 0.5), rng.uniform(0, 2 * np.pi), float(own), float(common))
+
+
+@dataclass(frozen=True)
+class Courses:
+    """How far the motion of buildings has come at T epochs."""
+
+    building: Index
+    """(b,) which, ascending."""
+    failing: Array
+    """(b, T) share of the final displacement, 0 to 1, like the next two."""
+    sinking: Array
+    passing: Array
+    season: Array
+    """(b, T) -1 to 1."""
+
+
+def courses(motion: Motion, building: Index, days: Array, start_day: float, length_days: float) -> Courses:
+    """Courses of the buildings `building` (b,).
+
+    Args:
+        motion: what the buildings do.
+        building: ascending.
+        days: (T,) of the epochs, from the start of the observation.
+        start_day: day of the year on which the observation starts.
+        length_days: length of the observation.
+    """
+    time = days / length_days
+    return Courses(
+        building,
+        motion.failing.take(building).at(time),
+        motion.sinking.take(building).at(time),
+        motion.passing.take(building).at(time),
+        motion.thermal.season(building, start_day + days),
+    )
+
+
+def true_motion(motion: Motion, layout: Layout, points: Scatterers, los: Array, course: Courses) -> Array:
     """Noise-free displacement (N, T) of the points on structures and ground, mm towards the satellite.
 
     Args:
         motion: what the buildings do.
         layout: the buildings.
         points: the N points, all of one track.
-        acquisition: that track.
-        start_day: day of the year on which the observation starts.
-        length_days: length of the observation.
+        los: (N, 3) unit vectors from ground to satellite.
+        course: of all buildings that have one of the points, over the track's epochs.
     """
-    building, los = points.building, acquisition.los(points.east_north)
+    building = points.building
     local = layout.frames.to_building(building, points.east_north)
     los_plan = layout.frames.rotate(building, los[:, :2])
 
     def seen(field: tuple[Array, Array, Array]) -> Array:
         up, along_x, along_y = field
-        return los[:, 2] * up + los_plan[:, 0] * along_x + los_plan[:, 1] * along_y
+        return np.asarray(los[:, 2] * up + los_plan[:, 0] * along_x + los_plan[:, 1] * along_y, float)
 
     x, y, height = local[:, 0], local[:, 1], points.height
     up, along_x, along_y = motion.response.field(building, x, y)
@@ -47,41 +102,49 @@ def true_motion(
     followed = seen((up, along_x - tilt[:, 0] * height, along_y - tilt[:, 1] * height))
     in_ground = (los * greenfield(motion.tunnels, points.east_north)).sum(axis=1)
     on_structure = points.kind == STRUCTURE
-    time, day = acquisition.days / length_days, start_day + acquisition.days
-    return np.asarray(
-        (on_structure * los[:, 2] * motion.hinges.up(building, x, y))[:, None] * motion.failing.at(time)[building]
-        + (on_structure * seen(motion.rigid.field(building, x, y, height)))[:, None] * motion.sinking.at(time)[building]
-        + np.select([on_structure, points.kind == GROUND], [followed, in_ground])[:, None]
-        * motion.passing.at(time)[building]
-        + (on_structure * seen(motion.thermal.field(building, x, y, height)))[:, None]
-        * motion.thermal.season(day)[building],
-        float,
-    )
+    at = np.searchsorted(course.building, building)
+    total = (on_structure * los[:, 2] * motion.hinges.up(building, x, y))[:, None] * course.failing[at]
+    for amplitude, share in (
+        (on_structure * seen(motion.rigid.field(building, x, y, height)), course.sinking),
+        (np.select([on_structure, points.kind == GROUND], [followed, in_ground]), course.passing),
+        (on_structure * seen(motion.thermal.field(building, x, y, height)), course.season),
+    ):
+        total += amplitude[:, None] * share[at]
+    return np.asarray(total, float)
 
 
-def background(rng: np.random.Generator, velocity: Array, points: Scatterers, acquisition: Acquisition) -> Array:
+def background(
+    rng: np.random.Generator, velocity: Array, points: Scatterers, los: Array, years: Array, reference: Reference
+) -> Array:
     """What every point of a track shows (N, T), mm: the region's motion and the track's own reference.
 
-    Points that are astray move on their own besides. `velocity` (3,) is the region's: east, north, up, mm a year.
+    Points that are astray move on their own besides. `velocity` (3,) is the region's: east, north, up, mm a year;
+    `years` (T,) count from the start of the observation.
     """
-    years = acquisition.days / DAYS_A_YEAR
     astray = points.kind == ASTRAY
-    rate = acquisition.los(points.east_north) @ velocity + rng.normal(0, 0.5)
-    rate = rate + astray * rng.normal(0, 15, len(rate))
-    season = astray * rng.normal(0, 4, len(rate))
-    swing = np.sin(2 * np.pi * years + rng.uniform(0, 2 * np.pi))
-    return np.asarray(rng.normal(0, 3) + rate[:, None] * years + season[:, None] * swing, float)
+    rate = los @ velocity + reference.rate + astray * rng.normal(0, 15, len(los))
+    season = astray * rng.normal(0, 4, len(los))
+    total = reference.level + rate[:, None] * years
+    total[astray] += season[astray, None] * np.sin(2 * np.pi * years + reference.phase)
+    return np.asarray(total, float)
 
 
-def measurement_noise(rng: np.random.Generator, points: Scatterers, acquisition: Acquisition, band: Band) -> Array:
-    """Noise (N, T), mm: each point's own, the part common to its building, bad epochs and unwrapping jumps.
+def common_noise(rng: np.random.Generator, buildings: int, acquisition: Acquisition, reference: Reference) -> Array:
+    """(B, E) noise that the points of a building share, on the regular grid of epochs, mm."""
+    sigma = rng.uniform(*COMMON_NOISE_MM, buildings)
+    return correlated(rng, sigma, len(acquisition.kept), reference.common_rho)
+
+
+def measurement_noise(
+    rng: np.random.Generator, points: Scatterers, common: Array, acquisition: Acquisition, band: Band,
+    reference: Reference,
+) -> Array:  # fmt: skip
+    """Noise (N, T), mm: each point's own, the part `common` (B, E) to its building, bad epochs and unwrapping jumps.
 
     Drawn on the regular grid of epochs, so that a gap also parts what lies on its two sides.
     """
-    epochs, count = len(acquisition.kept), int(points.building.max()) + 1
-    own, common = rng.uniform(0.2, 0.6, 2)
-    shared = correlated(rng, rng.uniform(*COMMON_NOISE_MM, count), epochs, float(common))
-    noise = correlated(rng, points.noise, epochs, float(own)) + shared[points.building]
-    noise += bad_epochs(rng, points.noise, epochs, BAD_EPOCH_SHARE)
-    noise += jumps(rng, len(points.noise), epochs, JUMP_SHARE, band.wavelength_mm)
+    noise = correlated(rng, points.noise, len(acquisition.kept), reference.own_rho)
+    noise += common[points.building]
+    add_bad_epochs(rng, noise, points.noise, BAD_EPOCH_SHARE)
+    add_jumps(rng, noise, JUMP_SHARE, band.wavelength_mm)
     return np.asarray(noise[:, acquisition.kept], float)

@@ -2,30 +2,102 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
+from plumbline.console import log, track
 from plumbline.files import atomic_folder
-from plumbline.params import Simulate
-from plumbline.simulate.city import write_city
+from plumbline.params import City, Simulate
+from plumbline.simulate.city import CityWriter, draw_site, radius_jobs, shard_parts
+from plumbline.simulate.pool import Workers
+from plumbline.simulate.shard import write_shard
+from plumbline.simulate.site import Site, shard_count, shard_radius
 
 SHOWCASE = "showcase"
+CITIES = "cities"
 LABELS = "labels.csv"
 TRUTH = "truth.csv"
+SHARDS_A_WORKER = 4
+"""Fewer are not worth starting a process for."""
 
 
-def simulate(params: Simulate, out: Path) -> None:
+class _Job(NamedTuple):
+    folder: Path
+    name: str
+    city: City
+    labels: str
+
+
+def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
     """Write `out/cities/NAME/` for each city and `out/showcase/`; replace `out` as a whole.
 
     Every folder holds an ascending and a descending EGMS L2b CSV, `footprints.geojson` and the labels: `labels.csv`,
     in the showcase `truth.csv`, which no stage before the comparison at the end reads. The same parameters give the
-    same bytes. A city depends on its own parameters, its name and its number in the list only.
+    same bytes, whatever the number of workers. A city depends on its own parameters, its name and its number in the
+    list only. Borrowed cities (`plumbline.simulate.borrowed`) stand among the others, with the products that they have.
+
+    Args:
+        params: section `simulate`.
+        out: folder to write.
+        workers: processes; as many as there are cores, unless given or the cities are small. More than one import the
+            calling program's main module, which must not start work by that (`if __name__ == "__main__"`).
 
     Raises:
+        InputError: the files of a borrowed city are refused.
         OSError: `out` cannot be written.
     """
     with atomic_folder(out) as folder:
-        jobs = [(folder / SHOWCASE, SHOWCASE, params.showcase, TRUTH)]
-        jobs += [(folder / "cities" / name, name, city, LABELS) for name, city in params.cities.items()]
-        for slot, (target, name, city, labels) in enumerate(jobs):
-            target.mkdir(parents=True)
-            write_city(target, name, city, slot, city.years or params.years, params.damaged, labels)
+        jobs = [_Job(folder / SHOWCASE, SHOWCASE, params.showcase, TRUTH)]
+        jobs += [_Job(folder / CITIES / name, name, city, LABELS) for name, city in params.cities.items()]
+        with Workers(workers or _enough(sum(shard_count(job.city.buildings) for job in jobs))) as pool:
+            _write(jobs, _draw_sites(jobs, params, pool), pool)
+        if params.borrowed:
+            # Readers of all formats take a second to load, in each process, and invented cities need none.
+            from plumbline.simulate.borrowed import write_borrowed
+
+            for slot, (name, about) in enumerate(params.borrowed.items(), len(jobs)):
+                write_borrowed(folder / CITIES, name, about, slot, params.damaged)
+
+
+def _enough(shards: int) -> int:
+    """Workers for so many shards: all cores, but none for work that is done before it has started."""
+    return max(1, min(len(os.sched_getaffinity(0)), shards // SHARDS_A_WORKER))
+
+
+def _draw_sites(jobs: list[_Job], params: Simulate, pool: Workers) -> list[Site]:
+    """What the shards of each city share; for that, every shard is planned once."""
+    plans = [arguments for job in jobs for arguments in radius_jobs(job.name, job.city)]
+    radii = track(pool.in_order(shard_radius, plans), len(plans), "simulate: plans")
+    sites = []
+    for slot, job in enumerate(jobs):
+        radius = max(islice(radii, shard_count(job.city.buildings)))
+        years = job.city.years or params.years
+        sites.append(draw_site(job.name, job.city, slot, years, params.damaged, radius))
+    return sites
+
+
+def _write(jobs: list[_Job], sites: list[Site], pool: Workers) -> None:
+    for job in jobs:
+        job.folder.mkdir(parents=True)
+    shards = sum(site.shards for site in sites)
+    points = track(pool.in_order(write_shard, _shards(jobs, sites)), shards, "simulate")
+    for job, site in zip(jobs, sites, strict=True):
+        began, total = time.monotonic(), 0
+        with CityWriter(job.folder, site, job.labels) as city:
+            for number in range(site.shards):
+                total += next(points)
+                city.append(number)
+        log.info(
+            "%s: %d buildings, %d points in %d and %d epochs, %.0f s",
+            *(job.name, job.city.buildings, total, *(len(t.days) for t in site.tracks), time.monotonic() - began),
+        )
+
+
+def _shards(jobs: list[_Job], sites: list[Site]) -> Iterator[tuple[Site, int, list[Path]]]:
+    for job, site in zip(jobs, sites, strict=True):
+        for number in range(site.shards):
+            yield site, number, shard_parts(job.folder, site, job.labels, number)

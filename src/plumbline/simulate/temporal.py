@@ -23,16 +23,25 @@ class Histories:
     second: Array
     """(B,) ONSET: end. Unused by the others."""
 
+    def take(self, index: NDArray[np.intp]) -> Histories:
+        """The histories of buildings `index`."""
+        return Histories(self.family[index], self.first[index], self.second[index])
+
     def at(self, time: Array) -> Array:
         """(B, T) share of the final displacement reached at times (T,) in 0 to 1."""
-        t, first, second = time[None, :], self.first[:, None], self.second[:, None]
-        choices = [
-            np.broadcast_to(t, (len(first), len(time))),
-            np.expm1(-t / first) / np.expm1(-1 / first),
-            np.clip((t - first) / (second - first), 0, 1),
-            t**first,
-        ]
-        return np.choose(self.family[:, None], choices)
+        share = np.empty((len(self.first), len(time)))
+        for family in range(len(SHARES)):
+            rows = self.family == family
+            first, second = self.first[rows, None], self.second[rows, None]
+            if family == LINEAR:
+                share[rows] = time
+            elif family == SETTLING:
+                share[rows] = np.expm1(-time / first) / np.expm1(-1 / first)
+            elif family == ONSET:
+                share[rows] = np.clip((time - first) / (second - first), 0, 1)
+            else:
+                share[rows] = time**first
+        return share
 
 
 def draw_histories(rng: np.random.Generator, count: int) -> Histories:

@@ -31,9 +31,9 @@ class Thermal:
         stretch = 1000 * self.expansion[index] * self.temperature[index]
         return stretch * height, stretch * (x - self.fixed[index, 0]), stretch * (y - self.fixed[index, 1])
 
-    def season(self, day_of_year: Array) -> Array:
-        """(B, T) yearly course, from -1 to 1, on days (T,) counted from a first of January."""
-        phase = 2 * np.pi * (day_of_year[None, :] - WARMEST_DAY - self.delay[:, None]) / DAYS_A_YEAR
+    def season(self, index: NDArray[np.intp], day_of_year: Array) -> Array:
+        """(b, T) yearly course of buildings `index`, from -1 to 1, on days (T,) counted from a first of January."""
+        phase = 2 * np.pi * (day_of_year[None, :] - WARMEST_DAY - self.delay[index, None]) / DAYS_A_YEAR
         return np.asarray(np.cos(phase), float)
 
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 REACH_WIDTHS = 4.0
 """Distance from the axis, in trough widths, beyond which the settlement is below 0.04 % of its largest."""
+CITY_M = 6000.0
+"""Extent of a city with one or two tunnels."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,12 @@ class Tunnel:
 
 
 def draw_tunnels(rng: np.random.Generator, extent: float) -> list[Tunnel]:
-    """One or two tunnels across a city of `extent` m around the origin."""
+    """One or two tunnels across a city of `extent` m around the origin, and as many more for every `CITY_M` beyond.
+
+    So the share of buildings that a tunnel reaches does not fall with the size of the city.
+    """
     tunnels = []
-    for _ in range(int(rng.integers(1, 3))):
+    for _ in range(int(rng.integers(1, 3)) * max(1, round(extent / CITY_M))):
         diameter = float(rng.uniform(4, 12))
         tunnels.append(
             Tunnel(
@@ -78,6 +83,13 @@ def draw_tunnels(rng: np.random.Generator, extent: float) -> list[Tunnel]:
             )
         )
     return tunnels
+
+
+def near(tunnels: list[Tunnel], east_north: Array, radius: float) -> list[Tunnel]:
+    """The tunnels whose troughs come within `radius` m of one of the places (N, 2); the nearest if none does."""
+    gap = [float(np.abs(t.distance(east_north)).min()) - REACH_WIDTHS * t.width for t in tunnels]
+    close = [tunnel for tunnel, distance in zip(tunnels, gap, strict=True) if distance < radius]
+    return close or [tunnels[int(np.argmin(gap))]]
 
 
 def greenfield(tunnels: list[Tunnel], east_north: Array) -> Array:

@@ -1,0 +1,169 @@
+"""A borrowed city: the user's own points and footprints, with damage that is known because it was put in.
+
+The geometry, the gaps and the noise are real; the motion comes from the same code as that of an invented city.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.compass import frames
+from plumbline.console import log, track
+from plumbline.errors import InputError
+from plumbline.params import Borrowed
+from plumbline.simulate.borrowed_files import find_borrowed
+from plumbline.simulate.borrowed_track import Copy, Setting, write_track
+from plumbline.simulate.difficulty import Evidence, difficulty, nothing
+from plumbline.simulate.egms import CRS
+from plumbline.simulate.layout import Layout, standing_corners
+from plumbline.simulate.motion import draw_labels, draw_motion
+from plumbline.simulate.places import place
+from plumbline.simulate.residual import LEAST_EPOCHS
+from plumbline.simulate.trough import draw_tunnels
+from plumbline.simulate.truth import (
+    BETWEEN_FEATURES,
+    FOOTPRINTS_BEGIN,
+    FOOTPRINTS_END,
+    LABELS_HEADER,
+    footprint_features,
+    label_rows,
+)
+from plumbline.sources.buildings import HEIGHT, read_buildings
+from plumbline.sources.identifiers import ID
+from plumbline.sources.product import PointSource
+from plumbline.sources.read import open_points, read_points
+
+Array = NDArray[np.float64]
+FOOTPRINTS, LABELS = "footprints.geojson", "labels.csv"
+LEAST_SIDE_M = 0.5
+BETWEEN_COPIES = "--"
+"""Between a city's name and the number of a copy, from the second on."""
+FEATURES_AT_A_TIME = 2000
+
+
+def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged: float) -> None:
+    """Write `cities/NAME/`, and `cities/NAME--2/` and so on for further copies.
+
+    Each has the products as EGMS L2b CSVs under their own names, `footprints.geojson` and `labels.csv`. Points that are
+    not in EPSG:3035 are moved, with their footprints, to a place in it, without turning or stretching them.
+
+    Args:
+        cities: folder of the cities.
+        name: of the city; takes part in the seed.
+        about: where the files are, and what to make of them.
+        slot: number of the city, which gives it that place.
+        damaged: share of buildings with a local failure, unless `about` says another.
+
+    Raises:
+        InputError: the folder or a file is refused, products differ in CRS, one has too few epochs, or no point is on
+            a building.
+    """
+    began = time.monotonic()
+    files = find_borrowed(about.folder)
+    sources = _open(files.products, about)
+    buildings = read_buildings(files.footprints, sources[0].crs)
+    layout, origin = borrowed_layout(buildings)
+    start = min(source.epochs[0] for source in sources)
+    setting = Setting(
+        layout=layout,
+        origin=origin,
+        moved=origin if sources[0].crs == CRS else np.array(place(slot)),
+        start=start,
+        length_days=float((max(source.epochs[-1] for source in sources) - start).astype(int)),
+        band=about.band,
+        buffer_m=about.buffer_m,
+    )
+    copies = []
+    for number in range(1, about.copies + 1):
+        rng = np.random.default_rng([about.seed, *name.encode(), number])
+        folder = cities / (name if number == 1 else f"{name}{BETWEEN_COPIES}{number}")
+        folder.mkdir(parents=True)
+        tunnels = draw_tunnels(rng, layout.extent)
+        motion = draw_motion(rng, layout, tunnels, damaged if about.damaged is None else about.damaged)
+        velocity, sign = rng.normal(0, (0.8, 0.8, 1.5)), rng.choice([-1.0, 1.0], len(buildings))
+        copies.append(Copy(folder, rng, motion, velocity, sign))
+
+    evidence, count = nothing(len(buildings)), 0
+    names = _file_names(files.products)
+    for number, path in enumerate(track(files.products, len(files.products), name)):
+        points = read_points(path, about.products, crs=sources[0].crs)
+        evidence = evidence.plus(write_track(points, names[number], number, setting, copies))
+        count += len(points)
+    if not evidence.points.any():
+        raise InputError(
+            f"{about.folder}: no point lies on a building of {files.footprints.name}. Points and footprints must be of "
+            "one place; a larger simulate.borrowed.*.buffer_m allows for a shift between them."
+        )
+    for number, copy in enumerate(copies, 1):
+        suffix = "" if number == 1 else f"{BETWEEN_COPIES}{number}"
+        identifiers = [f"{identifier}{suffix}" for identifier in buildings[ID]]
+        _write_truth(copy, identifiers, buildings, setting, evidence)
+    log.info(
+        "%s: %d buildings, %d points of %d products, %d copies, %.0f s",
+        *(name, len(buildings), count, len(sources), len(copies), time.monotonic() - began),
+    )
+
+
+def borrowed_layout(buildings: geopandas.GeoDataFrame) -> tuple[Layout, Array]:
+    """The user's buildings about an origin of their own, and that origin (2,), m."""
+    geometry = np.asarray(buildings.geometry.values, object)
+    west, south, east, north = shapely.total_bounds(geometry)
+    origin = np.round([(west + east) / 2, (south + north) / 2])
+    polygon = shapely.transform(geometry, lambda at: at - origin)
+    frame = frames(polygon)
+    frame.side[:] = np.maximum(frame.side, LEAST_SIDE_M)
+    standing = standing_corners(polygon, frame)
+    standing[~standing.any(axis=1)] = True
+    height = np.asarray(buildings[HEIGHT], float) if HEIGHT in buildings.columns else np.full(len(buildings), np.nan)
+    extent = max(float(max(east - west, north - south)), 1.0)
+    return Layout(polygon, height, np.zeros(len(buildings)), frame, standing, extent), origin
+
+
+def _open(products: list[Path], about: Borrowed) -> list[PointSource]:
+    sources: list[PointSource] = []
+    for path in products:
+        source = open_points(path, about.products, crs=sources[0].crs if sources else None)
+        if sources and source.crs != sources[0].crs:
+            raise InputError(
+                f"{path}: coordinates in {source.crs}, those of {products[0]} in {sources[0].crs}. One CRS is needed."
+            )
+        if len(source.epochs) < LEAST_EPOCHS:
+            raise InputError(
+                f"{path}: {len(source.epochs)} epochs; to tell noise from motion, {LEAST_EPOCHS} or more are needed."
+            )
+        sources.append(source)
+    return sources
+
+
+def _file_names(products: list[Path]) -> list[str]:
+    names: list[str] = []
+    for path in products:
+        number = sum(name.startswith(f"{path.stem}.") for name in names)
+        names.append(f"{path.stem}.csv" if not number else f"{path.stem}.{number + 1}.csv")
+    return names
+
+
+def _write_truth(
+    copy: Copy, identifiers: list[str], buildings: geopandas.GeoDataFrame, setting: Setting, evidence: Evidence
+) -> None:
+    layout = setting.layout
+    labels = draw_labels(copy.motion, layout.frames.side)
+    level = difficulty(labels.severity_permille, layout.frames.side, evidence)
+    scenarios = [copy.motion.scenario(i) for i in range(len(identifiers))]
+    with (copy.folder / LABELS).open("w", encoding="utf-8", newline="") as stream:
+        stream.write(LABELS_HEADER + label_rows(identifiers, labels, scenarios, level))
+    height = layout.height if HEIGHT in buildings.columns else None
+    with (copy.folder / FOOTPRINTS).open("w", encoding="utf-8") as stream:
+        stream.write(FOOTPRINTS_BEGIN)
+        for first in range(0, len(identifiers), FEATURES_AT_A_TIME):
+            part = slice(first, first + FEATURES_AT_A_TIME)
+            polygon = shapely.transform(layout.polygon[part], lambda at: at + setting.moved)
+            known = None if height is None else height[part]
+            stream.write((BETWEEN_FEATURES if first else "") + footprint_features(identifiers[part], polygon, known))
+        stream.write(FOOTPRINTS_END)

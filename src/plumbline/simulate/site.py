@@ -1,0 +1,83 @@
+"""What is true of a whole invented city, and what its shards are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from plumbline.simulate.acquisition import BANDS, Acquisition
+from plumbline.simulate.egms import Product
+from plumbline.simulate.layout import DISTRICT_BUILDINGS, Town, draw_plan
+from plumbline.simulate.series import Reference
+from plumbline.simulate.trough import Tunnel
+
+SHARD_DISTRICTS = 16
+SHARD_BUILDINGS = SHARD_DISTRICTS * DISTRICT_BUILDINGS
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the shards of a city share."""
+
+    name: str
+    entropy: tuple[int, ...]
+    """Seed of the city."""
+    band: str
+    tracks: tuple[Acquisition, Acquisition]
+    references: tuple[Reference, Reference]
+    start: np.datetime64
+    """First day of the observation."""
+    velocity: tuple[float, float, float]
+    """Of the region: east, north, up, mm a year."""
+    town: Town
+    tunnels: tuple[Tunnel, ...]
+    place: tuple[float, float]
+    """Easting and northing of the city's centre in EPSG:3035, m."""
+    damaged: float
+
+    @property
+    def shards(self) -> int:
+        """Number of shards."""
+        return shard_count(self.town.buildings)
+
+    @property
+    def start_day(self) -> float:
+        """Day of the year on which the observation starts."""
+        return float((self.start - self.start.astype("datetime64[Y]")).astype(int))
+
+    @property
+    def length_days(self) -> float:
+        """Length of the observation, to the last epoch of any track."""
+        return max(float(acquisition.days[-1]) for acquisition in self.tracks)
+
+    def product(self, number: int) -> Product:
+        """The product of track `number`, named as the service does."""
+        a = self.tracks[number]
+        dates = np.asarray(self.start + a.days.astype(int))
+        first, last = dates[[0, -1]].astype("datetime64[Y]").astype(str)
+        velocity = float(a.los(np.zeros((1, 2)))[0] @ np.array(self.velocity))
+        name = f"EGMS_L2b_{a.track:03d}_{a.burst:04d}_IW{a.swath}_VV_{first}_{last}_1.csv"
+        return Product(name, dates, BANDS[self.band].wavelength_mm, velocity)
+
+
+def shard_count(buildings: int) -> int:
+    """Number of shards of a city."""
+    return -(-buildings // SHARD_BUILDINGS)
+
+
+def shard_radius(entropy: tuple[int, ...], buildings: int, number: int) -> float:
+    """Radius of the largest district of shard `number`, m, from its plan alone."""
+    count = min(SHARD_BUILDINGS, buildings - number * SHARD_BUILDINGS)
+    return draw_plan(generators(entropy, number)[0], count).radius
+
+
+def generators(entropy: tuple[int, ...], number: int) -> list[np.random.Generator]:
+    """Generators of a shard: for its plan, layout, motion, points, and one for each track."""
+    seeds = np.random.SeedSequence(entropy, spawn_key=(1, number)).spawn(6)
+    return [np.random.default_rng(seed) for seed in seeds]
+
+
+def general_generator(entropy: tuple[int, ...]) -> np.random.Generator:
+    """Generator of what the shards of a city share."""
+    return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(0,)))

@@ -1,0 +1,55 @@
+"""Footprints and labels of simulated buildings as text, part by part."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+from pyproj import Transformer
+
+from plumbline.compass import QUADRANTS
+from plumbline.simulate.bays import Strains
+from plumbline.simulate.difficulty import LEVELS
+from plumbline.simulate.egms import CRS
+from plumbline.strain import category
+
+FOOTPRINTS_BEGIN = (
+    '{\n"type": "FeatureCollection",\n"name": "footprints",\n"xy_coordinate_resolution": 1e-09,\n"features": [\n'
+)
+FOOTPRINTS_END = "\n]\n}\n"
+BETWEEN_FEATURES = ",\n"
+LABELS_HEADER = "building_id,severity_permille,quadrant,scenario,difficulty\n"
+
+
+def footprint_features(identifiers: list[str], polygon: NDArray[np.object_], height: NDArray[np.float64] | None) -> str:
+    """GeoJSON features, one a line, in longitude and latitude to about a tenth of a millimetre (RFC 7946).
+
+    Args:
+        identifiers: (B,) building ids.
+        polygon: (B,) polygons or multipolygons in EPSG:3035.
+        height: (B,) m; NaN where unknown; None where no building has one.
+    """
+    to_degrees = Transformer.from_crs(CRS, "EPSG:4326", always_xy=True)
+    degrees = shapely.transform(polygon, lambda at: np.round(np.stack(to_degrees.transform(*at.T), axis=1), 9))
+    # The outer ring counter-clockwise, as the RFC has it.
+    shapes = shapely.to_geojson(shapely.orient_polygons(degrees, exterior_cw=False))
+    lines = []
+    for row, (identifier, shape) in enumerate(zip(identifiers, shapes, strict=True)):
+        properties: dict[str, str | float | None] = {"building_id": identifier}
+        if height is not None:
+            properties["height_m"] = None if np.isnan(height[row]) else float(height[row])
+        lines.append(f'{{"type": "Feature", "properties": {json.dumps(properties)}, "geometry": {shape}}}')
+    return BETWEEN_FEATURES.join(lines)
+
+
+def label_rows(identifiers: list[str], labels: Strains, scenarios: list[str], levels: NDArray[np.intp]) -> str:
+    """Rows of labels: severity, quadrant (empty below category 1), what happened to a building, and its difficulty."""
+    severity = np.round(labels.severity_permille, 5)
+    damaged = category(severity) > 0
+    rows = []
+    for i, (identifier, scenario) in enumerate(zip(identifiers, scenarios, strict=True)):
+        quadrant = QUADRANTS[labels.quadrant[i]] if damaged[i] else ""
+        rows.append(f"{identifier},{severity[i]:.5f},{quadrant},{scenario},{LEVELS[levels[i]]}\n")
+    return "".join(rows)
