@@ -269,7 +269,7 @@ def test_augmentation_gives_what_a_mirrored_house_would(which, los, size):
 def test_one_epoch_and_another_crs_are_refused():
     tracks, buildings = one_building()
     short = replace(tracks[0], epochs=EPOCHS[:1], displacement=tracks[0].displacement[:, :1])
-    with pytest.raises(InputError, match="up: 1 epochs found"):
+    with pytest.raises(InputError, match="up: 1 epoch found"):
         prepare_buildings([short], buildings, PARAMS)
     with pytest.raises(InputError, match="down: CRS EPSG:32633 found"):
         prepare_buildings([tracks[0], replace(tracks[1], crs="EPSG:32633")], buildings, PARAMS)

@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from plumbline.prepare.corners import SHAPES, SIGNS, corner_shape, fit_corners, strain_per_mm
 from plumbline.strain import structure_strain
@@ -103,3 +105,15 @@ def test_strain_per_mm_is_proportional_and_alike_for_all_corners(shape):
         found = structure_strain(field, 21.0, 13.0)
         assert found.severity_permille == pytest.approx(7 * strain_per_mm(21.0, 13.0, shape), rel=1e-9)
         assert SIGNS[found.quadrant].tolist() == [sign_x, sign_y]
+
+
+@settings(max_examples=40)
+@given(st.floats(0.5, 60), st.floats(0.5, 60), st.sampled_from(range(len(SHAPES))))
+def test_strain_per_mm_is_the_label_of_any_size(side_x, side_y, shape):
+    def field(x, y):
+        up = SHAPES[shape](np.stack([2 * x / side_x, 2 * y / side_y], axis=-1))
+        return up, np.zeros_like(up), np.zeros_like(up)
+
+    assert strain_per_mm(side_x, side_y, shape) == pytest.approx(
+        structure_strain(field, side_x, side_y).severity_permille, rel=1e-9
+    )

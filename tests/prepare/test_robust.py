@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plumbline.prepare.robust import FREEDOM, misfit, student_fit
+from plumbline.prepare import robust
+from plumbline.prepare.robust import FREEDOM, misfit, student_fit, student_fits
 
 
 def systems(rng, count=200, points=30, error=1.0, beyond=0.0):
@@ -14,7 +15,7 @@ def systems(rng, count=200, points=30, error=1.0, beyond=0.0):
     return design, values, np.full_like(x, error), rng.random(x.shape) < 0.9, truth
 
 
-WEAK = np.diag([1e-8, 1e-8])
+WEAK = np.array([1e-8, 1e-8])
 
 
 def test_without_outliers_it_is_as_good_as_least_squares():
@@ -60,7 +61,7 @@ def test_a_column_that_no_value_of_the_system_needs_changes_nothing():
     design, values, error, mask, _ = systems(np.random.default_rng(4), points=6)
     wider = np.concatenate([design, np.zeros((*design.shape[:2], 2))], axis=2)
     fit = student_fit(design, values, error, mask, WEAK)
-    same = student_fit(wider, values, error, mask, np.diag([1e-8] * 4))
+    same = student_fit(wider, values, error, mask, np.full(4, 1e-8))
     np.testing.assert_allclose(same.solution[:, :2], fit.solution, atol=1e-9)
     np.testing.assert_allclose(same.spread, fit.spread, atol=1e-9)
     np.testing.assert_allclose(same.weight, fit.weight, atol=1e-9)
@@ -68,9 +69,40 @@ def test_a_column_that_no_value_of_the_system_needs_changes_nothing():
 
 def test_the_prior_answers_where_values_say_nothing():
     design, values, error, mask, _ = systems(np.random.default_rng(5), count=3)
-    fit = student_fit(design, values, error, np.zeros_like(mask), np.diag([4.0, 4.0]))
+    fit = student_fit(design, values, error, np.zeros_like(mask), np.array([2.0, 4.0]))
     np.testing.assert_array_equal(fit.solution, 0)
-    np.testing.assert_allclose(fit.precision, np.broadcast_to(np.diag([4.0, 4.0]), (3, 2, 2)))
+    np.testing.assert_allclose(fit.last_precision, 4)
+
+
+def test_the_last_precision_is_one_over_the_variance_of_the_last_parameter():
+    design, values, error, mask, _ = systems(np.random.default_rng(8), count=9)
+    fit = student_fit(design, values, error, mask, WEAK)
+    # At the end, weights and spread are those of the solution but one: after ten rounds, the same to four digits.
+    scale = fit.weight * mask / (error**2 + fit.spread[:, None] ** 2)
+    covariance = np.linalg.inv(np.einsum("bpi,bp,bpj->bij", design, scale, design) + np.diag(WEAK))
+    np.testing.assert_allclose(fit.last_precision, 1 / covariance[:, 1, 1], rtol=0.05)
+
+
+def test_several_fits_are_the_fits_one_by_one():
+    rng = np.random.default_rng(7)
+    design, values, error, mask, _ = systems(rng, count=25, points=14, beyond=1.0)
+    own = rng.normal(0, 3, (25, 5, 14))
+    prior = rng.uniform(0.01, 1, (25, 5, 3))
+    together = student_fits(design, own, values, error, mask, prior)
+    for number in range(5):
+        wider = np.concatenate([design, own[:, number, :, None]], axis=2)
+        alone = student_fit(wider, values, error, mask, prior[:, number])
+        for name, one, many in zip(alone._fields, alone, together, strict=True):
+            np.testing.assert_allclose(many[:, number], one, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("block", [1, 40, 1000])
+def test_the_answer_does_not_depend_on_how_many_systems_are_solved_at_a_time(monkeypatch, block):
+    design, values, error, mask, _ = systems(np.random.default_rng(9), count=13)
+    fit = student_fit(design, values, error, mask, WEAK)
+    monkeypatch.setattr(robust, "BLOCK", block)
+    for one, other in zip(student_fit(design, values, error, mask, WEAK), fit, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 def test_misfit_is_the_log_density_of_students_t():

@@ -53,6 +53,7 @@ def make_sequences(count: int, seed: int = 0, shortest: int = 5, longest: int = 
         geometry=geometry,
         severity=severity,
         quadrant=quadrant.astype(np.int64),
+        difficulty=np.full(len(quadrant), -1, np.int8),
     )
 
 

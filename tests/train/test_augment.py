@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.compass import quadrant_code
-from plumbline.prepare.features import DISTANCE, GEOMETRY
+from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, quadrant_symmetry, symmetry
 from plumbline.train.augment import SYMMETRIES, Symmetry, apply_symmetry, random_symmetries
 from plumbline.train.batches import Batch
 from tests.train.made import column, make_batch
@@ -101,6 +101,72 @@ def test_one_point_after_another_gives_every_element_of_the_group():
     assert found == {(a * 2.0, b * 1.0) for a in (1, -1) for b in (1, -1)} | {
         (a * 1.0, b * 2.0) for a in (1, -1) for b in (1, -1)
     }
+
+
+def composed(one: Symmetry, other: Symmetry) -> Symmetry:
+    """First `one`, then `other`: behind a swap, the other's mirrors are those of the axes it finds there."""
+    mirror_x, mirror_y, swap = other
+    if one.swap:
+        mirror_x, mirror_y = mirror_y, mirror_x
+    return Symmetry(one.mirror_x ^ mirror_x, one.mirror_y ^ mirror_y, one.swap ^ swap)
+
+
+def in_order(batch: Batch, square: bool) -> Batch:
+    """The batch with sequences in order of the long axis, as they are prepared; of squares, half run along y."""
+    sides = [column(GEOMETRY, "side_x"), column(GEOMETRY, "side_y")]
+    if square:
+        batch.geometry_BF[:, sides[1]] = batch.geometry_BF[:, sides[0]]
+    for row, (side_x, side_y) in enumerate(batch.geometry_BF[:, sides].tolist()):
+        axis = (X, Y)[row % 2] if square else (X if side_x > side_y else Y)
+        valid = batch.mask_BL[row]
+        order = batch.distance_BLF[row, valid, axis].argsort()
+        batch.distance_BLF[row, valid] = batch.distance_BLF[row, valid][order]
+        batch.slope_BLF[row, valid] = batch.slope_BLF[row, valid][order]
+    return batch
+
+
+@pytest.mark.parametrize("square", [False, True])
+@pytest.mark.parametrize("one", SYMMETRIES)
+def test_two_after_another_are_one_exactly(one, square):
+    """Features, order, mask and labels: nothing but the composed symmetry gives the same batch."""
+    batch = in_order(make_batch(12, 3, shortest=12), square)
+    for other in SYMMETRIES:
+        twice = apply_symmetry(apply_symmetry(batch, one), other)
+        same(twice, apply_symmetry(batch, composed(one, other)))
+        equal = [torch.equal(twice.distance_BLF, apply_symmetry(batch, which).distance_BLF) for which in SYMMETRIES]
+        assert equal.index(True) == SYMMETRIES.index(composed(one, other))
+        assert sum(equal) == 1
+
+
+def test_they_are_the_symmetry_group_of_the_square():
+    """Closed, associative, with identity and inverses; and of the groups of eight, the dihedral one by its orders."""
+    for one in SYMMETRIES:
+        assert composed(one, IDENTITY) == composed(IDENTITY, one) == one
+        assert composed(one, inverse(one)) == composed(inverse(one), one) == IDENTITY
+        assert {composed(one, other) for other in SYMMETRIES} == set(SYMMETRIES)
+        assert {composed(other, one) for other in SYMMETRIES} == set(SYMMETRIES)
+        for other, third in itertools.product(SYMMETRIES, repeat=2):
+            assert composed(composed(one, other), third) == composed(one, composed(other, third))
+    orders = []
+    for one in SYMMETRIES:
+        power, order = one, 1
+        while power != IDENTITY:
+            power, order = composed(power, one), order + 1
+        orders.append(order)
+    assert sorted(orders) == [1, 2, 2, 2, 2, 2, 4, 4]
+
+
+@pytest.mark.parametrize("columns", [DISTANCE, SLOPE, GEOMETRY])
+def test_columns_and_labels_follow_the_group(columns):
+    """The map from symmetries to signed permutations of columns, and to permutations of quadrants, keeps products."""
+    for one, other in itertools.product(SYMMETRIES, repeat=2):
+        (source, sign), (then, flip) = symmetry(columns, *one), symmetry(columns, *other)
+        wanted_source, wanted_sign = symmetry(columns, *composed(one, other))
+        np.testing.assert_array_equal(source[then], wanted_source)
+        np.testing.assert_array_equal(flip * sign[then], wanted_sign)
+        first, second = quadrant_symmetry(*one), quadrant_symmetry(*other)
+        np.testing.assert_array_equal(second[first], quadrant_symmetry(*composed(one, other)))
+    assert len({tuple(quadrant_symmetry(*which)) for which in SYMMETRIES}) == 8
 
 
 def test_random_symmetries_keep_every_building_and_draw_all_eight():

@@ -17,7 +17,7 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import sha256_file
 from plumbline.model.diagnosis import load_diagnosis
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards
 from plumbline.train.batches import loader
 from plumbline.train.module import Optimisation
 from plumbline.train.score import score
@@ -95,7 +95,7 @@ def test_the_model_is_that_of_the_best_epoch(work):
     metrics = json.loads(Path("out/metrics.json").read_text())
     assert metrics["score"] == pytest.approx(best["score"], abs=1e-4)
     assert metrics["epochs"] == 8
-    model, tune = load_diagnosis(Path("out")), Sequences.load(Path("data/prepare/tune"))
+    model, tune = load_diagnosis(Path("out")), load_shards(Path("data/prepare/tune"))
     parts = []
     with torch.inference_mode():
         for batch in loader(tune, 512):

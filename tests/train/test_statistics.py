@@ -1,3 +1,4 @@
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -6,7 +7,9 @@ import torch
 
 from plumbline.model.diagnosis import SEVERITY_FLOOR
 from plumbline.prepare.features import DISTANCE, GEOMETRY
-from plumbline.train.statistics import fit_statistics
+from plumbline.prepare.shards import Shards
+from plumbline.train import statistics
+from plumbline.train.statistics import SHRINKAGE, fit_statistics
 from tests.model.made import small_model
 from tests.train.made import column, make_sequences
 
@@ -80,3 +83,72 @@ def test_weights_are_not_touched():
     before, after = small_model(), fitted(make_sequences(30))
     for (name, left), right in zip(before.named_parameters(), after.parameters(), strict=True):
         assert torch.equal(left, right), name
+
+
+def in_shards(sequences, cuts):
+    """The same buildings in several parts."""
+    ends = [0, *cuts, len(sequences)]
+    return Shards([sequences.take(np.arange(a, b)) for a, b in itertools.pairwise(ends)])
+
+
+def directly(sequences, model):
+    """Buffers by formulas over whole arrays, as they are defined; `model` standardises, in single precision."""
+    wanted = {}
+    for name in ("distance", "slope", "geometry"):
+        values = getattr(sequences, name).astype(float)
+        wanted[f"{name}_mean"], wanted[f"{name}_sd"] = values.mean(0), np.where(values.std(0) > 1e-6, values.std(0), 1)
+    log_severity = np.log(sequences.severity.astype(float) + SEVERITY_FLOOR)
+    wanted |= {"severity_mean": log_severity.mean(), "severity_sd": log_severity.std()}
+    wanted["severity_limit"] = sequences.severity.max()
+    standard = model.standardise("geometry", torch.tensor(sequences.geometry)).numpy().astype(float)
+    whitening = np.linalg.inv(np.linalg.cholesky(np.cov(standard, rowvar=False) + SHRINKAGE * np.eye(len(GEOMETRY)))).T
+    free = [column(GEOMETRY, "years"), column(GEOMETRY, "tracks")]
+    whitening[free] = 0
+    wanted["novelty_whitening"] = whitening
+    distance = np.sqrt(((standard @ whitening) ** 2).mean(1))
+    wanted["novelty_limit"] = 1.1 * np.quantile(distance, 0.999)
+    lowest, highest = sequences.geometry.min(0).astype(float), sequences.geometry.max(0).astype(float)
+    wanted["geometry_middle"] = (lowest + highest) / 2
+    wanted["geometry_reach"] = np.maximum(1.25 * (highest - lowest) / 2, 1e-3)
+    wanted["geometry_reach"][free] = np.inf
+    return wanted
+
+
+def far_off(count):
+    """Columns far from zero and of very different sizes, where a naive sum of squares would lose all digits."""
+    sequences = make_sequences(count)
+    sequences.distance[:, 0] += 3000
+    sequences.slope[:, 1] *= 1e4
+    sequences.geometry[:] = sequences.geometry * np.geomspace(1e-2, 1e3, len(GEOMETRY)) + 50
+    return sequences
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [40, 41, 90]])
+@pytest.mark.parametrize("chunk", [7, 1 << 16])
+def test_parts_and_chunks_give_what_whole_arrays_do(monkeypatch, cuts, chunk):
+    monkeypatch.setattr(statistics, "CHUNK", chunk)
+    sequences = far_off(120)
+    model = fitted(in_shards(sequences, cuts))
+    for name, wanted in directly(sequences, model).items():
+        scale = float(np.abs(np.where(np.isfinite(wanted), wanted, 0)).max())
+        np.testing.assert_allclose(model.get_buffer(name), wanted, rtol=2e-6, atol=2e-6 * scale, err_msg=name)
+
+
+def test_a_part_without_buildings_does_not_matter():
+    sequences = make_sequences(60)
+    one, other = fitted(sequences), fitted(in_shards(sequences, [0, 30, 30]))
+    for (name, left), right in zip(one.named_buffers(), other.buffers(), strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-6, atol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("sample", [100, 250, 3000])
+def test_the_limit_is_that_of_evenly_chosen_buildings_where_there_are_very_many(monkeypatch, sample):
+    monkeypatch.setattr(statistics, "SAMPLE", sample)
+    monkeypatch.setattr(statistics, "CHUNK", 64)
+    sequences = make_sequences(600)
+    model = fitted(in_shards(sequences, [100, 333]))
+    distance = model.novelty_distance(torch.tensor(sequences.geometry)).numpy()
+    step = -(-600 // sample)
+    wanted = 1.1 * np.quantile(distance[::step], 0.999)
+    assert len(distance[::step]) <= sample
+    assert model.get_buffer("novelty_limit").item() == pytest.approx(wanted, rel=1e-5)

@@ -10,13 +10,13 @@ import pytest
 
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import load_diagnosis
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards
 from plumbline.validate.measure import parity_figures, size_figures, speed_figures
 
 
 @pytest.fixture(scope="module")
 def data(tiny):
-    return Sequences.load(tiny.data("prepare") / "test")
+    return load_shards(tiny.data("prepare") / "test")
 
 
 @pytest.fixture(scope="module")

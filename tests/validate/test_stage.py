@@ -15,7 +15,7 @@ from plumbline.export.onnx import export_onnx
 from plumbline.export.stage import ARTIFACTS
 from plumbline.files import read_json, sha256_folder
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards
 from plumbline.validate.metrics import accuracy_figures
 from plumbline.validate.stage import as_judged
 from tests.tiny import PARAMS, run_cli
@@ -45,7 +45,7 @@ def test_the_evidence_of_a_pass(tiny):
     assert len(gate["rules"]) == 6
     assert all(result["passed"] and result["value"] is not None for result in gate["rules"])
     assert gate["test_data"]["sha256"] == sha256_folder(tiny.data("prepare") / "test")
-    assert gate["test_data"]["buildings"] == len(Sequences.load(tiny.data("prepare") / "test"))
+    assert gate["test_data"]["buildings"] == len(load_shards(tiny.data("prepare") / "test"))
     assert gate["exported"]["sha256"] == sha256_folder(tiny.data("export"))
 
 
@@ -69,7 +69,7 @@ def test_figures_are_those_of_the_files_that_are_released(tiny):
     from plumbline.export.runtime import OnnxModel
 
     table = read_json(tiny.data("validate") / "metrics.json")
-    test = Sequences.load(tiny.data("prepare") / "test")
+    test = load_shards(tiny.data("prepare") / "test")
     for name in ARTIFACTS:
         answers = as_judged(OnnxModel(tiny.data("export") / f"{name}.onnx").answer(test))
         expected = accuracy_figures(answers, np.asarray(test.quadrant), np.asarray(test.severity))
@@ -86,7 +86,7 @@ def test_small_slices_have_a_count_and_no_figures(tiny):
 
 
 def test_plot_tables_count_every_building_once(tiny):
-    test = Sequences.load(tiny.data("prepare") / "test")
+    test = load_shards(tiny.data("prepare") / "test")
 
     def rows(name):
         with (tiny.data("validate") / name).open() as stream:

@@ -15,7 +15,7 @@ class Blocks(NamedTuple):
     """(B,) block of each building; numbered by city, within it by the text `x/y` of the block's place."""
     city: NDArray[np.intp]
     """(K,) number of each block's city, ascending."""
-    count: NDArray[np.intp]
+    size: NDArray[np.intp]
     """(K,) buildings in each block."""
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.prepare.decouple import rigid_design
-from plumbline.prepare.robust import Fit, misfit, student_fit
-from plumbline.strain import structure_strain
+from plumbline.prepare.robust import Fit, misfit, student_fit, student_fits
+from plumbline.strain import bay_length
 
 Float = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]
@@ -26,6 +26,8 @@ SIGNS = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)])
 LIKELY_PERMILLE = 2.0
 """Standard deviation of a corner's strain before looking. Without it, three scatterers near the middle of a house would
 tell of corners that dropped by metres (ridge regression, Hoerl and Kennard 1970)."""
+LATTICE_M = 1.0
+"""Largest step of the lattice that the label takes the plane off on."""
 LIKELY_TILT, WEAK_OFFSET = 3.0, 1e4
 """mm/m and mm: of the rigid motion that the robust plane may have left."""
 
@@ -47,6 +49,8 @@ class Corners(NamedTuple):
 
     drop: Float
     """Vertical movement of the corner by the first shape, mm."""
+    drop_se: Float
+    """Its standard error, mm."""
     gain: Float
     """How much likelier the first shape makes the scatterers than no damage does (log likelihood ratio)."""
     severity: Float
@@ -78,33 +82,30 @@ def fit_corners(
         track: (b, P). mask: (b, P). side: (b, 2) m.
     """
     rigid = rigid_design(xy, height, los, track)
-    sd = np.array([LIKELY_TILT, LIKELY_TILT, *[WEAK_OFFSET] * (rigid.shape[2] - 2)])
-    prior = np.diag(1 / sd**2)
-    undamaged = student_fit(rigid, residual, error, mask, prior)
+    likely = np.array([LIKELY_TILT, LIKELY_TILT, *[WEAK_OFFSET] * (rigid.shape[2] - 2)]) ** -2
+    undamaged = student_fit(rigid, residual, error, mask, likely)
     variance = error**2 + (undamaged.spread**2)[:, None]
-    nothing = _badness(undamaged, variance, mask, prior)
+    nothing = _badness(undamaged, variance, mask, likely)
 
-    shapes = range(len(SHAPES))
-    drop, evidence, badness = (np.zeros((len(xy), 4, len(shapes))) for _ in range(3))
-    per_mm = np.stack([_strain_per_mm(side, shape) for shape in shapes], axis=1)
-    for shape in shapes:
-        response = corner_shape(xy, side, shape) * los[..., 2:]
-        wider = np.zeros((len(xy), len(sd) + 1, len(sd) + 1))
-        wider[:, :-1, :-1] = prior
-        wider[:, -1, -1] = (per_mm[:, shape] / LIKELY_PERMILLE) ** 2
-        for corner in range(4):
-            design = np.concatenate([rigid, response[..., corner : corner + 1]], axis=2)
-            fit = student_fit(design, residual, error, mask, wider)
-            drop[:, corner, shape] = fit.solution[:, -1]
-            badness[:, corner, shape] = _badness(fit, variance, mask, wider)
-            known = np.linalg.slogdet(fit.precision)[1] - np.linalg.slogdet(fit.precision[:, :-1, :-1])[1]
-            evidence[:, corner, shape] = -badness[:, corner, shape] - (known - np.log(wider[:, -1, -1])) / 2
+    shapes = len(SHAPES)
+    per_mm = np.stack([_strain_per_mm(side, shape) for shape in range(shapes)], axis=1)
+    response = np.stack([corner_shape(xy, side, shape) for shape in range(shapes)], axis=-1) * los[..., 2, None, None]
+    prior = np.empty((len(xy), 4 * shapes, len(likely) + 1))
+    prior[..., :-1], prior[..., -1] = likely, np.tile((per_mm / LIKELY_PERMILLE) ** 2, 4)
+    own = np.ascontiguousarray(np.moveaxis(response.reshape(*mask.shape, 4 * shapes), 1, 2))
+    fit = student_fits(rigid, own, residual, error, mask, prior)
+    apart = (len(xy), 4, shapes)
+    drop: Float = fit.solution[..., -1].reshape(apart)
+    badness = _badness(fit, variance[:, None, :], mask[:, None, :], prior)
+    evidence = (-badness - np.log(fit.last_precision / prior[..., -1]) / 2).reshape(apart)
+    badness = badness.reshape(apart)
 
     severity = np.abs(drop) * per_mm[:, None, :]
     share = np.exp(evidence - evidence.max((1, 2), keepdims=True))
     corner_share = share.sum(2)
     return Corners(
         drop=drop[..., 0],
+        drop_se=1 / np.sqrt(fit.last_precision.reshape(apart)[..., 0]),
         gain=nothing[:, None] - badness[..., 0],
         severity=severity[..., 0],
         log_odds=np.log(np.maximum(corner_share / corner_share.sum(1, keepdims=True), 1e-6)),
@@ -114,23 +115,38 @@ def fit_corners(
 
 
 def _badness(fit: Fit, variance: Float, mask: NDArray[np.bool_], prior: Float) -> Float:
-    """(b,) negative log posterior, up to a constant that all fits of a building share."""
-    unlikely = np.einsum("bi,bij,bj->b", fit.solution, np.broadcast_to(prior, fit.precision.shape), fit.solution)
-    return np.asarray(misfit(fit.residual, variance, mask) + unlikely / 2)
+    """Negative log posterior of each fit, up to a constant that all fits of a building share."""
+    return np.asarray(misfit(fit.residual, variance, mask) + (prior * fit.solution**2).sum(-1) / 2)
 
 
 def _strain_per_mm(side: Float, shape: int) -> Float:
     # To 0.5 m, so that a city asks for few different pairs; the strain of a shape hardly changes in between.
     rounded = np.maximum(np.round(2 * side) / 2, 0.5)
-    return np.array([strain_per_mm(float(x), float(y), shape) for x, y in rounded])
+    return np.array([strain_per_mm(*pair, shape) for pair in np.sort(rounded, axis=1).tolist()])
 
 
 @lru_cache(maxsize=65536)
 def strain_per_mm(side_x: float, side_y: float, shape: int = 0) -> float:
-    """Severity in permille of a unit drop (1 mm) of a corner on a building with these sides, m."""
+    """Severity in permille of a unit drop (1 mm) of a corner on a building with these sides, m.
 
-    def field(x: Array, y: Array) -> tuple[Array, Array, Array]:
-        up = np.asarray(SHAPES[shape](np.stack([2 * x / side_x, 2 * y / side_y], axis=-1)), float)
-        return up, np.zeros_like(up), np.zeros_like(up)
+    It is what `structure_strain` says, from few bays: every shape is convex and level beyond the centre, so the
+    steepest bay of an axis is the outermost on the edge, and on the level ones the tilt that is taken off acts alone.
+    """
+    (x, weight_x), (y, weight_y) = _lattice(side_x), _lattice(side_y)
+    up = SHAPES[shape](np.stack(np.broadcast_arrays(x[:, None], y), axis=-1))
+    tilt_x = (weight_x * x) @ (up @ weight_y) / (weight_x @ x**2) / (side_x / 2)
+    tilt_y = (weight_x @ up) @ (weight_y * y) / (weight_y @ y**2) / (side_y / 2)
+    bay_x, bay_y = bay_length(side_x), bay_length(side_y)
+    end, before_x, before_y = SHAPES[shape](
+        np.array([[1, 1], [1 - 2 * bay_x / side_x, 1], [1, 1 - 2 * bay_y / side_y]])
+    )
+    return float(max((end - before_x) / bay_x - tilt_x, tilt_x, (end - before_y) / bay_y - tilt_y, tilt_y)) / 2
 
-    return structure_strain(field, side_x, side_y).severity_permille
+
+@lru_cache(maxsize=4096)
+def _lattice(side: float) -> tuple[Array, Array]:
+    """Places along a side, from -1 to 1, that the label takes the plane off on, and their weights, with sum 1."""
+    places = np.linspace(-1, 1, max(2, int(np.ceil(side / LATTICE_M - 1e-9))) + 1)
+    weight = np.ones(len(places))
+    weight[[0, -1]] = 0.5
+    return places, weight / weight.sum()

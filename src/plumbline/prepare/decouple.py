@@ -10,8 +10,12 @@ from numpy.typing import NDArray
 from plumbline.prepare.robust import FREEDOM, student_fit
 
 Float = NDArray[np.floating[Any]]
-WEAK_TILT, WEAK_OFFSET = 1e3, 1e4
-"""Standard deviations, mm/m and mm, of a prior so weak that it only keeps undetermined systems solvable."""
+SCALE_TILT, SCALE_OFFSET = 1.0, 10.0
+"""mm/m and mm: where scatterers cannot tell a tilt from an offset (all of them in one place), shares go by these."""
+LEAST_SHARE = 1e-9
+"""Directions of rigid motion that move scatterers less than this share of the strongest are none."""
+WEAK = 1e6
+"""Standard deviation, mm, of a prior so weak that it only keeps undetermined systems solvable."""
 
 
 class Rigid(NamedTuple):
@@ -46,11 +50,17 @@ def remove_rigid(
         change, change_se: (b, P) mm along LOS.
         track: (b, P) index of the track. mask: (b, P) False where padding.
     """
-    design = rigid_design(xy, height, los, track)
-    weak = np.array([WEAK_TILT, WEAK_TILT, *[WEAK_OFFSET] * (design.shape[2] - 2)])
-    fit = student_fit(design, change, change_se, mask, np.diag(1 / weak**2))
+    scale = np.array([SCALE_TILT, SCALE_TILT] + [SCALE_OFFSET] * (int(track.max(initial=0)) + 1))
+    design = rigid_design(xy, height, los, track) * scale * mask[..., None]
+    # On an orthonormal basis of the rigid motions the fit is exact to rounding, wherever the scatterers are.
+    basis, strength, turn = np.linalg.svd(design, full_matrices=False)
+    real = strength > LEAST_SHARE * strength[:, :1]
+    basis = basis * real[:, None, :]
+    fit = student_fit(basis, change, change_se, mask, np.full(basis.shape[2], 1 / WEAK**2))
+    inner = fit.solution * real / np.where(real, strength, 1)
+    motion = (inner[:, None, :] @ turn)[:, 0] * scale
     largest = (FREEDOM + 1) / FREEDOM
-    return Rigid(fit.residual, np.where(mask, fit.weight / largest, 0), fit.solution[:, :2], fit.spread)
+    return Rigid(fit.residual, np.where(mask, fit.weight / largest, 0), motion[:, :2], fit.spread)
 
 
 def rigid_design(xy: Float, height: Float, los: Float, track: NDArray[np.intp]) -> Float:

@@ -28,15 +28,15 @@ def fold_blocks(
         InputError: there are fewer blocks than folds.
     """
     blocks = number_blocks(centre, city, block_m)
-    if len(blocks.count) < folds:
+    if len(blocks.size) < folds:
         raise InputError(
-            f"prepare.folds: {folds} found, but the buildings stand in {len(blocks.count)} blocks of {block_m:g} m. "
+            f"prepare.folds: {folds} found, but the buildings stand in {len(blocks.size)} blocks of {block_m:g} m. "
             "Ask for fewer folds, or give smaller blocks (prepare.block_m) or more buildings."
         )
-    chance = np.random.default_rng(seed).permutation(len(blocks.count))
+    chance = np.random.default_rng(seed).permutation(len(blocks.size))
     held = [0] * folds
-    fold = np.empty(len(blocks.count), dtype=np.int64)
-    for number in np.lexsort((chance, -blocks.count, blocks.city)):
+    fold = np.empty(len(blocks.size), dtype=np.int64)
+    for number in np.lexsort((chance, -blocks.size, blocks.city)):
         fold[number] = held.index(min(held))
-        held[fold[number]] += int(blocks.count[number])
+        held[fold[number]] += int(blocks.size[number])
     return fold[blocks.number]

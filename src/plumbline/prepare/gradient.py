@@ -34,19 +34,36 @@ def local_motion(
         xy: (b, P, 2) m. los: (b, P, 3) along x, y, up. east: (b, P) LOS response to 1 mm towards the east.
         residual: (b, P) mm along LOS after the rigid body. variance: (b, P) mm2. mask: (b, P).
     """
-    apart = xy[:, None, :, :] - xy[:, :, None, :]
-    near = np.exp(-(apart**2).sum(-1) / (2 * REACH_M**2))
-    weight = near * (mask / variance)[:, None, :]
-    up = los[:, None, :, 2] * np.ones_like(near)
-    columns = (up, up * apart[..., 0], up * apart[..., 1], east[:, None, :] * np.ones_like(near))
-    normal = np.empty((*near.shape[:2], 4, 4))
-    right = np.empty((*near.shape[:2], 4))
-    for i, left_column in enumerate(columns):
-        weighted = weight * left_column
-        right[..., i] = (weighted * residual[:, None, :]).sum(-1)
-        for j in range(i + 1):
-            normal[..., i, j] = normal[..., j, i] = (weighted * columns[j]).sum(-1)
+    weight = near(xy) * mask[:, None, :]
+    up = los[..., 2]
+    # The columns differ from place to place by the distance from it only, so their products are moments about the
+    # centre of the building, moved to the place: sums over neighbours are one product of matrices.
+    x, y = xy[..., 0], xy[..., 1]
+    moments = np.stack(
+        [up**2, up**2 * x, up**2 * y, up**2 * x**2, up**2 * x * y, up**2 * y**2, up * east, up * east * x,
+         up * east * y, east**2, up * residual, up * residual * x, up * residual * y, east * residual], axis=2,
+    )  # fmt: skip
+    sums = np.moveaxis(weight @ (moments * (mask / variance)[..., None]), 2, 0)
+    uu, uux, uuy, uuxx, uuxy, uuyy, ue, uex, uey, ee, ur, urx, ury, er = sums
+    normal = np.empty((*x.shape, 4, 4))
+    entries = (
+        (uu, uux - x * uu, uuy - y * uu, ue),
+        (uuxx - 2 * x * uux + x**2 * uu, uuxy - x * uuy - y * uux + x * y * uu, uex - x * ue),
+        (uuyy - 2 * y * uuy + y**2 * uu, uey - y * ue),
+        (ee,),
+    )
+    for i, row in enumerate(entries):
+        for j, entry in enumerate(row, start=i):
+            normal[..., i, j] = normal[..., j, i] = entry
+    right = np.stack([ur, urx - x * ur, ury - y * ur, er], axis=-1)
     inverse = np.linalg.inv(normal + np.diag(1 / PRIOR_SD**2))
-    estimate = np.einsum("bpij,bpj->bpi", inverse, right)
-    error = np.sqrt(np.einsum("bpii->bpi", inverse))
+    estimate = (inverse @ right[..., None])[..., 0]
+    error = np.sqrt(np.diagonal(inverse, axis1=2, axis2=3))
     return Local(np.where(mask[..., None], estimate, 0), np.where(mask[..., None], error, PRIOR_SD))
+
+
+def near(xy: Float) -> Float:
+    """(b, P, P) weight of each scatterer in the neighbourhood of each."""
+    square = (xy**2).sum(-1)
+    apart = square[:, :, None] + square[:, None, :] - 2 * xy @ xy.transpose(0, 2, 1)
+    return np.asarray(np.exp(apart / (-2 * REACH_M**2)))

@@ -62,16 +62,16 @@ def split_blocks(
     wanted = np.array([shares[name] for name in names]) / sum(shares.values())
     generator = np.random.default_rng(seed)
     given = np.zeros(len(names))
-    choice = np.empty(len(blocks.count), dtype=np.intp)
-    for of_city in np.split(np.arange(len(blocks.count)), np.flatnonzero(np.diff(blocks.city)) + 1):
+    choice = np.empty(len(blocks.size), dtype=np.intp)
+    for of_city in np.split(np.arange(len(blocks.size)), np.flatnonzero(np.diff(blocks.city)) + 1):
         for number in generator.permutation(of_city):
-            count = blocks.count[number]
+            count = blocks.size[number]
             choice[number] = np.argmin((given + count / 2) / wanted)
             given[choice[number]] += count
     empty = [name for name, count in zip(names, given, strict=True) if not count]
     if empty:
         raise InputError(
-            f"prepare.block_m: {len(blocks.count)} blocks of {block_m:g} m found, none is left for the split "
+            f"prepare.block_m: {len(blocks.size)} blocks of {block_m:g} m found, none is left for the split "
             f"{empty[0]}. Give smaller blocks or more buildings."
         )
     return np.array(names, dtype=str)[choice[blocks.number]]

@@ -12,35 +12,54 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.prepare.curves import Basis, amplitudes, fitted, make_basis, normal_matrices
+from plumbline.prepare.noise import (
+    COLUMNS,
+    FAR,
+    HELD,
+    Rows,
+    effective_share,
+    rows_of,
+    trusted,
+    typical_variance,
+)  # fmt: skip
+
 Float = NDArray[np.floating[Any]]
-CHUNK = 16384
-"""Points worked on at a time: bounds the memory to some tens of MB."""
+CHUNK = 2048
+"""Points worked on at a time: few enough for their arrays to stay in the processor's cache."""
 NEEDED_GAIN = 9.0
 """A bent curve must explain the building's series better than the line by this much in chi-square."""
+MOST_GAIN = 8.0
+"""And no series says more than this, in chi-square, against a curve."""
 MIN_COMMON = 3
 """From so many scatterers of a track on a building their mean stands for the common movement."""
 LEAST_KNOWN = 0.5
 """Share of the epochs that a series must have to count in that mean."""
-HUBER = 2.0
+LINE = 0
+"""Place of the straight line in the dictionary."""
+LEAST_ERROR = 0.05
+"""mm; no change is known better."""
+CAUTION = 0.5
+"""The correlation in time of one series is known to some tenths only; taken as found, it would make the error of what a
+building shares too small more often than too large."""
 
 
 class Trend(NamedTuple):
-    """Change over the observation period and its standard error, mm; the chosen curve of each point."""
+    """What each point did over the observation period, mm.
+
+    Standard errors are of what a point does not share with its building, but for `common_se`.
+    """
 
     change: Float
+    """From the first to the last epoch along the curve that the building chose."""
     change_se: Float
     curve: NDArray[np.intp]
-
-
-def curves(when: Float) -> Float:
-    """Dictionary of normalised movements g with g(0) = 0 and g(1) = 1, sampled at `when` (T,): (K, T).
-
-    The first is the line; then movements coming to rest, accelerating ones, and late onsets.
-    """
-    settling = [(1 - np.exp(-when / tau)) / (1 - np.exp(-1 / tau)) for tau in (0.08, 0.2, 0.45)]
-    accelerating = [when**2, when**4]
-    late = [np.clip((when - onset) / (1 - onset), 0, 1) for onset in (0.25, 0.5, 0.75)]
-    return np.stack([when, *settling, *accelerating, *late])
+    """The chosen curve."""
+    line: Float
+    """Along a straight line: divided by the length of the period, the mean velocity."""
+    line_se: Float
+    common_se: Float
+    """Of what the points of a building share in this track: the same error is in the `line` of each."""
 
 
 def estimate_trend(displacement: NDArray[np.float32], when: Float, years: float, building: NDArray[np.intp]) -> Trend:
@@ -57,10 +76,13 @@ def estimate_trend(displacement: NDArray[np.float32], when: Float, years: float,
         of an AR(1) process, (1 - rho) / (1 + rho)).
     """
     count = len(displacement)
-    change, error, curve = np.zeros(count), np.zeros(count), np.zeros(count, dtype=np.intp)
+    change, change_se, line, line_se, common_se = np.zeros((5, count))
+    trend = Trend(change, change_se, np.zeros(count, dtype=np.intp), line, line_se, common_se)
+    basis = make_basis(when, years)
     for rows in _chunks(building):
-        change[rows], error[rows], curve[rows] = _estimate(displacement[rows], when, years, building[rows])
-    return Trend(change, error, curve)
+        for whole, part in zip(trend, _estimate(displacement[rows], basis, building[rows]), strict=True):
+            whole[rows] = part
+    return trend
 
 
 def _chunks(building: NDArray[np.intp]) -> list[slice]:
@@ -73,107 +95,87 @@ def _chunks(building: NDArray[np.intp]) -> list[slice]:
     return [slice(a, b) for a, b in zip(cuts, [*cuts[1:], len(building)], strict=True) if b > a]
 
 
-class _Fit(NamedTuple):
-    amplitude: Float
-    inverse: Float
-    left: Float
-    fitted: Float
-
-
-def _estimate(series: NDArray[np.float32], when: Float, years: float, building: NDArray[np.intp]) -> Trend:
+def _estimate(series: NDArray[np.float32], basis: Basis, building: NDArray[np.intp]) -> Trend:
     known = np.isfinite(series)
     y = np.where(known, series, 0).astype(float)
-    starts = np.flatnonzero(np.r_[True, np.diff(building) > 0])
-    size = np.diff(np.r_[starts, len(building)])
-    annual = 2 * np.pi * when * years
-    seasonal = np.stack([np.ones_like(when), np.sin(annual), np.cos(annual)])
-    designs = [np.vstack([g, seasonal]).T for g in curves(when)]
+    rows = rows_of(building)
+    count = np.maximum(known.sum(1) - COLUMNS, 1)
+    plain = known.astype(float)
+    plain_normal = normal_matrices(basis, plain)
+    level = amplitudes(basis, plain_normal, y, y)
 
-    chosen = np.zeros(len(y), dtype=np.intp)
+    chosen, variance = np.zeros(len(y), dtype=np.intp), level.left[:, LINE] / count
     for _ in range(2):  # what counts as a gap's filling and as an outlier depends on the curve
-        common, members = _common(y, known, _fit(designs, chosen, known.astype(float), y).fitted, starts)
-        own = np.where(known, y - np.repeat(common, size, axis=0), 0)
-        weight = known.astype(float)
+        whole = (known.mean(1) >= LEAST_KNOWN) & (variance <= FAR * typical_variance(variance, rows))
+        common, members = _common(np.where(known, y, fitted(basis, plain_normal, level, chosen)), whole, rows)
+        own = (y - rows.spread(common)) * plain
+        weight, normal = plain, plain_normal
         for _ in range(2):
-            residual = np.where(known, own - _fit(designs, chosen, weight, own).fitted, 0)
-            scale = np.sqrt((weight * residual**2).sum(1) / np.maximum(weight.sum(1), 1)) + 1e-9
-            weight = known * np.minimum(1, HUBER * scale[:, None] / np.maximum(np.abs(residual), 1e-12))
-        effective = _effective_share(residual, weight, starts)
-        chosen = np.repeat(_choose(designs, weight, own, starts, size, effective), size)
+            found = amplitudes(basis, normal, weight * own, own)
+            residual = (own - fitted(basis, normal, found, chosen)) * plain
+            weight = trusted(residual, known)
+            normal = normal_matrices(basis, weight)
+        total = weight.sum(1)
+        found = amplitudes(basis, normal, weight * own, own)
+        # A mean over m series holds a share 1/m of each one's noise: what is left has that much less of it.
+        lost = whole / np.maximum(rows.spread(members), 2) * (rows.spread(members) > 0)
+        left = found.left / (HELD * np.maximum(total - COLUMNS, 1) * (1 - lost))[:, None]
+        variance = left.min(1)
+        effective = effective_share(residual, weight, variance, rows)
+        chosen = rows.spread(_choose(found.left, variance, effective, rows))
 
-    fit = _fit(designs, chosen, weight, y)
-    left = _fit(designs, chosen, weight, own).left
-    # A mean over m series holds a share 1/m of each one's noise: what is left has that much less of it.
-    lost = np.repeat(1 / np.maximum(members, 2) * (members > 0), size)
-    variance = left / np.maximum(weight.sum(1) - 4, 1) / np.repeat(effective, size) / (1 - lost)
-    error = np.sqrt(variance * fit.inverse[:, 0, 0])
-    return Trend(fit.amplitude[:, 0], np.maximum(error, 0.05), chosen)
+    error = np.maximum(np.sqrt(left / effective[:, None] / normal.own), LEAST_ERROR)
+    amplitude = amplitudes(basis, normal, weight * y, y).amplitude
+    row = np.arange(len(y))
+    common_error = _common_error(basis, common, members, known, error[:, LINE], rows)
+    return Trend(
+        amplitude[row, chosen], error[row, chosen], chosen,
+        amplitude[:, LINE], error[:, LINE], rows.spread(common_error),
+    )  # fmt: skip
 
 
-def _common(
-    y: Float, known: NDArray[np.bool_], fitted: Float, starts: NDArray[np.intp]
-) -> tuple[Float, NDArray[np.intp]]:
+def _common(filled: Float, whole: NDArray[np.bool_], rows: Rows) -> tuple[Float, NDArray[np.intp]]:
     """(G, T) mean series of each building, and of how many series it is; 0 and 0 where there are too few.
 
-    Gaps are filled with the series' own fit first: otherwise the mean would jump with each gap, because series
-    differ in level and speed. A series that is mostly gaps is left out: its fit would be a guess.
+    Gaps are filled with the series' own fit: otherwise the mean would jump with each gap, because series differ in
+    level and speed. Series that are not `whole` (N,) are left out: mostly gaps, whose fit would be a guess, or off.
     """
-    whole = known.mean(1) >= LEAST_KNOWN
-    filled = np.where(known, y, fitted) * whole[:, None]
-    members = np.add.reduceat(whole.astype(np.intp), starts)
+    members = np.asarray(rows.total(whole.astype(np.intp)), np.intp)
     members[members < MIN_COMMON] = 0
-    total = np.add.reduceat(filled, starts, axis=0)
+    total = rows.total(filled * whole[:, None])
     return np.where(members[:, None] > 0, total / np.maximum(members, 1)[:, None], 0), members
 
 
-def _choose(
-    designs: list[Float], weight: Float, own: Float, starts: NDArray[np.intp], size: NDArray[np.intp], effective: Float
-) -> NDArray[np.intp]:
-    """(G,) the curve that leaves least of a building's series; the line, unless another is clearly better."""
-    sums = np.stack([np.add.reduceat(_solve(design, weight, own)[2], starts) for design in designs])
-    degrees = np.maximum(np.add.reduceat(weight.sum(1), starts) - 5 * size, 1)
-    chi_square = sums / (sums.min(0) / degrees + 1e-12) * effective
-    best: NDArray[np.intp] = np.argmin(chi_square, axis=0)
-    best[chi_square[0] - chi_square.min(0) < NEEDED_GAIN] = 0
+def _choose(left: Float, variance: Float, effective: Float, rows: Rows) -> NDArray[np.intp]:
+    """(G,) the curve that leaves least of a building's series; the line, unless another is clearly better.
+
+    No series alone can say so: one that jumps by an unwrapping error looks much like one that moves late.
+    """
+    scale = np.maximum(variance, typical_variance(variance, rows)) + 1e-12
+    chi_square = (left - left.min(1)[:, None]) * (effective / scale)[:, None]
+    badness = rows.total(np.minimum(chi_square, MOST_GAIN))
+    best: NDArray[np.intp] = np.argmin(badness, axis=1)
+    best[badness[:, LINE] - badness.min(1) < NEEDED_GAIN] = LINE
     return best
 
 
-def _fit(designs: list[Float], chosen: NDArray[np.intp], weight: Float, y: Float) -> _Fit:
-    """Each row on the design of its chosen curve; `fitted` (N, T) covers the gaps too."""
-    count, parameters = len(y), designs[0].shape[1]
-    fit = _Fit(
-        np.zeros((count, parameters)), np.zeros((count, parameters, parameters)), np.zeros(count), np.zeros(y.shape)
-    )
-    for number in np.unique(chosen):
-        rows = chosen == number
-        fit.amplitude[rows], fit.inverse[rows], fit.left[rows] = _solve(designs[number], weight[rows], y[rows])
-        fit.fitted[rows] = fit.amplitude[rows] @ designs[number].T
-    return fit
+def _common_error(
+    basis: Basis, common: Float, members: NDArray[np.intp], known: NDArray[np.bool_], error: Float, rows: Rows
+) -> Float:  # fmt: skip
+    """(G,) standard error of the common series' line, beyond what the rows' own errors (N,) put into it, mm.
 
-
-def _solve(design: Float, weight: Float, y: Float) -> tuple[Float, Float, Float]:
-    """Weighted least squares of every row of `y` (N, T) on `design` (T, P): amplitudes, inverse, weighted sum left."""
-    parameters = design.shape[1]
-    products = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)
-    normal = (weight @ products).reshape(-1, parameters, parameters)
-    # A curve that hardly varies over a row's epochs (few values) must not make the system singular.
-    normal += 1e-6 * np.eye(parameters) * np.maximum(weight.sum(1), 1)[:, None, None]
-    inverse = np.linalg.inv(normal)
-    right = (weight * y) @ design
-    amplitude = np.einsum("nij,nj->ni", inverse, right)
-    left = np.maximum((weight * y * y).sum(1) - (amplitude * right).sum(1), 0)
-    return amplitude, inverse, left
-
-
-def _effective_share(residual: Float, weight: Float, starts: NDArray[np.intp]) -> Float:
-    """(G,) effective over actual number of values, from the lag-one autocorrelation pooled over each building's rows.
-
-    Residuals of a fit correlate less than the noise did: by about (2 + 4 rho) / T on a trend (Kendall 1954).
+    Where there is no common series the rows' errors hold what they share: then they count as one row, not as many.
     """
-    pair = weight[:, 1:] * weight[:, :-1]
-    over = np.add.reduceat((pair * residual[:, 1:] * residual[:, :-1]).sum(1), starts)
-    under = np.add.reduceat((pair * (residual[:, 1:] ** 2 + residual[:, :-1] ** 2) / 2).sum(1), starts)
-    rho = over / np.maximum(under, 1e-9)
-    epochs = np.maximum(np.add.reduceat(weight.sum(1), starts) / np.maximum(np.diff(np.r_[starts, len(weight)]), 1), 8)
-    rho = np.clip((rho + 2 / epochs) / (1 - 4 / epochs), 0, 0.9)
-    return np.asarray((1 - rho) / (1 + rho), float)
+    weight = np.ones_like(common)
+    normal = normal_matrices(basis, weight)
+    found = amplitudes(basis, normal, common, common)
+    residual = common - fitted(basis, normal, found, np.full(len(common), LINE))
+    alone = rows_of(np.arange(len(common)))
+    effective = effective_share(residual, weight, np.ones(len(common)), alone, CAUTION)
+    # Filled gaps hold no noise, so what is seen of it is the less the more gaps there are.
+    share = rows.total(known.mean(1)) / rows.size
+    degrees = np.maximum(common.shape[1] * share - COLUMNS, 1) * share
+    variance = found.left[:, LINE] / degrees / effective / normal.own[:, LINE]
+    own = rows.total(error**2) / rows.size
+    beyond = np.where(members > 0, variance - own / np.maximum(members, 1), own * (1 - 1 / rows.size))
+    return np.asarray(np.sqrt(np.maximum(beyond, 0)))

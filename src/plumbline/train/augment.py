@@ -12,6 +12,7 @@ from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, Column, names,
 from plumbline.train.batches import Batch
 
 SIDE_X, SIDE_Y = names(GEOMETRY).index("side_x"), names(GEOMETRY).index("side_y")
+X, Y = names(DISTANCE).index("x"), names(DISTANCE).index("y")
 
 
 class Symmetry(NamedTuple):
@@ -27,8 +28,7 @@ SYMMETRIES = tuple(Symmetry(*flags) for flags in itertools.product((False, True)
 
 def apply_symmetry(batch: Batch, which: Symmetry) -> Batch:
     """The same buildings in the other frame; sequences still run along the long axis."""
-    long_is_x_B = batch.geometry_BF[:, SIDE_X] >= batch.geometry_BF[:, SIDE_Y]
-    reverse_B = torch.where(long_is_x_B, which.mirror_x, which.mirror_y)
+    reverse_B = torch.where(_runs_along_x(batch), which.mirror_x, which.mirror_y)
     turned_4 = torch.from_numpy(quadrant_symmetry(*which)).to(batch.quadrant_B.device)
     return Batch(
         _reverse(_turn(batch.distance_BLF, DISTANCE, which), batch.mask_BL, reverse_B),
@@ -37,6 +37,7 @@ def apply_symmetry(batch: Batch, which: Symmetry) -> Batch:
         batch.mask_BL,
         batch.severity_B,
         torch.where(batch.quadrant_B >= 0, turned_4[batch.quadrant_B.clamp(min=0)], batch.quadrant_B),
+        batch.weight_B,
     )
 
 
@@ -49,6 +50,14 @@ def random_symmetries(batch: Batch, generator: torch.Generator | None = None) ->
         if rows.any():
             parts.append(apply_symmetry(Batch(*(tensor[rows] for tensor in batch)), which))
     return Batch(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
+
+
+def _runs_along_x(batch: Batch) -> Tensor:
+    """(B,) whether the sequence runs along x: the longer side, and on a square the axis that it is in order of."""
+    side_x_B, side_y_B = batch.geometry_BF[:, SIDE_X], batch.geometry_BF[:, SIDE_Y]
+    beyond_BL = ~batch.mask_BL[:, 1:]
+    along_x_B, along_y_B = ((beyond_BL | (batch.distance_BLF[..., axis].diff(dim=1) >= 0)).all(1) for axis in (X, Y))
+    return (side_x_B > side_y_B) | ((side_x_B == side_y_B) & (along_x_B | ~along_y_B))
 
 
 def _turn(values: Tensor, columns: tuple[Column, ...], which: Symmetry) -> Tensor:

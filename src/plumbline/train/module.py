@@ -58,9 +58,10 @@ class Optimisation(LightningModule):
             batch = random_symmetries(batch)
         inputs = (batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
         answer = self.model.raw(*inputs)
-        loss = self.losses.quadrant_weight * quadrant_loss(answer, batch.quadrant_B)
+        weight_B = batch.weight_B if self.losses.balance == "weights" else None
+        loss = self.losses.quadrant_weight * quadrant_loss(answer, batch.quadrant_B, weight_B)
         loss = loss + self.losses.severity_weight * severity_loss(
-            answer, self.model.standard_severity(batch.severity_B)
+            answer, self.model.standard_severity(batch.severity_B), weight_B
         )
         if self.teacher and self.distil_weight:
             with torch.no_grad():

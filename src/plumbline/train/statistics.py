@@ -1,6 +1,11 @@
-"""What the model keeps of the training data: means, spreads, and how far apart its buildings lie."""
+"""What the model keeps of the training data: means, spreads, and how far apart its buildings lie.
+
+The data are read part by part and some thousand rows at a time, so that their number does not matter.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -9,6 +14,7 @@ from numpy.typing import NDArray
 from plumbline.model.diagnosis import SEVERITY_FLOOR, Diagnosis
 from plumbline.prepare.features import GEOMETRY, names
 from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import SequenceSet
 
 SHRINKAGE = 0.1
 """Added to the covariance's diagonal: a column that hardly varies in training must not make every other value alien."""
@@ -18,35 +24,100 @@ REACH = 1.25
 """Answered for: each value up to so many times half the range of training, from its middle."""
 UNBOUNDED = ("years", "tracks")
 """How long and from how many orbits one has watched does not make a building strange."""
+CHUNK = 1 << 16
+"""Rows read at a time."""
+SAMPLE = 1_000_000
+"""Most distances kept for the quantile; of more buildings, every second, third, ... counts."""
 
 
-def fit_statistics(model: Diagnosis, train: Sequences) -> None:
+class Moments:
+    """Count, mean, scatter and range of columns, from chunks of their rows (Chan, Golub and LeVeque 1983)."""
+
+    def __init__(self, columns: int) -> None:
+        self.count = 0
+        self.mean = np.zeros(columns)
+        self.scatter = np.zeros((columns, columns))
+        self.lowest, self.highest = np.full(columns, np.inf), np.full(columns, -np.inf)
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        """Count in rows (n, columns), one at least."""
+        mean, count = values.mean(0), len(values)
+        apart, centred = mean - self.mean, values - mean
+        total = self.count + count
+        self.scatter += centred.T @ centred + np.outer(apart, apart) * (self.count * count / total)
+        self.mean += apart * (count / total)
+        self.count = total
+        self.lowest = np.minimum(self.lowest, values.min(0))
+        self.highest = np.maximum(self.highest, values.max(0))
+
+    @property
+    def sd(self) -> NDArray[np.float64]:
+        """(columns,) standard deviation of the rows."""
+        return np.asarray(np.sqrt(np.diag(self.scatter) / self.count))
+
+
+def fit_statistics(model: Diagnosis, train: SequenceSet) -> None:
     """Set the model's standardisation and novelty buffers from the training split alone."""
+    parts = (train,) if isinstance(train, Sequences) else train.parts
     for name in ("distance", "slope", "geometry"):
-        _standardise(model, name, getattr(train, name))
-    log_severity = np.log(np.asarray(train.severity, float) + SEVERITY_FLOOR)
+        moments = Moments(len(model.get_buffer(f"{name}_mean")))
+        for values in _chunks(parts, name):
+            moments.add(values)
+        # A constant column is only centred: dividing by nothing would turn the first other value into infinity.
+        _set(model, f"{name}_mean", moments.mean)
+        _set(model, f"{name}_sd", np.where(moments.sd > 1e-6, moments.sd, 1.0))
+    _bound(model, moments.lowest, moments.highest)  # the last is geometry
+
+    severity = Moments(1)
+    for values in _chunks(parts, "severity"):
+        severity.add(np.log(values + SEVERITY_FLOOR))
     # An exponential reaches far: a strain that no training building had is nothing the model can know of.
-    model.get_buffer("severity_limit").fill_(float(train.severity.max()))
-    model.get_buffer("severity_mean").fill_(float(log_severity.mean()))
-    model.get_buffer("severity_sd").fill_(max(float(log_severity.std()), 1e-3))
+    _set(model, "severity_limit", max(float(part.severity.max()) for part in parts if len(part)))
+    _set(model, "severity_mean", severity.mean[0])
+    _set(model, "severity_sd", max(severity.sd[0], 1e-3))
 
-    geometry = model.standardise("geometry", torch.from_numpy(np.array(train.geometry))).numpy().astype(float)
-    covariance = np.cov(geometry, rowvar=False) + SHRINKAGE * np.eye(geometry.shape[1])
+    # Covariance and distances are of standardised geometry: two more passes, over the buildings only.
+    spread = Moments(len(GEOMETRY))
+    for values in _chunks(parts, "geometry"):
+        spread.add(model.standardise("geometry", torch.from_numpy(values).float()).numpy().astype(float))
+    covariance = spread.scatter / max(spread.count - 1, 1) + SHRINKAGE * np.eye(len(GEOMETRY))
     whitening = np.linalg.inv(np.linalg.cholesky(covariance)).T
-    unbounded = [names(GEOMETRY).index(name) for name in UNBOUNDED]
-    whitening[unbounded] = 0
-    model.get_buffer("novelty_whitening").copy_(torch.from_numpy(whitening))
-    lowest, highest = train.geometry.min(0).astype(float), train.geometry.max(0).astype(float)
+    whitening[_unbounded()] = 0
+    _set(model, "novelty_whitening", whitening)
+    _set(model, "novelty_limit", FARTHEST * float(np.quantile(_distances(model, parts, spread.count), 0.999)))
+
+
+def _bound(model: Diagnosis, lowest: NDArray[np.float64], highest: NDArray[np.float64]) -> None:
+    """Set how far each column of geometry may lie from the middle of its range."""
     reach = np.maximum(REACH * (highest - lowest) / 2, 1e-3)
-    reach[unbounded] = np.inf
-    model.get_buffer("geometry_middle").copy_(torch.from_numpy((lowest + highest) / 2))
-    model.get_buffer("geometry_reach").copy_(torch.from_numpy(reach))
-    distance = model.novelty_distance(torch.from_numpy(np.array(train.geometry))).numpy()
-    model.get_buffer("novelty_limit").fill_(FARTHEST * float(np.quantile(distance, 0.999)))
+    reach[_unbounded()] = np.inf
+    _set(model, "geometry_middle", (lowest + highest) / 2)
+    _set(model, "geometry_reach", reach)
 
 
-def _standardise(model: Diagnosis, name: str, values: NDArray[np.float32]) -> None:
-    sd = values.std(0, dtype=float)
-    model.get_buffer(f"{name}_mean").copy_(torch.from_numpy(values.mean(0, dtype=float)))
-    # A constant column is only centred: dividing by nothing would turn the first other value into infinity.
-    model.get_buffer(f"{name}_sd").copy_(torch.from_numpy(np.where(sd > 1e-6, sd, 1.0)))
+def _unbounded() -> list[int]:
+    return [names(GEOMETRY).index(name) for name in UNBOUNDED]
+
+
+def _distances(model: Diagnosis, parts: Sequence[Sequences], count: int) -> NDArray[np.float32]:
+    """Novelty distances of all buildings, or of every n-th where there are more than `SAMPLE`."""
+    step = -(-count // SAMPLE)
+    found, start = [], 0
+    for values in _chunks(parts, "geometry"):
+        sample = values[-start % step :: step]
+        found.append(model.novelty_distance(torch.from_numpy(sample).float()).numpy())
+        start += len(values)
+    return np.concatenate(found)
+
+
+def _chunks(parts: Sequence[Sequences], name: str) -> Iterator[NDArray[np.float64]]:
+    """Rows of one array of all parts, (n, columns), in memory."""
+    for part in parts:
+        values = getattr(part, name)
+        for start in range(0, len(values), CHUNK):
+            chunk = np.array(values[start : start + CHUNK], dtype=float)
+            yield chunk.reshape(len(chunk), -1)
+
+
+def _set(model: Diagnosis, name: str, value: NDArray[np.float64] | np.float64 | float) -> None:
+    model.get_buffer(name).copy_(torch.from_numpy(np.asarray(value, dtype=float)))

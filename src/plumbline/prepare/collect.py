@@ -1,0 +1,102 @@
+"""From tracks and footprints to the scatterers of buildings, with how each has moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.compass import Frames, frames
+from plumbline.prepare.assign import UNASSIGNED, assign_points
+from plumbline.prepare.scatterers import Scatterers
+from plumbline.prepare.trend import estimate_trend
+from plumbline.sources.points import Track
+
+Float = NDArray[np.floating[Any]]
+MIN_EPOCHS = 8
+"""A trend with an annual term from fewer values would be noise."""
+
+
+@dataclass(frozen=True)
+class Period:
+    """The time that changes refer to."""
+
+    start: np.datetime64
+    end: np.datetime64
+
+    @property
+    def years(self) -> float:
+        """Length in years."""
+        return float((self.end - self.start) / np.timedelta64(1, "D")) / 365.25
+
+
+def observation_period(tracks: list[Track]) -> Period:
+    """From the first epoch of any track to the last of any."""
+    return Period(min(track.epochs[0] for track in tracks), max(track.epochs[-1] for track in tracks))
+
+
+def collect_scatterers(
+    tracks: list[Track], footprints: NDArray[np.object_], buffer_m: float, min_epochs: int = MIN_EPOCHS
+) -> tuple[Scatterers, Frames]:
+    """Assign the points of all tracks to footprints and estimate their change.
+
+    Points with fewer than `min_epochs` values are left out: their trend would be noise.
+
+    Args:
+        tracks: in one projected CRS.
+        footprints: (B,) shapely polygons in that CRS.
+        buffer_m: see `assign_points`.
+        min_epochs: smallest number of values in a series.
+    """
+    frame = frames(footprints)
+    period = observation_period(tracks)
+    parts = [_one_track(i, track, footprints, frame, period, buffer_m, min_epochs) for i, track in enumerate(tracks)]
+    merged = Scatterers(
+        **{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Scatterers)}
+    )
+    merged = merged.take(np.argsort(merged.building, kind="stable"))
+    if len(merged):
+        starts = np.flatnonzero(np.r_[True, np.diff(merged.building) > 0])
+        lowest = np.minimum.reduceat(merged.height, starts)
+        merged = replace(merged, height=merged.height - np.repeat(lowest, np.diff(np.r_[starts, len(merged)])))
+    return merged, frame
+
+
+def _one_track(
+    number: int,
+    track: Track,
+    footprints: NDArray[np.object_],
+    frame: Frames,
+    period: Period,
+    buffer_m: float,
+    min_epochs: int,
+) -> Scatterers:
+    owner = assign_points(track.easting, track.northing, footprints, buffer_m)
+    usable = (owner != UNASSIGNED) & (np.isfinite(track.displacement).sum(axis=1) >= min_epochs)
+    rows = np.flatnonzero(usable)
+    rows = rows[np.argsort(owner[rows], kind="stable")]
+    building = owner[rows]
+    when = (track.epochs - period.start) / (period.end - period.start)
+    trend = estimate_trend(track.displacement[rows], when.astype(float), period.years, building)
+    position = np.stack([track.easting[rows], track.northing[rows]], axis=1)
+    horizontal = frame.rotate(building, track.los[rows, :2])
+    return Scatterers(
+        building=building,
+        track=np.full(len(rows), number, dtype=np.intp),
+        xy=frame.to_building(building, position),
+        height=track.height[rows],
+        los=np.column_stack([horizontal, track.los[rows, 2]]),
+        change=trend.change,
+        change_se=trend.change_se,
+        velocity=trend.line / period.years,
+        velocity_se=trend.line_se / period.years,
+        common_se=trend.common_se / period.years,
+    )
+
+
+def footprint_area(footprints: NDArray[np.object_]) -> Float:
+    """(B,) area, m2."""
+    return np.asarray(shapely.area(footprints), float)

@@ -1,0 +1,141 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.prepare.profiles import integrate_slope, profile_buildings, profile_labels, profile_sequences
+from plumbline.prepare.sequences import UNDEFINED
+from plumbline.sources.profiles import Profiles, read_profiles
+
+SPAN, WIDTH = 24.0, 10.0
+
+
+def made(rows, severity=np.nan, location=-1, span=SPAN):
+    """Profiles of rows of (distance, slope)."""
+    counts = [len(distance) for distance, _ in rows]
+    return Profiles(
+        offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        distance=np.concatenate([distance for distance, _ in rows]),
+        slope=np.concatenate([slope for _, slope in rows]),
+        span_m=np.full(len(rows), span),
+        width_m=np.full(len(rows), WIDTH),
+        severity=np.full(len(rows), severity),
+        location=np.full(len(rows), location, np.int64),
+    )
+
+
+def column(sequences, columns, name):
+    part = {id(DISTANCE): sequences.distance, id(SLOPE): sequences.slope, id(GEOMETRY): sequences.geometry}[id(columns)]
+    return part[:, names(columns).index(name)]
+
+
+def sequences_of(profiles, min_points=5, max_points=128):
+    ids = np.array([f"p{i}" for i in range(len(profiles))])
+    return profile_sequences(profiles, ids, 2.0, min_points, max_points, "old")
+
+
+@settings(max_examples=40)
+@given(st.lists(st.floats(0, SPAN), min_size=2, max_size=30), st.floats(-3, 3), st.floats(-0.3, 0.3))
+def test_a_slope_that_is_linear_is_integrated_exactly(places, level, bend):
+    """The trapezoidal rule has no error there: level * d + bend * d^2 / 2, about its mean."""
+    distance = np.sort(places)
+    change, error = integrate_slope(distance, level + bend * distance)
+    exact = level * distance + bend * distance**2 / 2
+    np.testing.assert_allclose(change, exact - exact.mean(), atol=1e-9)
+    assert (error > 0).all()
+
+
+def test_the_stated_error_is_that_of_the_integral():
+    rng = np.random.default_rng(0)
+    distance = np.sort(rng.uniform(0, SPAN, 25))
+    truth = 0.05 * distance
+    exact, _ = integrate_slope(distance, truth)
+    scaled = []
+    for _ in range(400):
+        change, error = integrate_slope(distance, truth + rng.normal(0, 0.4, 25))
+        scaled.append((change - exact) / error)
+    assert 0.85 < np.std(scaled) < 1.25
+
+
+def test_places_are_on_the_long_axis_and_seen_from_above():
+    distance = np.linspace(0, SPAN, 9)
+    found = profile_buildings(made([(distance, 0 * distance)] * 2))
+    np.testing.assert_allclose(found.scatterers.xy[:9, 0], distance - SPAN / 2)
+    assert (found.scatterers.xy[:, 1] == 0).all()
+    np.testing.assert_array_equal(found.scatterers.los, np.tile([0, 0, 1], (18, 1)))
+    np.testing.assert_array_equal(found.scatterers.building, np.repeat([0, 1], 9))
+    np.testing.assert_array_equal(found.frame.side, [[SPAN, WIDTH]] * 2)
+    np.testing.assert_array_equal(found.area, [SPAN * WIDTH] * 2)
+
+
+def test_distances_that_do_not_count_from_the_end_are_centred():
+    distance = np.linspace(100, 100 + SPAN, 9)
+    found = profile_buildings(made([(distance, 0 * distance)]))
+    np.testing.assert_allclose(found.scatterers.xy[:, 0], distance - 100 - SPAN / 2)
+
+
+@given(st.floats(-5, 5))
+@settings(max_examples=25)
+def test_a_constant_slope_is_a_rigid_tilt_and_no_damage(tilt):
+    distance = np.linspace(1, 23, 12)
+    sequences = sequences_of(made([(distance, np.full(12, tilt))]))
+    np.testing.assert_allclose(column(sequences, SLOPE, "differential_displacement"), 0, atol=1e-5)
+    np.testing.assert_allclose(column(sequences, GEOMETRY, "tilt_x"), tilt, atol=1e-4)
+
+
+def test_a_hinge_shows_where_it_is():
+    rng = np.random.default_rng(1)
+    distance = np.linspace(0.5, 23.5, 40)
+    slope = np.where(distance > 19, -3.0, 0.0) + rng.normal(0, 0.1, 40)
+    sequences = sequences_of(made([(distance, slope)]))
+    gradient = column(sequences, SLOPE, "gradient_x")
+    x = column(sequences, DISTANCE, "x")
+    assert (np.diff(x) > 0).all()
+    assert gradient[-1] < gradient[x < 5].min()
+    up = column(sequences, SLOPE, "differential_displacement")
+    assert up[-1] - np.median(up[x < 3]) == pytest.approx(-3 * 4.5, abs=2)
+
+
+def test_short_rows_are_left_out_and_long_ones_thinned():
+    rows = [(np.linspace(0, SPAN, n), np.zeros(n)) for n in (3, 8, 300)]
+    sequences = sequences_of(made(rows), max_points=50)
+    assert sequences.building_id.tolist() == ["p1", "p2"]
+    assert sequences.length.tolist() == [8, 50]
+    assert (sequences.quadrant == UNDEFINED).all()
+    for name in ("distance", "slope", "geometry"):
+        assert np.isfinite(getattr(sequences, name)).all()
+
+
+def test_a_building_does_not_depend_on_the_other_rows():
+    rng = np.random.default_rng(2)
+    rows = [(np.sort(rng.uniform(0, SPAN, n)), rng.normal(0, 1, n)) for n in (6, 11, 7)]
+    together = sequences_of(made(rows))
+    for b, row in enumerate(rows):
+        alone = sequences_of(made([row]))
+        part = together.take(np.array([b]))
+        for name in ("distance", "slope", "geometry"):
+            np.testing.assert_allclose(getattr(alone, name), getattr(part, name), atol=1e-4, rtol=1e-4)
+
+
+def test_labels_are_what_the_caller_knows_of_the_codes():
+    row = (np.linspace(0, SPAN, 6), np.zeros(6))
+    severity, quadrant = profile_labels(made([row], severity=0.002, location=2), 1000.0, {1: "NE", 2: "SW"})
+    assert severity.tolist() == [2.0]
+    assert quadrant.tolist() == [2]
+    for label, codes in ((0.002, {}), (0.0004, {2: "SW"}), (np.nan, {2: "SW"})):
+        _, quadrant = profile_labels(made([row], severity=label, location=2), 1000.0, codes)
+        assert quadrant.tolist() == [UNDEFINED]
+
+
+def test_a_file_becomes_sequences(tmp_path):
+    rng = np.random.default_rng(3)
+    lines = []
+    for count in (5, 9, 2):
+        pairs = np.column_stack([np.linspace(0, SPAN, count), rng.normal(0, 1, count)]).ravel()
+        lines.append(",".join(f"{value:.4f}" for value in [*pairs, SPAN, WIDTH, 1.2, 3]))
+    path = tmp_path / "old.csv"
+    path.write_text("\n".join(lines))
+    sequences = sequences_of(read_profiles(path, labelled=True))
+    assert sequences.length.tolist() == [5, 9]
+    np.testing.assert_allclose(column(sequences, GEOMETRY, "years"), 2)
