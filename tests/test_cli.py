@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from plumbline.cli import app
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards, save_shards
 from tests.tiny import STAGES, run_cli, run_process
 
 
@@ -88,8 +88,8 @@ def test_a_fault_of_ours_ends_with_1_and_one_message(tiny, tmp_path):
     """Training data of one building, over and over, which no user would be told to mend."""
     project = tiny.copy(tmp_path / "project", "prepare", "train", "compress")
     folder = project / "data" / "prepare" / "train"
-    same = Sequences.load(folder).take(np.zeros(40, dtype=int))
-    same.save(folder)
+    same = load_shards(folder).take(np.zeros(40, dtype=int))
+    save_shards([same], folder)
     ended = run_cli("export", cwd=project)
     assert ended.code == 1
     assert ended.err.count("ERROR") == 1

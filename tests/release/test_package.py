@@ -88,7 +88,7 @@ def test_only_the_word_pass_is_a_pass(gate, tmp_path):
 
 
 def test_test_data_that_changed_since_are_refused(project):
-    path = project / "data" / "prepare" / "test" / "severity.npy"
+    path = project / "data" / "prepare" / "test" / "shard-00000" / "severity.npy"
     severity = np.load(path)
     severity[0] += 1
     np.save(path, severity)

@@ -10,6 +10,7 @@ import numpy as np
 from plumbline.params import Params, Prepare, parse_params
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.sequences import UNDEFINED, Sequences
+from plumbline.prepare.shards import save_shards
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.train.batches import Batch, Buildings
 
@@ -60,7 +61,7 @@ def make_sequences(count: int, seed: int = 0, shortest: int = 5, longest: int = 
 def save_prepared(folder: Path, seed: int = 0) -> Path:
     """A folder as the stage `prepare` leaves it."""
     for number, (name, count) in enumerate(SPLITS.items()):
-        make_sequences(count, 100 * seed + number).save(folder / name)
+        save_shards([make_sequences(count, 100 * seed + number)], folder / name)
     return folder
 
 

@@ -17,7 +17,7 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import sha256_file
 from plumbline.model.diagnosis import load_diagnosis
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.shards import load_shards, save_shards
 from plumbline.train.batches import loader
 from plumbline.train.module import Optimisation
 from plumbline.train.score import score
@@ -118,7 +118,7 @@ def test_data_other_than_the_training_split_do_not_touch_the_statistics(work):
         other = make_sequences(60, seed)
         other.distance[:] *= 50
         other.geometry[:] += 9
-        other.save(Path("data/prepare") / name)
+        save_shards([other], Path("data/prepare") / name)
     run("after", epochs=1)
     before, after = (dict(load_diagnosis(Path(out)).named_buffers()) for out in ("before", "after"))
     for name, value in before.items():

@@ -157,7 +157,7 @@ def test_an_unknown_metric_is_refused_before_any_work(project):
 
 
 def test_buildings_without_labels_are_refused(project):
-    path = project / "data" / "prepare" / "test" / "severity.npy"
+    path = project / "data" / "prepare" / "test" / "shard-00000" / "severity.npy"
     severity = np.load(path)
     severity[3] = np.nan
     np.save(path, severity)
@@ -167,7 +167,8 @@ def test_buildings_without_labels_are_refused(project):
 
 
 @pytest.mark.parametrize(
-    "missing", ["export/int8.onnx", "train/model.safetensors", "compress/model.json", "prepare/test/slope.npy"]
+    "missing",
+    ["export/int8.onnx", "train/model.safetensors", "compress/model.json", "prepare/test/shard-00000/slope.npy"],
 )
 def test_a_missing_input_is_named(project, missing):
     path = project / "data" / missing

@@ -85,8 +85,9 @@ def fit(
         warnings.filterwarnings("ignore", message=".*number of training batches.*")
         warnings.filterwarnings("ignore", message=".*Checkpoint directory .* exists and is not empty.*")
         trainer.fit(
-            module, loader(train, optimise.batch_size, seed), loader(tune, 512), ckpt_path=last, weights_only=True
-        )
+            module, loader(train, optimise.batch_size, seed, module.losses), loader(tune, 512), ckpt_path=last,
+            weights_only=True,
+        )  # fmt: skip
     chosen = torch.load(best.best_model_path, weights_only=True, map_location="cpu")
     module.load_state_dict(chosen["state_dict"])
     module.to("cpu").eval()
