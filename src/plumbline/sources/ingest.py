@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.files import atomic_folder, read_json, write_json
+from plumbline.files import atomic_file, atomic_folder, read_json, write_json
 from plumbline.jobs import clear, run_jobs, work_folder
 from plumbline.params import Ingest
 from plumbline.sources.city import ABOUT, NEIGHBOURS, CityFiles, CityPlan, find_files, read_city
@@ -113,9 +113,10 @@ def read_without_repeated(plan: Plan, workers: int | None = None) -> None:
             continue
         log.warning("%s: %d points repeat the identifier of an earlier one and are left out.", path, int(bad.sum()))
         for part, rows in zip(own, np.split(bad, np.cumsum([len(one) for one in lengths])[:-1]), strict=True):
-            note = part.folder.with_name(f"{part.folder.name}-{REPEATED}")
-            if rows.any() and not note.exists():
-                np.save(note, np.flatnonzero(rows))
+            # What the part says it left out, and not the note, tells whether it was read again: a kill may come between.
+            if rows.sum() != read_json(part.folder / PART)["dropped"].get("duplicate_id", 0):
+                with atomic_file(part.folder.with_name(f"{part.folder.name}-{REPEATED}")) as note:
+                    np.save(note, np.flatnonzero(rows))
                 shutil.rmtree(part.folder)
                 again.append(part)
     run_jobs(read_part, again, workers, STAGE)
