@@ -113,7 +113,7 @@ def read_without_repeated(plan: Plan, workers: int | None = None) -> None:
             continue
         log.warning("%s: %d points repeat the identifier of an earlier one and are left out.", path, int(bad.sum()))
         for part, rows in zip(own, np.split(bad, np.cumsum([len(one) for one in lengths])[:-1]), strict=True):
-            # What the part says it left out, and not the note, tells whether it was read again: a kill may come between.
+            # The part tells whether it was read again, the note does not: a kill may come between the two.
             if rows.sum() != read_json(part.folder / PART)["dropped"].get("duplicate_id", 0):
                 with atomic_file(part.folder.with_name(f"{part.folder.name}-{REPEATED}")) as note:
                     np.save(note, np.flatnonzero(rows))
