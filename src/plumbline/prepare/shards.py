@@ -69,6 +69,8 @@ class Shards:
         """The buildings `index`, in that order, in memory."""
         index = np.asarray(index)
         owner = self._owner(index)
+        if not len(index):
+            return self.parts[0].take(index)
         present = np.unique(owner)
         taken = concatenate([self.parts[n].take(index[owner == n] - self._starts[n]) for n in present])
         came = np.concatenate([np.flatnonzero(owner == n) for n in present])

@@ -132,6 +132,8 @@ def _rows(path: Path, types: Mapping[str, pa.DataType]) -> Iterator[tuple[int, p
         while True:
             try:
                 batch = next(batches, None)
+                if batch is not None:
+                    batch.validate(full=True)  # a changed byte may be no text in UTF-8, which shows only when it is read
             except FAULTS as error:
                 raise InputError(
                     f"{path}: damaged after row {first} ({_first_line(error)}). Download it again."
