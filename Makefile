@@ -22,7 +22,7 @@ run: $(VENV)/.run  ## Run the whole pipeline: simulate ... package, release, map
 	$(BIN)/python -m flows.pipeline
 
 test: $(VENV)/.test lint  ## Lint, then run the tests (PYTEST_ARGS="-m 'not slow'" for the quick ones)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 lint: $(VENV)/.test  ## Check style, format, types and layers
 	$(BIN)/ruff check

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from plumbline.console import console, log, setup_logging
 from plumbline.errors import InputError, PlumblineError
-from plumbline.jobs import die_with_parent
+from plumbline.jobs import die_with_parent, one_thread
 from plumbline.params import FORMATS, load_params
 
 DATA = Path("data")
@@ -64,6 +64,7 @@ def simulate(params: ParamsOption = PARAMS) -> None:
 @app.command(epilog="Example: `plumbline ingest` after putting a city's files into data/raw/CITY/")
 def ingest(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> None:
     """Read the files of every city in data/simulate/cities and data/raw into points and buildings tables."""
+    one_thread()
     from plumbline.sources.city import city_folders
     from plumbline.sources.ingest import ingest as run
 
@@ -73,6 +74,7 @@ def ingest(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> None
 @app.command(epilog="Example: `plumbline prepare`")
 def prepare(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> None:
     """Assign points to buildings, decouple, and write split sequences into data/prepare."""
+    one_thread()
     from plumbline.prepare.stage import prepare as run
 
     run(DATA / "ingest", load_params(params).prepare, DATA / "prepare", workers)

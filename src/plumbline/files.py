@@ -35,6 +35,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield an empty temporary folder beside `path`; it takes the place of `path` if the block succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    _remove_leftovers(path)
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:
@@ -49,6 +50,15 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what killed processes have left beside `path`: a temporary folder, or the old one moved aside."""
+    for left in path.parent.glob(f".{path.name}.*.*"):
+        number = left.name.removeprefix(f".{path.name}.").split(".")[0]
+        unfinished = left.suffix == ".part" or (left.suffix == ".old" and path.exists())
+        if unfinished and number.isdigit() and not Path(f"/proc/{number}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def write_json(path: Path, content: Any) -> None:

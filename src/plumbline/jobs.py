@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import json
 import multiprocessing
@@ -13,11 +14,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from plumbline.console import log, setup_logging, track
+from plumbline.errors import InputError
 from plumbline.files import sha256_folder
 
 WORK = Path(".plumbline")
@@ -94,12 +96,43 @@ def work_folder(stage: str, inputs: Sequence[Path], settings: Any, code: Sequenc
     return WORK.resolve() / stage / key[:16]
 
 
+@contextmanager
+def alone(stage: str) -> Iterator[None]:
+    """Let one process at a time do the portions of a stage in a project: a second would remove what the first reads.
+
+    Raises:
+        InputError: another is at it.
+    """
+    folder = WORK.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{stage}.lock").open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"{stage}: another process is at it in {folder.parent}. Wait for it, or end it.") from None
+        yield
+
+
 def clear(work: Path) -> None:
     """Remove the portions of a run that has ended, and those that another has left behind for days."""
-    shutil.rmtree(work, ignore_errors=True)
+    remove(work)
     for other in work.parent.iterdir():
         if time.time() - other.stat().st_mtime > KEPT_SECONDS:
-            shutil.rmtree(other, ignore_errors=True)
+            remove(other)
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder at once for all who ask whether it is there: half of it would be taken for a whole portion."""
+    aside = folder.with_name(f".{folder.name}.removed")
+    shutil.rmtree(aside, ignore_errors=True)
+    with suppress(FileNotFoundError):
+        os.replace(folder, aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def one_thread() -> None:
+    """Let linear algebra use one thread, so that sums do not depend on the machine; before NumPy is loaded."""
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
 
 
 def die_with_parent() -> bool:

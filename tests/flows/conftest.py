@@ -103,8 +103,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 def wait_until_gone(pid: int) -> None:
-    """Return once no process has this number; one that lasts ten seconds has outlived its parent."""
-    for _ in range(100):
+    """Return once no process has this number; one that lasts a minute has outlived its parent."""
+    for _ in range(600):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
         except OSError:

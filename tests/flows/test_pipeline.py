@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -39,9 +38,7 @@ def test_a_run_releases_and_recomputes_only_what_changed(project: Project) -> No
 
     # As it was before: everything comes from the cache.
     project.behave()
-    started = time.monotonic()
     code, said = project.run(*FLOW)
-    assert time.monotonic() - started < 30
     assert code == 0, said
     assert "says hello" not in said
     assert "this run: nothing was recomputed" in said

@@ -85,7 +85,7 @@ def test_a_killed_stage_fails_and_can_run_again(project: Project, victim: str) -
     stage = stage_process("simulate")
     dvc = int(Path(f"/proc/{stage}/stat").read_text().rsplit(")", 1)[1].split()[1])
     os.kill(stage if victim == "stage" else dvc, signal.SIGKILL)
-    worker.join(20)
+    worker.join(120)
     assert not worker.is_alive()
     assert "killed by signal 9" in str(failure[0])
     wait_until_gone(stage)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from plumbline.errors import InputError
-from plumbline.params import Ingest
+from plumbline.jobs import alone
+from plumbline.params import Ingest, Product
 from plumbline.sources import ingest as stage
 from plumbline.sources import part, read
 from plumbline.sources.ingest import ingest, plan_parts
@@ -114,12 +115,10 @@ def test_a_run_that_was_interrupted_goes_on(city, tmp_path, monkeypatch, caplog)
     assert len(plan.parts) == 3
     for portion in plan.parts[:2]:
         read_part(portion)
-    before = {path: path.stat().st_mtime_ns for path in plan.work.rglob("*.parquet")}
-    assert before
     with caplog.at_level("INFO", "plumbline"):
         ingest([city], Ingest(), tmp_path / "out", 1)
     assert f"going on, 2 of {len(plan.parts)} portions are there" in caplog.text
-    assert not plan.work.exists()
+    assert not plan.work["town"].exists()
     ingest([city], Ingest(), tmp_path / "at_once", 1)
     for path in (tmp_path / "out").rglob("*.*"):
         assert path.read_bytes() == (tmp_path / "at_once" / path.relative_to(tmp_path / "out")).read_bytes()
@@ -223,3 +222,35 @@ def test_cities_must_be_there_and_differ_in_name(city, tmp_path):
 def test_a_coherence_no_point_has_is_refused(city, tmp_path):
     with pytest.raises(InputError, match=r"ascending\.csv: no point is left, 6 dropped by min_coherence"):
         ingest([city], Ingest(min_coherence=0.99), tmp_path / "out")
+
+
+def test_a_side_file_that_changed_is_another_run(city):
+    """A Shapefile's .prj decides where everything lies, and a geometry file the line of sight."""
+    (city / "inputs").mkdir()
+    side = city / "inputs" / "geometryGeo.h5"
+    side.write_bytes(b"one")
+    before = plan_parts([city], Ingest()).work
+    side.write_bytes(b"other")
+    assert plan_parts([city], Ingest()).work != before
+
+
+def test_two_at_once_are_refused_and_neither_takes_the_others_portions(city, tmp_path):
+    with alone("ingest"), pytest.raises(InputError, match="ingest: another process is at it"):
+        ingest([city], Ingest(), tmp_path / "out")
+    ingest([city], Ingest(), tmp_path / "out")
+
+
+def test_one_stray_point_does_not_choose_the_crs(tmp_path, caplog):
+    path = tmp_path / "points.csv"
+    lines = [f"p{n},{4.9 + n / 1e5},{52.3 + n / 1e5},0,0.6,-0.1,0.794,1.0,2.0" for n in range(40)]
+    lines[7] = "p7,150,-30,0,0.6,-0.1,0.794,1.0,2.0"
+    path.write_text("\n".join(["id,lon,lat,h,e,n,u,D20200101,D20200113", *lines, ""]))
+    columns = {
+        "point_id": "id", "longitude": "lon", "latitude": "lat", "height": "h", "los_east": "e", "los_north": "n",
+        "los_up": "u",
+    }  # fmt: skip
+    told = {"columns": columns, "units": {"displacement": "mm"}, "positive": "towards", "epochs": "D%Y%m%d"}
+    with caplog.at_level("WARNING", "plumbline"):
+        source = read.open_points(path, {"*.csv": Product.model_validate(told)})
+    assert source.crs == "EPSG:32631"
+    assert "1 points lie more than 3 degrees from the others, the first at longitude 150.00000" in caplog.text

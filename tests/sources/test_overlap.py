@@ -75,7 +75,7 @@ def shown(buildings, crs):
 def test_footprints_with_the_axes_exchanged_are_recognised(crs, first):
     drawn = squares().to_crs(crs)
     turned = drawn.set_geometry(shapely.transform(drawn.geometry.to_numpy(), lambda at: at[:, ::-1]), crs=crs)
-    assert f"the {first} has to stand first in their file" in refusal(track(), shown(turned, crs))
+    assert f"in that of the footprints, the {first} has to stand first" in refusal(track(), shown(turned, crs))
 
 
 def test_points_with_the_axes_exchanged_are_recognised():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -15,13 +14,14 @@ from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.files import atomic_folder, read_json
-from plumbline.jobs import WORK, clear, run_jobs, work_folder
+from plumbline.jobs import WORK, alone, clear, run_jobs, work_folder
 from plumbline.params import Prepare
 from plumbline.prepare.audit import audit
 from plumbline.prepare.blocks import number_blocks
 from plumbline.prepare.decompose import TrackMeans
 from plumbline.prepare.motion import motion_table
 from plumbline.prepare.odd import REASONS, period_overlap
+from plumbline.prepare.places import one_ground
 from plumbline.prepare.sequences import Sequences
 from plumbline.prepare.shards import load_shards, save_shards
 from plumbline.prepare.split import split
@@ -59,13 +59,16 @@ def prepare(ingested: Path, params: Prepare, out: Path, workers: int | None = No
         InputError: there is no city, one cannot be prepared, there are too few buildings for the splits, or the audit
             failed: then its evidence is in `.plumbline/audit`.
     """
+    with alone(STAGE):
+        _prepare(ingested, params, out, workers)
+
+
+def _prepare(ingested: Path, params: Prepare, out: Path, workers: int | None) -> None:
     plan = plan_tiles(ingested, params)
     if sum(track["points"] for city in plan.cities for track in city.about["tracks"]) < WORTHWHILE_POINTS:
         workers = 1
     run_jobs(prepare_tile, plan.tiles, workers, STAGE)
-    centre = np.concatenate([np.load(tile.folder / CENTRE) for tile in plan.tiles])
-    sizes = [len(np.load(tile.folder / CENTRE)) for tile in plan.tiles]
-    city = np.repeat([one_place(tile.city.folder.name) for tile in plan.tiles], sizes)
+    centre, city = _places(plan)
     names = split(centre, city, params)
     with atomic_folder(out) as folder:
         for name in params.split:
@@ -81,7 +84,7 @@ def prepare(ingested: Path, params: Prepare, out: Path, workers: int | None = No
         found.raise_if_failed(WORK / AUDIT)
         for rule in found.rules:
             if rule.status == "warn":
-                log.warning("audit: %s: %s %s", rule.name, rule.reason, rule.advice)
+                log.warning("audit: %s: %s. %s", rule.name, rule.reason.rstrip("."), rule.advice)
         found.write(folder / AUDIT)
     shutil.rmtree(WORK / AUDIT, ignore_errors=True)  # the evidence of a failure that is mended
     clear(plan.work)
@@ -109,9 +112,15 @@ def plan_tiles(ingested: Path, params: Prepare) -> Plan:
     return Plan(work, cities, tiles)
 
 
-def one_place(city: str) -> str:
-    """Name of a city's place: the copies of a borrowed one, `NAME--2`, stand where `NAME` does and share its noise."""
-    return re.sub(r"--\d+$", "", city)
+def _places(plan: Plan) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
+    """Centre (B, 2) and name of the place (B,) of every building, in the order of the tiles."""
+    own = {city.folder.name: [np.zeros((0, 2))] for city in plan.cities}
+    for tile in plan.tiles:
+        own[tile.city.folder.name].append(np.load(tile.folder / CENTRE))
+    centres = {city: np.concatenate(parts) for city, parts in own.items()}
+    place, moved = one_ground(centres, {city.folder.name: city.about["crs"] for city in plan.cities})
+    names = np.repeat([place[city] for city in moved], [len(part) for part in moved.values()])
+    return np.concatenate(list(moved.values())), names
 
 
 def _chosen(plan: Plan, wanted: NDArray[np.bool_]) -> Iterator[Sequences]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 import geopandas
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import atomic_folder, write_json
 from plumbline.params import Ingest
@@ -27,7 +29,9 @@ from plumbline.sources.tiles import HALO_M, make_tiles, tile_name
 LABELS = "labels.csv"
 NOT_PRODUCTS = ("labels", "truth")
 """Beginnings of names of files that are no products, whatever their suffix."""
-VECTOR_SUFFIXES = (".geojson", ".gpkg", ".shp", ".parquet", ".geoparquet", ".fgb")
+VECTOR_SUFFIXES = (".geojson", ".json", ".gpkg", ".shp", ".parquet", ".geoparquet", ".fgb", ".gml")
+PARTS_OF_SHAPEFILE = (".dbf", ".shx", ".prj", ".cpg", ".sbn", ".sbx", ".qix")
+NOTES = (".md", ".dvc", ".xml")
 BINARY_SUFFIXES = (".parquet", ".h5", ".he5")
 """Files that may be points or belong to them, or be footprints: their content tells."""
 ABOUT = "about.json"
@@ -44,10 +48,14 @@ class CityFiles:
     footprints: Path
     labels: Path
 
-    @property
-    def paths(self) -> list[Path]:
-        """All of them."""
-        return [*self.products, self.footprints, self.labels]
+    def paths(self, params: Ingest) -> list[Path]:
+        """All files that the result can depend on: those of the folder, and those that a description names."""
+        beside = [path for path in self.labels.parent.rglob("*") if path.is_file()]
+        for pattern, product in params.products.items():
+            for path in self.products:
+                named = [path.parent / name for name in (product.geometry, product.coherence) if name]
+                beside += [other for other in named if fnmatch(path.name, pattern) and other.is_file()]
+        return sorted(set(beside))
 
 
 @dataclass(frozen=True)
@@ -128,7 +136,7 @@ def city_folders(data: Path) -> list[Path]:
     folders = [
         path for root in (data / "simulate" / "cities", data / "raw") if root.is_dir() for path in root.iterdir()
     ]
-    return sorted(path for path in folders if path.is_dir())
+    return sorted(path for path in folders if path.is_dir() and not path.name.startswith("."))
 
 
 def find_files(folder: Path) -> CityFiles:
@@ -142,7 +150,10 @@ def find_files(folder: Path) -> CityFiles:
     products, footprints = [], []
     for path in sorted(folder.iterdir()):
         suffix = path.suffix.lower()
-        if path.name.startswith(".") or path.stem.lower().startswith(NOT_PRODUCTS):
+        if path.name.startswith(".") or not path.is_file() or path.name == LABELS or suffix in PARTS_OF_SHAPEFILE:
+            continue
+        if path.stem.lower().startswith(NOT_PRODUCTS):
+            log.info("%s: passed over, its name begins like that of labels", path)
             continue
         if suffix in (".csv", *BINARY_SUFFIXES) and is_product(path):
             products.append(path)
@@ -150,6 +161,8 @@ def find_files(folder: Path) -> CityFiles:
             footprints.append(path)
         elif suffix == ".zip":
             products.append(path)
+        elif suffix not in NOTES:
+            log.info("%s: passed over, it is neither a product nor footprints", path)
     if not products:
         raise InputError(f"{folder}: no point product (csv, zip, {', '.join(BINARY_SUFFIXES)}) in it.")
     if len(footprints) != 1:

@@ -35,13 +35,17 @@ def find_days(source: str, header: list[str], pattern: str) -> dict[str, np.date
     """Column -> day, of the columns named exactly as `pattern` (of `check_pattern`) writes their day.
 
     Raises:
-        InputError: a day is not of the age of satellites.
+        InputError: a day is not of the age of satellites, or is none.
     """
+    # The probe day's digits stand for any digits: d_20161345 is a misspelt epoch, and not some other column.
+    shape = re.compile(re.sub(r"\d", r"\\d", re.escape(PROBE.strftime(pattern))))
     days: dict[str, np.datetime64] = {}
     for name in header:
         try:
             day = datetime.strptime(name, pattern).date()
         except (ValueError, re.error):
+            if shape.fullmatch(name):
+                raise InputError(f"{source}: column {name} is named as an epoch, but no such day exists.") from None
             continue
         if day.strftime(pattern) != name:
             continue

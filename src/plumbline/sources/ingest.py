@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import atomic_file, atomic_folder, read_json, write_json
-from plumbline.jobs import clear, run_jobs, work_folder
+from plumbline.jobs import alone, clear, remove, run_jobs, work_folder
 from plumbline.params import Ingest
 from plumbline.sources.city import ABOUT, NEIGHBOURS, CityFiles, CityPlan, find_files, read_city
 from plumbline.sources.distinct import check_distinct
@@ -38,9 +38,10 @@ WORTHWHILE_BYTES = 2**28
 
 @dataclass(frozen=True)
 class Plan:
-    """A run: the folder of its finished portions, what was asked for, and the portions."""
+    """A run: where its finished portions lie, what was asked for, and the portions."""
 
-    work: Path
+    work: dict[str, Path]
+    """City -> folder."""
     cities: list[CityFiles]
     params: Ingest
     parts: list[Part]
@@ -63,6 +64,11 @@ def ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | Non
         InputError: there is no city, a folder lacks a file, a file is refused by its reader, points and footprints
             do not overlap, or a label is of a building that is not there.
     """
+    with alone(STAGE):
+        _ingest(cities, params, out, workers)
+
+
+def _ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | None) -> None:
     plan = plan_parts(cities, params)
     if sum(path.stat().st_size for city in plan.cities for path in city.products) < WORTHWHILE_BYTES:
         workers = 1
@@ -71,7 +77,8 @@ def ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | Non
     with atomic_folder(out) as temporary:
         for city in plan.cities:
             _assemble(city, plan, temporary / city.name)
-    clear(plan.work)
+    for work in plan.work.values():
+        clear(work)
 
 
 def plan_parts(cities: Sequence[Path], params: Ingest) -> Plan:
@@ -87,9 +94,10 @@ def plan_parts(cities: Sequence[Path], params: Ingest) -> Plan:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"ingest: two city folders are named {twice[0]}. Rename one.")
-    files = [path for city in found for path in city.paths]
-    work = work_folder(STAGE, files, params.model_dump(mode="json"), [Path(__file__).parent])
-    plans = [CityPlan(work / city.name / "city", city, params) for city in found]
+    settings, code = params.model_dump(mode="json"), [Path(__file__).parent]
+    # One folder a city: a mended file of one does not have the others read again.
+    work = {city.name: work_folder(STAGE, city.paths(params), settings, code) for city in found}
+    plans = [CityPlan(work[city.name] / "city", city, params) for city in found]
     run_jobs(read_city, plans, 1, "footprints")
     result = []
     for plan in plans:
@@ -97,7 +105,7 @@ def plan_parts(cities: Sequence[Path], params: Ingest) -> Plan:
         sampled = max(1, max(path.stat().st_size for path in plan.files.products) // SAMPLED_BYTES)
         for product, path in enumerate(plan.files.products):
             for number, span in enumerate(parts(path, params.products)):
-                folder = work / plan.files.name / f"{product:04d}-{number:04d}"
+                folder = work[plan.files.name] / f"{product:04d}-{number:04d}"
                 result.append(Part(folder, plan.folder, path, crs, (product, number), span, sampled, params))
     return Plan(work, found, params, result)
 
@@ -117,14 +125,14 @@ def read_without_repeated(plan: Plan, workers: int | None = None) -> None:
             if rows.sum() != read_json(part.folder / PART)["dropped"].get("duplicate_id", 0):
                 with atomic_file(part.folder.with_name(f"{part.folder.name}-{REPEATED}")) as note:
                     np.save(note, np.flatnonzero(rows))
-                shutil.rmtree(part.folder)
+                remove(part.folder)
                 again.append(part)
     run_jobs(read_part, again, workers, STAGE)
 
 
 def _assemble(city: CityFiles, plan: Plan, out: Path) -> None:
     """Check what only all points together can show, and put the city's files in their places."""
-    folder = plan.work / city.name / "city"
+    folder = plan.work[city.name] / "city"
     about = read_json(folder / ABOUT)
     polygons = shapely.from_wkb(pq.read_table(folder / FOOTPRINTS)["wkb"].to_numpy(zero_copy_only=False))
     buildings = geopandas.GeoDataFrame(geometry=polygons, crs=about["crs"])

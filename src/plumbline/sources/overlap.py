@@ -104,8 +104,8 @@ def _swapped(
         return ""
     order = ("longitude", "latitude") if given.is_geographic else ("easting", "northing")
     return (
-        f"The footprints would overlap with {order[0]} and {order[1]} exchanged: the {order[0]} has to stand first in "
-        "their file.\n"
+        f"They would overlap with {order[0]} and {order[1]} exchanged in one of the files: in that of the footprints, "
+        f"the {order[0]} has to stand first; in that of the points, check which column is which.\n"
     )
 
 

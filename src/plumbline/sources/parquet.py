@@ -133,7 +133,7 @@ def _rows(path: Path, types: Mapping[str, pa.DataType]) -> Iterator[tuple[int, p
             try:
                 batch = next(batches, None)
                 if batch is not None:
-                    batch.validate(full=True)  # a changed byte may be no text in UTF-8, which shows only when it is read
+                    batch.validate(full=True)  # a changed byte may be no text in UTF-8
             except FAULTS as error:
                 raise InputError(
                     f"{path}: damaged after row {first} ({_first_line(error)}). Download it again."

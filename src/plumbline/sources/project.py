@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pyproj import CRS, Transformer
 from pyproj.exceptions import ProjError
 
+from plumbline.console import log
 from plumbline.errors import InputError
 
 GLOBE = "EPSG:4326"
@@ -93,6 +94,22 @@ def utm_zone(source: str, longitude: float, latitude: float) -> str:
         raise InputError(f"{source}: its points lie at latitude {latitude:.2f}, where UTM has no zone. Leave it out.")
     zone = int(np.floor((longitude + 180) / 6)) % 60 + 1
     return f"EPSG:{32600 + zone if latitude >= 0 else 32700 + zone}"
+
+
+def typical_box(source: str, x: Floats, y: Floats) -> Box:
+    """West, south, east, north of nine tenths of the points (N,) in degrees; points far from these are warned of.
+
+    A single damaged cell shall not decide in which zone a city lies.
+    """
+    far = np.hypot(x - np.median(x), y - np.median(y)) > AREA_MARGIN_DEG
+    if far.any():
+        row = int(np.argmax(far))
+        log.warning(
+            "%s: %d points lie more than %g degrees from the others, the first at longitude %.5f, latitude %.5f. The "
+            "CRS is chosen without them; check these rows.", source, int(far.sum()), AREA_MARGIN_DEG, x[row], y[row],
+        )  # fmt: skip
+    (west, east), (south, north) = np.quantile(x, (0.05, 0.95)), np.quantile(y, (0.05, 0.95))
+    return float(west), float(south), float(east), float(north)
 
 
 def _parse(source: str, crs: str) -> CRS:

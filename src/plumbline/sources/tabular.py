@@ -19,7 +19,7 @@ from plumbline.sources.egms import MAX_DISPLACEMENT_MM, MIN_EPOCHS, RANGES, UNIT
 from plumbline.sources.layout import Angles, Layout, Range
 from plumbline.sources.points import Track
 from plumbline.sources.product import PointSource
-from plumbline.sources.project import LATITUDES, LONGITUDES, Box, Projection, is_globe, projection
+from plumbline.sources.project import LATITUDES, LONGITUDES, Box, Projection, is_globe, projection, typical_box
 from plumbline.sources.table import fail_at, stream_columns
 
 Floats = NDArray[np.float64]
@@ -116,17 +116,16 @@ class _Reader:
                 yield first + skip, table.slice(skip)
 
     def extent(self, whole: bool) -> Box | None:
-        """West, south, east, north of all points, or of the first block's; None without points."""
-        boxes = []
+        """`typical_box` of all points, or of the first block's; None without points."""
+        places = []
         for first, table in self.read(dict.fromkeys((self.layout.x, self.layout.y), pa.float64())):
             x, y = self.positions(first, table)
-            boxes.append((x.min(), y.min(), -x.max(), -y.max()))
+            places.append((x, y))
             if not whole:
                 break
-        if not boxes:
+        if not places:
             return None
-        west, south, east, north = np.min(boxes, axis=0)
-        return float(west), float(south), float(-east), float(-north)
+        return typical_box(self.source, *(np.concatenate(values) for values in zip(*places, strict=True)))
 
     def positions(self, first: int, table: pa.Table) -> tuple[Floats, Floats]:
         layout = self.layout
@@ -134,7 +133,7 @@ class _Reader:
             return self.numbers(first, table, layout.x, layout.x_range), self.numbers(
                 first, table, layout.y, layout.y_range
             )
-        swapped = "; are latitude and longitude swapped?"
+        swapped = " (or are latitude and longitude swapped?)"
         y = self.numbers(first, table, layout.y, LATITUDES, swapped)
         return self.numbers(first, table, layout.x, LONGITUDES), y
 
