@@ -254,3 +254,15 @@ def test_one_stray_point_does_not_choose_the_crs(tmp_path, caplog):
         source = read.open_points(path, {"*.csv": Product.model_validate(told)})
     assert source.crs == "EPSG:32631"
     assert "1 points lie more than 3 degrees from the others, the first at longitude 150.00000" in caplog.text
+
+
+def test_what_a_reader_decided_is_told_to_the_audit(city, tmp_path):
+    header, *rest = (city / "ascending.csv").read_text().splitlines()
+    turned = [",".join([*line.split(",")[:-2], *line.split(",")[:-3:-1]]) for line in (header, *rest)]
+    (city / "ascending.csv").write_text("\n".join([*turned, ""]))
+    ingest([city], Ingest(), tmp_path / "out")
+    (town,) = open_ingested(tmp_path / "out")
+    assert [track["notes"] for track in town.about["tracks"]] == [
+        ["the epochs do not ascend in the file; they are sorted"], [],
+    ]  # fmt: skip
+    assert (np.diff(town.tracks()[0].epochs) > np.timedelta64(0, "D")).all()

@@ -159,6 +159,7 @@ def _report(city: Ingested, plan: Plan) -> dict[str, Any]:
         left_out.update(one["left_out"])
     assigned = dict(zip(own[0].tracks, np.sum([one["assigned"] for one in told], axis=0).tolist(), strict=True))
     notes = [f"{count} footprints {what}" for what, count in city.about["footprints_said"].items() if count]
+    notes += [f"track {track['name']}: {note}" for track in city.about["tracks"] for note in track["notes"]]
     notes += [
         f"track {track['name']} is not used: it covers too little of the period of the others"
         for track in city.about["tracks"]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product, find_csv
 from plumbline.sources.points import Track
-from plumbline.sources.product import PointSource, all_points
+from plumbline.sources.product import OUT_OF_ORDER, PointSource, all_points
 from plumbline.sources.table import fail_at, read_header, stream_columns
 
 CRS = "EPSG:3035"
@@ -87,7 +87,8 @@ def open_egms(product: Product, header: list[str]) -> PointSource:
         if empty and product.is_whole:
             raise InputError(f"{product}: it has a header, but no points. Download it again, or leave it out.")
 
-    return PointSource(name, CRS, epochs, blocks)
+    in_order = days == [column for column in header if _is_day(column)]
+    return PointSource(name, CRS, epochs, blocks, () if in_order else (OUT_OF_ORDER,))
 
 
 @dataclass(frozen=True)

@@ -216,6 +216,7 @@ def _describe(path: Path, sample: Track, told: Sequence[dict[str, Any]]) -> dict
         "last_epoch": str(epochs[-1]),
         "revisit_days": int(np.median(steps)) if len(steps) else 0,
         "longest_gap_days": int(steps.max(initial=0)),
+        "notes": told[0]["notes"],
         "duplicates": sum(one["same_place"] for one in told),
         "missing_share": round(sum(o["missing"] for o in told) / max(sum(o["values"] for o in told), 1), 6),
         "los": [round(float(value), 5) for value in sample.los.mean(0)],

@@ -82,7 +82,8 @@ def read_part(part: Part) -> None:
             out / PART,
             {
                 "name": source.name, "epochs": [str(day) for day in source.epochs], "dropped": dict(dropped),
-                "values": values, "missing": missing, "same_place": pile.same_place, **pile.counts,
+                "notes": list(source.notes), "values": values, "missing": missing, "same_place": pile.same_place,
+                **pile.counts,
             },
         )  # fmt: skip
 

@@ -24,6 +24,11 @@ class PointSource:
     """(T,) days, ascending."""
     blocks: Callable[[], Iterator[Track]]
     """The points in the file's order, checked, at most some 50,000 a block; may be called again."""
+    notes: tuple[str, ...] = ()
+    """What the reader decided about the file and a careful person should know; for the audit."""
+
+
+OUT_OF_ORDER = "the epochs do not ascend in the file; they are sorted"
 
 
 def all_points(source: PointSource) -> Track:

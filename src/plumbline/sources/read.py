@@ -215,4 +215,4 @@ def _as_asked(source: PointSource, product: Product, about: params.Product, crs:
                 raise InputError(f"{product}: its points lie outside of what {plane.crs}, the city's CRS, can show.")
             yield replace(block, name=name, crs=plane.crs, easting=easting, northing=northing)
 
-    return PointSource(name, plane.crs, source.epochs, blocks)
+    return PointSource(name, plane.crs, source.epochs, blocks, source.notes)

@@ -18,7 +18,7 @@ from plumbline.sources.archive import BUFFER_BYTES, Product
 from plumbline.sources.egms import MAX_DISPLACEMENT_MM, MIN_EPOCHS, RANGES, UNIT_TOLERANCE, Fail
 from plumbline.sources.layout import Angles, Layout, Range
 from plumbline.sources.points import Track
-from plumbline.sources.product import PointSource
+from plumbline.sources.product import OUT_OF_ORDER, PointSource
 from plumbline.sources.project import LATITUDES, LONGITUDES, Box, Projection, is_globe, projection, typical_box
 from plumbline.sources.table import fail_at, stream_columns
 
@@ -72,8 +72,11 @@ def open_rows(
     for earlier, later in itertools.pairwise(days):
         if layout.days[earlier] == layout.days[later]:
             raise InputError(f"{source}: columns {earlier} and {later} are of one day. Remove one.")
+    notes = [OUT_OF_ORDER] if days != list(layout.days) else []
     if layout.height is None:
-        log.info("%s: it has no heights; all points are taken to be of one height.", source)
+        notes.append("it has no heights; all points are taken to be of one height")
+    for note in notes:
+        log.info("%s: %s.", source, note)
 
     def blocks() -> Iterator[Track]:
         empty = is_whole
@@ -83,7 +86,7 @@ def open_rows(
         if empty:
             raise InputError(f"{source}: it has a header, but no points. Download it again, or leave it out.")
 
-    return PointSource(name, plane.crs, epochs, blocks)
+    return PointSource(name, plane.crs, epochs, blocks, tuple(notes))
 
 
 def _check_line_end(product: Product) -> None:
