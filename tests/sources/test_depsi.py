@@ -63,7 +63,7 @@ def test_without_the_viewing_angles_the_message_says_what_to_write_where(tmp_pat
         (
             "pnt_lat",
             "103.7",
-            "pnt_lat: 103.7 found, .*-90 to 90 is needed .or are latitude and longitude swapped",
+            "column pnt_lat: 103.7 found, .*is needed .or are latitude and longitude swapped",
         ),
         ("pnt_lon", "", "column pnt_lon: no value found, a number from -180 to 180"),
         ("pnt_id", "", "column pnt_id: no value found, an identifier is needed"),

@@ -45,7 +45,7 @@ def find_days(source: str, header: list[str], pattern: str) -> dict[str, np.date
             day = datetime.strptime(name, pattern).date()
         except (ValueError, re.error):
             if shape.fullmatch(name):
-                raise InputError(f"{source}: column {name} is named as an epoch, but no such day exists.") from None
+                raise InputError(f"{source}: {name} is named as an epoch, but no such day exists.") from None
             continue
         if day.strftime(pattern) != name:
             continue
