@@ -173,7 +173,10 @@ def test_companions_are_no_products(tmp_path):
     ("change", "message"),
     [
         ({"dates": [b"20160327"] * 4}, "t.h5, /date: 20160327 stands there more than once"),
-        ({"dates": [b"20160327", b"20161301", b"2", b"3"]}, "t.h5, /date: 20161301 is named as an epoch, but no such day exists"),
+        (
+            {"dates": [b"20160327", b"20161301", b"2", b"3"]},
+            "t.h5, /date: 20161301 is named as an epoch, but no such day exists",
+        ),
         ({"dates": [day.encode() for day in DAYS[:3]]}, "t.h5, /date: 3 days found, /timeseries has 4 epochs"),
         ({"dates": [1, 2, 3, 4]}, "t.h5, /date: 1 dimensions of int64 found, 1 of text"),
         ({"series": metres()[:1], "dates": [DAYS[0].encode()]}, "t.h5: 1 epochs found, at least 2 are needed"),
