@@ -67,7 +67,9 @@ def main() -> None:
     root = Path.cwd()
     params = yaml.safe_load((root / "params.yaml").read_text())
     buildings = round(points / POINTS_A_BUILDING)
-    params["simulate"]["cities"] = {"country": {"band": "C", "buildings": buildings, "seed": 1, "years": YEARS}}
+    params["simulate"]["cities"] = {
+        "country": {"band": "C", "buildings": buildings, "seed": 1, "years": YEARS, "revisit_days": 6}
+    }
     params["simulate"]["showcase"] = {"band": "C", "buildings": 4, "seed": 2}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     cores = len(os.sched_getaffinity(0))

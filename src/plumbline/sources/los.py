@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def from_heading(incidence_deg: ArrayLike, heading_deg: ArrayLike) -> NDArray[np.float64]:
-    """Unit vectors (…, 3) of a satellite that looks to the right (DESIGN, Physics).
+    """Unit vectors (…, 3) of a satellite that looks to the right.
 
     Args:
         incidence_deg: angle t between the vertical and the line of sight, at the ground.
