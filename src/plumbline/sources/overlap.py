@@ -16,7 +16,8 @@ from plumbline.sources.points import Track
 
 NEAR_M = 50.0
 """A place with points has some within this distance of some building; position errors are below 20 m."""
-POINTS_AT_A_TIME = 100_000
+POINTS_AT_A_TIME = 2_000
+"""Where there is overlap at all, the first few points show it."""
 
 
 def check_overlap(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -163,10 +164,10 @@ class _Pile:
         own = cells(track.easting, track.northing, self.tiles.side_m)
         order = np.argsort(own, kind="stable")
         starts = np.flatnonzero(np.r_[True, np.diff(own[order]) > 0])
-        for rows in np.split(order, starts[1:]):
-            self._write(POINTS, int(own[rows[0]]), track.take(rows))
-        for cell, points in self.tiles.halo(track.easting, track.northing, own):
-            self._write(HALO, cell, track.take(points))
+        jobs = [(POINTS, int(own[rows[0]]), rows) for rows in np.split(order, starts[1:])]
+        jobs += [(HALO, cell, rows) for cell, rows in self.tiles.halo(track.easting, track.northing, own)]
+        with ThreadPoolExecutor(2) as pool:  # encoding takes longer than parsing did, and lets other threads run
+            list(pool.map(lambda job: self._write(job[0], job[1], track.take(job[2])), jobs))
         self.turn += 1
 
     def _write(self, kind: str, cell: int, track: Track) -> None:
