@@ -15,12 +15,11 @@ from plumbline.errors import PlumblineError
 from plumbline.files import sha256_folder
 from plumbline.params import Simulate
 from plumbline.simulate import site
-from plumbline.simulate.difficulty import LEVELS
 from plumbline.simulate.places import PLACES, place
 from plumbline.simulate.pool import Workers
 from plumbline.simulate.stage import simulate
 from plumbline.simulate.truth import FOOTPRINTS_BEGIN, FOOTPRINTS_END, footprint_features
-from plumbline.strain import category
+from plumbline.strain import DIFFICULTIES, category
 from tests.simulate.made import small_town
 
 PARAMS = Simulate.model_validate(
@@ -148,7 +147,7 @@ def test_labels_and_footprints_name_the_same_buildings(out):
         np.testing.assert_array_equal(named, category(severity) > 0)
         assert {row["quadrant"] for row in rows} <= {"", "NE", "NW", "SW", "SE"}
         assert list(rows[0]) == ["building_id", "severity_permille", "quadrant", "scenario", "difficulty"]
-        assert {row["difficulty"] for row in rows} <= set(LEVELS)
+        assert {row["difficulty"] for row in rows} <= set(DIFFICULTIES)
 
 
 def test_footprints_keep_their_frame_through_degrees():

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 Array = NDArray[np.float64]
-LEVELS = ("easy", "medium", "hard")
-"""In the order of the codes 0 to 2."""
 EASY_FROM, MEDIUM_FROM = 20.0, 8.0
 """Signal to noise: the noise alone leaves a twentieth of the strain unknown, an eighth."""
 VISIBLE_PERMILLE = CATEGORY_BOUNDS_PERMILLE[0]
@@ -84,7 +82,7 @@ def signal_to_noise(severity_permille: Array, side: Array, evidence: Evidence) -
 
 
 def difficulty(severity_permille: Array, side: Array, evidence: Evidence) -> NDArray[np.intp]:
-    """(B,) index into `LEVELS`; arguments as `signal_to_noise`.
+    """(B,) index into `strain.DIFFICULTIES`; arguments as `signal_to_noise`.
 
     More points, less noise or more strain never make a building harder.
     """

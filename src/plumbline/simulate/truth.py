@@ -11,9 +11,8 @@ from pyproj import Transformer
 
 from plumbline.compass import QUADRANTS
 from plumbline.simulate.bays import Strains
-from plumbline.simulate.difficulty import LEVELS
 from plumbline.simulate.egms import CRS
-from plumbline.strain import category
+from plumbline.strain import DIFFICULTIES, category
 
 FOOTPRINTS_BEGIN = (
     '{\n"type": "FeatureCollection",\n"name": "footprints",\n"xy_coordinate_resolution": 1e-09,\n"features": [\n'
@@ -51,5 +50,5 @@ def label_rows(identifiers: list[str], labels: Strains, scenarios: list[str], le
     rows = []
     for i, (identifier, scenario) in enumerate(zip(identifiers, scenarios, strict=True)):
         quadrant = QUADRANTS[labels.quadrant[i]] if damaged[i] else ""
-        rows.append(f"{identifier},{severity[i]:.5f},{quadrant},{scenario},{LEVELS[levels[i]]}\n")
+        rows.append(f"{identifier},{severity[i]:.5f},{quadrant},{scenario},{DIFFICULTIES[levels[i]]}\n")
     return "".join(rows)

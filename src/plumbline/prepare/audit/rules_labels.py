@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from plumbline.compass import QUADRANTS
 from plumbline.prepare.audit.findings import Case, Facts, Finding, judge
-from plumbline.prepare.audit.summary import DIFFICULTIES, Summary
+from plumbline.prepare.audit.summary import Summary
+from plumbline.strain import DIFFICULTIES
 
 
 def split_size(facts: Facts) -> Finding:

@@ -14,10 +14,9 @@ from plumbline.prepare.audit.moments import Moments
 from plumbline.prepare.audit.sample import BottomSample, Hash, hash_names, hash_points, hash_values
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, Column
 from plumbline.prepare.sequences import UNDEFINED
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE, category
+from plumbline.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES, category
 
 TABLES: dict[str, tuple[Column, ...]] = {"distance": DISTANCE, "slope": SLOPE, "geometry": GEOMETRY}
-DIFFICULTIES = ("easy", "medium", "hard")
 ROWS = 250_000
 """Scatterers, or buildings, looked at together."""
 
