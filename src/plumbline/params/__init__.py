@@ -1,0 +1,41 @@
+"""`params.yaml` as typed, validated sections, named as the stages; a module a section."""
+
+from plumbline.params.compress import Compress
+from plumbline.params.export import Export
+from plumbline.params.ingest import FORMATS, ColumnRole, Format, Ingest, Product, Units
+from plumbline.params.load import Params, load_params, parse_params
+from plumbline.params.model import Model
+from plumbline.params.package import Package
+from plumbline.params.prepare import Audit, Prepare
+from plumbline.params.section import Fraction, Positive, Section
+from plumbline.params.simulate import Borrowed, City, Simulate
+from plumbline.params.train import Optimise, Train
+from plumbline.params.validate import Gate, Validate
+
+__all__ = [
+    "FORMATS",
+    "Audit",
+    "Borrowed",
+    "City",
+    "ColumnRole",
+    "Compress",
+    "Export",
+    "Format",
+    "Fraction",
+    "Gate",
+    "Ingest",
+    "Model",
+    "Optimise",
+    "Package",
+    "Params",
+    "Positive",
+    "Prepare",
+    "Product",
+    "Section",
+    "Simulate",
+    "Train",
+    "Units",
+    "Validate",
+    "load_params",
+    "parse_params",
+]

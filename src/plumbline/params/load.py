@@ -1,0 +1,74 @@
+"""The whole of `params.yaml`, typed and validated, in sections named as the stages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from plumbline.errors import InputError
+from plumbline.params.compress import Compress
+from plumbline.params.export import Export
+from plumbline.params.ingest import Ingest
+from plumbline.params.model import Model
+from plumbline.params.package import Package
+from plumbline.params.prepare import Prepare
+from plumbline.params.section import Section
+from plumbline.params.simulate import Simulate
+from plumbline.params.train import Train
+from plumbline.params.validate import Validate
+
+
+class Params(Section):
+    """The whole file."""
+
+    simulate: Simulate
+    ingest: Ingest
+    prepare: Prepare
+    model: Model
+    train: Train
+    compress: Compress
+    export: Export
+    validate_: Validate = Field(alias="validate")
+    package: Package
+
+
+def load_params(path: Path = Path("params.yaml")) -> Params:
+    """Read and check `params.yaml`.
+
+    Raises:
+        InputError: the file is missing, is not YAML, or a key is unknown, missing, of the wrong type or out of
+            range; the message names every such key, what was found and what is allowed.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file. Run from the project's root, or give --params FILE.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not readable as YAML ({error}).") from None
+    return parse_params(content, str(path))
+
+
+def parse_params(content: Any, source: str = "params.yaml") -> Params:
+    """Check the content of a params file; `source` names it in messages.
+
+    Raises:
+        InputError: as `load_params`.
+    """
+    try:
+        return Params.model_validate(content)
+    except ValidationError as error:
+        lines = [f"{source}: {_explain(item)}" for item in error.errors()]
+        raise InputError("\n".join(lines)) from None
+
+
+def _explain(item: Any) -> str:
+    key = ".".join(str(part) for part in item["loc"]) or "the file"
+    if item["type"] == "extra_forbidden":
+        return f"{key}: unknown key. Remove it, or check its spelling."
+    if item["type"] == "missing":
+        return f"{key}: missing."
+    found = "" if isinstance(item["input"], dict | list) else f"{item['input']!r} found; "
+    return f"{key}: {found}{item['msg'].removeprefix('Value error, ')}."

@@ -1,0 +1,37 @@
+"""Section `model`."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from plumbline.params.section import Section
+
+
+class Model(Section):
+    """The two-stream network."""
+
+    channels: int = Field(default=48, ge=4, le=1024)
+    """Channels of each convolution stream."""
+    blocks: int = Field(default=2, ge=1, le=16)
+    """Convolution blocks a stream."""
+    kernel: int = Field(default=3, ge=1, le=31)
+    heads: int = Field(default=4, ge=1, le=64)
+    attention: Literal["none", "math", "sdpa"] = "sdpa"
+    attention_layers: int = Field(default=2, ge=0, le=16)
+    max_attention_length: int = Field(default=1024, ge=1)
+    """Sequences longer than this pass without attention."""
+    position: Literal["none", "learned", "sinusoidal", "auto"] = "auto"
+    """Position in the sequence; `auto`: learned up to 64, sinusoidal for longer `prepare.max_points`."""
+    hidden: int = Field(default=96, ge=4, le=4096)
+    """Width of the layer before the heads."""
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _kernel_is_odd(self) -> Self:
+        if self.kernel % 2 == 0:
+            raise ValueError(f"kernel: {self.kernel} found, must be odd")
+        if (2 * self.channels) % self.heads:
+            raise ValueError(f"heads: {self.heads} found, must divide twice model.channels ({2 * self.channels})")
+        return self

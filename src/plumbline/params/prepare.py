@@ -1,0 +1,104 @@
+"""Section `prepare`."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from plumbline.params.section import Fraction, Positive, Section
+
+
+class Audit(Section):
+    """Bounds of the audit: beyond a `min_` or `max_` is a warning, beyond a `refuse_` stops the pipeline."""
+
+    reference: str | None = None
+    """`reference.json` of an earlier run, or a folder with one, to measure drift from."""
+    sample: int = Field(default=20_000, ge=1000, le=1_000_000)
+    """Buildings and scatterers of a split that quantiles, histograms and drift are taken from."""
+    max_dropped_share: Fraction = 0.5
+    """Of a track's points, by the quality filter."""
+    min_assigned_share: Fraction = 0.01
+    """Of a track's points, on a building."""
+    max_left_out_share: Fraction = 0.9
+    """Of a city's buildings, in no split."""
+    min_labelled_share: Fraction = 0.2
+    """Of a city's buildings."""
+    min_epochs: int = Field(default=20, ge=1)
+    min_years: float = Field(default=1.0, ge=0)
+    """Length of a track."""
+    min_period_share: Fraction = 0.8
+    """Of its city's period, covered by a track."""
+    max_gap_days: Positive = 120.0
+    max_missing_share: Fraction = 0.3
+    """Of a track's displacements."""
+    max_duplicate_share: Fraction = 0.1
+    """Of a track's points, at the position of another."""
+    min_split: int = Field(default=30, ge=1)
+    """Buildings of a split."""
+    max_severity_permille: Positive = 20.0
+    refuse_severity_permille: Positive = 100.0
+    """A tenth of length: no standing structure, but a wrong unit."""
+    min_damage_share: Fraction = 0.05
+    """Of `train`: the rarer of damaged and undamaged."""
+    min_category_share: Fraction = 0.02
+    """Of `train`, each Burland category."""
+    min_quadrant_share: Fraction = 0.1
+    """Of the damaged buildings of `train`, each quadrant."""
+    outlier_z: Positive = 10.0
+    """Robust standard deviations from the median beyond which a value is an outlier."""
+    max_outlier_share: Fraction = 0.05
+    """Of a column."""
+    max_skew: Positive = 20.0
+    """Skewness of a column."""
+    max_correlation: Fraction = 0.999
+    """Of two columns."""
+    max_psi: Positive = 0.25
+    """Population stability index of a column; in small data, what chance alone would give counts if it is more."""
+    refuse_psi: Positive | None = None
+    """The same against `reference`; null: drift from it never stops the pipeline."""
+
+    @model_validator(mode="after")
+    def _warned_before_refused(self) -> Self:
+        if self.refuse_severity_permille < self.max_severity_permille:
+            raise ValueError("refuse_severity_permille must not be below max_severity_permille")
+        if self.refuse_psi is not None and self.refuse_psi < self.max_psi:
+            raise ValueError("refuse_psi must not be below max_psi")
+        return self
+
+
+class Prepare(Section):
+    """From points and footprints to sequences."""
+
+    buffer_m: float = Field(default=2.0, ge=0, le=20)
+    """A point this far outside of a footprint still belongs to it (position error), m."""
+    min_points: int = Field(default=5, ge=3, le=1000)
+    """A building with fewer usable points is not judged."""
+    max_points: int = Field(default=128, ge=8, le=4096)
+    """Longest sequence; a building with more points keeps a sample spread evenly over its footprint."""
+    min_side_m: float = Field(default=2.0, ge=0, le=20)
+    """A building whose shorter side is below is not judged: positions are less certain than its quadrants are wide."""
+    max_side_m: float = Field(default=300.0, ge=20, le=10_000)
+    """A building whose longer side is above is not judged: it is several, or joints let its parts move on their own."""
+    block_m: Positive = 200.0
+    """Side of the square blocks that are kept together when splitting, m."""
+    split: dict[Literal["train", "tune", "calibrate", "test"], Positive] = {
+        "train": 0.7, "tune": 0.1, "calibrate": 0.1, "test": 0.1,
+    }  # fmt: skip
+    """Shares of the blocks; normalised. `tune` chooses the checkpoint, `calibrate` sets temperature and interval."""
+    folds: int = Field(default=0, ge=0, le=100)
+    """For cross-validation: so many folds of whole blocks, of which `fold` is the test split; 0: none."""
+    fold: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0)
+    audit: Audit = Audit()
+
+    @model_validator(mode="after")
+    def _folds_and_splits(self) -> Self:
+        if self.folds == 1 or self.fold >= max(self.folds, 1):
+            raise ValueError(
+                f"folds: {self.folds} with fold: {self.fold} found; 0 with fold 0, or 2 and more with a fold below it"
+            )
+        missing = {"train", "tune", "calibrate", "test"} - self.split.keys()
+        if missing:
+            raise ValueError(f"split: no share found for {' and '.join(sorted(missing))}")
+        return self

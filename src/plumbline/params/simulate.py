@@ -1,0 +1,62 @@
+"""Section `simulate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from plumbline.params.ingest import Product
+from plumbline.params.section import Fraction, Section
+
+
+class City(Section):
+    """One invented city and the satellite over it."""
+
+    band: Literal["C", "X"]
+    """C: Sentinel-1 like, few points a building. X: TerraSAR-X like, many."""
+    buildings: int = Field(ge=4, le=2_000_000)
+    seed: int = Field(ge=0)
+    years: float | None = Field(default=None, ge=0.5, le=10)
+    """Length of its observation, where it differs from `simulate.years`."""
+    revisit_days: int | None = Field(default=None, ge=1, le=60)
+    """Days between regular epochs; drawn from those of the band, unless given."""
+
+
+class Borrowed(Section):
+    """A city of the user's own points and footprints, into which labelled damage is put."""
+
+    folder: Path
+    """Holds point products of any known format and one file of footprints."""
+    band: Literal["C", "X"] = "C"
+    """Says how far positions are off, and the wavelength."""
+    seed: int = Field(default=0, ge=0)
+    copies: int = Field(default=1, ge=1, le=100)
+    """Draws of damage over the same points."""
+    damaged: Fraction | None = None
+    """Share of buildings with a local failure, where it differs from `simulate.damaged`."""
+    buffer_m: float = Field(default=2.0, ge=0, le=20)
+    """As `prepare.buffer_m`."""
+    products: dict[str, Product] = {}
+    """As `ingest.products`."""
+
+
+class Simulate(Section):
+    """Invented cities: `cities` are labelled for training; `showcase` is predicted at the end of a run."""
+
+    cities: dict[Annotated[str, Field(pattern=r"^[a-z0-9_]+$")], City] = Field(min_length=1)
+    borrowed: dict[Annotated[str, Field(pattern=r"^[a-z0-9_]+$")], Borrowed] = {}
+    """Further cities for training, whose points and footprints are real."""
+    showcase: City
+    years: float = Field(default=2.5, ge=0.5, le=10)
+    """Length of the observation."""
+    damaged: Fraction = 0.8
+    """Share of buildings with a local failure; the others move as a whole, or over a tunnel, only."""
+
+    @model_validator(mode="after")
+    def _names_of_their_own(self) -> Self:
+        twice = sorted(self.cities.keys() & self.borrowed.keys())
+        if twice:
+            raise ValueError(f"cities and borrowed both name {', '.join(twice)}; give one another name")
+        return self

@@ -1,0 +1,40 @@
+"""Section `validate`."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from plumbline.params.section import Section
+
+
+class Gate(Section):
+    """One rule: a metric of an artifact on a slice, and one bound."""
+
+    metric: str
+    artifact: Literal["float32", "pruned", "int8"]
+    slice: str = "all"
+    min: float | None = None
+    max: float | None = None
+    max_drop_vs: Literal["float32", "champion", "baseline"] | None = None
+    margin: float = 0.0
+    """With `max_drop_vs`: how much worse may it be, in the metric's unit; negative: how much better it must be."""
+
+    @model_validator(mode="after")
+    def _one_bound(self) -> Self:
+        bounds = [name for name in ("min", "max", "max_drop_vs") if getattr(self, name) is not None]
+        if len(bounds) != 1:
+            raise ValueError(f"one of min, max, max_drop_vs is needed, {' and '.join(bounds) or 'none'} found")
+        if self.margin and self.max_drop_vs is None:
+            raise ValueError("margin goes with max_drop_vs")
+        return self
+
+
+class Validate(Section):
+    """The gates, and how the evidence is measured."""
+
+    gates: list[Gate] = Field(min_length=1)
+    min_slice: int = Field(default=50, ge=1)
+    """A slice with fewer test buildings is reported without a figure."""
+    latency_batch: int = Field(default=64, ge=1)
