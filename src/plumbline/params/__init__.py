@@ -2,7 +2,7 @@
 
 from plumbline.params.compress import Compress
 from plumbline.params.export import Export
-from plumbline.params.ingest import FORMATS, ColumnRole, Format, Ingest, Product, Units
+from plumbline.params.ingest import FORMATS, ColumnRole, Format, Ingest, Product, ProfileRows, Units
 from plumbline.params.load import Params, load_params, parse_params
 from plumbline.params.model import Model
 from plumbline.params.package import Package
@@ -31,6 +31,7 @@ __all__ = [
     "Positive",
     "Prepare",
     "Product",
+    "ProfileRows",
     "Section",
     "Simulate",
     "Train",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
@@ -28,10 +29,50 @@ FORMATS: tuple[str, ...] = get_args(Format)
 """Names of the formats of points."""
 
 
+class ProfileRows(Section):
+    """What profile rows (the first generation's `d0,s0,d1,s1,…,span,width`) do not say; nothing is guessed."""
+
+    labelled: bool
+    """Whether each row ends with `severity,location`."""
+    distance_unit: Literal["m", "cm", "mm"]
+    """Of distances, span and width."""
+    slope_unit: Literal["mm/m", "m/m"]
+    severity_unit: Literal["permille", "percent", "strain"] | None = None
+    """Of labelled rows; `strain` is m/m."""
+    quadrants: dict[Annotated[int, Field(ge=0)], Literal["NE", "NW", "SW", "SE", "none"]] = {}
+    """Of labelled rows: code of a location -> its quadrant where distances ascend from west to east, or `none`."""
+    years: Positive | None = None
+    """Length of the time in which the slopes came about; or its days, `first` and `last`."""
+    first: date | None = None
+    last: date | None = None
+    same_building: Literal["size", "row", "file"] = "size"
+    """What stands for one building, all of whose rows go into one split: the rows of a city that are equal in span and
+    width (a building that was given at several levels of difficulty), each row, or all rows of a file."""
+
+    @model_validator(mode="after")
+    def _stated(self) -> Self:
+        of_labels = (self.severity_unit is not None, bool(self.quadrants))
+        if self.labelled and of_labels != (True, True):
+            raise ValueError(
+                "labelled rows need severity_unit, and quadrants, which say what the codes of locations mean "
+                "(code -> NE, NW, SW, SE or none); they are never guessed"
+            )
+        if not self.labelled and any(of_labels):
+            raise ValueError("severity_unit and quadrants are of labelled rows; leave them out, or: labelled: true")
+        days = (self.first is not None, self.last is not None)
+        if (self.years is not None, *days) not in ((True, False, False), (False, True, True)):
+            raise ValueError(
+                "the time of the observation is needed once: years, or first and last; it is never guessed"
+            )
+        if self.first is not None and self.last is not None and self.last <= self.first:
+            raise ValueError(f"last, {self.last}, is not after first, {self.first}")
+        return self
+
+
 class Product(Section):
     """What a product file does not say itself; see docs/formats.md for what each format needs."""
 
-    format: Format | None = None
+    format: Literal[Format, "profiles"] | None = None
     """Reads the file as this format; left out, the content decides."""
     track: Annotated[str, Field(min_length=1)] | None = None
     """Name of the track, where it is not to be that of the file."""
@@ -59,6 +100,19 @@ class Product(Section):
     """Of a table: what stands between cells."""
     decimal: Literal[".", ","] = "."
     """Of a table: the decimal sign."""
+    profiles: ProfileRows | None = None
+    """Of profile rows, which are no points."""
+
+    @model_validator(mode="after")
+    def _profiles_alone(self) -> Self:
+        if self.format == "profiles" and self.profiles is None:
+            raise ValueError("format profiles needs profiles, which say what the rows do not")
+        if self.profiles is not None and (self.format or "profiles") != "profiles":
+            raise ValueError(f"profiles say what profile rows do not; format {self.format} does not use them")
+        unused = self.model_fields_set - {"format", "profiles"}
+        if self.profiles is not None and unused:
+            raise ValueError(f"profile rows do not use {', '.join(sorted(unused))}")
+        return self
 
     @model_validator(mode="after")
     def _angles_together(self) -> Self:

@@ -8,6 +8,11 @@ from pydantic import Field, model_validator
 
 from plumbline.params.section import Section
 
+AttentionKind = Literal["none", "math", "sdpa", "flex"]
+ConvolutionKind = Literal["plain", "separable"]
+PoolingKind = Literal["mean_max", "mean", "max", "mean_deviation", "attention"]
+PositionKind = Literal["none", "learned", "sinusoidal", "auto"]
+
 
 class Model(Section):
     """The two-stream network."""
@@ -17,16 +22,25 @@ class Model(Section):
     blocks: int = Field(default=2, ge=1, le=16)
     """Convolution blocks a stream."""
     kernel: int = Field(default=3, ge=1, le=31)
+    convolution: ConvolutionKind = "plain"
+    """`separable`: along the sequence and across channels apart, with a fraction of the weights."""
     heads: int = Field(default=4, ge=1, le=64)
-    attention: Literal["none", "math", "sdpa"] = "sdpa"
+    attention: AttentionKind = "sdpa"
+    """How attention is computed; all but `none` have the same weights and answers. `flex` needs a GPU to differ from
+    `sdpa`, and is exported as `sdpa`."""
     attention_layers: int = Field(default=2, ge=0, le=16)
     max_attention_length: int = Field(default=1024, ge=1)
     """Sequences longer than this pass without attention."""
-    position: Literal["none", "learned", "sinusoidal", "auto"] = "auto"
+    position: PositionKind = "auto"
     """Position in the sequence; `auto`: learned up to 64, sinusoidal for longer `prepare.max_points`."""
+    pooling: PoolingKind = "mean_max"
+    """From scatterers to a building: means, largest values, standard deviations, or a mean with learned weights."""
     hidden: int = Field(default=96, ge=4, le=4096)
     """Width of the layer before the heads."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
+    checkpoint_activations: bool = False
+    """Training computes what is within blocks and attention layers again for the gradients instead of keeping it: less
+    memory for the time of one more pass forward, same results."""
 
     @model_validator(mode="after")
     def _kernel_is_odd(self) -> Self:

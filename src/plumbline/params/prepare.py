@@ -34,6 +34,19 @@ class Audit(Section):
     """Of a track's displacements."""
     max_duplicate_share: Fraction = 0.1
     """Of a track's points, at the position of another."""
+    max_speed_mm_yr: Positive = 100.0
+    """Along LOS, of one building in a hundred, less three standard errors. Few cities sink faster."""
+    refuse_speed_mm_yr: Positive = 1000.0
+    """Twice the fastest sinking known of a city, 500 mm/yr (Chaussard et al. 2021, JGR Solid Earth 126)."""
+    min_noise_mm: float = Field(default=0.3, ge=0)
+    """Median over a track's points, from epoch to epoch. Corner reflectors were measured to 0.75 mm (Ferretti et al.
+    2007, IEEE TGRS 45: 1142-1153); means over cells and smoothed series have less."""
+    refuse_noise_below_mm: float = Field(default=0.03, ge=0)
+    """At C band, 0.4 degrees of phase. Metres read as mm have some 0.002 mm; 0: never."""
+    max_noise_mm: Positive = 20.0
+    """Random phase has `wavelength / (4 sqrt(3))`: 8 mm at C band, 34 mm at L band."""
+    refuse_noise_above_mm: Positive = 100.0
+    """Three times that of random phase at L band. Millimetres read as metres have some 2000 mm."""
     min_split: int = Field(default=30, ge=1)
     """Buildings of a split."""
     max_severity_permille: Positive = 20.0
@@ -64,6 +77,14 @@ class Audit(Section):
             raise ValueError("refuse_severity_permille must not be below max_severity_permille")
         if self.refuse_psi is not None and self.refuse_psi < self.max_psi:
             raise ValueError("refuse_psi must not be below max_psi")
+        if self.refuse_speed_mm_yr < self.max_speed_mm_yr:
+            raise ValueError("refuse_speed_mm_yr must not be below max_speed_mm_yr")
+        noise = (self.refuse_noise_below_mm, self.min_noise_mm, self.max_noise_mm, self.refuse_noise_above_mm)
+        if sorted(noise) != list(noise):
+            raise ValueError(
+                "refuse_noise_below_mm, min_noise_mm, max_noise_mm and refuse_noise_above_mm must ascend, "
+                f"{', '.join(f'{bound:g}' for bound in noise)} found"
+            )
         return self
 
 

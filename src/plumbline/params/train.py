@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from plumbline.params.section import Fraction, Positive, Section
+
+QuadrantKind = Literal["cross_entropy", "focal"]
+SeverityKind = Literal["pinball", "mse", "huber", "charbonnier"]
+AUTO = 0
+"""What `batch_size: auto` is read as."""
+
+
+def _auto(value: Any) -> Any:
+    return AUTO if value == "auto" else value
+
+
+class Curriculum(Section):
+    """The first epoch, counted from 1, in which buildings of each difficulty are drawn.
+
+    Those whose difficulty is not known are always drawn.
+    """
+
+    easy: int = Field(default=1, ge=1)
+    medium: int = Field(default=1, ge=1)
+    hard: int = Field(default=1, ge=1)
+
+    @property
+    def levels(self) -> tuple[int, int, int]:
+        """In the order of the codes of `difficulty`."""
+        return self.easy, self.medium, self.hard
 
 
 class Optimise(Section):
@@ -14,10 +39,42 @@ class Optimise(Section):
 
     epochs: int = Field(ge=1, le=10_000)
     patience: int = Field(ge=1, le=10_000)
-    """Epochs without a better score before stopping; the rate halves after a third of them."""
+    """Epochs without a better score before stopping; by `plateau` the rate halves after a third of them."""
     learning_rate: Positive
     weight_decay: float = Field(default=0.01, ge=0)
-    batch_size: int = Field(default=128, ge=1, le=65536)
+    batch_size: Annotated[int, BeforeValidator(_auto)] = Field(default=128, ge=0, le=65536)
+    """Buildings a batch of one process; `auto` (or 0): as many as the free memory holds, a power of two."""
+    tokens: int = Field(default=0, ge=0)
+    """Most places of a batch, padding included: fewer long buildings, or more short ones up to `batch_size`. 0: any."""
+    accumulate: int = Field(default=1, ge=1, le=4096)
+    """Batches of each process whose gradients make one step; the step is that of one batch of as many buildings."""
+    schedule: Literal["plateau", "cosine", "constant"] = "plateau"
+    """How the rate falls: by half where the score rises no more, along half a cosine to 0 at `epochs`, or not."""
+    warmup_epochs: float = Field(default=0.0, ge=0)
+    """Epochs in which the rate rises evenly from 0."""
+    warmup_share: float = Field(default=0.0, ge=0, lt=1)
+    """The same as a share of `epochs`."""
+    ema_decay: float = Field(default=0.0, ge=0, lt=1)
+    """How much of the mean of the weights stays at each step; the mean is evaluated and saved. 0: no mean."""
+    curriculum: Curriculum = Curriculum()
+
+    @model_validator(mode="after")
+    def _one_warmup(self) -> Self:
+        if self.warmup_epochs and self.warmup_share:
+            raise ValueError("give warmup_epochs or warmup_share, not both")
+        if self.warmup_epochs >= self.epochs:
+            raise ValueError(f"warmup_epochs: {self.warmup_epochs:g} found, fewer than the {self.epochs} epochs needed")
+        return self
+
+
+class Alarms(Section):
+    """When a run is not well. A loss or gradient that is no finite number always stops it."""
+
+    gradient_norm: Positive | None = None
+    """Norm of the gradient before clipping, from which it is an alarm."""
+    memory_share: float = Field(default=0.85, gt=0, le=1)
+    """Share of the memory in use, of the GPU or else of the machine, from which it is an alarm."""
+    action: Literal["stop", "warn"] = "warn"
 
 
 class Train(Optimise):
@@ -25,6 +82,13 @@ class Train(Optimise):
 
     quadrant_weight: float = Field(default=1.0, ge=0)
     severity_weight: float = Field(default=2.0, ge=0)
+    quadrant_loss: QuadrantKind = "cross_entropy"
+    focal_gamma: float = Field(default=2.0, ge=0, le=10)
+    """How little `focal` counts buildings that are right already; 0: as cross-entropy does."""
+    class_weights: tuple[Positive, Positive, Positive, Positive] | None = None
+    """How many buildings one of each quadrant counts as: NE, NW, SW, SE. None: one."""
+    severity_loss: SeverityKind = "pinball"
+    """Of the middle of the interval; see `model/losses.py`. Its ends have the pinball loss always."""
     augment: bool = True
     """Mirror and turn each building's frame at random (the eight symmetries of the compass)."""
     padding: Literal["mask", "mean", "median", "last", "replicate"] = "mask"
@@ -48,3 +112,41 @@ class Train(Optimise):
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
     threads: int = Field(default=0, ge=0)
     """CPU threads; 0: all."""
+    freeze: list[str] = []
+    """Parameters that keep their values: patterns of their names in the network, as `encoder.*` or `*.bias`."""
+    start_from: list[str] = Field(default=["checkpoint", "random"], min_length=1)
+    """Where the weights come from; the first that is there is taken. `checkpoint`: of this same run, interrupted;
+    `random`: drawn anew; else the folder of a trained model."""
+    precision: Literal[32, "bf16", "fp16"] = 32
+    """Of products in training; weights stay in float32. fp16 (with scaled loss) needs a GPU."""
+    accelerator: Literal["auto", "cpu", "gpu"] = "auto"
+    devices: int = Field(default=1, ge=1, le=1024)
+    """Processes on each machine, each with its own GPU where there are any."""
+    nodes: int = Field(default=1, ge=1, le=4096)
+    """Machines. Each runs the same command under torchrun or SLURM."""
+    strategy: Literal["auto", "ddp", "fsdp", "deepspeed_stage_2"] = "auto"
+    """How the processes share the work; `auto`: ddp where there are several."""
+    communication: Literal["none", "fp16", "bf16", "powersgd", "int8"] = "none"
+    """How the gradients are made smaller on their way between processes; only by ddp."""
+    powersgd_rank: int = Field(default=2, ge=1, le=64)
+    powersgd_start: int = Field(default=10, ge=2)
+    """Steps with whole gradients before PowerSGD begins."""
+    alarms: Alarms = Alarms()
+    device_stats: bool = False
+    """Also record everything that Lightning's device monitor sees."""
+    resident: Literal["auto", "always", "never"] = "auto"
+    """Keep the data on the device; `auto`: on a GPU that has room for them, where nothing is perturbed."""
+    profile: Literal["none", "simple", "pytorch"] = "none"
+    """Write where the time goes into `.plumbline/profile`."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if "checkpoint" in self.start_from[1:] or "random" in self.start_from[:-1]:
+            raise ValueError(
+                f"start_from: {self.start_from} found; checkpoint can only come first, and random only last"
+            )
+        if self.communication != "none" and self.strategy in ("fsdp", "deepspeed_stage_2"):
+            raise ValueError(f"communication: {self.communication} works with strategy ddp, not {self.strategy}")
+        if self.ema_decay and self.strategy in ("fsdp", "deepspeed_stage_2"):
+            raise ValueError(f"ema_decay: needs strategy auto or ddp, because {self.strategy} has parts of the weights")
+        return self
