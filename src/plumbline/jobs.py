@@ -53,9 +53,7 @@ def run_jobs(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], workers: in
     Raises:
         Exception: what `work` raised.
     """
-    left = [job for job in jobs if not job.folder.exists()]
-    if len(left) < len(jobs):
-        log.info("%s: going on, %d of %d portions are there from before", what, len(jobs) - len(left), len(jobs))
+    left = undone(jobs, what)
     workers = min(workers or cores(), len(left))
     if workers <= 1:
         for job in track(left, len(left), what):
@@ -74,6 +72,14 @@ def run_jobs(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], workers: in
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def undone(jobs: Sequence[AnyJob], what: str) -> list[AnyJob]:
+    """The jobs whose folder is not there yet; says so where others are."""
+    left = [job for job in jobs if not job.folder.exists()]
+    if len(left) < len(jobs):
+        log.info("%s: going on, %d of %d portions are there from before", what, len(jobs) - len(left), len(jobs))
+    return left
 
 
 def cores() -> int:

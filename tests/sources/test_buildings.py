@@ -5,13 +5,14 @@ from typing import Any
 
 import geopandas
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import shapely
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plumbline.errors import InputError
-from plumbline.sources.buildings import load_buildings, read_buildings, write_buildings
+from plumbline.sources.buildings import buildings_table, load_buildings, read_buildings
 
 from .make import EAST, NORTH, squares, unless_refused, zipped
 
@@ -68,12 +69,21 @@ def test_the_table_gives_back_what_was_written(tmp_path):
     path = save(squares(), tmp_path / "f.gpkg")
     buildings = read_buildings(path, CRS)
     buildings["note"] = ["a", None, "ü"]
-    write_buildings(buildings, tmp_path / "b.parquet")
+    pq.write_table(buildings_table(buildings), tmp_path / "b.parquet")
     loaded = load_buildings(tmp_path / "b.parquet")
     assert loaded.crs == buildings.crs
     assert loaded.geometry.geom_equals(buildings.geometry).all()
     assert loaded["building_id"].tolist() == buildings["building_id"].tolist()
     assert loaded["note"].isna().tolist() == [False, True, False]
+
+
+def test_rows_of_the_table_are_a_table_of_those_buildings(tmp_path):
+    buildings = read_buildings(save(squares(), tmp_path / "f.gpkg"), CRS)
+    pq.write_table(buildings_table(buildings).slice(1, 1), tmp_path / "b.parquet")
+    loaded = load_buildings(tmp_path / "b.parquet")
+    assert loaded["building_id"].tolist() == ["H1"]
+    assert loaded.geometry.iloc[0].equals(buildings.geometry.iloc[1])
+    assert loaded.total_bounds.tolist() == buildings.geometry.iloc[[1]].total_bounds.tolist()
 
 
 def test_without_an_id_column_the_order_names_the_buildings(tmp_path):
@@ -128,7 +138,7 @@ def test_nested_properties_go_on_as_text(tmp_path):
     held = [{"building_id": "a", "tags": {"floor": 1}}, {"building_id": "b", "tags": {"floor": "low"}}]
     second = [[x, y + 0.001] for x, y in SQUARE]
     read = read_buildings(geojson(tmp_path / "f.geojson", [polygon(SQUARE), polygon(second)], held), CRS)
-    write_buildings(read, tmp_path / "b.parquet")
+    pq.write_table(buildings_table(read), tmp_path / "b.parquet")
     assert load_buildings(tmp_path / "b.parquet")["tags"].map(json.loads).tolist() == [{"floor": 1}, {"floor": "low"}]
 
 
@@ -248,7 +258,7 @@ def test_what_was_found_and_done_is_said_and_counted(tmp_path, caplog):
     assert "feature 1 (s) invalid" in caplog.text
     assert "feature 2 (B0000002) without a value in column building_id" in caplog.text
     assert "feature 4 (p) drawn twice" in caplog.text
-    write_buildings(read, tmp_path / "b.parquet")
+    pq.write_table(buildings_table(read), tmp_path / "b.parquet")
     assert load_buildings(tmp_path / "b.parquet").area.tolist() == read.area.tolist()
 
 

@@ -8,9 +8,10 @@ from plumbline.jobs import alone
 from plumbline.params import Ingest, Product
 from plumbline.sources import ingest as stage
 from plumbline.sources import part, read
-from plumbline.sources.ingest import ingest, plan_parts
+from plumbline.sources.ingest import ingest
 from plumbline.sources.ingested import open_ingested
 from plumbline.sources.part import read_part
+from plumbline.sources.plan import plan_parts
 
 from .make import egms, rows, squares, text, zipped
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
 
 import geopandas
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import shapely
 from pyproj.exceptions import ProjError
 
 from plumbline.errors import InputError
-from plumbline.files import atomic_file
 from plumbline.sources.identifiers import ID, drop_duplicates, identify
 from plumbline.sources.polygons import (
     check_numbers,
@@ -25,6 +28,8 @@ from plumbline.sources.polygons import (
 from plumbline.sources.vector import READ_FAULTS, first_line, read_vector
 
 HEIGHT = "height_m"
+GEO = b"geo"
+"""Key of GeoParquet's metadata."""
 
 
 def read_buildings(path: Path, crs: str, id_column: str = ID) -> geopandas.GeoDataFrame:
@@ -79,10 +84,17 @@ def read_buildings(path: Path, crs: str, id_column: str = ID) -> geopandas.GeoDa
     return frame
 
 
-def write_buildings(buildings: geopandas.GeoDataFrame, path: Path) -> None:
-    """Write the buildings table: GeoParquet, atomically."""
-    with atomic_file(path) as temporary:
-        buildings.to_parquet(temporary, index=False)
+def buildings_table(buildings: geopandas.GeoDataFrame) -> pa.Table:
+    """The buildings table as Arrow has it: any of its rows, written as Parquet, are GeoParquet."""
+    whole = buildings.copy(deep=False)
+    whole.attrs = {}
+    stream = io.BytesIO()
+    whole.to_parquet(stream, index=False, compression=None)
+    table = pq.read_table(stream)
+    about = json.loads(table.schema.metadata[GEO])
+    for column in about["columns"].values():
+        column.pop("bbox", None)  # of all rows
+    return table.replace_schema_metadata({**table.schema.metadata, GEO: json.dumps(about).encode()})
 
 
 def load_buildings(path: Path) -> geopandas.GeoDataFrame:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import geopandas
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import shapely
@@ -20,7 +19,7 @@ from plumbline.errors import InputError
 from plumbline.files import atomic_folder, write_json
 from plumbline.params import Ingest
 from plumbline.sources.archive import zip_members
-from plumbline.sources.buildings import read_buildings, write_buildings
+from plumbline.sources.buildings import buildings_table, read_buildings
 from plumbline.sources.labels import read_labels
 from plumbline.sources.part import FOOTPRINTS, TILES
 from plumbline.sources.read import is_product, open_points
@@ -65,21 +64,24 @@ class CityPlan:
     folder: Path
     files: CityFiles
     params: Ingest
+    crs: str
+    """Of the points; see `products_crs`."""
 
 
 def read_city(plan: CityPlan) -> None:
     """Write the city's tiles, its footprints and labels by tile, and `about.json`, into the plan's folder.
 
     Raises:
-        InputError: a product's head, the footprints or the labels are refused by their reader; a label is of a
-            building that is not there; products differ in CRS.
+        InputError: the footprints or the labels are refused by their reader; a label is of a building that is not
+            there.
     """
-    files = plan.files
-    crs = products_crs(files.products, plan.params)
+    files, crs = plan.files, plan.crs
     buildings = read_buildings(files.footprints, crs)
     labels = read_labels(files.labels)
-    unknown = labels.loc[~labels["building_id"].isin(buildings["building_id"]), "building_id"]
-    if len(unknown):
+    row_of = {name: row for row, name in enumerate(buildings["building_id"].tolist())}
+    labelled = labels["building_id"].tolist()
+    unknown = [name for name in labelled if name not in row_of]
+    if unknown:
         raise InputError(
             f"{files.labels}: {len(unknown)} labelled buildings are not in {files.footprints}: "
             f"{', '.join(unknown[:5])}. Labels and footprints must be of one city."
@@ -88,17 +90,16 @@ def read_city(plan: CityPlan) -> None:
     centre = shapely.get_coordinates(shapely.centroid(geometry))
     tiles, index = make_tiles(centre, shapely.bounds(geometry), plan.params.tile_m)
     tree = shapely.STRtree(geometry)
-    of_label = pd.Series(index, buildings["building_id"])[labels["building_id"]].to_numpy()
+    of_label = index[[row_of[name] for name in labelled]]
     with atomic_folder(plan.folder) as out:
         np.savez(out / TILES, side_m=tiles.side_m, cell=tiles.cell, reach=tiles.reach)
         pq.write_table(pa.table({"wkb": shapely.to_wkb(geometry)}), out / FOOTPRINTS)
-        for number, cell in enumerate(tiles.cell):
-            tile = tile_name(int(cell))
-            write_buildings(buildings[index == number], out / "buildings" / f"{tile}.parquet")
+        names = [tile_name(int(cell)) for cell in tiles.cell]
+        write_tiled(buildings_table(buildings), index, names, out / "buildings")
+        write_tiled(pa.Table.from_pandas(labels, preserve_index=False), of_label, names, out / "labels")
+        for number, tile in enumerate(names):
             near = tree.query(shapely.box(*tiles.reach[number]), predicate="dwithin", distance=HALO_M)
             write_neighbours(out / NEIGHBOURS / f"{tile}.parquet", geometry, np.flatnonzero(index == number), near)
-            (out / "labels").mkdir(exist_ok=True)
-            labels[of_label == number].to_parquet(out / "labels" / f"{tile}.parquet", index=False)
         write_json(
             out / ABOUT,
             {
@@ -107,6 +108,22 @@ def read_city(plan: CityPlan) -> None:
                 "area_km2": round(shapely.convex_hull(shapely.multipoints(centre)).area / 1e6, 6),
             },
         )  # fmt: skip
+
+
+def write_tiled(table: pa.Table, tile: NDArray[np.intp], names: Sequence[str], folder: Path) -> None:
+    """Write the rows of each tile, in their order, into a file named after it.
+
+    Args:
+        table: N rows.
+        tile: (N,) index of each row's tile in `names`.
+        names: of the tiles.
+        folder: to write into.
+    """
+    folder.mkdir()
+    table = table.take(pa.array(np.argsort(tile, kind="stable")))
+    ends = np.cumsum(np.bincount(tile, minlength=len(names)))
+    for name, start, end in zip(names, [0, *ends[:-1]], ends, strict=True):
+        pq.write_table(table.slice(start, end - start), folder / f"{name}.parquet")
 
 
 def write_neighbours(path: Path, geometry: Objects, own: NDArray[np.intp], near: NDArray[np.intp]) -> None:

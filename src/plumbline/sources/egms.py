@@ -228,10 +228,14 @@ def _line_of_sight(table: pa.Table, fail: Fail) -> NDArray[np.float64]:
 
 def _series(table: pa.Table, days: tuple[str, ...], fail: Fail) -> NDArray[np.float32]:
     displacement = np.empty((len(table), len(days)), np.float32)
-    for index, name in enumerate(days):
-        displacement[:, index] = table[name].to_numpy()
-    # In one go over all epochs, and only then by column: NaN, a missing value, is not above.
-    if np.nanmax(np.abs(displacement), initial=0) > MAX_DISPLACEMENT_MM:
+    first = 0
+    for batch in table.select(days).to_batches():  # as they were parsed: small enough to be turned within the cache
+        rows = slice(first, first := first + len(batch))
+        for index, column in enumerate(batch.columns):
+            displacement[rows, index] = column.to_numpy(zero_copy_only=False)
+    # In one go over all epochs, and only then by column; NaN, a missing value, is passed over.
+    highest, lowest = (float(most.reduce(displacement, axis=None, initial=0)) for most in (np.fmax, np.fmin))
+    if max(highest, -lowest) > MAX_DISPLACEMENT_MM:
         bad = np.abs(displacement) > MAX_DISPLACEMENT_MM
         index = int(np.argmax(bad.any(axis=0)))
         row = int(np.argmax(bad[:, index]))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from plumbline.files import atomic_folder, write_json
 from plumbline.params import Ingest
 from plumbline.sources.overlap import NEAR_M, near_points
-from plumbline.sources.points import Track, concatenate_tracks, identity, load_points, write_points
+from plumbline.sources.points import Track, concatenate_tracks, identity, load_points, write_blocks, write_points
 from plumbline.sources.read import open_points
 from plumbline.sources.tiles import Tiles, cells, tile_name
 
@@ -42,14 +42,18 @@ class Part:
     number: tuple[int, int]
     """Of the product in its city, and of the part in its product: they name the files."""
     span: tuple[int, int | None]
-    """Bytes of the file."""
+    """Bytes of a csv, or row groups of a Parquet file."""
     sampled: int
     """One in so many points is kept for comparing products."""
     params: Ingest
 
 
-def read_part(part: Part) -> None:
+def read_part(part: Part, ready: Callable[[], object] = lambda: None) -> None:
     """Read, filter and write the points of a part; `repeated.npy` beside its folder says which rows to leave out.
+
+    Args:
+        part: what to read.
+        ready: returns as soon as the city's folder is there; called when points are to be written, not before.
 
     Raises:
         InputError: the reader refuses the file.
@@ -58,16 +62,12 @@ def read_part(part: Part) -> None:
     repeated_file = part.folder.with_name(f"{part.folder.name}-{REPEATED}")
     repeated = np.load(repeated_file) if repeated_file.exists() else np.zeros(0, np.intp)
     with atomic_folder(part.folder) as out:
-        pile, seen, samples = _Pile(out, part), [np.zeros(0, np.uint64)], []
+        pile, seen, samples = _Pile(out, part, ready), [np.zeros(0, np.uint64)], []
         row = values = missing = 0
         dropped: Counter[str] = Counter()
-        near = False
         for block in source.blocks():
             seen.append(identity(block.point_id))
-            chosen = _sample(block, seen[-1], part.sampled)
-            if not near and len(found := _near(block, part.city)):
-                near, chosen = True, np.union1d(chosen, found[:1])
-            samples.append(without_series(block.take(chosen)))
+            samples.append(without_series(block.take(_sample(block, seen[-1], part.sampled))))
             rows = np.arange(row, row := row + len(block))
             if len(repeated):
                 block = block.keep(~np.isin(rows, repeated), "duplicate_id")
@@ -78,12 +78,15 @@ def read_part(part: Part) -> None:
         pile.spill()
         np.save(out / IDENTITY, np.concatenate(seen))
         if samples:
-            write_points([concatenate_tracks(samples)], out / SAMPLE)
+            sample = concatenate_tracks(samples)
+            if pile.near is not None and pile.near.point_id[0] not in sample.point_id:
+                sample = concatenate_tracks([sample, pile.near])
+            write_points([sample], out / SAMPLE)
         write_json(
             out / PART,
             {
                 "name": source.name, "epochs": [str(day) for day in source.epochs], "dropped": dict(dropped),
-                "notes": list(source.notes), "values": values, "missing": missing, "same_place": pile.same_place,
+                "notes": list(source.notes), "values": values, "missing": missing,
                 **pile.counts,
             },
         )  # fmt: skip
@@ -134,17 +137,20 @@ def _footprints(city: Path) -> tuple[shapely.STRtree, NDArray[np.float64]]:
     return shapely.STRtree(polygons), shapely.total_bounds(polygons)
 
 
+def _tiles(city: Path) -> Tiles:
+    with np.load(city / TILES) as stored:
+        return Tiles(float(stored["side_m"]), stored["cell"], stored["reach"])
+
+
 class _Pile:
     """Points on their way into files by tile."""
 
-    def __init__(self, out: Path, part: Part) -> None:
-        with np.load(part.city / TILES) as stored:
-            self.tiles = Tiles(float(stored["side_m"]), stored["cell"], stored["reach"])
-        self.out, self.number, self.turn, self.bytes = out, part.number, 0, 0
+    def __init__(self, out: Path, part: Part, ready: Callable[[], object]) -> None:
+        self.out, self.part, self.ready, self.turn, self.bytes = out, part, ready, 0, 0
         self.waiting: list[Track] = []
         self.counts: dict[str, dict[str, int]] = {POINTS: {}, HALO: {}}
-        self.same_place = 0
-        """Points that lie exactly where an earlier one does."""
+        self.near: Track | None = None
+        """One point near a footprint, without its series."""
 
     def add(self, block: Track) -> None:
         """Take a block; write what has gathered, once it is much."""
@@ -158,21 +164,28 @@ class _Pile:
         """Write what has gathered, one file a tile."""
         if not self.waiting:
             return
-        track = concatenate_tracks(self.waiting)
-        self.waiting, self.bytes = [], 0
-        self.same_place += int(pd.Series(track.easting + 1j * track.northing).duplicated().sum())
-        own = cells(track.easting, track.northing, self.tiles.side_m)
-        order = np.argsort(own, kind="stable")
-        starts = np.flatnonzero(np.r_[True, np.diff(own[order]) > 0])
-        jobs = [(POINTS, int(own[rows[0]]), rows) for rows in np.split(order, starts[1:])]
-        jobs += [(HALO, cell, rows) for cell, rows in self.tiles.halo(track.easting, track.northing, own)]
+        self.ready()
+        city = self.part.city
+        jobs: dict[tuple[str, int], list[tuple[Track, NDArray[np.intp]]]] = {}
+        tiles = _tiles(city)
+        for block in self.waiting:
+            if self.near is None and len(found := _near(block, city)):
+                self.near = without_series(block.take(found[:1]))
+            own = cells(block.easting, block.northing, tiles.side_m)
+            order = np.argsort(own, kind="stable")
+            starts = np.flatnonzero(np.r_[True, np.diff(own[order]) > 0])
+            for rows in np.split(order, starts[1:]):
+                jobs.setdefault((POINTS, int(own[rows[0]])), []).append((block, rows))
+            for cell, rows in tiles.halo(block.easting, block.northing, own):
+                jobs.setdefault((HALO, cell), []).append((block, rows))
         with ThreadPoolExecutor(2) as pool:  # encoding takes longer than parsing did, and lets other threads run
-            list(pool.map(lambda job: self._write(job[0], job[1], track.take(job[2])), jobs))
+            list(pool.map(lambda job: self._write(job[0], job[1], jobs[job]), jobs))
+        self.waiting, self.bytes = [], 0
         self.turn += 1
 
-    def _write(self, kind: str, cell: int, track: Track) -> None:
+    def _write(self, kind: str, cell: int, pieces: Sequence[tuple[Track, NDArray[np.intp]]]) -> None:
         tile = tile_name(cell)
-        write_points(
-            [track], self.out / kind / tile / f"{'-'.join(f'{n:04d}' for n in (*self.number, self.turn))}.parquet"
-        )
-        self.counts[kind][tile] = self.counts[kind].get(tile, 0) + len(track)
+        name = "-".join(f"{number:04d}" for number in (*self.part.number, self.turn))
+        tracks = [block.take(rows) for block, rows in pieces]
+        write_blocks([tracks], self.out / kind / tile / f"{name}.parquet")
+        self.counts[kind][tile] = self.counts[kind].get(tile, 0) + sum(map(len, tracks))

@@ -32,7 +32,17 @@ COLUMNS = {
     "los_up": pa.float64(),
     "displacement": pa.list_(pa.float32()),
 }
-WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+WRITING: dict[str, Any] = {
+    # LZ4 and series without nulls: twice as fast to write as Zstandard and nullable ones, for a file an eighth larger.
+    "compression": "lz4",
+    "use_dictionary": ["track", "displacement.list.element"],
+    "write_statistics": False,
+    "write_page_checksum": True,
+}
+SERIES = pa.list_(pa.field("element", pa.float32(), nullable=False))
+WRITTEN = pa.schema(
+    [pa.field(name, SERIES if pa.types.is_list(kind) else kind, nullable=False) for name, kind in COLUMNS.items()]
+)
 SCALARS = ("easting", "northing", "height", "los_east", "los_north", "los_up")
 
 
@@ -78,8 +88,9 @@ class Track:
 
     def keep(self, rows: NDArray[np.bool_], reason: str) -> Track:
         """The points where `rows` (N,) is true; the others are counted as dropped for `reason`."""
-        count = self.dropped.get(reason, 0) + int(np.count_nonzero(~rows))
-        return replace(self.take(rows), dropped={**self.dropped, reason: count})
+        bad = len(rows) - int(np.count_nonzero(rows))
+        kept = self.take(rows) if bad else self  # series are not copied for nothing
+        return replace(kept, dropped={**self.dropped, reason: self.dropped.get(reason, 0) + bad})
 
 
 PER_POINT = ("point_id", "easting", "northing", "height", "los", "displacement", "coherence", "rmse")
@@ -130,6 +141,16 @@ def write_points(tracks: Sequence[Track], path: Path) -> None:
     Raises:
         InputError: there is no track, two have one name, or their CRSs differ.
     """
+    write_blocks([[track] for track in tracks], path)
+
+
+def write_blocks(blocks: Sequence[Sequence[Track]], path: Path) -> None:
+    """As `write_points`, of tracks whose points come in blocks, one or more a track; series are not copied.
+
+    Raises:
+        InputError: as `write_points`.
+    """
+    tracks = [parts[0] for parts in blocks]
     names = [track.name for track in tracks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -142,12 +163,11 @@ def write_points(tracks: Sequence[Track], path: Path) -> None:
         "crs": crss[0],
         "tracks": [{"name": track.name, "epochs": [str(day) for day in track.epochs]} for track in tracks],
     }
-    schema = pa.schema(list(COLUMNS.items()), metadata={METADATA_KEY: json.dumps(about).encode()})
+    schema = WRITTEN.with_metadata({METADATA_KEY: json.dumps(about).encode()})
     with atomic_file(path) as temporary, pq.ParquetWriter(temporary, schema, **WRITING) as writer:
-        for code, track in enumerate(tracks):
-            for start in range(0, len(track), ROW_GROUP):
-                rows = slice(start, start + ROW_GROUP)
-                writer.write_table(_to_table(track, rows, code, names, schema))
+        for code, parts in enumerate(blocks):
+            table = pa.concat_tables([_to_table(part, code, names, schema) for part in parts])
+            writer.write_table(table, ROW_GROUP)
 
 
 def load_points(path: Path) -> list[Track]:
@@ -175,17 +195,18 @@ def load_points(path: Path) -> list[Track]:
         raise InputError(f"{path}: not a points table ({detail}). Make it again with `plumbline ingest`.") from None
 
 
-def _to_table(track: Track, rows: slice, code: int, names: list[str], schema: pa.Schema) -> pa.Table:
-    displacement = np.ascontiguousarray(track.displacement[rows], np.float32)
+def _to_table(track: Track, code: int, names: list[str], schema: pa.Schema) -> pa.Table:
+    displacement = np.ascontiguousarray(track.displacement, np.float32)
     count, length = displacement.shape
-    series = pa.ListArray.from_arrays(np.arange(count + 1, dtype=np.int32) * length, displacement.ravel())
-    los = np.asarray(track.los[rows], float)
+    ends = np.arange(count + 1, dtype=np.int32) * length
+    series = pa.ListArray.from_arrays(ends, displacement.ravel(), type=SERIES)
+    los = np.asarray(track.los, float)
     columns = {
-        "point_id": pa.array(track.point_id[rows], pa.string()),
+        "point_id": pa.array(track.point_id, pa.string()),
         "track": pa.DictionaryArray.from_arrays(np.full(count, code, np.int32), names),
-        "easting": track.easting[rows],
-        "northing": track.northing[rows],
-        "height": track.height[rows],
+        "easting": track.easting,
+        "northing": track.northing,
+        "height": track.height,
         "los_east": los[:, 0],
         "los_north": los[:, 1],
         "los_up": los[:, 2],

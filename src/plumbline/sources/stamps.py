@@ -9,6 +9,7 @@ There are no identifiers, no heights and no line of sight.
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import date
 
@@ -81,7 +82,8 @@ def _days(product: Product, header: list[str], columns: list[str]) -> dict[str, 
     _, table = next(rows, (0, None))
     if table is None:
         raise InputError(f"{product}: it has a header, but no points. Download it again, or leave it out.")
-    meta = [table[name][0].as_py() for name in columns]
+    cells = [table[name][0].as_py() for name in columns]
+    meta = [None if cell is None or math.isnan(cell) else cell for cell in cells]
     if meta[FIXED - 1] is not None:
         fail_at(
             product, 0, columns[FIXED - 1], f"{meta[FIXED - 1]:.10g}", "the first row must be StaMPS's metadata: NaN"

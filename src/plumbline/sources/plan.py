@@ -1,0 +1,71 @@
+"""What a run of `ingest` has to read: cities, and the parts of their products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from plumbline.errors import InputError
+from plumbline.jobs import run_jobs, work_folder
+from plumbline.params import Ingest
+from plumbline.sources.city import CityFiles, CityPlan, find_files, products_crs, read_city
+from plumbline.sources.part import Part
+from plumbline.sources.profile_city import ProfileCity
+from plumbline.sources.profile_files import ProfileFiles, find_profiles
+from plumbline.sources.read import parts
+
+STAGE = "ingest"
+SAMPLED_BYTES = 2**26
+"""Of a product up to this size all points are compared with other products; of a larger one, as many as in one."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run: where its finished portions lie, what was asked for, and the portions."""
+
+    work: dict[str, Path]
+    """City -> folder."""
+    cities: list[CityPlan]
+    params: Ingest
+    parts: list[Part]
+    profiles: list[ProfileCity]
+    """Cities of profile rows, which have no points."""
+
+
+def plan_parts(cities: Sequence[Path], params: Ingest) -> Plan:
+    """Read footprints and labels of all cities, and cut the products into parts to be read by `read_part`.
+
+    Raises:
+        InputError: as `ingest`, but for what only the points can show.
+    """
+    plan = cut_parts(cities, params)
+    run_jobs(read_city, plan.cities, 1, "footprints")
+    return plan
+
+
+def cut_parts(cities: Sequence[Path], params: Ingest) -> Plan:
+    """The plan, with nothing read but what stands first in each file."""
+    if not cities:
+        raise InputError("ingest: no city folder given.")
+    rows = {folder: files for folder in cities if (files := find_profiles(folder, params)) is not None}
+    found = [find_files(folder) for folder in cities if folder not in rows]
+    every: list[CityFiles | ProfileFiles] = [*found, *rows.values()]
+    names = [city.name for city in every]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"ingest: two city folders are named {twice[0]}. Rename one.")
+    settings, code = params.model_dump(mode="json"), [Path(__file__).parent]
+    # One folder a city: a mended file of one does not have the others read again.
+    work = {city.name: work_folder(STAGE, city.paths(params), settings, code) for city in every}
+    plans, result = [], []
+    for city in found:
+        plans.append(CityPlan(work[city.name] / "city", city, params, products_crs(city.products, params)))
+        sampled = max(1, max(path.stat().st_size for path in city.products) // SAMPLED_BYTES)
+        for product, path in enumerate(city.products):
+            for number, span in enumerate(parts(path, params.products)):
+                folder = work[city.name] / f"{product:04d}-{number:04d}"
+                result.append(
+                    Part(folder, plans[-1].folder, path, plans[-1].crs, (product, number), span, sampled, params)
+                )
+    return Plan(work, plans, params, result, [ProfileCity(work[city.name] / "city", city) for city in rows.values()])
