@@ -3,8 +3,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plumbline.params import Prepare
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
-from plumbline.prepare.profiles import integrate_slope, profile_buildings, profile_labels, profile_sequences
+from plumbline.prepare.profiles import (
+    ENOUGH,
+    LEAST_SLOPE_SE,
+    LIKELY_SLOPE_SE,
+    integrate_slope,
+    profile_buildings,
+    profile_labels,
+    profile_sequences,
+    rows_left_out,
+)
+from plumbline.prepare.redescribe import recover, redescribe
 from plumbline.prepare.sequences import UNDEFINED
 from plumbline.sources.profiles import Profiles, read_profiles
 
@@ -22,6 +33,7 @@ def made(rows, severity=np.nan, location=-1, span=SPAN):
         width_m=np.full(len(rows), WIDTH),
         severity=np.full(len(rows), severity),
         location=np.full(len(rows), location, np.int64),
+        line=np.arange(1, len(rows) + 1),
     )
 
 
@@ -30,9 +42,9 @@ def column(sequences, columns, name):
     return part[:, names(columns).index(name)]
 
 
-def sequences_of(profiles, min_points=5, max_points=128):
+def sequences_of(profiles, max_points=128):
     ids = np.array([f"p{i}" for i in range(len(profiles))])
-    return profile_sequences(profiles, ids, 2.0, min_points, max_points, "old")
+    return profile_sequences(profiles, ids, 2.0, rows_left_out(profiles, Prepare()).judged, max_points, "old")
 
 
 @settings(max_examples=40)
@@ -44,6 +56,32 @@ def test_a_slope_that_is_linear_is_integrated_exactly(places, level, bend):
     exact = level * distance + bend * distance**2 / 2
     np.testing.assert_allclose(change, exact - exact.mean(), atol=1e-9)
     assert (error > 0).all()
+
+
+@settings(max_examples=40)
+@given(st.lists(st.floats(0, SPAN), min_size=1, max_size=12), st.integers(0, 99))
+def test_the_error_is_that_of_a_sum_of_slopes_that_err_alike(places, seed):
+    """The integral is linear in the slopes: each slope's share shows where it alone is 1."""
+    distance, slope = np.sort(places), np.random.default_rng(seed).normal(0, 1, len(places))
+    shares = np.stack([integrate_slope(distance, row)[0] for row in np.eye(len(distance))], axis=1)
+    change, error = integrate_slope(distance, slope)
+    np.testing.assert_allclose(change, shares @ slope, atol=1e-9)
+    spread = np.sqrt((shares**2).sum(axis=1))
+    widest = int(np.argmax(spread))
+    scale = error[widest] / max(spread[widest], LEAST_SLOPE_SE)
+    if error[widest] > LEAST_SLOPE_SE:
+        np.testing.assert_allclose(error, np.maximum(scale * spread, LEAST_SLOPE_SE), rtol=1e-6)
+    else:
+        assert (error == LEAST_SLOPE_SE).all()
+    if 1 < len(distance) < ENOUGH and spread[widest] > 1:
+        assert scale == pytest.approx(LIKELY_SLOPE_SE)
+
+
+def test_a_row_of_fifty_thousand_places_is_no_burden():
+    distance = np.linspace(0, SPAN, 50_000)
+    change, error = integrate_slope(distance, distance)
+    np.testing.assert_allclose(np.ptp(change), SPAN**2 / 2, rtol=1e-9)
+    assert np.isfinite(error).all()
 
 
 def test_the_stated_error_is_that_of_the_integral():
@@ -97,6 +135,24 @@ def test_a_hinge_shows_where_it_is():
     assert up[-1] - np.median(up[x < 3]) == pytest.approx(-3 * 4.5, abs=2)
 
 
+def test_each_rule_leaves_out_its_rows():
+    wide = np.linspace(0, SPAN, 6)
+    rows = [
+        (wide, 0 * wide),
+        (np.zeros(4), np.zeros(4)),
+        (np.full(6, 3.0), np.zeros(6)),
+        (wide, 0 * wide),
+        (wide, 0 * wide),
+    ]
+    profiles = made(rows)
+    profiles.width_m[3], profiles.span_m[4] = 0.5, 400.0
+    found = rows_left_out(profiles, Prepare())
+    assert found.judged.tolist() == [0]
+    assert {name: count for name, count in found.counts.items() if count} == {
+        "few_points": 1, "degenerate_points": 1, "too_small": 1, "too_large": 1,
+    }  # fmt: skip
+
+
 def test_short_rows_are_left_out_and_long_ones_thinned():
     rows = [(np.linspace(0, SPAN, n), np.zeros(n)) for n in (3, 8, 300)]
     sequences = sequences_of(made(rows), max_points=50)
@@ -118,6 +174,16 @@ def test_a_building_does_not_depend_on_the_other_rows():
             np.testing.assert_allclose(getattr(alone, name), getattr(part, name), atol=1e-4, rtol=1e-4)
 
 
+def test_what_is_perturbed_can_be_described_again():
+    """Training drops points and adds noise by way of `redescribe`: with nothing changed, the columns come back."""
+    rng = np.random.default_rng(4)
+    rows = [(np.sort(rng.uniform(0, SPAN, n)), rng.normal(0, 1, n)) for n in (6, 11, 30)]
+    before = sequences_of(made(rows))
+    after = redescribe(before, recover(before))
+    for name in ("distance", "slope", "geometry"):
+        np.testing.assert_allclose(getattr(after, name), getattr(before, name), atol=2e-3, rtol=2e-3)
+
+
 def test_labels_are_what_the_caller_knows_of_the_codes():
     row = (np.linspace(0, SPAN, 6), np.zeros(6))
     severity, quadrant = profile_labels(made([row], severity=0.002, location=2), 1000.0, {1: "NE", 2: "SW"})
@@ -135,7 +201,7 @@ def test_a_file_becomes_sequences(tmp_path):
         pairs = np.column_stack([np.linspace(0, SPAN, count), rng.normal(0, 1, count)]).ravel()
         lines.append(",".join(f"{value:.4f}" for value in [*pairs, SPAN, WIDTH, 1.2, 3]))
     path = tmp_path / "old.csv"
-    path.write_text("\n".join(lines))
+    path.write_text("\n".join([*lines, ""]))
     sequences = sequences_of(read_profiles(path, labelled=True))
     assert sequences.length.tolist() == [5, 9]
     np.testing.assert_allclose(column(sequences, GEOMETRY, "years"), 2)

@@ -4,9 +4,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plumbline.errors import InputError
-from plumbline.sources.profiles import read_profiles
+from plumbline.sources.profiles import looks_like_profiles, read_profiles
 
-from .make import unless_refused
+from .make import rows, text, unless_refused
 from .write_profiles import profiles
 
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
@@ -15,7 +15,7 @@ BUILDINGS = [
     ([(1, 0.1), (1, 0.2)], [12, 6, 0, 0]),
     ([(-4, 1e-3), (-1, 0), (0, 0), (4, 3)], [8, 8, 3.5, 3]),
 ]
-numbers = st.floats(-1e6, 1e6)
+numbers = st.floats(-1000, 1000)
 
 
 def read(tmp_path, content: str, labelled=True):
@@ -40,17 +40,66 @@ def test_rows_without_labels_have_none(tmp_path):
     assert found.slope.tolist() == [slope for pairs, _ in BUILDINGS for _, slope in pairs]
 
 
-def test_slopes_in_m_per_m_become_mm_per_m(tmp_path):
-    path = profiles(tmp_path / "p.csv", BUILDINGS)
-    np.testing.assert_allclose(
-        read_profiles(path, True, slope_unit="m/m").slope, 1000 * read_profiles(path, True).slope
-    )
+def test_units_are_brought_to_m_and_mm_per_m(tmp_path):
+    plain = read_profiles(profiles(tmp_path / "p.csv", BUILDINGS), True)
+    other = [
+        ([(100 * d, s / 1000) for d, s in pairs], [100 * span, 100 * width, severity, code])
+        for pairs, (span, width, severity, code) in BUILDINGS
+    ]
+    found = read_profiles(profiles(tmp_path / "q.csv", other), True, slope_unit="m/m", distance_unit="cm")
+    for name in ("distance", "slope", "span_m", "width_m", "severity", "location"):
+        np.testing.assert_allclose(getattr(found, name), getattr(plain, name), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("line", "units", "message"),
+    [
+        ("0,2,5,4", ("m/m", "m"), "cell 2: slope of 2 m/m found, at most 1 is possible; check the unit"),
+        ("0,1,5,4e6", ("mm/m", "m"), "cell 4: length of 4e\\+06 m found, at most 100000 is possible"),
+        ("-1e9,1,5,4", ("mm/m", "mm"), "cell 1: length of -1e\\+09 mm found"),
+        ("0,1,3,2,1e9,4", ("mm/m", "cm"), "cell 5: length of 1e\\+09 cm found"),
+    ],
+)
+def test_what_no_building_has_is_another_unit(tmp_path, line, units, message):
+    (tmp_path / "p.csv").write_text(line + "\n")
+    with pytest.raises(InputError, match=rf"p\.csv, line 1, {message}"):
+        read_profiles(tmp_path / "p.csv", False, *units)
+
+
+def test_a_file_cut_within_its_last_line_is_refused(tmp_path):
+    """`0,0.5,3,1.25` is what is left of a row, and a whole one as well."""
+    with pytest.raises(InputError, match=r"line 2: the last line has no line break, so that the file may be cut"):
+        read(tmp_path, "0,0.5,3,-1.25,8,5\n0,0.5,3,1.25", labelled=False)
+
+
+def test_an_empty_label_does_not_turn_a_size_into_one(tmp_path):
+    with pytest.raises(InputError, match=r"line 2: empty cells found at the end, .* give rows without labels a file"):
+        read(tmp_path, "0,0.5,3,1.25,8,2,1,1\n0,0.5,3,1.25,8,2,,\n")
+
+
+def test_the_content_tells_profile_rows_from_a_table_without_its_header(tmp_path):
+    for number, ends in enumerate((4, 2)):
+        assert looks_like_profiles(profiles(tmp_path / f"{number}.csv", [(p, e[:ends]) for p, e in BUILDINGS]))
+    points = [{**row, "pid": f"{n}"} for n, row in enumerate(rows(6))]
+    for name, content in {
+        "egms": text(rows()),
+        "beheaded": text(points).partition("\n")[2],
+        "even": "\n".join(line + ",1" for line in text(points).splitlines()[1:]),
+        "labels": "building_id,severity_permille,quadrant\nH0,1,NE\n",
+        "empty": "",
+        "blank": "\n,,\n",
+        "binary": "\x00\x01" * 50,
+    }.items():
+        (tmp_path / name).write_text(content)
+        assert not looks_like_profiles(tmp_path / name), name
+    assert not looks_like_profiles(tmp_path / "nowhere")
 
 
 def test_blank_lines_windows_line_ends_and_empty_cells_at_the_end_are_no_part(tmp_path):
-    found = read(tmp_path, "﻿0,1,2,3,5,4,0.5,1,,,\r\n\r\n,,,\r\n0,1,9,2,0,0")
+    found = read(tmp_path, "﻿0,1,2,3,5,4,0.5,1,,,\r\n\r\n,,,\r\n0,1,9,2,0,0\n")
     assert found.offsets.tolist() == [0, 2, 3]
     assert found.span_m.tolist() == [5, 9]
+    assert found.line.tolist() == [1, 4]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.compass import QUADRANTS, Frames
+from plumbline.params import Prepare
 from plumbline.prepare.describe import describe_buildings
+from plumbline.prepare.odd import JUDGED, MIN_SPREAD_M, MIN_SPREAD_SHARE, REASONS, LeftOut
 from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.sequences import UNDEFINED, Sequences
 from plumbline.sources.profiles import Profiles
@@ -37,19 +39,40 @@ class ProfileBuildings(NamedTuple):
     """(B,) m2."""
 
 
+def rows_left_out(profiles: Profiles, params: Prepare) -> LeftOut:
+    """Which of B rows cannot be judged, by the rules of `odd` that a row can break: size, number and spread of places.
+
+    A row has its places along one line by its nature: what counts is how far they are spread along it.
+    """
+    count = np.diff(profiles.offsets)
+    building = np.repeat(np.arange(len(profiles)), count)
+    mean = np.bincount(building, profiles.distance, len(profiles)) / count
+    spread = np.sqrt(np.bincount(building, (profiles.distance - mean[building]) ** 2, len(profiles)) / count)
+    short, long = np.minimum(profiles.span_m, profiles.width_m), np.maximum(profiles.span_m, profiles.width_m)
+    rules = {
+        "too_small": short < params.min_side_m,
+        "too_large": long > params.max_side_m,
+        "few_points": count < params.min_points,
+        "degenerate_points": spread < np.maximum(MIN_SPREAD_M, MIN_SPREAD_SHARE * profiles.span_m),
+    }
+    code = np.select(list(rules.values()), [1 + list(REASONS).index(name) for name in rules], default=JUDGED)
+    return LeftOut(code.astype(np.int8))
+
+
 def profile_sequences(
-    profiles: Profiles, building_id: NDArray[np.str_], years: float, min_points: int, max_points: int, city: str
-) -> Sequences:
-    """Sequences of the rows with `min_points` places or more, without labels (see `profile_labels`).
+    profiles: Profiles, building_id: NDArray[np.str_], years: float, judged: NDArray[np.intp], max_points: int,
+    city: str,
+) -> Sequences:  # fmt: skip
+    """Sequences of the rows `judged`, in that order, without labels (see `profile_labels`).
 
     Args:
         profiles: B rows.
         building_id: (B,)
         years: length of the time in which the slopes came about; a file does not say it.
-        min_points: as `prepare.min_points`. max_points: as `prepare.max_points`.
+        judged: ascending rows, see `rows_left_out`.
+        max_points: as `prepare.max_points`.
         city: name written beside each building.
     """
-    judged = np.flatnonzero(np.diff(profiles.offsets) >= min_points)
     made = profile_buildings(profiles)
     return describe_buildings(
         made.scatterers, made.frame, made.area, building_id, judged, years, max_points, city
@@ -117,14 +140,17 @@ def integrate_slope(distance: Float, slope: Float) -> tuple[Float, Float]:
     Args:
         distance: (n,) m, not descending. slope: (n,) mm/m.
     """
-    # Rows are places, columns slopes: each step counts half of the slope at either end.
-    step = np.diff(distance)
-    half = np.zeros((len(distance), len(distance)))
-    half[1:, :-1] += np.tril(np.broadcast_to(step / 2, (len(step), len(step))))
-    half[1:, 1:] += np.tril(np.broadcast_to(step / 2, (len(step), len(step))))
-    about_mean = half - half.mean(axis=0)
-    error = _slope_error(distance, slope) * np.sqrt((about_mean**2).sum(axis=1))
-    return about_mean @ slope, np.maximum(error, LEAST_SLOPE_SE)
+    count, half = len(distance), np.diff(distance) / 2
+    before, after = np.r_[0.0, half], np.r_[half, 0.0]
+    change = np.r_[0.0, np.cumsum(half * (slope[1:] + slope[:-1]))]
+    # A place counts each earlier slope with half of the steps on both sides, its own with half of the step before, and
+    # no later one; `mean` is what the mean of all places counts of each slope.
+    both = before + after
+    mean = ((count - 1 - np.arange(count)) * both + before) / count
+    earlier = np.r_[0.0, np.cumsum((both - mean) ** 2)[:-1]]
+    later = np.r_[np.cumsum((mean**2)[::-1])[::-1][1:], 0.0]
+    error = _slope_error(distance, slope) * np.sqrt(earlier + (before - mean) ** 2 + later)
+    return change - change.mean(), np.maximum(error, LEAST_SLOPE_SE)
 
 
 def _slope_error(distance: Float, slope: Float) -> float:

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from plumbline.errors import InputError
 from plumbline.files import read_json
+from plumbline.sources.assemble import CITY
 from plumbline.sources.buildings import load_buildings
 from plumbline.sources.city import NEIGHBOURS
-from plumbline.sources.ingest import CITY
 from plumbline.sources.part import HALO, POINTS
 from plumbline.sources.points import Track, concatenate_tracks, load_points
+from plumbline.sources.profile_city import KIND
+from plumbline.sources.profile_table import IngestedProfiles
 
 
 class Neighbours(NamedTuple):
@@ -36,7 +38,7 @@ class Neighbours(NamedTuple):
 
 @dataclass(frozen=True)
 class Ingested:
-    """An ingested city."""
+    """An ingested city of points."""
 
     folder: Path
     about: dict[str, Any]
@@ -98,11 +100,24 @@ class Ingested:
 
 
 def open_ingested(folder: Path) -> list[Ingested]:
-    """The cities in the folder of the stage `ingest`.
+    """The cities of points in the folder of the stage `ingest`; those of profile rows: see `open_profiles`.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no city of either kind.
     """
+    return [city for city in _open(folder) if city.about.get("kind") != KIND]
+
+
+def open_profiles(folder: Path) -> list[IngestedProfiles]:
+    """The cities of profile rows in the folder of the stage `ingest`.
+
+    Raises:
+        InputError: there is no city of either kind.
+    """
+    return [IngestedProfiles(city.folder, city.about) for city in _open(folder) if city.about.get("kind") == KIND]
+
+
+def _open(folder: Path) -> list[Ingested]:
     cities = sorted(path.parent for path in folder.glob(f"*/{CITY}"))
     if not cities:
         raise InputError(f"{folder}: no city found. Run `plumbline ingest` first.")

@@ -20,7 +20,7 @@ from plumbline.sources.egms import is_egms, open_egms
 from plumbline.sources.egms_ortho import is_ortho, open_ortho
 from plumbline.sources.hdf5 import is_hdf5
 from plumbline.sources.mintpy import is_timeseries, open_mintpy
-from plumbline.sources.parquet import is_parquet, is_point_table, open_parquet, read_names
+from plumbline.sources.parquet import group_parts, is_parquet, is_point_table, open_parquet, read_names
 from plumbline.sources.points import Track
 from plumbline.sources.product import PointSource, all_points
 from plumbline.sources.project import projection
@@ -28,7 +28,7 @@ from plumbline.sources.stamps import is_stamps, open_stamps
 from plumbline.sources.table import read_header
 
 PART_BYTES = 2**28
-"""A csv is read in parts of so many bytes, each by itself."""
+"""A csv, or an unpacked Parquet file, is read in parts of so many bytes, each by itself."""
 ANGLES = frozenset({"incidence_deg", "heading_deg"})
 
 
@@ -80,7 +80,7 @@ def open_points(
         format: reads the file as this format; None: as `products` says, or by its content.
         crs: projected CRS that the points are wanted in; None: that of the file, or where it has degrees, the UTM zone
             of its middle.
-        part: of a product that can be cut (`parts`): the bytes whose lines are wanted.
+        part: of a product that can be cut (`parts`): the bytes whose lines are wanted, or of Parquet, the row groups.
 
     Raises:
         InputError: the file cannot be read, its format is not known or not the one asked for, its description lacks
@@ -92,7 +92,7 @@ def open_points(
     if found.name == "mintpy":
         return open_mintpy(path, about, crs)
     if found.product is None:
-        return open_parquet(path, about, crs)
+        return open_parquet(path, about, crs, part)
     product = replace(found.product, start=part[0], end=part[1])
     if found.name == "columns":
         return open_columns(product, about, crs)
@@ -119,7 +119,9 @@ def read_points(
 
 
 def parts(path: Path, products: Mapping[str, params.Product] = {}) -> list[tuple[int, int | None]]:
-    """Portions in which a product can be read one by one, in any order: byte ranges of a csv; else one, the whole.
+    """Portions in which a product can be read one by one, in any order, as `open_points` takes them.
+
+    Byte ranges of a csv, ranges of row groups of a Parquet file; of others one, the whole.
 
     Raises:
         InputError: as `open_points`, for what concerns the file as a whole.
@@ -127,6 +129,8 @@ def parts(path: Path, products: Mapping[str, params.Product] = {}) -> list[tuple
     about = describe(path, products)
     found = _find(path, about, None)
     has_ids = "point_id" in about.columns if found.name == "columns" else FORMATS[found.name].has_ids
+    if found.product is None and found.name in PARQUET_FORMATS:
+        return group_parts(path, PART_BYTES)
     if found.product is None or found.product.member is not None or not has_ids:
         return [(0, None)]
     cuts = [*range(0, max(path.stat().st_size - PART_BYTES // 2, 1), PART_BYTES), None]
@@ -159,6 +163,11 @@ class _Found:
 
 def _find(path: Path, about: params.Product, wanted: str | None) -> _Found:
     wanted = wanted or about.format or ("columns" if about.columns else None)
+    if about.profiles is not None or wanted == "profiles":
+        raise InputError(
+            f"{path}: described as profile rows, which are no points. Give them a city folder of their own for "
+            "`plumbline ingest`; see docs/formats.md."
+        )
     if wanted is not None and wanted not in FORMATS:
         raise InputError(f"{path}: format {wanted!r} is not known. {KNOWN}.")
     if is_hdf5(path):

@@ -1,0 +1,88 @@
+"""Which files of a city folder are of profile rows, and what params say of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from plumbline.errors import InputError
+from plumbline.params import Ingest, Product
+from plumbline.params.ingest import ProfileRows
+from plumbline.sources.city import LABELS, NOT_PRODUCTS, NOTES
+from plumbline.sources.profiles import looks_like_profiles
+
+
+@dataclass(frozen=True)
+class ProfileFiles:
+    """The files of one city folder of profile rows, each with what params say of it."""
+
+    name: str
+    files: tuple[tuple[Path, ProfileRows], ...]
+
+    def paths(self, params: Ingest) -> list[Path]:
+        """All files that the result can depend on."""
+        return [path for path, _ in self.files]
+
+
+def find_profiles(folder: Path, params: Ingest) -> ProfileFiles | None:
+    """The files of a city folder of profile rows; None if no file in it has such.
+
+    A csv is of profile rows where `ingest.products` says so, or else where its content does.
+
+    Raises:
+        InputError: there are other files beside them, or params do not say what the rows do not say themselves.
+    """
+    if not folder.is_dir():
+        return None
+    found, others = [], []
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or not path.is_file() or path.suffix.lower() in NOTES:
+            continue
+        pattern, product = _stated(path, params)
+        silent = product.format is None and not product.columns
+        likely = path.suffix.lower() == ".csv" and not path.stem.lower().startswith(NOT_PRODUCTS)
+        if likely and (product.profiles or (silent and looks_like_profiles(path))):
+            found.append((path, pattern, product.profiles))
+        elif path.name == LABELS or not path.stem.lower().startswith(NOT_PRODUCTS):
+            others.append(path.name)
+    if not found:
+        return None
+    if others:
+        path, pattern, about = found[0]
+        why = f"profile rows by ingest.products, {pattern!r}" if about else "which looks like profile rows"
+        raise InputError(
+            f"{folder}: {', '.join(others[:5])} found beside {path.name}, {why}. Those name no footprint and "
+            "hold their labels themselves: give them a folder of their own, or let the pattern in params.yaml fit them "
+            "alone."
+        )
+    files = []
+    for path, _, about in found:
+        if about is None:
+            raise InputError(_to_state(path))
+        files.append((path, about))
+    if not any(about.labelled for _, about in files):
+        raise InputError(
+            f"{folder}: none of its profile rows has a label ({', '.join(path.name for path, _ in files)}). Training "
+            "needs labelled buildings. Leave the folder out, or put labelled rows beside these."
+        )
+    return ProfileFiles(folder.resolve().name, tuple(files))
+
+
+def _stated(path: Path, params: Ingest) -> tuple[str, Product]:
+    """The first pattern of `ingest.products` that fits a file, and what it says of it."""
+    fits = (item for item in params.products.items() if fnmatchcase(path.name, item[0]))
+    return next(fits, ("", Product()))
+
+
+def _to_state(path: Path) -> str:
+    return (
+        f"{path}: looks like profile rows (d0,s0,d1,s1,…,span,width), which do not say their units, their codes "
+        "or their time. Write them into params.yaml:\n"
+        "ingest:\n"
+        "  products:\n"
+        f"    {path.name!r}:\n"
+        "      profiles:  # your units, codes and years\n"
+        "        {labelled: true, distance_unit: m, slope_unit: mm/m, severity_unit: permille,\n"
+        "         quadrants: {1: NE, 2: NW, 3: SW, 4: SE}, years: 2.5}"
+    )
