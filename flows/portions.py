@@ -18,8 +18,8 @@ from plumbline.params import load_params
 from plumbline.prepare.stage import plan_tiles
 from plumbline.prepare.tile import prepare_tile
 from plumbline.sources.city import city_folders
-from plumbline.sources.ingest import plan_parts
 from plumbline.sources.part import read_part
+from plumbline.sources.plan import plan_parts
 
 DATA = Path("data")
 

@@ -1,8 +1,11 @@
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from plumbline.params import Audit
 from plumbline.prepare.audit.run import RULES
 from plumbline.prepare.features import GEOMETRY, SLOPE, names
 from plumbline.prepare.sequences import UNDEFINED, concatenate
@@ -47,7 +50,13 @@ TRACKS = [
     ("track_period", {"last_epoch": "2021-12-31"}, "warn", 730 / 1095, 0.8),
     ("gaps", {"longest_gap_days": 150}, "warn", 150, 120),
     ("missing", {"missing_share": 0.4}, "warn", 0.4, 0.3),
-    ("duplicates", {"duplicates": 170}, "warn", 0.2, 0.1),
+    ("duplicates", {"duplicates": 160}, "warn", 0.2, 0.1),
+    ("speed", {"speed_p99_mm_yr": 150.0}, "warn", 150, 100),
+    ("speed", {"speed_p99_mm_yr": 5000.0}, "fail", 5000, 1000),
+    ("noise_low", {"noise_mm": 0.1}, "warn", 0.1, 0.3),
+    ("noise_low", {"noise_mm": 0.002}, "fail", 0.002, 0.03),
+    ("noise_high", {"noise_mm": 30.0}, "warn", 30, 20),
+    ("noise_high", {"noise_mm": 2500.0}, "fail", 2500, 100),
 ]
 
 
@@ -59,13 +68,44 @@ def test_rules_on_tracks(name, track, status, value, bound):
     assert found.reason.startswith("a, up: ")
 
 
+def test_every_rule_stands_in_the_docs_by_its_name_and_none_else():
+    page = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+    table = page.split("## Rules")[1].split("\n\n")[0]
+    named = [name for line in table.splitlines() if line.startswith("| `")
+             for name in re.findall(r"`(\w+)`", line.split("|")[1])]  # fmt: skip
+    assert sorted(named) == sorted(rule.__name__ for rule in RULES)
+
+
+def test_a_track_that_is_not_used_is_not_looked_at():
+    tracks = [make_track(), make_track("down", noise_mm=None, speed_p99_mm_yr=None, points_looked_at=None)]
+    assert run({}, make_report(tracks=tracks)).verdict == rule(run({}), "split_size").status
+    found = rule(run({}, make_report(tracks=tracks)), "noise_low")
+    assert (found.status, found.where) == ("pass", "a, up")
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"max_speed_mm_yr": 2000.0},
+        {"refuse_noise_below_mm": 0.5},
+        {"min_noise_mm": 30.0},
+        {"refuse_noise_above_mm": 10.0},
+    ],
+)
+def test_bounds_that_contradict_each_other_are_refused(bounds):
+    with pytest.raises(ValueError, match=r"must not be below|must ascend"):
+        Audit(**bounds)
+
+
 def test_a_city_without_points_fails():
     tracks = [make_track(points=0), make_track("down", points=0)]
     found = rule(run({}, make_report(tracks=tracks)), "points")
     assert (found.status, found.value, found.bound, found.where) == ("fail", 0, 1, "a")
 
 
-@pytest.mark.parametrize("name", [name for name, *_ in TRACKS] + ["labelled", "buildings_left_out", "block_leak"])
+@pytest.mark.parametrize(
+    "name", [*sorted({name for name, *_ in TRACKS}), "labelled", "buildings_left_out", "block_leak"]
+)
 def test_what_is_not_reported_is_said(name):
     bare = {"cities": {"a": {"tracks": [{"name": "up", "points": 5}] if name != "points" else []}}}
     report = {} if name == "points" else bare

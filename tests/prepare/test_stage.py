@@ -1,3 +1,4 @@
+import contextlib
 import json
 from pathlib import Path
 
@@ -31,14 +32,16 @@ def ingested(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("city")
     simulate(Simulate.model_validate({"cities": CITIES, "showcase": {"band": "C", "buildings": 4, "seed": 3},
                                       "years": 1.0}), root / "simulated")  # fmt: skip
-    ingest(sorted((root / "simulated" / "cities").iterdir()), Ingest(), root / "ingested")
+    with contextlib.chdir(root):
+        ingest(sorted((root / "simulated" / "cities").iterdir()), Ingest(), root / "ingested")
     return root / "ingested"
 
 
 @pytest.fixture(scope="module")
 def prepared(ingested, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("out") / "prepared"
-    prepare(ingested, PARAMS, out)
+    with contextlib.chdir(out.parent):
+        prepare(ingested, PARAMS, out)
     return out
 
 

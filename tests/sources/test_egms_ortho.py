@@ -3,7 +3,8 @@ import pytest
 
 from plumbline.errors import InputError
 from plumbline.params import Product
-from plumbline.sources.read import read_points
+from plumbline.sources.egms_ortho import CELLS
+from plumbline.sources.read import open_points, read_points
 
 from .make import EPOCHS, L3, text, zipped
 from .write_ortho import OLDER, cells
@@ -34,6 +35,14 @@ def test_the_name_in_the_zip_says_it_where_the_zip_does_not_and_it_is_said(tmp_p
     with caplog.at_level("INFO", "plumbline"):
         assert read_points(path).los[0].tolist() == [1, 0, 0]
     assert "by its name, the motion is east" in caplog.text
+    assert open_points(path).notes == (CELLS, "by its name, the motion is east")
+
+
+def test_a_component_that_is_stated_is_no_matter_of_the_name(tmp_path):
+    path = write(tmp_path, "EGMS_L3_E45N17_100km_U_2020_2024_1.csv")
+    source = open_points(path, {"*": Product(component="east")})
+    assert source.notes == (CELLS,)
+    assert next(source.blocks()).los[0].tolist() == [1, 0, 0]
 
 
 def test_a_name_that_does_not_say_it_is_refused_and_the_description_helps(tmp_path):

@@ -7,6 +7,7 @@ from pyproj import Transformer
 
 from plumbline.errors import InputError
 from plumbline.params import Product
+from plumbline.sources.product import OUT_OF_ORDER
 from plumbline.sources.read import is_product, open_points, parts, read_points
 
 from .make import unless_refused
@@ -88,6 +89,46 @@ def test_a_geocoded_stack_needs_no_geometry_where_the_angles_are_stated(tmp_path
     assert "points come without coherence" in caplog.text
 
 
+SIGN = "displacements are taken as positive towards the satellite, as MintPy writes them"
+NO_REFERENCE = "its attributes name no pixel that displacements refer to (REF_Y, REF_X)"
+
+
+def test_what_was_taken_without_being_stated_is_noted(tmp_path):
+    path = Stack().write(tmp_path / "t.h5", "inputs/geometryGeo.h5")
+    assert open_points(path).notes == (
+        "its geometry is taken from inputs/geometryGeo.h5, found beside it",
+        "coherence is taken from temporalCoherence.h5, found beside it",
+        SIGN,
+        NO_REFERENCE,
+    )
+
+
+def test_what_is_stated_needs_no_note_and_the_reference_is_told(tmp_path):
+    stack = Stack(attrs=COMMON | GEOCODED | {"REF_Y": "2", "REF_X": "1"})
+    path = stack.write(tmp_path / "t.h5", "g.h5", "c.h5")
+    about = Product(geometry="g.h5", coherence="c.h5", positive="away")
+    assert open_points(path, {"*": about}).notes == (
+        f"displacements refer to the pixel y2x1 and to the day {DAYS[0]}, by its attributes",
+    )
+
+
+def test_what_is_not_there_is_noted(tmp_path):
+    order = [2, 0, 3, 1]
+    stack = Stack(series=metres()[order], dates=[DAYS[index].encode() for index in order])
+    del stack.geometry["height"], stack.geometry["azimuthAngle"]
+    notes = open_points(stack.write(tmp_path / "t.h5", coherence=None)).notes
+    assert notes[1:] == (
+        "no /height in geometryGeo.h5; all points are taken to be of one height",
+        "no temporalCoherence.h5 of its size beside it; points come without coherence",
+        "no /azimuthAngle in geometryGeo.h5; the direction to the satellite is that by HEADING -11",
+        SIGN,
+        NO_REFERENCE,
+        OUT_OF_ORDER,
+    )
+    bare = open_points(Stack().write(tmp_path / "u.h5", None, None), {"u.h5": Product(**ANGLES)}).notes
+    assert "its geometry is taken from geometryGeo.h5, found beside it" in bare  # that of the other stack fits
+
+
 def test_a_geometry_of_another_size_is_not_taken(tmp_path):
     Stack().write(tmp_path / "other.h5")
     stack = Stack(series=metres()[:, :3], attrs=COMMON | GEOCODED | {"LENGTH": "3"})
@@ -116,9 +157,10 @@ def test_without_azimuth_the_heading_counts_on_either_side(tmp_path, caplog):
 def test_an_azimuth_that_is_not_of_the_heading_is_said(tmp_path, caplog):
     stack = Stack()
     stack.geometry["azimuthAngle"] += 180
-    with caplog.at_level("WARNING", "plumbline"):
-        read_points(stack.write(tmp_path / "timeseries.h5"))
+    with caplog.at_level("INFO", "plumbline"):
+        notes = open_points(stack.write(tmp_path / "timeseries.h5")).notes
     assert "disagree by 180" in caplog.text
+    assert sum("disagree by 180; /azimuthAngle is used" in note for note in notes) == 1
 
 
 @pytest.mark.parametrize("said", [{"UTM_ZONE": "31N"}, {"EPSG": "32631"}, {"EPSG": 32631}])

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pyproj
 from numpy.typing import NDArray
+from scipy.cluster.hierarchy import DisjointSet
 
 from plumbline.console import log
+from plumbline.files import read_json
+from plumbline.sources.ground import one_crs
 
 Centres = NDArray[np.float64]
 TOUCHING_M = 500.0
@@ -19,31 +24,43 @@ def one_ground(centre: Mapping[str, Centres], crs: Mapping[str, str]) -> tuple[d
     """Name the place of each city, and give its buildings' centres in the one CRS of the place.
 
     Copies of a borrowed city, a city that was borrowed from and its original, and one city delivered twice share
-    buildings, or at least noise. What counts is whether the boxes around their centres meet.
+    buildings, or at least noise. What counts is whether the boxes around their centres meet, directly or by way of
+    other cities.
 
     Args:
-        centre: city -> (B, 2) easting and northing, m.
+        centre: city -> (B, 2) easting and northing, m, on the ground that they stand on (`sources.ground`).
         crs: city -> projected CRS of these.
 
     Returns:
         City -> name of its place, which is that of its first city; city -> (B, 2) centres in the CRS of that city.
     """
-    place: dict[str, str] = {}
-    moved: dict[str, Centres] = {}
-    boxes: dict[str, NDArray[np.float64]] = {}
-    for city, own in centre.items():
-        place[city], moved[city] = city, own
-        if not len(own):
-            continue
-        for first in dict.fromkeys(place[other] for other in boxes):
-            there = _project(own, crs[city], crs[first])
-            box = np.concatenate([there.min(axis=0), there.max(axis=0)])
-            if any(_meet(box, boxes[other]) for other in boxes if place[other] == first):
-                place[city], moved[city] = first, there
-                log.info("%s stands where %s does: they are split as one place", city, first)
-                break
-        boxes[city] = np.concatenate([moved[city].min(axis=0), moved[city].max(axis=0)])
-    return place, moved
+    held = [city for city, own in centre.items() if len(own)]
+    boxes = {(city, target): _box(_project(centre[city], crs[city], target)) for city in held for target in
+             {crs[other] for other in held}}  # fmt: skip
+    joined = DisjointSet(held)
+    for first, second in combinations(held, 2):
+        if _meet(boxes[first, crs[first]], boxes[second, crs[first]]):
+            joined.merge(first, second)
+    place = {city: city for city in centre}
+    for group in joined.subsets():
+        named = next(city for city in held if city in group)
+        place |= dict.fromkeys(group, named)
+    for city in held:
+        if place[city] != city:
+            log.info("%s stands where %s does: they are split as one place", city, place[city])
+    return place, {**centre} | {city: _project(centre[city], crs[city], crs[place[city]]) for city in held}
+
+
+def ground_crs(tiles: Iterable[tuple[str, Path]]) -> dict[str, str]:
+    """City -> the CRS that its tiles' files name for the ground; `tiles`: city and file of each tile.
+
+    Raises:
+        InputError: the tiles of a city name different ones.
+    """
+    named: dict[str, set[str]] = {}
+    for city, path in tiles:
+        named.setdefault(city, set()).add(read_json(path)["crs"])
+    return {city: one_crs(sorted(found), f"footprints of {city}") for city, found in named.items()}
 
 
 def _project(centre: Centres, source: str, target: str) -> Centres:
@@ -51,6 +68,11 @@ def _project(centre: Centres, source: str, target: str) -> Centres:
         return centre
     to = pyproj.Transformer.from_crs(source, target, always_xy=True)
     return np.stack(to.transform(centre[:, 0], centre[:, 1]), axis=1)
+
+
+def _box(centre: Centres) -> NDArray[np.float64]:
+    """West, south, east, north; infinite or not a number where the CRS cannot show the place, which then meets none."""
+    return np.concatenate([centre.min(axis=0), centre.max(axis=0)])
 
 
 def _meet(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:

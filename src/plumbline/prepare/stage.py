@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.console import log
+from plumbline.errors import InputError
 from plumbline.files import atomic_folder, read_json
 from plumbline.jobs import WORK, alone, clear, run_jobs, work_folder
 from plumbline.params import Prepare
@@ -21,13 +22,22 @@ from plumbline.prepare.blocks import number_blocks
 from plumbline.prepare.decompose import TrackMeans
 from plumbline.prepare.motion import motion_table
 from plumbline.prepare.odd import REASONS, period_overlap
-from plumbline.prepare.places import one_ground
+from plumbline.prepare.places import ground_crs, one_ground
+from plumbline.prepare.profile_city import (
+    ProfilePart,
+    about_groups,
+    plan_profiles,
+    prepare_profiles,
+    profile_places,
+    profile_reports,
+)
 from plumbline.prepare.sequences import Sequences
 from plumbline.prepare.shards import load_shards, save_shards
 from plumbline.prepare.split import split
 from plumbline.prepare.tile import CENTRE, IDS, TILE, Tile, load_means, prepare_tile
-from plumbline.sources.ingest import CITY
-from plumbline.sources.ingested import Ingested, open_ingested
+from plumbline.prepare.track_figures import report_tracks
+from plumbline.sources.assemble import CITY
+from plumbline.sources.ingested import Ingested, open_ingested, open_profiles
 
 STAGE = "prepare"
 AUDIT, MOTION = "audit", "motion"
@@ -42,6 +52,8 @@ class Plan:
     work: Path
     cities: list[Ingested]
     tiles: list[Tile]
+    profiles: list[ProfilePart]
+    """Files of the cities of profile rows; their buildings come after those of the tiles."""
 
 
 def prepare(ingested: Path, params: Prepare, out: Path, workers: int | None = None) -> None:
@@ -68,8 +80,12 @@ def _prepare(ingested: Path, params: Prepare, out: Path, workers: int | None) ->
     if sum(track["points"] for city in plan.cities for track in city.about["tracks"]) < WORTHWHILE_POINTS:
         workers = 1
     run_jobs(prepare_tile, plan.tiles, workers, STAGE)
-    centre, city = _places(plan)
-    names = split(centre, city, params)
+    run_jobs(prepare_profiles, plan.profiles, workers, "profile rows")
+    centre, city = _places(plan, params.block_m)
+    try:
+        names = split(centre, city, params)
+    except InputError as error:
+        raise InputError(f"{error}{about_groups(plan.profiles)}") from None
     with atomic_folder(out) as folder:
         for name in params.split:
             count = save_shards(_chosen(plan, names == name), folder / name)
@@ -77,7 +93,7 @@ def _prepare(ingested: Path, params: Prepare, out: Path, workers: int | None) ->
         _write_motion(plan, folder / MOTION)
         blocks = _block_names(centre, city, params.block_m)
         report = {
-            "cities": {one.folder.name: _report(one, plan) for one in plan.cities},
+            "cities": {one.folder.name: _report(one, plan) for one in plan.cities} | profile_reports(plan.profiles),
             "blocks": {name: np.unique(blocks[names == name]).tolist() for name in params.split},
         }
         found = audit({name: load_shards(folder / name) for name in params.split}, report, params.audit)
@@ -96,11 +112,11 @@ def plan_tiles(ingested: Path, params: Prepare) -> Plan:
     Raises:
         InputError: there is no city, or no track of one can be used.
     """
-    cities = open_ingested(ingested)
+    cities, rows = open_ingested(ingested), open_profiles(ingested)
     source = Path(__file__).parent
     work = work_folder(
         STAGE,
-        [city.folder / CITY for city in cities],
+        [folder / CITY for folder in [*(city.folder for city in cities), *(city.folder for city in rows)]],
         params.model_dump(mode="json", exclude={"audit", "split", "seed", "block_m", "folds", "fold"}),
         [source, source.parent / "sources"],
     )
@@ -109,25 +125,26 @@ def plan_tiles(ingested: Path, params: Prepare) -> Plan:
         observed = city.observed
         kept = tuple(observed[number].name for number in period_overlap(observed).kept)
         tiles += [Tile(work / city.folder.name / name, city, name, kept, params) for name in city.tiles]
-    return Plan(work, cities, tiles)
+    return Plan(work, cities, tiles, plan_profiles(rows, work, params))
 
 
-def _places(plan: Plan) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
-    """Centre (B, 2) and name of the place (B,) of every building, in the order of the tiles."""
+def _places(plan: Plan, block_m: float) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
+    """Centre (B, 2) and name of the place (B,) of every building, in the order of the portions."""
     own = {city.folder.name: [np.zeros((0, 2))] for city in plan.cities}
     for tile in plan.tiles:
         own[tile.city.folder.name].append(np.load(tile.folder / CENTRE))
     centres = {city: np.concatenate(parts) for city, parts in own.items()}
-    place, moved = one_ground(centres, {city.folder.name: city.about["crs"] for city in plan.cities})
-    names = np.repeat([place[city] for city in moved], [len(part) for part in moved.values()])
-    return np.concatenate(list(moved.values())), names
+    place, moved = one_ground(centres, ground_crs((tile.city.folder.name, tile.folder / TILE) for tile in plan.tiles))
+    names = [np.full(len(part), place[city]) for city, part in moved.items()]
+    nowhere, rows = profile_places(plan.profiles, block_m)
+    return np.concatenate([*moved.values(), nowhere]), np.concatenate([*names, rows])
 
 
 def _chosen(plan: Plan, wanted: NDArray[np.bool_]) -> Iterator[Sequences]:
-    """Of every tile, in order, the buildings that are `wanted` (B,)."""
+    """Of every portion, in order, the buildings that are `wanted` (B,)."""
     start = 0
-    for tile in plan.tiles:
-        sequences = Sequences.load(tile.folder / "sequences")
+    for folder in [*(tile.folder for tile in plan.tiles), *(part.folder for part in plan.profiles)]:
+        sequences = Sequences.load(folder / "sequences")
         yield sequences.take(np.flatnonzero(wanted[start : start + len(sequences)]))
         start += len(sequences)
 
@@ -168,6 +185,10 @@ def _report(city: Ingested, plan: Plan) -> dict[str, Any]:
     for reason, count in left_out.items():
         if count and reason in REASONS:
             log.info("%s: %d buildings left out as %s: %s", city.folder.name, count, reason, REASONS[reason])
-    tracks = [{**track, "assigned": assigned.get(track["name"], 0)} for track in city.about["tracks"]]
+    figures = report_tracks(own[0].tracks, (tile.folder for tile in own))
+    tracks = [
+        {**track, "assigned": assigned.get(track["name"], 0), **figures.get(track["name"], {})}
+        for track in city.about["tracks"]
+    ]
     keys = ("buildings", "labelled", "area_km2")
     return {**{key: city.about[key] for key in keys}, "left_out": dict(left_out), "notes": notes, "tracks": tracks}

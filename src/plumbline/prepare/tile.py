@@ -17,8 +17,11 @@ from plumbline.prepare.assign import UNASSIGNED, assign_points
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.decompose import TrackMeans
 from plumbline.prepare.sequences import UNDEFINED, Sequences
+from plumbline.prepare.track_figures import FIGURES, TrackFigures, point_figures, speeds
+from plumbline.sources.ground import ground_of
 from plumbline.sources.ingested import Ingested, Neighbours
 from plumbline.sources.points import Track
+from plumbline.sources.tiles import cells, tile_name
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 CENTRE, MEANS, IDS, TILE = "centre.npy", "means.npz", "building_id.npy", "tile.json"
@@ -39,27 +42,35 @@ class Tile:
 def prepare_tile(tile: Tile) -> None:
     """Write a tile's labelled sequences, their centres, the motion of all its buildings, and who was left out.
 
+    `tile.json` has the CRS of the centres, which lie on the ground that the city really stands on.
+
     Raises:
         InputError: a file of the tile is damaged, or its buildings cannot be prepared.
     """
     buildings, labels = tile.city.buildings(tile.name), tile.city.labels(tile.name)
     neighbours, footprints = tile.city.neighbours(tile.name), np.asarray(buildings.geometry.values)
-    tracks = [
-        leave_to_neighbours(track, footprints, neighbours, tile.params.buffer_m)
-        for track in tile.city.tracks(tile.name)
-        if track.name in tile.tracks
-    ]
+    tracks = [track for track in tile.city.tracks(tile.name) if track.name in tile.tracks]
+    figures = point_figures(tracks, [_own(track, tile) for track in tracks])
+    tracks = [leave_to_neighbours(track, footprints, neighbours, tile.params.buffer_m) for track in tracks]
     prepared = prepare_buildings(tracks, buildings, tile.params, tile.city.folder.name)
     sequences, known = label(prepared.sequences, labels)
-    centre = shapely.get_coordinates(shapely.centroid(footprints))
+    ground = ground_of(buildings, tile.city.about["crs"], f"footprints of {tile.city.folder.name}")
     with atomic_folder(tile.folder) as out:
         sequences.take(np.flatnonzero(known)).save(out / "sequences")
-        np.save(out / CENTRE, centre[prepared.footprint][known])
+        np.save(out / CENTRE, ground.centre[prepared.footprint][known])
         np.save(out / IDS, buildings["building_id"].to_numpy().astype(str))
         np.savez(out / MEANS, **prepared.means._asdict())
+        np.savez_compressed(out / FIGURES, **TrackFigures(*figures, speeds(prepared.means))._asdict())
         left_out = {**prepared.left_out.counts, "without_label": int((~known).sum())}
         assigned = prepared.means.points.sum(axis=0).tolist()
-        write_json(out / TILE, {"left_out": left_out, "assigned": assigned})
+        write_json(out / TILE, {"left_out": left_out, "assigned": assigned, "crs": ground.crs})
+
+
+def _own(track: Track, tile: Tile) -> NDArray[np.intp]:
+    """Rows of the points that lie in the tile, and not only in its halo."""
+    cell = cells(track.easting, track.northing, tile.city.about["tile_m"])
+    own = [number for number in np.unique(cell) if tile_name(int(number)) == tile.name]
+    return np.flatnonzero(np.isin(cell, own))
 
 
 def leave_to_neighbours(

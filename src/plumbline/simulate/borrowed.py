@@ -35,6 +35,8 @@ from plumbline.simulate.truth import (
     label_rows,
 )
 from plumbline.sources.buildings import HEIGHT, read_buildings
+from plumbline.sources.ground import CRS as CRS_OF_GROUND
+from plumbline.sources.ground import EASTING, NORTHING, Ground, ground_of
 from plumbline.sources.identifiers import ID
 from plumbline.sources.product import PointSource
 from plumbline.sources.read import open_points, read_points
@@ -51,7 +53,8 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
     """Write `cities/NAME/`, and `cities/NAME--2/` and so on for further copies.
 
     Each has the products as EGMS L2b CSVs under their own names, `footprints.geojson` and `labels.csv`. Points that are
-    not in EPSG:3035 are moved, with their footprints, to a place in it, without turning or stretching them.
+    not in EPSG:3035 are moved, with their footprints, to a place in it, without turning or stretching them; each
+    footprint says where its original is (`plumbline.sources.ground`).
 
     Args:
         cities: folder of the cities.
@@ -100,10 +103,11 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
             f"{about.folder}: no point lies on a building of {files.footprints.name}. Points and footprints must be of "
             "one place; a larger simulate.borrowed.*.buffer_m allows for a shift between them."
         )
+    ground = ground_of(buildings, sources[0].crs, str(files.footprints))
     for number, copy in enumerate(copies, 1):
         suffix = "" if number == 1 else f"{BETWEEN_COPIES}{number}"
         identifiers = [f"{identifier}{suffix}" for identifier in buildings[ID]]
-        _write_truth(copy, identifiers, buildings, setting, evidence)
+        _write_truth(copy, identifiers, HEIGHT in buildings.columns, setting, evidence, ground)
     log.info(
         "%s: %d buildings, %d points of %d products, %d copies, %.0f s",
         *(name, len(buildings), count, len(sources), len(copies), time.monotonic() - began),
@@ -150,7 +154,7 @@ def _file_names(products: list[Path]) -> list[str]:
 
 
 def _write_truth(
-    copy: Copy, identifiers: list[str], buildings: geopandas.GeoDataFrame, setting: Setting, evidence: Evidence
+    copy: Copy, identifiers: list[str], has_heights: bool, setting: Setting, evidence: Evidence, ground: Ground
 ) -> None:
     layout = setting.layout
     labels = draw_labels(copy.motion, layout.frames.side)
@@ -158,12 +162,14 @@ def _write_truth(
     scenarios = [copy.motion.scenario(i) for i in range(len(identifiers))]
     with (copy.folder / LABELS).open("w", encoding="utf-8", newline="") as stream:
         stream.write(LABELS_HEADER + label_rows(identifiers, labels, scenarios, level))
-    height = layout.height if HEIGHT in buildings.columns else None
+    height = layout.height if has_heights else None
+    origin = [{CRS_OF_GROUND: ground.crs, EASTING: east, NORTHING: north} for east, north in ground.centre.tolist()]
     with (copy.folder / FOOTPRINTS).open("w", encoding="utf-8") as stream:
         stream.write(FOOTPRINTS_BEGIN)
         for first in range(0, len(identifiers), FEATURES_AT_A_TIME):
             part = slice(first, first + FEATURES_AT_A_TIME)
             polygon = shapely.transform(layout.polygon[part], lambda at: at + setting.moved)
             known = None if height is None else height[part]
-            stream.write((BETWEEN_FEATURES if first else "") + footprint_features(identifiers[part], polygon, known))
+            features = footprint_features(identifiers[part], polygon, known, origin[part])
+            stream.write((BETWEEN_FEATURES if first else "") + features)
         stream.write(FOOTPRINTS_END)

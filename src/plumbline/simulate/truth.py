@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import shapely
@@ -22,13 +23,17 @@ BETWEEN_FEATURES = ",\n"
 LABELS_HEADER = "building_id,severity_permille,quadrant,scenario,difficulty\n"
 
 
-def footprint_features(identifiers: list[str], polygon: NDArray[np.object_], height: NDArray[np.float64] | None) -> str:
+def footprint_features(
+    identifiers: list[str], polygon: NDArray[np.object_], height: NDArray[np.float64] | None,
+    further: Sequence[Mapping[str, str | float]] | None = None,
+) -> str:  # fmt: skip
     """GeoJSON features, one a line, in longitude and latitude to about a tenth of a millimetre (RFC 7946).
 
     Args:
         identifiers: (B,) building ids.
         polygon: (B,) polygons or multipolygons in EPSG:3035.
         height: (B,) m; NaN where unknown; None where no building has one.
+        further: (B,) more properties of each.
     """
     to_degrees = Transformer.from_crs(CRS, "EPSG:4326", always_xy=True)
     degrees = shapely.transform(polygon, lambda at: np.round(np.stack(to_degrees.transform(*at.T), axis=1), 9))
@@ -39,6 +44,7 @@ def footprint_features(identifiers: list[str], polygon: NDArray[np.object_], hei
         properties: dict[str, str | float | None] = {"building_id": identifier}
         if height is not None:
             properties["height_m"] = None if np.isnan(height[row]) else float(height[row])
+        properties |= further[row] if further is not None else {}
         lines.append(f'{{"type": "Feature", "properties": {json.dumps(properties)}, "geometry": {shape}}}')
     return BETWEEN_FEATURES.join(lines)
 

@@ -10,17 +10,17 @@ import re
 from pathlib import PurePosixPath
 
 from plumbline import params
-from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.egms import COHERENCE, CRS, HEIGHTS, LOS, RANGES, RMSE, is_egms
 from plumbline.sources.epochs import find_days
 from plumbline.sources.layout import Layout
-from plumbline.sources.product import PointSource
+from plumbline.sources.product import PointSource, noted
 from plumbline.sources.tabular import open_csv
 
 DIRECTIONS = {"up": (0.0, 0.0, 1.0), "east": (1.0, 0.0, 0.0)}
 LETTERS = {"U": "up", "E": "east"}
+CELLS = "an EGMS L3 product: its points are means over cells of 100 m"
 
 
 def is_ortho(header: list[str]) -> bool:
@@ -35,8 +35,9 @@ def open_ortho(product: Product, header: list[str], about: params.Product, crs: 
         InputError: a column is missing or a day impossible, or nothing says which component it is; what concerns rows,
             where reading gets to them.
     """
-    layout = ortho_layout(product, header, find_component(product, about))
-    return open_csv(product, header, layout, about.track or product.path.stem, crs)
+    component, notes = find_component(product, about)
+    layout = ortho_layout(product, header, component)
+    return noted(open_csv(product, header, layout, about.track or product.path.stem, crs), product, notes)
 
 
 def ortho_layout(product: Product, header: list[str], component: str) -> Layout:
@@ -61,14 +62,14 @@ def ortho_layout(product: Product, header: list[str], component: str) -> Layout:
     )
 
 
-def find_component(product: Product, about: params.Product) -> str:
-    """`up` or `east`: as stated, or by the letter in the csv's or the file's name, said aloud.
+def find_component(product: Product, about: params.Product) -> tuple[str, tuple[str, ...]]:
+    """`up` or `east`, as stated or by the letter in the csv's or the file's name; and what is to be said of it.
 
     Raises:
         InputError: neither says it, or the two names contradict each other.
     """
     if about.component is not None:
-        return about.component
+        return about.component, (CELLS,)
     names = [product.path.stem, *([PurePosixPath(product.member).stem] if product.member else [])]
     said = {LETTERS[part] for name in names for part in re.split(r"[_\-. ]", name) if part in LETTERS}
     if len(said) != 1:
@@ -78,5 +79,4 @@ def find_component(product: Product, about: params.Product) -> str:
             f"name. Write it into params.yaml:\ningest:\n  products:\n    {product.path.name!r}: {{component: up}}"
         )
     (component,) = said
-    log.info("%s: an EGMS L3 product; by its name, the motion is %s. It is in cells of 100 m.", product, component)
-    return component
+    return component, (CELLS, f"by its name, the motion is {component}")

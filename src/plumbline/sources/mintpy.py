@@ -8,7 +8,7 @@ from ground to satellite, anti-clockwise from north. A pixel without data is NaN
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import h5py
@@ -23,7 +23,7 @@ from plumbline.sources.hdf5 import array, attributes, has_array, open_hdf5
 from plumbline.sources.mintpy_files import find_geometry
 from plumbline.sources.mintpy_geometry import Geometry, Window
 from plumbline.sources.points import Track
-from plumbline.sources.product import PointSource
+from plumbline.sources.product import OUT_OF_ORDER, PointSource, noted
 from plumbline.sources.project import Projection, projection
 
 SERIES = "timeseries"
@@ -59,7 +59,8 @@ def open_mintpy(path: Path, about: params.Product, crs: str | None) -> PointSour
         series = array(path, file, SERIES, dimensions=3, kinds="f")
         _check_shape(path, series)
         order, epochs = _epochs(path, file, series.shape[0])
-        geometry = find_geometry(path, attributes(file), series.shape[1:], about)
+        attrs = attributes(file)
+        geometry = find_geometry(path, attrs, series.shape[1:], about)
     plane = projection(str(path), geometry.crs, crs, geometry.box)
     name = about.track or path.stem
     sign = -TO_MM if about.positive == "away" else TO_MM
@@ -79,7 +80,21 @@ def open_mintpy(path: Path, about: params.Product, crs: str | None) -> PointSour
         if empty:
             raise InputError(f"{path}: no pixel of it has data. Leave it out.")
 
-    return PointSource(name, plane.crs, epochs, blocks)
+    notes = [*geometry.notes, *_decided(attrs, about)]
+    if (np.diff(order) < 0).any():
+        notes.append(OUT_OF_ORDER)
+    return noted(PointSource(name, plane.crs, epochs, blocks), path, notes)
+
+
+def _decided(attrs: Mapping[str, str], about: params.Product) -> Iterator[str]:
+    """What was taken for granted of sign and reference."""
+    if about.positive is None:
+        yield "displacements are taken as positive towards the satellite, as MintPy writes them"
+    if "REF_Y" in attrs and "REF_X" in attrs:
+        day = f" and to the day {attrs['REF_DATE'][:20]}" if "REF_DATE" in attrs else ""
+        yield f"displacements refer to the pixel y{attrs['REF_Y'][:20]}x{attrs['REF_X'][:20]}{day}, by its attributes"
+    else:
+        yield "its attributes name no pixel that displacements refer to (REF_Y, REF_X)"
 
 
 def _check_shape(path: Path, series: h5py.Dataset) -> None:

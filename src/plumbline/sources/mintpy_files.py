@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from plumbline import params
-from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.sources.hdf5 import array, attributes, has_array, number, open_hdf5
 from plumbline.sources.mintpy_geometry import AZIMUTH, COHERENCE, INCIDENCE, Geometry, Grid
@@ -43,15 +42,33 @@ def find_geometry(path: Path, attrs: Mapping[str, str], shape: tuple[int, int], 
             f"({', '.join(GEOMETRIES)}). Put it there, name it in params.yaml (ingest.products: geometry), or, for a "
             "geocoded file, state incidence_deg and heading_deg there."
         )
-    if coherence is None:
-        log.info("%s: no %s of its size beside it; points come without coherence.", path, COHERENCES[0])
-    if geometry is None:
-        log.info("%s: no geometry file beside it; all points are taken to be of one height.", path)
-    azimuth = None if angles or geometry is None else _azimuth(path, geometry, attrs)
-    found = Geometry(shape, crs, grid, geometry, coherence, angles, azimuth, str(geometry or path))
+    notes = _chosen(path, geometry, coherence, about)
+    azimuth = None
+    if angles is None and geometry is not None:
+        azimuth, said = _azimuth(path, geometry, attrs)
+        notes += said
+    found = Geometry(shape, crs, grid, geometry, coherence, angles, azimuth, str(geometry or path), tuple(notes))
     if grid is not None and is_globe(str(path), crs):
         _check_degrees(path, found)
     return found
+
+
+def _chosen(path: Path, geometry: Path | None, coherence: Path | None, about: params.Product) -> list[str]:
+    """Which files were taken without being named, and what they lack."""
+    notes = []
+    if geometry is None:
+        notes.append("no geometry file beside it; all points are taken to be of one height")
+    else:
+        if about.geometry is None:
+            notes.append(f"its geometry is taken from {geometry.relative_to(path.parent)}, found beside it")
+        with open_hdf5(geometry) as file:
+            if not has_array(file, "height"):
+                notes.append(f"no /height in {geometry.name}; all points are taken to be of one height")
+    if coherence is None:
+        notes.append(f"no {COHERENCES[0]} of its size beside it; points come without coherence")
+    elif about.coherence is None:
+        notes.append(f"coherence is taken from {coherence.relative_to(path.parent)}, found beside it")
+    return notes
 
 
 def _check_degrees(path: Path, geometry: Geometry) -> None:
@@ -102,8 +119,8 @@ def _companion(path: Path, named: str | None, usual: tuple[str, ...], name: str,
     return None
 
 
-def _azimuth(path: Path, geometry: Path, attrs: Mapping[str, str]) -> float | None:
-    """Direction to the satellite by HEADING, where the geometry file has no `/azimuthAngle`."""
+def _azimuth(path: Path, geometry: Path, attrs: Mapping[str, str]) -> tuple[float | None, list[str]]:
+    """Direction to the satellite by HEADING, where the geometry file has no `/azimuthAngle`; and notes on it."""
     with open_hdf5(geometry) as file:
         attrs = {**attributes(file), **attrs}
         values = array(geometry, file, AZIMUTH, dimensions=2) if has_array(file, AZIMUTH) else None
@@ -114,18 +131,19 @@ def _azimuth(path: Path, geometry: Path, attrs: Mapping[str, str]) -> float | No
                 f"{geometry}: neither an array /{AZIMUTH} nor an attribute HEADING says from where the satellite "
                 "looked. State incidence_deg and heading_deg in params.yaml (ingest.products)."
             )
-        return None
+        return None, []
     heading = number(path, attrs, "HEADING")
     side = number(path, attrs, "ANTENNA_SIDE") if "ANTENNA_SIDE" in attrs else RIGHT_LOOKING
     # MintPy, utils0.heading2azimuth_angle: 90 degrees to the right of the flight, seen from the ground; or to the left.
     by_heading = (90.0 if side == RIGHT_LOOKING else -90.0) - heading
     if middle is None:
-        log.info("%s: no /%s; the direction to the satellite is that by HEADING %g.", geometry, AZIMUTH, heading)
-        return by_heading % 360
+        return by_heading % 360, [
+            f"no /{AZIMUTH} in {geometry.name}; the direction to the satellite is that by HEADING {heading:g}"
+        ]
     apart = abs((middle - by_heading + 180) % 360 - 180)
     if np.isfinite(apart) and middle and apart > ANGLES_APART_DEG:
-        log.warning(
-            "%s: /%s of %.0f degrees and HEADING %.0f disagree by %.0f; /%s is used.",
-            geometry, AZIMUTH, middle, heading, apart, AZIMUTH,
-        )  # fmt: skip
-    return None
+        return None, [
+            f"/{AZIMUTH} of {middle:.0f} degrees in {geometry.name} and HEADING {heading:.0f} disagree by {apart:.0f}; "
+            f"/{AZIMUTH} is used"
+        ]
+    return None, []

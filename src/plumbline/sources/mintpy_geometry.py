@@ -64,6 +64,8 @@ class Geometry:
     """Direction to the satellite, where the geometry file has none, in degrees."""
     source: str
     """Names the geometry in messages."""
+    notes: tuple[str, ...] = ()
+    """What was decided about these files; as of `PointSource`."""
     arrays: Mapping[str, h5py.Dataset] = field(default_factory=dict)
 
     @contextmanager

@@ -16,7 +16,7 @@ from plumbline.sources.egms import COHERENCE, CRS, HEIGHTS, LOS, RANGES, RMSE, i
 from plumbline.sources.egms_ortho import find_component, is_ortho, ortho_layout
 from plumbline.sources.epochs import find_days
 from plumbline.sources.layout import Layout
-from plumbline.sources.product import PointSource
+from plumbline.sources.product import PointSource, noted
 from plumbline.sources.tabular import open_rows
 
 START = b"PAR1"
@@ -28,6 +28,9 @@ GEOMETRY = b"geo"
 """Key in the metadata of a GeoParquet file: footprints, most likely."""
 FAULTS = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
 """What Arrow raises on a damaged file."""
+Groups = tuple[int, int | None]
+"""Row groups of a part of a file: from the first on, to before the second; None: to the end."""
+WHOLE: Groups = (0, None)
 
 
 def is_parquet(path: Path) -> bool:
@@ -59,8 +62,29 @@ def read_names(path: Path) -> list[str]:
         return list(file.schema_arrow.names)
 
 
-def open_parquet(path: Path, about: params.Product, crs: str | None) -> PointSource:
-    """Open an EGMS product in Parquet.
+def group_parts(path: Path, part_bytes: int) -> list[Groups]:
+    """Runs of row groups with about `part_bytes` each, unpacked, or a single one; together, the file.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    cuts, size = [0], 0
+    with _open(path) as file:
+        for index in range(file.metadata.num_row_groups):
+            own = file.metadata.row_group(index).total_byte_size
+            if index > cuts[-1] and size + own > part_bytes:
+                cuts.append(index)
+                size = 0
+            size += own
+    return list(zip(cuts, [*cuts[1:], None], strict=True))
+
+
+def open_parquet(path: Path, about: params.Product, crs: str | None, groups: Groups = WHOLE) -> PointSource:
+    """Open an EGMS product in Parquet, or a part of one.
+
+    Args:
+        path: the file. about: what is stated of it. crs: projected CRS that is wanted; None: that of the file.
+        groups: row groups to read, see `group_parts`.
 
     Raises:
         InputError: the file is damaged, is no EGMS product, lacks a column, or has one of another type; what concerns
@@ -75,19 +99,22 @@ def open_parquet(path: Path, about: params.Product, crs: str | None) -> PointSou
             f"{path}: column {next(n for n in header if header.count(n) > 1)!r} stands there more than once."
         )
     if is_ortho(header):
-        layout = ortho_layout(product, header, find_component(product, about))
+        component, notes = find_component(product, about)
+        layout = ortho_layout(product, header, component)
     elif is_egms(header):
-        layout = _l2_layout(path, header)
+        layout, notes = _l2_layout(path, header), ()
     else:
         raise InputError(
             f"{path}: a Parquet file, but not of an EGMS product; its columns are {', '.join(header)[:300]}. Write it "
             "as csv and describe its columns in params.yaml (docs/formats.md)."
         )
-    return open_rows(
+    source = open_rows(
         str(path), header, layout, about.track or path.stem, crs,
-        rows=lambda types: _rows(path, types),
+        rows=lambda types: _rows(path, types, groups),
         fail_row=_Fail(path),
+        is_whole=groups == WHOLE,
     )  # fmt: skip
+    return noted(source, path, notes)
 
 
 def _l2_layout(path: Path, header: list[str]) -> Layout:
@@ -125,10 +152,13 @@ def _check_size(path: Path, file: pq.ParquetFile) -> None:
         )
 
 
-def _rows(path: Path, types: Mapping[str, pa.DataType]) -> Iterator[tuple[int, pa.Table]]:
-    first = 0
+def _rows(path: Path, types: Mapping[str, pa.DataType], groups: Groups) -> Iterator[tuple[int, pa.Table]]:
     with _open(path) as file:
-        batches = file.iter_batches(batch_size=ROWS, columns=list(types))
+        first = sum(file.metadata.row_group(index).num_rows for index in range(groups[0]))
+        wanted = list(range(file.metadata.num_row_groups))[slice(*groups)]
+        if not wanted:
+            return
+        batches = file.iter_batches(batch_size=ROWS, row_groups=wanted, columns=list(types))
         while True:
             try:
                 batch = next(batches, None)

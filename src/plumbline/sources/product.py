@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.sources.points import Track, concatenate_tracks, drop_repeated
 
@@ -29,6 +30,20 @@ class PointSource:
 
 
 OUT_OF_ORDER = "the epochs do not ascend in the file; they are sorted"
+
+
+def noted(source: PointSource, about: object, notes: Iterable[str]) -> PointSource:
+    """The product with further notes, each also written to the log.
+
+    Args:
+        source: the product.
+        about: names the file in the log.
+        notes: sentences without a full stop.
+    """
+    said = tuple(notes)
+    for note in said:
+        log.info("%s: %s.", about, note)
+    return replace(source, notes=(*source.notes, *said))
 
 
 def all_points(source: PointSource) -> Track:

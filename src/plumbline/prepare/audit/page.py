@@ -86,7 +86,10 @@ def _cities(cities: Mapping[str, Any]) -> str:
             kinds = {"points": count} if on is None else {"on a building": on, "elsewhere": count - on}
             points.append(Group(name, {**kinds, **(track.get("dropped") or {})}))
             spans.append((name, track.get("first_epoch"), track.get("last_epoch")))
-            keys = ("epochs", "revisit_days", "longest_gap_days", "gap_share", "missing_share", "duplicates")
+            keys = (
+                "epochs", "revisit_days", "longest_gap_days", "gap_share", "missing_share", "duplicates",
+                "noise_mm", "speed_p99_mm_yr",
+            )  # fmt: skip
             rows.append([name, *(track.get(key) for key in keys)])
     density = [
         [
@@ -96,7 +99,8 @@ def _cities(cities: Mapping[str, Any]) -> str:
         for city, about in shown.items()
     ]
     more = f"<p>The first {MOST_CITIES} of {len(cities)} cities.</p>" if len(cities) > MOST_CITIES else ""
-    heads = ["track", "epochs", "revisit, days", "longest gap, days", "share of gaps", "missing", "same position"]
+    heads = ["track", "epochs", "revisit, days", "longest gap, days", "share of gaps", "missing", "same position",
+             "noise, mm", "99 % slower, mm/yr"]  # fmt: skip
     return "".join(
         [
             f"<h2>What came in</h2>{more}",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from datetime import date
-from typing import Any
 
 from plumbline.prepare.audit.findings import Case, Facts, Finding, judge
+from plumbline.prepare.audit.tracks import Track, figure, silent, track_cases
 
 DAYS_A_YEAR = 365.25
-Track = dict[str, Any]
 
 
 def points(facts: Facts) -> Finding:
@@ -21,7 +19,7 @@ def points(facts: Facts) -> Finding:
         cases.append(Case(city, total, f"{city}: {total} points are left, in {len(tracks)} tracks", (None, 1)))
         cases += [Case(where, count, f"{where}: {count} points are left", (1, None)) for where, count in tracks]
     advice = "Check the product, and the bounds of the quality filter in `ingest`."
-    return judge("points", cases, advice, low=True, nothing=_silent("cities"))
+    return judge("points", cases, advice, low=True, nothing=silent("cities"))
 
 
 def points_dropped(facts: Facts) -> Finding:
@@ -37,10 +35,10 @@ def points_dropped(facts: Facts) -> Finding:
 
     return judge(
         "points_dropped",
-        list(_tracks(facts, share)),
+        list(track_cases(facts, share)),
         "Look at the quality of the product before loosening `ingest.min_coherence` or `ingest.max_rmse_mm`.",
         warn=facts.params.max_dropped_share,
-        nothing=_silent("points_read"),
+        nothing=silent("points_read"),
     )
 
 
@@ -57,11 +55,11 @@ def points_assigned(facts: Facts) -> Finding:
 
     return judge(
         "points_assigned",
-        list(_tracks(facts, share)),
+        list(track_cases(facts, share)),
         "Draw points and footprints together: a shift, another area, or roofs that return no signal.",
         warn=facts.params.min_assigned_share,
         low=True,
-        nothing=_silent("assigned"),
+        nothing=silent("assigned"),
     )
 
 
@@ -79,7 +77,7 @@ def buildings_left_out(facts: Facts) -> Finding:
         cases,
         "See which reason leads: few points (`prepare.min_points`, `prepare.buffer_m`) or no label.",
         warn=facts.params.max_left_out_share,
-        nothing=_silent("buildings"),
+        nothing=silent("buildings"),
     )
 
 
@@ -87,11 +85,11 @@ def epochs(facts: Facts) -> Finding:
     """Number of acquisitions of a track."""
     return judge(
         "epochs",
-        list(_tracks(facts, lambda track, _: _figure(track, "epochs", "epochs"))),
+        list(track_cases(facts, lambda track, _: figure(track, "epochs", "epochs"))),
         "A rate from so few acquisitions is hardly better than their noise. Use a longer product.",
         warn=facts.params.min_epochs,
         low=True,
-        nothing=_silent("epochs"),
+        nothing=silent("epochs"),
     )
 
 
@@ -104,11 +102,11 @@ def period(facts: Facts) -> Finding:
 
     return judge(
         "period",
-        list(_tracks(facts, years)),
+        list(track_cases(facts, years)),
         "Below a full year, warmth looks like movement. Use a longer product, or trust rates less.",
         warn=facts.params.min_years,
         low=True,
-        nothing=_silent("first_epoch and last_epoch"),
+        nothing=silent("first_epoch and last_epoch"),
     )
 
 
@@ -125,11 +123,11 @@ def track_period(facts: Facts) -> Finding:
 
     return judge(
         "track_period",
-        list(_tracks(facts, share)),
+        list(track_cases(facts, share)),
         "Tracks of other years see other movement: cut them to the years they share.",
         warn=facts.params.min_period_share,
         low=True,
-        nothing=_silent("first_epoch and last_epoch"),
+        nothing=silent("first_epoch and last_epoch"),
     )
 
 
@@ -137,10 +135,10 @@ def gaps(facts: Facts) -> Finding:
     """Longest time without an acquisition, days."""
     return judge(
         "gaps",
-        list(_tracks(facts, lambda track, _: _figure(track, "longest_gap_days", "days without an acquisition"))),
+        list(track_cases(facts, lambda track, _: figure(track, "longest_gap_days", "days without an acquisition"))),
         "Look whether the movement jumps across the gap: a phase ambiguity there cannot be seen in the series.",
         warn=facts.params.max_gap_days,
-        nothing=_silent("longest_gap_days"),
+        nothing=silent("longest_gap_days"),
     )
 
 
@@ -148,28 +146,28 @@ def missing(facts: Facts) -> Finding:
     """Share of a track's displacements that are missing."""
     return judge(
         "missing",
-        list(_tracks(facts, lambda track, _: _figure(track, "missing_share", "of the displacements are missing"))),
+        list(track_cases(facts, lambda track, _: figure(track, "missing_share", "of the displacements are missing"))),
         "Find the epochs or points that lack values, and drop those.",
         warn=facts.params.max_missing_share,
-        nothing=_silent("missing_share"),
+        nothing=silent("missing_share"),
     )
 
 
 def duplicates(facts: Facts) -> Finding:
-    """Share of a track's points that stand where another one stands."""
+    """Share of a track's points, in the tiles that hold buildings, that stand where another one stands."""
 
     def share(track: Track, _: Track) -> tuple[float, str] | None:
-        count, twice = track.get("points"), track.get("duplicates")
+        count, twice = track.get("points_looked_at"), track.get("duplicates")
         return (
             (twice / count, f"{twice} of {count} points share their position") if count and twice is not None else None
         )
 
     return judge(
         "duplicates",
-        list(_tracks(facts, share)),
+        list(track_cases(facts, share)),
         "A product that was merged or resampled: the same measurement counts more than once.",
         warn=facts.params.max_duplicate_share,
-        nothing=_silent("duplicates"),
+        nothing=silent("points_looked_at", "prepare"),
     )
 
 
@@ -181,27 +179,9 @@ def notes(facts: Facts) -> Finding:
     return judge("notes", cases, "Read what was decided, and correct the file if it is not what you meant.", warn=0)
 
 
-def _tracks(facts: Facts, figure: Callable[[Track, Track], tuple[float, str] | None]) -> Iterator[Case]:
-    for city, report in facts.cities.items():
-        for track in report.get("tracks", []):
-            found = figure(track, dict(report))
-            if found is not None:
-                where = f"{city}, {track.get('name')}"
-                yield Case(where, found[0], f"{where}: {found[1]}")
-
-
-def _figure(track: Track, key: str, text: str) -> tuple[float, str] | None:
-    value = track.get(key)
-    return None if value is None else (value, f"{value:.4g} {text}")
-
-
 def _span(track: Track) -> tuple[date, date] | None:
     first, last = track.get("first_epoch"), track.get("last_epoch")
     return (date.fromisoformat(str(first)), date.fromisoformat(str(last))) if first and last else None
-
-
-def _silent(key: str) -> str:
-    return f"not looked at: the report of `ingest` has no {key}"
 
 
 RULES = (

@@ -11,7 +11,7 @@ from plumbline.errors import InputError
 from plumbline.files import atomic_file, write_json
 from plumbline.params import Audit
 from plumbline.prepare.audit import reference as references
-from plumbline.prepare.audit import rules_features, rules_labels, rules_structure
+from plumbline.prepare.audit import rules_features, rules_labels, rules_motion, rules_structure
 from plumbline.prepare.audit.drift import columns_of, compare
 from plumbline.prepare.audit.findings import ORDER, Facts, Finding, Status
 from plumbline.prepare.audit.leaks import block_leaks, building_leaks, twin_leaks
@@ -19,7 +19,7 @@ from plumbline.prepare.audit.page import page
 from plumbline.prepare.audit.statistics import all_edges, city_statistics, plain, shift_statistics, split_statistics
 from plumbline.prepare.audit.summary import summarise
 
-RULES = (*rules_structure.RULES, *rules_labels.RULES, *rules_features.RULES)
+RULES = (*rules_structure.RULES, *rules_motion.RULES, *rules_labels.RULES, *rules_features.RULES)
 """Each looks at `Facts` and gives one `Finding`, named as the function."""
 
 
@@ -90,8 +90,8 @@ def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -
 
             - `cities`: name -> `buildings`, `labelled`, `left_out` (reason -> number), `area_km2`, `notes` (list of
               sentences: what a reader decided) and `tracks`, a list of `name`, `points_read`, `dropped` (rule ->
-              number), `points`, `assigned` (points on a building), `duplicates` (points at another one's position),
-              `epochs`, `first_epoch`, `last_epoch` (ISO dates), `revisit_days`, `longest_gap_days`, `missing_share`.
+              number), `points`, `assigned` (points on a building), `epochs`, `first_epoch`, `last_epoch` (ISO dates),
+              `revisit_days`, `longest_gap_days`, `missing_share`, and the figures of `prepare.track_figures`.
               What is missing is not looked at, and the rule says so as a warning.
             - `blocks`: split -> names of its blocks (`city/x/y`), to check that none is in two.
         params: section `prepare.audit`.

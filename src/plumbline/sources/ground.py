@@ -1,0 +1,76 @@
+"""The ground that a building really stands on, where a city was moved: columns beside its footprint.
+
+A borrowed city (`plumbline.simulate.borrowed`) may lie elsewhere than the city that lent it, in another CRS. Each of
+its footprints says where its original is, so that copies and original are never taken for different ground.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pyproj
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.errors import InputError
+
+CRS, EASTING, NORTHING = "ground_crs", "ground_easting", "ground_northing"
+COLUMNS = (CRS, EASTING, NORTHING)
+
+
+class Ground(NamedTuple):
+    """Where B buildings stand."""
+
+    crs: str
+    """Projected CRS."""
+    centre: NDArray[np.float64]
+    """(B, 2) easting and northing of their centroids, m."""
+
+
+def ground_of(buildings: geopandas.GeoDataFrame, crs: str, source: str) -> Ground:
+    """What the columns say; without them, the footprints' own centroids.
+
+    Args:
+        buildings: at least one footprint. crs: their projected CRS.
+        source: names them in messages.
+
+    Raises:
+        InputError: the columns are there but name no projected CRS, several, or no place.
+    """
+    if not set(COLUMNS) <= set(buildings.columns):
+        return Ground(crs, shapely.get_coordinates(shapely.centroid(np.asarray(buildings.geometry.values, object))))
+    places = [pd.to_numeric(buildings[name], errors="coerce").to_numpy(float) for name in (EASTING, NORTHING)]
+    centre = np.stack(places, axis=1)
+    bad = ~np.isfinite(centre).all(axis=1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        found = f"{buildings[EASTING].iloc[row]}, {buildings[NORTHING].iloc[row]}"
+        raise InputError(
+            f"{source}: columns {EASTING}, {NORTHING}: {found} found in row {row + 1}; a place in m is needed. Correct "
+            "it, or remove the three columns ground_*."
+        )
+    return Ground(one_crs([str(name) for name in buildings[CRS].unique()], source), centre)
+
+
+def one_crs(named: list[str], source: str) -> str:
+    """The CRS that is named, by however many.
+
+    Raises:
+        InputError: none, several, or what is no projected CRS.
+    """
+    if len(named) != 1 or not _is_projected(named[0]):
+        raise InputError(
+            f"{source}: column {CRS}: {', '.join(sorted(named)[:5]) or 'nothing'} found; one projected CRS is needed "
+            "for all footprints. Correct it, or remove the three columns ground_*."
+        )
+    return named[0]
+
+
+def _is_projected(name: str) -> bool:
+    try:
+        return bool(pyproj.CRS.from_user_input(name).is_projected)
+    except pyproj.exceptions.CRSError:
+        return False

@@ -1,0 +1,128 @@
+"""The same city in files of another unit: read as what they are, and as what they are not."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from plumbline.errors import InputError
+from plumbline.jobs import clear
+from plumbline.params import Ingest, Prepare, Simulate
+from plumbline.prepare.stage import plan_tiles, prepare
+from plumbline.prepare.tile import prepare_tile
+from plumbline.prepare.track_figures import report_tracks
+from plumbline.simulate.stage import simulate
+from plumbline.sources.ingest import ingest
+from plumbline.sources.read import read_points
+
+PARAMS = Prepare(block_m=40, split={"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2})
+COLUMNS = {
+    "point_id": "id", "easting": "e", "northing": "n", "height": "h", "los_east": "le", "los_north": "ln",
+    "los_up": "lu",
+}  # fmt: skip
+MOTION = ("speed", "noise_low", "noise_high")
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def cities(tmp_path_factory):
+    """A city of C and one of X band, each track as a table of columns in mm and in m."""
+    root = tmp_path_factory.mktemp("units")
+    small = {"c": {"band": "C", "buildings": 50, "seed": 1}, "x": {"band": "X", "buildings": 40, "seed": 2}}
+    showcase = {"band": "C", "buildings": 4, "seed": 3}
+    simulate(Simulate.model_validate({"cities": small, "showcase": showcase, "years": 1.5}), root / "made")
+    for name in small:
+        for unit, factor, digits in (("mm", 1.0, 1), ("m", 1e-3, 4)):
+            folder = root / f"{name}_{unit}"
+            folder.mkdir()
+            for path in (root / "made" / "cities" / name).iterdir():
+                if path.suffix != ".csv" or path.name == "labels.csv":
+                    (folder / path.name).write_bytes(path.read_bytes())
+                    continue
+                write_table(folder / path.name, read_points(path), factor, digits)
+    return root
+
+
+def test_points_at_one_place_are_found_across_parts_of_a_file(cities, tmp_path, monkeypatch):
+    folder = tmp_path / "town"
+    shutil.copytree(cities / "made" / "cities" / "c", folder)
+    path = sorted(folder.glob("EGMS*.csv"))[0]
+    lines = path.read_text(encoding="utf-8").splitlines()
+    again = [f"again{number},{line.split(',', 1)[1]}" for number, line in enumerate(lines[1:21])]
+    path.write_text("\n".join([*lines, *again, ""]), encoding="utf-8")
+    assert lines[0].startswith("pid,")
+    track = read_points(path)
+    places = np.unique(np.stack([track.easting, track.northing]), axis=1).shape[1]
+    for tile_m, part_bytes in ((1e6, 10**9), (1e6, path.stat().st_size // 3), (100, path.stat().st_size // 3)):
+        monkeypatch.setattr("plumbline.sources.read.PART_BYTES", part_bytes)
+        ingest([folder], Ingest(tile_m=tile_m), tmp_path / "in")
+        plan = plan_tiles(tmp_path / "in", PARAMS)
+        for tile in plan.tiles:
+            prepare_tile(tile)
+        found = report_tracks(plan.tiles[0].tracks, [tile.folder for tile in plan.tiles])[track.name]
+        if tile_m == 1e6:
+            assert (found["points_looked_at"], found["duplicates"]) == (len(track), len(track) - places)
+        else:  # tiles without buildings are not looked at
+            assert found["points_looked_at"] < len(track)
+            assert 0 < found["duplicates"] <= len(track) - places
+        clear(plan.work)
+
+
+def write_table(path, track, factor, digits):
+    values = np.round(track.displacement.astype(float) * factor, digits)
+    days = [f"D{str(day).replace('-', '')}" for day in track.epochs]
+    table = pd.DataFrame(np.column_stack([track.easting, track.northing, track.height, track.los, values]),
+                         columns=["e", "n", "h", "le", "ln", "lu", *days])  # fmt: skip
+    table.insert(0, "id", track.point_id)
+    table.to_csv(path, index=False)
+
+
+def audited(folder, out, unit):
+    """Status and value of the rules on motion, of a city whose displacements are said to be in `unit`."""
+    described = {
+        "columns": COLUMNS, "units": {"displacement": unit}, "positive": "towards", "epochs": "D%Y%m%d",
+        "crs": "EPSG:3035",
+    }  # fmt: skip
+    ingest([folder], Ingest.model_validate({"products": {"*": described}}), out / "in")
+    prepare(out / "in", PARAMS, out / "out")
+    rules = json.loads((out / "out" / "audit" / "audit.json").read_text())["rules"]
+    return {rule["name"]: (rule["status"], rule["value"]) for rule in rules if rule["name"] in MOTION}
+
+
+@pytest.mark.parametrize(("band", "unit"), [("c", "m"), ("x", "mm")])
+def test_a_city_read_in_its_own_unit_passes(cities, tmp_path, band, unit):
+    found = audited(cities / f"{band}_{unit}", tmp_path, unit)
+    assert {name: status for name, (status, _) in found.items()} == dict.fromkeys(MOTION, "pass")
+    # What the simulator puts in: 2-5 mm or 1-2 mm of the point, and 2-5 mm that a building's points share.
+    assert 1 < found["noise_low"][1] < 7
+
+
+def test_metres_taken_for_millimetres_fail(cities, tmp_path):
+    with pytest.raises(InputError, match=r"audit failed(.|\n)*noise_low: 0\.00\d+ found, bound 0\.03") as caught:
+        audited(cities / "c_m", tmp_path, "mm")
+    assert "Look at the unit of the displacements" in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("band", "message"),
+    [
+        ("c", r"at most 100000 mm either way is possible"),  # by the reader, which meets an outlier
+        ("x", r"audit failed(.|\n)*speed: \d{4,}(.|\n)*noise_high: \d{3,}"),
+    ],
+)
+def test_millimetres_taken_for_metres_fail(cities, tmp_path, band, message):
+    with pytest.raises(InputError, match=message):
+        audited(cities / f"{band}_mm", tmp_path, "m")
+
+
+def test_millimetres_taken_for_centimetres_warn(cities, tmp_path):
+    found = audited(cities / "c_mm", tmp_path, "cm")
+    assert "warn" in {status for status, _ in found.values()}
