@@ -1,0 +1,30 @@
+"""`python -m benchmarks.heldout OUT --kind xband|sentinel|sentinel_real --buildings N --seed S [--residuals FILE]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.heldout.city import make_city
+from benchmarks.heldout.sensors import SENSORS
+from plumbline.errors import InputError
+
+
+def main() -> None:
+    """Write one city."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.heldout", description=main.__doc__)
+    parser.add_argument("out", type=Path, help="city folder to write")
+    parser.add_argument("--kind", choices=list(SENSORS), required=True)
+    parser.add_argument("--buildings", type=int, default=1500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--residuals", type=Path, help="EGMS L2b product, csv or zip, for sentinel_real")
+    given = parser.parse_args()
+    try:
+        make_city(given.out, given.kind, given.buildings, given.seed, given.residuals)
+    except InputError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

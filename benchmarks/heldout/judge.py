@@ -1,0 +1,121 @@
+"""Judge a released package, or a trained network, on held-out cities, beside the least-squares engineer.
+
+`python -m benchmarks.heldout.judge [--model PACKAGE|champion|TRAINED] CITY…` prints Markdown. A city is a folder with
+points, footprints and `labels.csv`; where its name begins with a kind of `SENSORS`, the bars of that kind stand beside
+the figures. Without `--model` the engineer is judged alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pandas as pd
+
+from benchmarks.heldout.scores import ENGINEER, ENGINEER_ALL, MODEL, Scores, score, table
+from benchmarks.heldout.sensors import SENSORS
+from plumbline.compass import QUADRANTS
+from plumbline.errors import InputError
+from plumbline.export.package import MANIFEST, verify_package
+from plumbline.params import Prepare
+from plumbline.prepare.buildings import prepare_buildings
+from plumbline.release.promotion import resolve_model
+from plumbline.serve.predict import judge, read_tracks
+from plumbline.serve.predictions import read_predictions
+from plumbline.sources.buildings import read_buildings
+from plumbline.sources.city import CityFiles, find_files
+from plumbline.sources.labels import read_labels
+from plumbline.validate.baseline import least_squares
+
+
+def predicted(city: CityFiles, model: str) -> pd.DataFrame:
+    """What the command `plumbline predict` says of a city."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "predictions.parquet"
+        points = [word for path in city.products for word in ("--points", str(path))]
+        command = ["predict", *points, "--buildings", str(city.footprints), "--model", model, "--output", str(output)]
+        done = subprocess.run(
+            [sys.executable, "-m", "plumbline", *command], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise InputError(f"plumbline predict ended with {done.returncode}: {done.stderr.strip()}")
+        return pd.DataFrame(read_predictions(output).drop(columns="geometry"))
+
+
+def answered(city: CityFiles, trained: Path) -> pd.DataFrame:
+    """What a network that is not yet a package says, in the same table."""
+    from benchmarks.heldout.trained import TrainedModel
+
+    tracks = read_tracks(city.products)
+    buildings = read_buildings(city.footprints, tracks[0].crs)
+    # The one method of a released model that the judgement calls.
+    table = judge(tracks, buildings, Prepare(), TrainedModel(trained), "trained")  # type: ignore[arg-type]
+    return pd.DataFrame(table.drop(columns="geometry"))
+
+
+def engineer(city: CityFiles, prepare: Prepare) -> tuple[pd.DataFrame, geopandas.GeoDataFrame]:
+    """What least squares say of every building with enough points, as predictions; and the footprints."""
+    tracks = read_tracks(city.products)
+    buildings = read_buildings(city.footprints, tracks[0].crs)
+    sequences = prepare_buildings(tracks, buildings, prepare).sequences
+    said = least_squares(sequences)
+    columns = {
+        "building_id": sequences.building_id.astype(object),
+        "n_points": sequences.length,
+        "quadrant": np.array(QUADRANTS, object)[said.probability.argmax(1)],
+        "quadrant_confidence": said.probability.max(1),
+        "severity_permille": said.severity,
+        "severity_low": said.low,
+        "severity_high": said.high,
+    }
+    return pd.DataFrame(columns), buildings
+
+
+def judge_city(folder: Path, model: str | None) -> list[tuple[str, str, str, Scores]]:
+    """Rows of the table for one city."""
+    city = find_files(folder)
+    labels = read_labels(city.labels)
+    kind = max((name for name in SENSORS if city.name.startswith(name)), key=len, default="")
+    prepare, said = Prepare(), None
+    if model is not None:
+        if _is_trained(model):
+            said = answered(city, Path(model))
+        else:
+            prepare = verify_package(resolve_model(model)).prepare
+            said = predicted(city, model)
+    by_hand, buildings = engineer(city, prepare)
+    rows = []
+    if said is not None:
+        ok = said[said["status"] == "ok"]
+        rows.append((city.name, kind, MODEL, score(ok, labels, len(buildings))))
+        same = by_hand[by_hand["building_id"].isin(ok["building_id"])]
+        rows.append((city.name, kind, ENGINEER, score(same, labels, len(buildings))))
+    rows.append((city.name, kind, ENGINEER_ALL, score(by_hand, labels, len(buildings))))
+    return rows
+
+
+def _is_trained(model: str) -> bool:
+    folder = Path(model)
+    return (folder / "model.safetensors").is_file() and not (folder / MANIFEST).exists()
+
+
+def main() -> None:
+    """Judge and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.heldout.judge", description=__doc__)
+    parser.add_argument("cities", type=Path, nargs="+", metavar="CITY")
+    parser.add_argument("--model", help="package folder, a name that `plumbline predict` takes, or a trained folder")
+    given = parser.parse_args()
+    try:
+        rows = [row for city in given.cities for row in judge_city(city, given.model)]
+    except InputError as error:
+        sys.exit(str(error))
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Borrowed noise: series of a real product less their line and annual course."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from plumbline.errors import InputError
+from plumbline.sources.egms import read_egms
+
+Array = NDArray[np.float64]
+
+
+class Residuals:
+    """Series of a real product, to be given to scatterers building by building."""
+
+    def __init__(self, path: Path) -> None:
+        """Read an EGMS L2b product.
+
+        Raises:
+            InputError: it is none, or no point of it has a value at every epoch.
+        """
+        track = read_egms(path)
+        self.days = (track.epochs - track.epochs[0]) / np.timedelta64(1, "D")
+        full = np.isfinite(track.displacement).all(1)
+        if not full.any():
+            raise InputError(f"{path}: no point has a value at every epoch. Give a product as the service delivers it.")
+        self.place = np.column_stack([track.easting, track.northing])[full]
+        turn = 2 * np.pi * self.days / 365.25
+        design = np.column_stack([np.ones_like(turn), self.days, np.cos(turn), np.sin(turn)])
+        series = track.displacement[full].T.astype(float)
+        self.series = (series - design @ np.linalg.lstsq(design, series, rcond=None)[0]).T
+        self.near = cKDTree(self.place)
+
+    def borrow(self, generator: Generator, owner: NDArray[np.intp], days: NDArray[np.int64]) -> Array:
+        """(P, E) mm for scatterers of buildings `owner` (P,), ascending.
+
+        Scatterers of one building get the series of neighbours somewhere in the real product, so what neighbours share
+        in reality they share here. Of each day the series has the value of the nearest real one; where the days
+        wanted are longer than the real ones, it goes on backwards.
+        """
+        longest = self.days[-1]
+        when = longest - np.abs(np.mod(days, 2 * longest) - longest)
+        epoch = np.abs(self.days[:, None] - when).argmin(0)
+        result = np.empty((len(owner), len(days)))
+        starts = np.flatnonzero(np.r_[True, np.diff(owner) > 0])[: len(owner)].tolist()
+        for start, end in zip(starts, [*starts[1:], len(owner)], strict=True):
+            anchor = self.place[generator.integers(len(self.place))]
+            count = end - start
+            near = self.near.query(anchor, min(2 * count, len(self.place)))[1]
+            chosen = generator.permutation(np.atleast_1d(near))
+            result[start:end] = self.series[np.resize(chosen, count)][:, epoch]
+        return result

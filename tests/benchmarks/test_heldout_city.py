@@ -1,0 +1,142 @@
+import datetime
+import sys
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pytest
+import shapely
+
+from benchmarks.heldout.__main__ import main
+from benchmarks.heldout.city import make_city
+from benchmarks.heldout.courses import KINDS, course
+from benchmarks.heldout.files import write_product
+from benchmarks.heldout.judge import judge_city
+from benchmarks.heldout.observe import Product
+from benchmarks.heldout.residuals import Residuals
+from benchmarks.heldout.scores import MODEL, Scores, score, table
+from benchmarks.heldout.sensors import SENSORS, View
+from plumbline.errors import InputError
+from plumbline.params import Ingest, Prepare
+from plumbline.prepare.shards import load_shards
+from plumbline.prepare.stage import prepare
+from plumbline.sources.egms import read_egms
+from plumbline.sources.ingest import ingest
+
+BUILDINGS = 60
+CODES = {"NE": 0, "NW": 1, "SW": 2, "SE": 3}
+
+
+@pytest.fixture(scope="module")
+def city(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("cities") / "sentinel_small"
+    make_city(folder, "sentinel", BUILDINGS, 2)
+    return folder
+
+
+def test_a_city_goes_through_ingest_and_prepare(city, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ingest([city], Ingest(), tmp_path / "ingest", 1)
+    section = Prepare(block_m=60.0, split={"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2})
+    prepare(tmp_path / "ingest", section, tmp_path / "prepare", 1)
+    labels = pd.read_csv(city / "labels.csv", keep_default_na=False).set_index("building_id")
+    found = 0
+    for split in section.split:
+        shards = load_shards(tmp_path / "prepare" / split)
+        own = labels.loc[np.asarray(shards.building_id)]
+        np.testing.assert_allclose(shards.severity, own["severity_permille"], rtol=1e-5)
+        assert [CODES.get(name, -1) for name in own["quadrant"]] == list(shards.quadrant)
+        found += len(own)
+    assert found > 0.7 * BUILDINGS
+
+
+def test_the_engineer_is_judged_on_the_city(city):
+    ((name, kind, who, scores),) = judge_city(city, None)
+    assert (name, kind, scores.buildings) == ("sentinel_small", "sentinel", BUILDINGS)
+    assert 0.25 < scores.quadrant < 0.9
+    assert 0 < scores.severity < 3
+    assert np.isnan(scores.coverage)
+    assert who in table([(name, kind, who, scores)])
+
+
+def test_a_seed_says_everything(city, tmp_path):
+    make_city(tmp_path / "again", "sentinel", BUILDINGS, 2)
+    for path in city.iterdir():
+        assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
+
+
+def test_footprints_do_not_overlap_and_have_many_shapes(city):
+    frame = geopandas.read_file(city / "footprints.geojson").to_crs("EPSG:3035")
+    tree = shapely.STRtree(frame.geometry.to_numpy())
+    one, other = tree.query(frame.geometry.to_numpy(), predicate="intersects")
+    shared = shapely.intersection(frame.geometry.to_numpy()[one], frame.geometry.to_numpy()[other])
+    assert (shapely.area(shared)[one != other] < 12).all()  # row houses step back a little and share walls
+    assert len(set(pd.read_csv(city / "truth.csv")["shape"])) >= 4
+
+
+def test_a_product_says_what_was_measured(tmp_path):
+    # The design's example: incidence 30.97, track 347.64.
+    view = View("x", np.radians(347.64), np.radians(30.97), np.array([0, 12, 18]))
+    angle = np.full(3, view.incidence)
+    displacement = np.array([[0.0, 1.26, 2.0], [0.04, -7.0, 0.0], [3.0, 1.0, np.nan]])
+    place = np.array([[4e6, 3e6], [4e6, 3.1e6], [4e6, 3.2e6]])
+    product = Product(view, np.zeros(3, int), place, np.zeros(3), view.los(angle), angle, displacement)
+    write_product(tmp_path / "x.csv", product, datetime.date(2020, 1, 31), SENSORS["sentinel"])
+    track = read_egms(tmp_path / "x.csv")
+    np.testing.assert_allclose(track.los[0], [-0.511, -0.112, 0.852], atol=0.01)
+    assert list(track.epochs.astype(str)) == ["2020-01-31", "2020-02-12", "2020-02-18"]
+    np.testing.assert_allclose(track.displacement, [[0, 1.3, 2], [0, -7, 0], [3, 1, np.nan]], rtol=1e-6)
+
+
+def test_every_course_goes_from_none_to_all():
+    kind = np.arange(len(KINDS)).repeat(50)
+    values = course(kind, np.random.default_rng(0).random((len(kind), 2)), np.linspace(0, 1, 40))
+    np.testing.assert_allclose(values[:, 0], 0, atol=1e-12)
+    np.testing.assert_allclose(values[:, -1], 1)
+    assert (np.diff(values, axis=1) >= -1e-12).all()
+
+
+def test_real_noise_is_asked_for_where_it_is_needed(tmp_path):
+    with pytest.raises(InputError, match="--residuals"):
+        make_city(tmp_path / "a", "sentinel_real", 10, 0)
+    with pytest.raises(InputError, match="--residuals"):
+        make_city(tmp_path / "b", "xband", 10, 0, tmp_path / "some.csv")
+
+
+def test_borrowed_noise_has_no_line_and_no_year(city, tmp_path):
+    pd.read_csv(next(city.glob("EGMS*.csv"))).fillna(0.0).to_csv(tmp_path / "full.csv", index=False)
+    residuals = Residuals(tmp_path / "full.csv")
+    years = residuals.days / 365.25
+    for shape in (np.ones_like(years), years, np.cos(2 * np.pi * years), np.sin(2 * np.pi * years)):
+        np.testing.assert_allclose(residuals.series @ shape, 0, atol=1e-5)
+    days = np.arange(0, int(2.2 * residuals.days[-1]), 12)
+    series = residuals.borrow(np.random.default_rng(0), np.array([0, 0, 0, 4, 4]), days)
+    assert series.shape == (5, len(days))
+    assert np.isin(series, residuals.series).all()
+
+
+def test_scores_count_what_they_say():
+    labels = pd.DataFrame(
+        {"building_id": list("abcd"), "severity_permille": [0.2, 1.0, 2.0, 4.0], "quadrant": ["", "NE", "NW", "SW"]}
+    )
+    said = pd.DataFrame(
+        {
+            "building_id": list("abc"), "n_points": [5, 9, 30], "quadrant": ["SE", "NE", "SE"],
+            "quadrant_confidence": [0.9, 0.8, 0.4], "severity_permille": [0.4, 1.0, 1.0],
+            "severity_low": [0.1, 0.9, 0.5], "severity_high": [0.5, 2.0, 1.5],
+        }
+    )  # fmt: skip
+    found = score(said, labels, 4)
+    expected = Scores(4, 0.75, 9, 0.5, 0.4, 2 / 3, 1.0)
+    np.testing.assert_allclose(found, expected)
+    shown = table([("xband", "xband", MODEL, found)])
+    assert "**0.500** (≥ 0.82)" in shown
+    assert "| 0.400 (≤ 0.6) |" in shown
+
+
+def test_the_command_says_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["heldout", str(tmp_path / "c"), "--kind", "sentinel_real"])
+    with pytest.raises(SystemExit, match="--residuals"):
+        main()
+    assert not (tmp_path / "c").exists()
