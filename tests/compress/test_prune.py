@@ -100,7 +100,7 @@ def test_a_ratio_of_zero_keeps_everything(tiny, data):
 
 def test_channels_that_do_nothing_go_first(tiny, data):
     whole = network(data)
-    block = whole.network.distance.blocks[0]
+    block = whole.network.encoder.distance.blocks[0]
     dead = torch.tensor([0, 3, 4, 7, 8, 9, 12, 15])
     with torch.no_grad():
         # The bias is the channel's name here: 1 to 16, or 0 for a channel that nothing comes out of.
@@ -108,7 +108,7 @@ def test_channels_that_do_nothing_go_first(tiny, data):
         block.first.bias[dead] = 0
         block.first.weight[dead] = 0
         block.second.weight[:, dead] = 0
-    kept = pruned(tiny, whole, data, 0.5).network.distance.blocks[0].first.bias
+    kept = pruned(tiny, whole, data, 0.5).network.encoder.distance.blocks[0].first.bias
     assert len(kept) == 8
     assert (kept > 0).all()
 

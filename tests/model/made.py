@@ -14,6 +14,16 @@ from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 
 SMALL: dict[str, Any] = {"channels": 8, "blocks": 2, "heads": 2, "attention_layers": 2, "hidden": 16}
 LONGEST = 32
+POSITIONS, CONVOLUTIONS = ("none", "learned", "sinusoidal"), ("plain", "separable")
+PLUGINS = [
+    {
+        "attention": attention, "position": POSITIONS[(i + j) % 3], "pooling": pooling,
+        "convolution": CONVOLUTIONS[(i // 2 + j) % 2], "max_attention_length": (1024, 8)[(i + j // 2) % 2],
+    }
+    for i, attention in enumerate(("none", "math", "sdpa", "flex"))
+    for j, pooling in enumerate(("mean_max", "mean", "max", "mean_deviation", "attention"))
+]  # fmt: skip
+"""Every two kinds of different plug-ins meet in one of these networks (`test_registries`)."""
 
 
 def small_model(max_length: int = LONGEST, seed: int = 0, **model: Any) -> Diagnosis:

@@ -21,7 +21,7 @@ from plumbline.validate.metrics import accuracy_figures
 from plumbline.validate.stage import as_judged
 
 ABOUT = ("name", "default_model", "prepare", "hashes", "metrics", "gate")
-HEAD = "network.quadrant_head."
+HEAD = "network.heads.quadrant_head."
 
 
 @pytest.fixture(scope="module")

@@ -130,7 +130,7 @@ def test_a_network_that_answers_nan_is_told_of_and_fails_every_rule(project):
     """Training that diverged is what gates are for: the evidence is written, and nothing of it passes."""
     broken = load_diagnosis(project / "data" / "compress")
     with torch.no_grad():
-        broken.network.norm.weight.fill_(float("nan"))
+        broken.network.neck.norm.weight.fill_(float("nan"))
     save_diagnosis(broken, project / "data" / "compress")
     exported = project / "data" / "export"
     export_onnx(broken, exported / "pruned.onnx", 20)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from plumbline.model.attention import AttentionLayer
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.losses import quadrant_loss, severity_loss
+from plumbline.model.losses import build_losses
 from plumbline.model.network import spec_of
 from plumbline.params import Train
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
@@ -43,6 +43,7 @@ def prune(model: Diagnosis, data: SequenceSet, losses: Train, ratio: float, batc
         network,
         _example(),
         importance=torch_pruning.importance.GroupTaylorImportance(),
+        unwrapped_parameters=[(parameter, 0) for parameter in network.pool.parameters()] or None,
         pruning_ratio=ratio,
         ignored_layers=[network.quadrant_head, network.severity_head],
         num_heads=heads,
@@ -50,12 +51,13 @@ def prune(model: Diagnosis, data: SequenceSet, losses: Train, ratio: float, batc
         prune_num_heads=False,
     )
     network.zero_grad()
+    chosen = build_losses(losses)
     for number, batch in enumerate(loader(data, 128, seed)):
         if number == batches:
             break
         answer = copy.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-        loss = losses.quadrant_weight * quadrant_loss(answer, batch.quadrant_B)
-        loss = loss + losses.severity_weight * severity_loss(answer, copy.standard_severity(batch.severity_B))
+        loss = losses.quadrant_weight * chosen.quadrant(answer, batch.quadrant_B)
+        loss = loss + losses.severity_weight * chosen.severity(answer, copy.standard_severity(batch.severity_B))
         loss.backward()  # type: ignore[no-untyped-call]
     pruner.step()
     network.zero_grad()

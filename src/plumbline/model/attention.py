@@ -1,34 +1,13 @@
-"""Self-attention over scatterers, as plug-ins of one interface.
+"""Self-attention over scatterers; how it is computed is a plug-in of `kernels`.
 
 Shape legend: B buildings, L scatterers, D channels, H heads, E channels a head.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
-import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
-Kernel = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-
-
-def math_kernel(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, mask_BL: Tensor) -> Tensor:
-    """Attention written out (Vaswani et al. 2017, equation 1); keys outside of `mask_BL` weigh nothing."""
-    score_BHLL = query_BHLE @ key_BHLE.transpose(-1, -2) / math.sqrt(query_BHLE.shape[-1])
-    score_BHLL = score_BHLL.masked_fill(~mask_BL[:, None, None, :], torch.finfo(score_BHLL.dtype).min)
-    return score_BHLL.softmax(-1) @ value_BHLE
-
-
-def sdpa_kernel(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, mask_BL: Tensor) -> Tensor:
-    """The same through torch's fused kernels."""
-    return scaled_dot_product_attention(query_BHLE, key_BHLE, value_BHLE, attn_mask=mask_BL[:, None, None, :])
-
-
-KERNELS: dict[str, Kernel] = {"math": math_kernel, "sdpa": sdpa_kernel}
-"""To add a kernel, add a line; `none` is the absence of one."""
+from plumbline.model.kernels import KERNELS, Keys, attention_weights, key_mask
 
 
 class Attention(nn.Module):
@@ -43,14 +22,21 @@ class Attention(nn.Module):
         self.value = nn.Linear(width, inner)
         self.out = nn.Linear(inner, width)
 
-    def forward(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
-        """Mix the scatterers of each building; positions outside of the mask are neither read nor meaningful."""
-        query, key, value = (
-            layer(x_BLD).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in (self.query, self.key, self.value)
-        )
-        mixed_BHLE = self.kernel(query, key, value, mask_BL)
+    def forward(self, x_BLD: Tensor, keys: Keys) -> Tensor:
+        """Mix the scatterers of each building; positions outside of `keys` are neither read nor meaningful."""
+        query, key, value = (self._split(layer(x_BLD)) for layer in (self.query, self.key, self.value))
+        mixed_BHLE = self.kernel.mix(query, key, value, keys)
         mixed: Tensor = self.out(mixed_BHLE.transpose(1, 2).flatten(-2))
         return mixed
+
+    def weights(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
+        """(B, H, L, L) how much each scatterer (row) looks at each (column), whatever kernel computes the answers."""
+        return attention_weights(self._split(self.query(x_BLD)), self._split(self.key(x_BLD)), key_mask(mask_BL))
+
+    def _split(self, x_BLD: Tensor) -> Tensor:
+        """(B, H, L, E)."""
+        parts_BLHE: Tensor = x_BLD.unflatten(-1, (self.heads, -1))  # type: ignore[no-untyped-call]
+        return parts_BLHE.transpose(1, 2)
 
 
 class AttentionLayer(nn.Module):
@@ -65,9 +51,9 @@ class AttentionLayer(nn.Module):
         self.narrow = nn.Linear(feedforward, width)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
-        """Same shape as `x_BLD`; what stands outside of the mask never reaches a position inside."""
-        x_BLD = x_BLD + self.dropout(self.attention(self.norm_attention(x_BLD), mask_BL))
+    def forward(self, x_BLD: Tensor, keys: Keys) -> Tensor:
+        """Same shape as `x_BLD`; what stands outside of `keys` never reaches a position inside."""
+        x_BLD = x_BLD + self.dropout(self.attention(self.norm_attention(x_BLD), keys))
         inner = nn.functional.gelu(self.widen(self.norm_feedforward(x_BLD)))
         added_BLD: Tensor = self.dropout(self.narrow(inner))
         return x_BLD + added_BLD

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 
 from plumbline.errors import InputError
 from plumbline.files import read_json, write_json
-from plumbline.model.network import Network, NetworkSpec, RawAnswer, spec_of
+from plumbline.model.heads import RawAnswer
+from plumbline.model.network import Network, spec_of
+from plumbline.model.spec import NetworkSpec
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 
 SEVERITY_FLOOR = 0.1

@@ -1,39 +1,114 @@
-"""What training makes small."""
+"""What training makes small, as plug-ins.
+
+Shape legend: B buildings.
+"""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from plumbline.model.network import RawAnswer
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from plumbline.model.heads import RawAnswer
+from plumbline.params import Train
+from plumbline.params.train import QuadrantKind, SeverityKind
 
 LOW, HIGH = 0.05, 0.95
 """Quantiles that the interval's ends aim at before calibration: 90 % between them."""
+CHARBONNIER_WIDTH = 1e-3
+"""Errors below are squared, those above absolute; standardised severity."""
 
 
-def quadrant_loss(answer: RawAnswer, quadrant_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
-    """Mean cross-entropy over the buildings whose quadrant is defined; 0 where there is none.
+def focal(cross_entropy_B: Tensor, gamma: float) -> Tensor:
+    """Cross-entropy times `(1 - p)^gamma`: buildings that are right already count little (Lin et al. 2017)."""
+    # Kept from 0, where a root's slope is infinite.
+    doubt_B = (-torch.expm1(-cross_entropy_B)).clamp(min=torch.finfo(cross_entropy_B.dtype).tiny)
+    return doubt_B.pow(gamma) * cross_entropy_B
 
-    With weights, a building of weight w counts as w buildings.
-    """
-    if weight_B is not None:
-        counts_B = weight_B * (quadrant_B >= 0)
-        each_B = nn.functional.cross_entropy(answer.logits_B4, quadrant_B, ignore_index=-1, reduction="none")
+
+QUADRANT_LOSSES: dict[QuadrantKind, Callable[[Tensor, float], Tensor]] = {
+    "cross_entropy": lambda cross_entropy_B, gamma: cross_entropy_B,
+    "focal": focal,
+}
+"""Cross-entropy of each building and gamma to its loss. To add one, add a line, and its name to `params.train`."""
+SEVERITY_LOSSES: dict[SeverityKind, Callable[[Tensor], Tensor]] = {
+    "pinball": torch.abs,
+    "mse": torch.square,
+    "huber": lambda error_B: functional.huber_loss(error_B, torch.zeros_like(error_B), reduction="none"),
+    "charbonnier": lambda error_B: (error_B.square() + CHARBONNIER_WIDTH**2).sqrt() - CHARBONNIER_WIDTH,
+}
+"""Error of the middle to its loss; the ends have the pinball loss always. `pinball` aims the middle at the median as
+well, which stays the median in permille, `mse` at the mean of the standardised severity, `huber` (Huber 1964, turning
+at one standard deviation) and `charbonnier` (Charbonnier et al. 1994) lie between. To add one, as above."""
+
+
+@dataclass(frozen=True)
+class QuadrantLoss:
+    """Mean loss over the buildings whose quadrant is defined (not -1); 0 where there is none."""
+
+    kind: QuadrantKind = "cross_entropy"
+    gamma: float = 2.0
+    """Of `focal`; 0 is cross-entropy."""
+    class_weights: tuple[float, float, float, float] | None = None
+    """How many buildings one of each quadrant counts as, in the order of `compass.QUADRANTS`."""
+
+    def __call__(self, answer: RawAnswer, quadrant_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
+        """With weights, a building of weight w counts as w buildings."""
+        cross_entropy_B = functional.cross_entropy(answer.logits_B4, quadrant_B, ignore_index=-1, reduction="none")
+        each_B = QUADRANT_LOSSES[self.kind](cross_entropy_B, self.gamma)
+        counts_B = self.counts(quadrant_B, weight_B).to(each_B.dtype)
         return (counts_B * each_B).sum() / counts_B.sum().clamp(min=torch.finfo(counts_B.dtype).tiny)
-    total = nn.functional.cross_entropy(answer.logits_B4, quadrant_B, ignore_index=-1, reduction="sum")
-    return total / (quadrant_B >= 0).sum().clamp(min=1)
+
+    def counts(self, quadrant_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
+        """(B,) how many buildings each counts as; 0 where the quadrant is not defined."""
+        counts_B = (quadrant_B >= 0).to(torch.float32 if weight_B is None else weight_B.dtype)
+        if weight_B is not None:
+            counts_B = counts_B * weight_B
+        if self.class_weights is not None:
+            counts_B = counts_B * counts_B.new_tensor(self.class_weights)[quadrant_B.clamp(min=0)]
+        return counts_B
 
 
-def severity_loss(answer: RawAnswer, standard_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
-    """Mean absolute error of the middle, plus the pinball loss of both ends (Koenker and Bassett 1978).
+@dataclass(frozen=True)
+class SeverityLoss:
+    """Mean loss of the middle, plus the pinball loss of both ends of the interval (Koenker and Bassett 1978)."""
 
-    The absolute error aims at the median, which stays the median in permille, whatever the scale of the loss. With
-    weights, a building of weight w counts as w buildings.
-    """
-    error_B3 = standard_B[:, None] - answer.severity_B3
-    quantile_3 = torch.tensor([LOW, 0.5, HIGH], dtype=error_B3.dtype, device=error_B3.device)
-    pinball_B3 = torch.maximum(quantile_3 * error_B3, (quantile_3 - 1) * error_B3)
-    if weight_B is not None:
-        pinball_B3 = pinball_B3 * (weight_B / weight_B.mean())[:, None]
-    # The middle's pinball loss is half the absolute error; the ends count as much as their share of the error.
-    return 2 * pinball_B3[:, 1].mean() + pinball_B3[:, 0].mean() + pinball_B3[:, 2].mean()
+    kind: SeverityKind = "pinball"
+
+    def __call__(self, answer: RawAnswer, standard_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
+        """Of standardised severity. With weights, a building of weight w counts as w buildings."""
+        error_B3 = standard_B[:, None] - answer.severity_B3
+        low_B, middle_B, high_B = error_B3.unbind(1)
+        each_B = SEVERITY_LOSSES[self.kind](middle_B) + _pinball(low_B, LOW) + _pinball(high_B, HIGH)
+        if weight_B is not None:
+            each_B = each_B * (weight_B / weight_B.mean())
+        return each_B.mean()
+
+
+def _pinball(error_B: Tensor, quantile: float) -> Tensor:
+    """Least in the mean where the share `quantile` of errors is negative."""
+    return torch.maximum(quantile * error_B, (quantile - 1) * error_B)
+
+
+quadrant_loss = QuadrantLoss()
+"""Cross-entropy."""
+severity_loss = SeverityLoss()
+"""Absolute error of the middle and pinball loss of the ends."""
+
+
+class Losses(NamedTuple):
+    """Both losses of a run."""
+
+    quadrant: QuadrantLoss
+    severity: SeverityLoss
+
+
+def build_losses(train: Train) -> Losses:
+    """The losses that the section `train` names."""
+    return Losses(
+        QuadrantLoss(train.quadrant_loss, train.focal_gamma, train.class_weights), SeverityLoss(train.severity_loss)
+    )

@@ -1,12 +1,14 @@
-"""From a sequence of any length to fixed vectors, over the mask only.
+"""From a sequence of any length to fixed vectors, over the mask only, as plug-ins.
 
 Shape legend: B buildings, L scatterers, D channels.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def masked_mean(x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
@@ -17,3 +19,107 @@ def masked_mean(x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
 def masked_max(x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
     """(B, D) largest value over the scatterers of each building."""
     return x_BLD.masked_fill(~mask_BL1, torch.finfo(x_BLD.dtype).min).amax(1)
+
+
+class Look(nn.Module):
+    """One way to see a whole building: one vector, and how much of it each scatterer has."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+
+    def forward(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
+        """(B, D)."""
+        raise NotImplementedError
+
+    def share(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
+        """(B, L) share of each scatterer in the vector, averaged over channels; adds up to 1."""
+        raise NotImplementedError
+
+
+class Mean(Look):
+    """The mean scatterer."""
+
+    def forward(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
+        """(B, D)."""
+        return masked_mean(x_BLD, mask_BL1)
+
+    def share(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
+        """All alike."""
+        one_BL = mask_BL1[..., 0].to(x_BLD.dtype)
+        return one_BL / one_BL.sum(1, keepdim=True)
+
+
+class Max(Look):
+    """The largest value of each channel."""
+
+    def forward(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
+        """(B, D)."""
+        return masked_max(x_BLD, mask_BL1)
+
+    def share(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
+        """Share of the channels in which a scatterer is the largest; equals divide a channel among them."""
+        largest_BLD = ((x_BLD == masked_max(x_BLD, mask_BL1)[:, None]) & mask_BL1).to(x_BLD.dtype)
+        return (largest_BLD / largest_BLD.sum(1, keepdim=True)).mean(-1)
+
+
+class Deviation(Look):
+    """Standard deviation of each channel (statistics pooling: Snyder et al. 2018)."""
+
+    def forward(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
+        """(B, D)."""
+        squares_BLD = (x_BLD - masked_mean(x_BLD, mask_BL1)[:, None]).square()
+        # A lone scatterer has none, and the root's slope at 0 is infinite.
+        return (masked_mean(squares_BLD, mask_BL1) + 1e-5).sqrt()
+
+    def share(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
+        """Share of the squared deviation, averaged over channels."""
+        squares_BLD = (x_BLD - masked_mean(x_BLD, mask_BL1)[:, None]).square() * mask_BL1 + 1e-5 * mask_BL1
+        return (squares_BLD / squares_BLD.sum(1, keepdim=True)).mean(-1)
+
+
+class Attended(Look):
+    """Mean weighted by a score that is learned (attention pooling: Lin et al. 2017, with one hop)."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels)
+        # Zeros begin as the plain mean. A bias would move all scores alike and change nothing.
+        self.query = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
+        """(B, D)."""
+        return (self._weight(x_BLD, mask_BL1) * x_BLD).sum(1)
+
+    def share(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
+        """The weights."""
+        return self._weight(x_BLD, mask_BL1)[..., 0]
+
+    def _weight(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
+        score_BL1 = (x_BLD * self.query).sum(-1, keepdim=True)
+        return score_BL1.masked_fill(~mask_BL1, torch.finfo(score_BL1.dtype).min).softmax(1)
+
+
+POOLINGS: dict[str, tuple[Callable[[int], Look], ...]] = {
+    "mean_max": (Mean, Max),
+    "mean": (Mean,),
+    "max": (Max,),
+    "mean_deviation": (Mean, Deviation),
+    "attention": (Attended,),
+}
+"""Looks that are taken side by side. To add a pooling, add a line, and its name to `params.model.PoolingKind`."""
+
+
+class Pool(nn.Module):
+    """All looks of one pooling."""
+
+    def __init__(self, kind: str, channels: int) -> None:
+        super().__init__()
+        self.looks = nn.ModuleList(look(channels) for look in POOLINGS[kind])
+
+    def forward(self, x_BLD: Tensor, mask_BL: Tensor) -> list[Tensor]:
+        """A (B, D) of each look."""
+        return [look(x_BLD, mask_BL[..., None]) for look in self.looks]
+
+    def share(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
+        """(B, L) mean share of each scatterer in the looks; adds up to 1, and is 0 outside of the mask."""
+        shares = [look.share(x_BLD, mask_BL[..., None]) for look in self.looks]  # type: ignore[operator]
+        return torch.stack(shares).mean(0)

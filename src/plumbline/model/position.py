@@ -5,10 +5,13 @@ The code is narrow so that positions stay a small share of the parameters at any
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+
+from plumbline.params.model import PositionKind
 
 Position = Literal["none", "learned", "sinusoidal"]
 WIDTH = 16
@@ -47,17 +50,21 @@ class Learned(nn.Module):
         return code
 
 
-def resolve(kind: Position | Literal["auto"], max_length: int) -> Position:
+POSITIONS: dict[Position, Callable[[int, int], nn.Module | None]] = {
+    "none": lambda channels, max_length: None,
+    "learned": Learned,
+    "sinusoidal": lambda channels, max_length: Sinusoidal(channels),
+}
+"""Channels and `max_length` to a code. To add one, add a line, and its name to `Position` and to `params.model`."""
+
+
+def resolve(kind: PositionKind, max_length: int) -> Position:
     """`auto` as `learned` or `sinusoidal`."""
     if kind == "auto":
         return "learned" if max_length <= LONGEST_LEARNED else "sinusoidal"
     return kind
 
 
-def build_position(kind: str, channels: int, max_length: int) -> nn.Module | None:
+def build_position(kind: Position, channels: int, max_length: int) -> nn.Module | None:
     """The plug-in of that name; None for `none`."""
-    if kind == "sinusoidal":
-        return Sinusoidal(channels)
-    if kind == "learned":
-        return Learned(channels, max_length)
-    return None
+    return POSITIONS[kind](channels, max_length)

@@ -5,7 +5,47 @@ Shape legend: B buildings, L scatterers, F features, C channels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from torch import Tensor, nn
+
+from plumbline.model.recompute import run
+
+
+def plain(channels_in: int, channels_out: int, kernel: int) -> nn.Module:
+    """Every channel out sees every channel in at every place under the kernel."""
+    return nn.Conv1d(channels_in, channels_out, kernel, padding=kernel // 2)
+
+
+class Separable(nn.Module):
+    """Along the sequence within each channel, then across channels at each place (Chollet 2017).
+
+    `kernel + channels_out` weights a channel in, where a plain convolution has `kernel * channels_out`.
+    """
+
+    def __init__(self, channels_in: int, channels_out: int, kernel: int) -> None:
+        super().__init__()
+        # The second convolution's bias does what one here could.
+        self.depthwise = nn.Conv1d(
+            channels_in, channels_in, kernel, padding=kernel // 2, groups=channels_in, bias=False
+        )
+        self.pointwise = nn.Conv1d(channels_in, channels_out, 1)
+
+    @property
+    def out_channels(self) -> int:
+        """Channels out, as a plain convolution names them."""
+        return self.pointwise.out_channels
+
+    def forward(self, x_BCL: Tensor) -> Tensor:
+        """(B, channels out, L)."""
+        mixed: Tensor = self.pointwise(self.depthwise(x_BCL))
+        return mixed
+
+
+CONVOLUTIONS: dict[str, Callable[[int, int, int], Any]] = {"plain": plain, "separable": Separable}
+"""Channels in, channels out and kernel to a convolution that keeps the length and has `out_channels`. To add one, add a
+line, and its name to `params.model.ConvolutionKind`."""
 
 
 class Block(nn.Module):
@@ -15,11 +55,11 @@ class Block(nn.Module):
     otherwise carry values from beyond the end of one building's sequence back into it.
     """
 
-    def __init__(self, channels: int, hidden: int, kernel: int) -> None:
+    def __init__(self, channels: int, hidden: int, kernel: int, kind: str = "plain") -> None:
         super().__init__()
         self.norm = nn.LayerNorm(channels)
-        self.first = nn.Conv1d(channels, hidden, kernel, padding=kernel // 2)
-        self.second = nn.Conv1d(hidden, channels, kernel, padding=kernel // 2)
+        self.first = CONVOLUTIONS[kind](channels, hidden, kernel)
+        self.second = CONVOLUTIONS[kind](hidden, channels, kernel)
 
     def forward(self, x_BLC: Tensor, mask_BL1: Tensor) -> Tensor:
         """Same shape as `x_BLC`, zero outside of the mask."""
@@ -33,17 +73,25 @@ class Block(nn.Module):
 class Stream(nn.Module):
     """Features of each scatterer to channels, then blocks along the sequence."""
 
-    def __init__(self, features: int, channels: int, hidden: list[int], kernel: int) -> None:
+    def __init__(
+        self, features: int, channels: int, hidden: list[int], kernel: int, kind: str = "plain", recompute: bool = False
+    ) -> None:
         super().__init__()
+        self.recompute = recompute
         self.stem = nn.Linear(features, channels)
-        self.blocks = nn.ModuleList(Block(channels, width, kernel) for width in hidden)
+        self.blocks = nn.ModuleList(Block(channels, width, kernel, kind) for width in hidden)
         self.norm = nn.LayerNorm(channels)
+
+    @property
+    def hidden(self) -> list[int]:
+        """Channels between the two convolutions of each block."""
+        return [block.first.out_channels for block in self.blocks]  # type: ignore[union-attr, misc]
 
     def forward(self, x_BLF: Tensor, mask_BL1: Tensor) -> Tensor:
         """(B, L, C), zero outside of the mask."""
         # Filled, not multiplied: a value in the padding may be infinite, and 0 times infinity is no number.
         x_BLC: Tensor = self.stem(x_BLF.masked_fill(~mask_BL1, 0)) * mask_BL1
         for block in self.blocks:
-            x_BLC = block(x_BLC, mask_BL1)
+            x_BLC = run(block, x_BLC, mask_BL1, recompute=self.recompute)
         result: Tensor = self.norm(x_BLC) * mask_BL1
         return result

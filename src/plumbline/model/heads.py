@@ -1,0 +1,45 @@
+"""The heads: one vector of a building, pooled scatterers with geometry, to quadrant and severity.
+
+Shape legend: B buildings, D channels, G width of the geometry.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class RawAnswer(NamedTuple):
+    """What the network says before it is put into physical units."""
+
+    logits_B4: Tensor
+    """Quadrants, in the order of `compass.QUADRANTS`."""
+    severity_B3: Tensor
+    """Low, middle and high standardised severity, ascending."""
+
+
+class Heads(nn.Module):
+    """Joins what is known of a building and judges it."""
+
+    def __init__(self, channels: int, looks: int, geometry_width: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        # One layer for each part of what would be a long concatenation: the same sum, and each part can be pruned.
+        self.join_pooled = nn.ModuleList(nn.Linear(channels, hidden, bias=i == 0) for i in range(looks))
+        self.join_geometry = nn.Linear(geometry_width, hidden, bias=False)
+        self.dropout = nn.Dropout(dropout)
+        self.quadrant_head = nn.Linear(hidden, 4)
+        self.severity_head = nn.Linear(hidden, 3)
+
+    def forward(self, pooled: list[Tensor], geometry_BG: Tensor) -> RawAnswer:
+        """Judge B buildings by what each look of the pooling gave, (B, D), and by their geometry."""
+        first, *others = (join(look_BD) for join, look_BD in zip(self.join_pooled, pooled, strict=True))
+        joined = sum(others, start=first) + self.join_geometry(geometry_BG)
+        joined = self.dropout(nn.functional.gelu(joined))
+        severity_B3: Tensor = self.severity_head(joined)
+        middle_B1 = severity_B3[:, :1]
+        # Widths are positive, so the three never cross.
+        below_B1, above_B1 = nn.functional.softplus(severity_B3[:, 1:2]), nn.functional.softplus(severity_B3[:, 2:])
+        severity_B3 = torch.cat([middle_B1 - below_B1, middle_B1, middle_B1 + above_B1], dim=-1)
+        return RawAnswer(self.quadrant_head(joined), severity_B3)

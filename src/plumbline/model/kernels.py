@@ -1,0 +1,119 @@
+"""Ways to compute attention, as plug-ins: the same weights, the same answers, other memory and time.
+
+Shape legend: B buildings, L scatterers, H heads, E channels a head.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from plumbline.console import log
+
+Keys = Tensor | BlockMask
+"""Which scatterers may be looked at, in the form a kernel wants it; made once for all layers of a batch."""
+FLEX_CHANNELS = 16
+"""Fewest channels a head that torch's flex kernels take."""
+
+
+class Kernel(NamedTuple):
+    """One way to compute attention."""
+
+    keys: Callable[[Tensor], Keys]
+    """From the mask (B, L)."""
+    mix: Callable[[Tensor, Tensor, Tensor, Any], Tensor]
+    """(B, H, L, E) of query, key, value and keys."""
+
+
+def key_mask(mask_BL: Tensor) -> Tensor:
+    """(B, 1, 1, L), for all heads and queries."""
+    return mask_BL[:, None, None, :]
+
+
+def attention_weights(query_BHLE: Tensor, key_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
+    """(B, H, L, L) how much each scatterer (row) looks at each (column); rows add up to 1.
+
+    Vaswani et al. 2017, equation 1.
+    """
+    score_BHLL = query_BHLE @ key_BHLE.transpose(-1, -2) / math.sqrt(query_BHLE.shape[-1])
+    return score_BHLL.masked_fill(~keys_B11L, torch.finfo(score_BHLL.dtype).min).softmax(-1)
+
+
+def written_out(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
+    """Attention by its formula."""
+    return attention_weights(query_BHLE, key_BHLE, keys_B11L) @ value_BHLE
+
+
+def fused(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
+    """Attention by torch's fused kernels."""
+    return scaled_dot_product_attention(query_BHLE, key_BHLE, value_BHLE, attn_mask=keys_B11L)
+
+
+def flex_keys(mask_BL: Tensor) -> Keys:
+    """Blocks that hold scatterers, where flex attention is used; else the mask that `fused` takes instead.
+
+    torch's flex attention has no gradients on the CPU, and ONNX has no operator for it. Attention has no weights of its
+    own, so that another kernel can stand in.
+    """
+    if mask_BL.is_cuda and not torch.compiler.is_exporting():
+        return block_mask(mask_BL)
+    if not torch.compiler.is_compiling():
+        _say_replaced()
+    return key_mask(mask_BL)
+
+
+def block_mask(mask_BL: Tensor) -> BlockMask:
+    """What flex attention leaves out: whole blocks of padding are never read."""
+    batch, length = mask_BL.shape
+
+    def is_real(b: Tensor, _head: Tensor, _query: Tensor, key: Tensor) -> Tensor:
+        return mask_BL[b, key]
+
+    return create_block_mask(is_real, batch, None, length, length, device=mask_BL.device)
+
+
+def flex(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys: Keys) -> Tensor:
+    """Attention by torch's flex kernels, compiled at the first use; see `flex_keys` for when by `fused`."""
+    if isinstance(keys, Tensor):
+        return fused(query_BHLE, key_BHLE, value_BHLE, keys)
+    return blockwise(_compiled_flex(), query_BHLE, key_BHLE, value_BHLE, keys)
+
+
+def blockwise(
+    attend: Callable[..., Any], query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys: BlockMask
+) -> Tensor:
+    """Attention by `attend`, which is `flex_attention`, compiled or not; with as many channels as it needs."""
+    channels = query_BHLE.shape[-1]
+    missing = max(0, FLEX_CHANNELS - channels)
+    # Zeros add nothing to a product; the scale is that of the channels there are.
+    wide = [pad(part, (0, missing)) for part in (query_BHLE, key_BHLE, value_BHLE)]
+    mixed: Tensor = attend(*wide, block_mask=keys, scale=1 / math.sqrt(channels))
+    return mixed[..., :channels]
+
+
+@functools.cache
+def _compiled_flex() -> Callable[..., Any]:
+    """Compiled once for all lengths; without compiling, the whole matrix of scores would be kept."""
+    compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=True)
+    return compiled
+
+
+@functools.cache
+def _say_replaced() -> None:
+    """Say it once a process."""
+    log.info("attention flex: no GPU, or an export; sdpa takes its place, with the same weights and answers")
+
+
+KERNELS: dict[str, Kernel] = {
+    "math": Kernel(key_mask, written_out),
+    "sdpa": Kernel(key_mask, fused),
+    "flex": Kernel(flex_keys, flex),
+}
+"""To add a kernel, add a line, and its name to `params.model.AttentionKind`; `none` is the absence of one."""

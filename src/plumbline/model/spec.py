@@ -1,0 +1,77 @@
+"""What must be known to build a network: kinds and widths, pruned widths included."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, PositiveInt, model_validator
+
+from plumbline.model.position import Position, resolve
+from plumbline.params import Model
+from plumbline.params.model import AttentionKind, ConvolutionKind, PoolingKind
+
+
+class LayerSpec(BaseModel):
+    """Widths of one attention layer."""
+
+    model_config = ConfigDict(extra="forbid")
+    inner: PositiveInt
+    feedforward: PositiveInt
+
+
+class NetworkSpec(BaseModel):
+    """Everything needed to build a network, pruned ones with their own widths included.
+
+    A field that came later has a default, the only kind there was before, so that older files can be read.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    distance_channels: PositiveInt
+    distance_hidden: list[PositiveInt]
+    slope_channels: PositiveInt
+    slope_hidden: list[PositiveInt]
+    kernel: PositiveInt
+    convolution: ConvolutionKind = "plain"
+    attention: AttentionKind
+    attention_layers: list[LayerSpec]
+    heads: PositiveInt
+    max_attention_length: PositiveInt
+    position: Position
+    max_length: PositiveInt
+    pooling: PoolingKind = "mean_max"
+    geometry_width: PositiveInt
+    hidden: PositiveInt
+    dropout: float
+    checkpoint_activations: bool = False
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Self:
+        for layer in self.attention_layers:
+            if layer.inner % self.heads:
+                raise ValueError(f"heads: {self.heads} found, must divide {layer.inner}")
+        return self
+
+
+def new_spec(model: Model, max_length: int) -> NetworkSpec:
+    """The unpruned network of a params section, for sequences up to `max_length`."""
+    joined = 2 * model.channels
+    layers = 0 if model.attention == "none" else model.attention_layers
+    return NetworkSpec(
+        distance_channels=model.channels,
+        distance_hidden=[model.channels] * model.blocks,
+        slope_channels=model.channels,
+        slope_hidden=[model.channels] * model.blocks,
+        kernel=model.kernel,
+        convolution=model.convolution,
+        attention=model.attention,
+        attention_layers=[LayerSpec(inner=joined, feedforward=2 * joined)] * layers,
+        heads=model.heads,
+        max_attention_length=model.max_attention_length,
+        position=resolve(model.position, max_length),
+        max_length=max_length,
+        pooling=model.pooling,
+        geometry_width=model.hidden,
+        hidden=model.hidden,
+        dropout=model.dropout,
+        checkpoint_activations=model.checkpoint_activations,
+    )

@@ -1,0 +1,105 @@
+"""Networks of every plug-in on their way out: pruned, exported, in int8, and still the network they were."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from plumbline.compress.prune import prune
+from plumbline.compress.quantize import Calibration, quantize
+from plumbline.export.onnx import export_onnx
+from plumbline.export.runtime import OnnxModel
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.network import count_parameters, new_spec, spec_of
+from plumbline.params import Model
+from plumbline.prepare.shards import load_shards
+from plumbline.train.statistics import fit_statistics
+
+KINDS = [
+    {"attention": "flex", "position": "learned", "pooling": "attention", "convolution": "separable"},
+    {"attention": "math", "position": "sinusoidal", "pooling": "mean_deviation", "max_attention_length": 8},
+    {"attention": "none", "pooling": "max", "convolution": "separable", "kernel": 5},
+    {"attention": "sdpa", "position": "none", "pooling": "mean", "checkpoint_activations": True},
+]
+LONGEST = 40
+
+
+@pytest.fixture(scope="module")
+def data(tiny):
+    every = load_shards(tiny.data("prepare") / "train")
+    return every.take(np.flatnonzero(np.asarray(every.length) <= LONGEST))
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: "-".join(map(str, kind.values())))
+def whole(request, data):
+    """A network of random weights that knows the training data's statistics."""
+    torch.manual_seed(1)
+    widths = {"channels": 16, "blocks": 1, "heads": 2, "attention_layers": 1, "hidden": 24}
+    model = Diagnosis(new_spec(Model.model_validate({**widths, **request.param}), LONGEST))
+    fit_statistics(model, data)
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def half(whole, data, tiny):
+    return prune(whole, data, tiny.params.train, 0.5, batches=1, seed=0)
+
+
+@pytest.fixture(scope="module")
+def exported(half, tmp_path_factory):
+    path = tmp_path_factory.mktemp("plugins") / "pruned.onnx"
+    export_onnx(half.train(), path, 20)  # as it is, even in the midst of training
+    return path
+
+
+def test_half_of_the_channels_are_pruned(whole, half):
+    before, after = spec_of(whole.network), spec_of(half.network)
+    assert (after.hidden, after.geometry_width) == (before.hidden // 2, before.geometry_width // 2)
+    assert after.distance_channels + after.slope_channels == before.distance_channels
+    assert [*after.distance_hidden, *after.slope_hidden] == [8, 8]
+    assert [layer.inner for layer in after.attention_layers] == [layer.inner // 2 for layer in before.attention_layers]
+    kinds = {"attention", "position", "pooling", "convolution", "kernel", "checkpoint_activations"}
+    assert after.model_dump(include=kinds) == before.model_dump(include=kinds)
+    assert count_parameters(half.network)["total"] < 0.5 * count_parameters(whole.network)["total"]
+
+
+def test_the_pruned_channels_are_the_same_in_all_that_reads_them(whole, data, tiny):
+    marked = Diagnosis(spec_of(whole.network))
+    marked.load_state_dict(whole.state_dict())
+    names = torch.arange(1, 33) / 32
+    with torch.no_grad():
+        marked.network.neck.norm.weight.copy_(names)
+        for look in marked.network.pool.looks:
+            for parameter in look.parameters():
+                parameter.copy_(names)
+    kept = prune(marked.eval(), data, tiny.params.train, 0.5, batches=1, seed=0).network
+    assert len(kept.neck.norm.weight) == 16
+    for parameter in kept.pool.parameters():
+        assert torch.equal(parameter, kept.neck.norm.weight)
+
+
+def test_the_pruned_network_answers_in_onnx_as_in_torch(half, exported, data):
+    onnx_model = OnnxModel(exported)
+    for number, length in ((1, 7), (5, 8), (20, 9), (3, LONGEST)):
+        inputs = data.pad(np.flatnonzero(np.asarray(data.length) <= length)[:number])
+        with torch.inference_mode():
+            wanted = half.eval()(*(torch.from_numpy(np.array(inputs[name])) for name in inputs))
+        found = onnx_model.run(inputs)
+        assert np.abs(found.quadrant_probability - wanted.quadrant_probability.numpy()).max() < 1e-4
+        for left, right in zip(found[1:4], wanted[1:4], strict=True):
+            assert np.abs(left - right.numpy()).max() < 1e-3
+
+
+def test_int8_answers_nearly_so_and_holds_the_weights(half, exported, data, tmp_path):
+    quantize(exported, tmp_path / "int8.onnx", Calibration(data, 2, 16, seed=0))
+    inputs = data.pad(np.arange(20))
+    plain, small = (OnnxModel(path).run(inputs) for path in (exported, tmp_path / "int8.onnx"))
+    assert np.abs(plain.quadrant_probability - small.quadrant_probability).max() < 0.1
+    assert np.abs(plain.severity_permille - small.severity_permille).max() < 0.3
+    assert np.array_equal(plain.novelty, small.novelty)
+    kinds = {
+        tensor.data_type for tensor in onnx.load(tmp_path / "int8.onnx").graph.initializer if len(tensor.dims) == 3
+    }
+    assert kinds == {onnx.TensorProto.INT8}  # convolutions, depthwise ones too

@@ -1,0 +1,66 @@
+"""Attention by all its kernels, and what stands in for the one the CPU lacks."""
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
+
+from plumbline.console import log
+from plumbline.model import kernels
+from plumbline.model.attention import Attention
+from plumbline.model.kernels import KERNELS, block_mask, blockwise, key_mask, written_out
+
+LENGTHS = torch.tensor([[6], [2], [4]])
+
+
+@pytest.mark.parametrize("kind", list(KERNELS))
+def test_attention_is_that_of_torch(kind):
+    """`nn.MultiheadAttention` with the same weights."""
+    torch.manual_seed(0)
+    ours, theirs = Attention(8, 8, 2, kind), nn.MultiheadAttention(8, 2, batch_first=True)
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(torch.cat([layer.weight for layer in (ours.query, ours.key, ours.value)]))
+        theirs.in_proj_bias.copy_(torch.cat([layer.bias for layer in (ours.query, ours.key, ours.value)]))
+        theirs.out_proj.load_state_dict(ours.out.state_dict())
+    x, mask = torch.randn(3, 6, 8), torch.arange(6) < LENGTHS
+    wanted, weights = theirs(x, x, x, key_padding_mask=~mask, average_attn_weights=False)
+    torch.testing.assert_close(ours(x, ours.kernel.keys(mask))[mask], wanted[mask], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours.weights(x, mask), weights, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [6, 16, 24])
+def test_flex_attention_under_its_block_mask_is_the_formula(channels):
+    """Not compiled, torch's flex attention runs on the CPU without gradients."""
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 3, 2, 150, channels)
+    mask = torch.arange(150) < torch.tensor([[150], [1], [7]])
+    with torch.inference_mode():
+        found = blockwise(flex_attention, query, key, value, block_mask(mask))
+    torch.testing.assert_close(found, written_out(query, key, value, key_mask(mask)), atol=1e-5, rtol=1e-4)
+
+
+def test_the_block_mask_leaves_out_whole_blocks_of_padding():
+    mask = torch.arange(600) < torch.tensor([[600], [100]])
+    blocks = block_mask(mask)
+    assert isinstance(blocks, BlockMask)
+    assert blocks.kv_num_blocks[:, 0, 0].tolist() == [1, 1]  # in part, since 600 is no multiple of the block
+    assert blocks.full_kv_num_blocks[:, 0, 0].tolist() == [4, 0]
+
+
+def test_without_a_gpu_flex_says_once_what_takes_its_place():
+    kernels._say_replaced.cache_clear()
+    mask, said, handler = torch.ones(2, 3, dtype=torch.bool), [], logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    level = log.level
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    try:
+        for _ in range(3):
+            assert torch.equal(KERNELS["flex"].keys(mask), key_mask(mask))
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+    assert len(said) == 1
+    assert "sdpa takes its place" in said[0]
