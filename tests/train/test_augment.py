@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from plumbline.compass import quadrant_code
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, quadrant_symmetry, symmetry
-from plumbline.train.augment import SYMMETRIES, Symmetry, apply_symmetry, random_symmetries
+from plumbline.train.augment import SYMMETRIES, Symmetry, apply_symmetry, turn
 from plumbline.train.batches import Batch
 from tests.train.made import column, make_batch
 
@@ -169,11 +169,19 @@ def test_columns_and_labels_follow_the_group(columns):
     assert len({tuple(quadrant_symmetry(*which)) for which in SYMMETRIES}) == 8
 
 
-def test_random_symmetries_keep_every_building_and_draw_all_eight():
+def test_each_building_is_turned_by_its_own_symmetry():
+    batch = make_batch(40)
+    choice = torch.arange(40) % 8
+    turned = turn(batch, choice)
+    for number, which in enumerate(SYMMETRIES):
+        rows = choice == number
+        alone = apply_symmetry(Batch(*(tensor[rows] for tensor in batch)), which)
+        same(Batch(*(tensor[5 * number : 5 * number + 5] for tensor in turned)), alone)
+
+
+def test_every_building_is_kept_and_all_eight_occur():
     batch = make_batch(400)
-    generator = torch.Generator().manual_seed(0)
-    turned, again = (random_symmetries(batch, generator.manual_seed(5)) for _ in range(2))
-    same(turned, again)
+    turned = turn(batch, torch.randint(8, (400,), generator=torch.Generator().manual_seed(5)))
     assert turned.severity_B.sort().values.equal(batch.severity_B.sort().values)
     place = {value: i for i, value in enumerate(batch.severity_B.tolist())}
     old = batch.geometry_BF[[place[value] for value in turned.severity_B.tolist()]]
@@ -197,7 +205,7 @@ def test_everything_happens_where_the_batch_is(which):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_random_symmetries_on_a_gpu():
+def test_turning_on_a_gpu():
     batch = make_batch(40)
-    turned = random_symmetries(Batch(*(tensor.cuda() for tensor in batch)))
+    turned = turn(Batch(*(tensor.cuda() for tensor in batch)), torch.arange(40).cuda() % 8)
     assert {tensor.device.type for tensor in turned} == {"cuda"}

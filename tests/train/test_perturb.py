@@ -13,7 +13,7 @@ from plumbline.prepare.redescribe import recover
 from plumbline.prepare.sequences import Sequences
 from plumbline.prepare.shards import save_shards
 from plumbline.train.batches import loader
-from plumbline.train.perturb import add_noise, drop_points, drop_tracks, perturb, perturbs
+from plumbline.train.perturb import Draws, add_noise, draw_numbers, drop_points, drop_tracks, perturb, perturbs
 from tests.prepare.made import PARAMS, make_scene
 from tests.train.made import column
 from tests.train.test_fit import Killed, run, weights
@@ -37,11 +37,15 @@ def rng(seed=0):
     return np.random.default_rng(seed)
 
 
+def numbers(sequences, seed=0) -> Draws:
+    return draw_numbers(sequences.length, rng(seed))
+
+
 @settings(max_examples=25)
 @given(rate=rates, seed=st.integers(0, 99), least=st.integers(1, 50))
 def test_points_are_dropped_at_the_rate_and_never_too_many(sequences, rate, seed, least):
     scatterers = recover(sequences)
-    keep = drop_points(scatterers, rate, least, rng(seed))
+    keep = drop_points(scatterers, rate, least, numbers(sequences, seed).point_N)
     left = np.bincount(scatterers.building[keep], minlength=len(sequences))
     assert (left >= np.minimum(least, sequences.length)).all()
     if least == 1:
@@ -52,7 +56,7 @@ def test_points_are_dropped_at_the_rate_and_never_too_many(sequences, rate, seed
 @given(rate=rates, seed=st.integers(0, 99), least=st.integers(1, 20))
 def test_a_building_loses_one_whole_track_or_nothing(sequences, rate, seed, least):
     scatterers = recover(sequences)
-    keep = drop_tracks(scatterers, rate, least, rng(seed))
+    keep = drop_tracks(scatterers, rate, least, numbers(sequences, seed))
     for number, length in enumerate(sequences.length):
         own = scatterers.building == number
         lost = set(scatterers.track[own & ~keep].tolist())
@@ -65,7 +69,7 @@ def test_a_building_loses_one_whole_track_or_nothing(sequences, rate, seed, leas
 
 def test_each_track_is_lost_as_often(sequences):
     scatterers = recover(sequences)
-    lost = [~drop_tracks(scatterers, 0.5, 1, rng(seed)) for seed in range(400)]
+    lost = [~drop_tracks(scatterers, 0.5, 1, numbers(sequences, seed)) for seed in range(400)]
     several = np.array([len(set(scatterers.track[scatterers.building == b])) > 1 for b in range(len(sequences))])
     share = np.mean(lost, axis=0)
     np.testing.assert_allclose(share[several[scatterers.building]], 0.25, atol=0.1)
@@ -74,7 +78,7 @@ def test_each_track_is_lost_as_often(sequences):
 
 def test_noise_has_the_size_that_the_standard_error_then_states(sequences):
     scatterers = recover(sequences)
-    noisy = [add_noise(scatterers, 0.75, rng(seed)) for seed in range(400)]
+    noisy = [add_noise(scatterers, 0.75, numbers(sequences, seed).noise_N) for seed in range(400)]
     added = np.array([one.change - scatterers.change for one in noisy]) / scatterers.change_se
     assert added.mean() == pytest.approx(0, abs=0.01)
     assert added.std() == pytest.approx(0.75, rel=0.01)
@@ -88,7 +92,7 @@ def test_noise_has_the_size_that_the_standard_error_then_states(sequences):
 )  # fmt: skip
 def test_every_column_agrees_with_the_scatterers_that_are_left(sequences, point, track, noise, share, seed):
     losses = section(perturb=share, point_dropout=point, track_dropout=track, noise=noise)
-    found = perturb(sequences, losses, LEAST, rng(seed))
+    found = perturb(sequences, losses, LEAST, numbers(sequences, seed))
     assert found.length.sum() == len(found.distance) == len(found.slope)
     assert (found.length >= np.minimum(LEAST, sequences.length)).all()
     np.testing.assert_allclose(found.geometry[:, POINTS], np.log(found.length), rtol=1e-5)
@@ -123,7 +127,7 @@ def rows_of(sequences):
 
 def test_displacements_move_with_the_noise_and_gradients_with_them(sequences):
     """Noise on the displacements reaches what is derived from them, and only that."""
-    found = perturb(sequences, section(perturb=1, noise=2.0), LEAST, rng(1))
+    found = perturb(sequences, section(perturb=1, noise=2.0), LEAST, numbers(sequences, 1))
     np.testing.assert_allclose(found.distance, sequences.distance, atol=1e-4)
     for name in (
         "differential_displacement",
@@ -169,6 +173,19 @@ def test_seed_and_epoch_alone_decide_what_the_loader_gives(sequences):
     for seed, epoch in ((3, 5), (4, 4)):
         changed = batches(sequences, losses, seed, epoch)
         assert sum(part.sum(dtype=float) for part in changed[::7]) != sum(part.sum(dtype=float) for part in first[::7])
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 99), shares=st.integers(1, 5))
+def test_a_building_is_perturbed_alike_in_whichever_share_it_is(sequences, seed, shares):
+    losses = section(perturb=0.7, point_dropout=0.4, track_dropout=0.5, noise=1.0)
+    draws, length = numbers(sequences, seed), sequences.length
+    whole = rows_of(perturb(sequences, losses, LEAST, draws))
+    for number in range(shares):
+        own = np.arange(number, len(sequences), shares)
+        part = rows_of(perturb(sequences.take(own), losses, LEAST, draws.take(own, length)))
+        for building, rows in zip(own, part, strict=True):
+            np.testing.assert_allclose(rows, whole[building], rtol=1e-4, atol=1e-6)  # fits sum in another order
 
 
 def test_the_mask_is_that_of_the_scatterers_that_are_left(sequences):

@@ -41,9 +41,8 @@ def apply_symmetry(batch: Batch, which: Symmetry) -> Batch:
     )
 
 
-def random_symmetries(batch: Batch, generator: torch.Generator | None = None) -> Batch:
-    """Each building in a frame of its own choice; the order of the buildings changes."""
-    choice_B = torch.randint(len(SYMMETRIES), (len(batch.severity_B),), generator=generator).to(batch.mask_BL.device)
+def turn(batch: Batch, choice_B: Tensor) -> Batch:
+    """Each building in the frame `SYMMETRIES[choice_B]`; the order of the buildings changes."""
     parts = []
     for i, which in enumerate(SYMMETRIES):
         rows = choice_B == i

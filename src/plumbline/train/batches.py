@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from plumbline.params import Train
 from plumbline.prepare.shards import SequenceSet
-from plumbline.train.perturb import perturb, perturbs
+from plumbline.train.perturb import draw_numbers, perturb, perturbs
 from plumbline.train.sample import building_weights, draw
 
 POOL = 16
@@ -39,14 +39,33 @@ class Batch(NamedTuple):
 class SimilarLengths(Sampler[NDArray[np.intp]]):
     """Index lists of buildings of similar length; another order each epoch, the same for a seed and epoch.
 
-    Holds 4 bytes a building while it runs, and what `length` and `weight` take.
+    Holds 4 bytes a building while it runs, and what `length`, `weight` and `first_epoch` take.
     """
 
     def __init__(
-        self, length: NDArray[np.int64], batch_size: int, seed: int | None, weight: NDArray[np.float32] | None = None
+        self,
+        length: NDArray[np.int64],
+        batch_size: int,
+        seed: int | None,
+        weight: NDArray[np.float32] | None = None,
+        *,
+        tokens: int = 0,
+        shares: int = 1,
+        first_epoch: NDArray[np.int32] | None = None,
     ) -> None:
-        """Without a seed the order is fixed: for evaluation. With `weight` (B,), buildings come that often."""
+        """Lists of `shares` batches each, see `deal`.
+
+        Args:
+            length: (B,) scatterers of each building.
+            batch_size: most buildings a share.
+            seed: of the order; None: by length, for evaluation.
+            weight: (B,) how often each building comes.
+            tokens: most places a share, padding included; 0: any.
+            shares: into how many a list will be dealt.
+            first_epoch: (B,) from which epoch on, counted from 0, each building is drawn.
+        """
         self.length, self.batch_size, self.seed, self.weight = length, batch_size, seed, weight
+        self.tokens, self.shares, self.first_epoch = tokens, shares, first_epoch
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -54,24 +73,49 @@ class SimilarLengths(Sampler[NDArray[np.intp]]):
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return -(-len(self.length) // self.batch_size)
+        if self.tokens:
+            return len(self._cuts(self._order(np.random.default_rng((self.seed or 0, self.epoch)))))
+        count = len(self.length) if self.first_epoch is None else int((self.first_epoch <= self.epoch).sum())
+        return -(-count // (self.batch_size * self.shares))
 
     def __iter__(self) -> Iterator[NDArray[np.intp]]:
+        generator = np.random.default_rng((self.seed or 0, self.epoch))
+        order = self._order(generator)
+        cuts = self._cuts(order)
+        turns = np.arange(len(cuts)) if self.seed is None else generator.permutation(len(cuts))
+        for i in turns:
+            yield order[slice(*cuts[i])].astype(np.intp)
+
+    def _order(self, generator: np.random.Generator) -> NDArray[np.integer]:
+        """Buildings of this epoch, in pools sorted by length."""
         if self.seed is None:
-            fixed = np.argsort(self.length, kind="stable")
-            yield from (fixed[i : i + self.batch_size] for i in range(0, len(fixed), self.batch_size))
-            return
-        generator = np.random.default_rng((self.seed, self.epoch))
-        if self.weight is None:
-            order = generator.permutation(np.arange(len(self.length), dtype=np.int32))
-        else:
-            order = draw(self.weight, generator)
-        step = POOL * self.batch_size
+            return np.argsort(self.length, kind="stable")
+        drawn = np.arange(len(self.length), dtype=np.int32)
+        if self.first_epoch is not None:
+            drawn = drawn[self.first_epoch <= self.epoch]
+        order = generator.permutation(drawn) if self.weight is None else drawn[draw(self.weight[drawn], generator)]
+        step = POOL * self.batch_size * self.shares
         for i in range(0, len(order), step):
             pool = order[i : i + step]
             order[i : i + step] = pool[np.argsort(self.length[pool], kind="stable")]
-        for i in generator.permutation(len(self)):
-            yield order[i * self.batch_size : (i + 1) * self.batch_size].astype(np.intp)
+        return order
+
+    def _cuts(self, order: NDArray[np.integer]) -> list[tuple[int, int]]:
+        """Where each list begins and ends; of each pool the longest buildings first, which say how many fit."""
+        most = self.batch_size * self.shares
+        if not self.tokens:
+            return [(i, min(i + most, len(order))) for i in range(0, len(order), most)]
+        cuts = []
+        length = self.length[order]
+        pool = len(order) if self.seed is None else POOL * most
+        for begin in range(0, len(order), pool):
+            end = min(begin + pool, len(order))
+            while end > begin:
+                fit = max(1, self.tokens // max(1, int(length[end - 1]))) * self.shares
+                start = max(begin, end - min(most, fit))
+                cuts.append((start, end))
+                end = start
+        return cuts
 
 
 class Buildings(Dataset[Batch]):
@@ -85,17 +129,23 @@ class Buildings(Dataset[Batch]):
         `sampler` tells the seed and the epoch, so that perturbations differ from epoch to epoch and can be repeated.
         """
         self.sequences, self.losses, self.sampler = sequences, losses, sampler
-        self.severity, self.quadrant = sequences.severity, sequences.quadrant
-        self.least = int(np.min(sequences.length, initial=1 << 31))
+        self.severity, self.quadrant = np.asarray(sequences.severity), np.asarray(sequences.quadrant)
+        self.length = np.asarray(sequences.length)
+        self.least = int(np.min(self.length, initial=1 << 31))
         self.weight: NDArray[np.float32] | None = None
         if losses is not None and losses.balance == "weights":
-            self.weight = building_weights(np.asarray(self.severity), np.asarray(self.quadrant), losses)
+            self.weight = building_weights(self.severity, self.quadrant, losses)
 
     def __len__(self) -> int:
         return len(self.sequences)
 
     def __getitem__(self, index: NDArray[np.intp]) -> Batch:
-        padded = self._padded(index)
+        return self.rows(index, np.arange(len(index)))
+
+    def rows(self, index: NDArray[np.intp], own: NDArray[np.intp]) -> Batch:
+        """Some of the buildings `index`: those at the places `own`, ascending, as they are in the batch of all."""
+        padded = self._padded(index, own)
+        index = index[own]
         distance, slope, geometry, mask = (
             torch.from_numpy(np.ascontiguousarray(padded[name])) for name in ("distance", "slope", "geometry", "mask")
         )
@@ -103,15 +153,18 @@ class Buildings(Dataset[Batch]):
         weight = torch.ones(len(index)) if self.weight is None else torch.from_numpy(self.weight[index])
         return Batch(distance, slope, geometry, mask, severity, quadrant, weight)
 
-    def _padded(self, index: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
+    def _padded(self, index: NDArray[np.intp], own: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
         if self.losses is None:
-            return dict(self.sequences.pad(index))
+            return dict(self.sequences.pad(index[own]))
         if not perturbs(self.losses):
-            return dict(self.sequences.pad(index, strategy=self.losses.padding))
+            return dict(self.sequences.pad(index[own], strategy=self.losses.padding))
         seed = (0, 0) if self.sampler is None else (self.sampler.seed or 0, self.sampler.epoch)
         generator = np.random.default_rng((*seed, zlib.crc32(index.tobytes())))
-        part = perturb(self.sequences.take(index), self.losses, self.least, generator)
-        return dict(part.pad(np.arange(len(index)), strategy=self.losses.padding))
+        length = self.length[index]
+        # Drawn for all, so that a building is perturbed alike however many processes share the work.
+        draws = draw_numbers(length, generator).take(own, length)
+        part = perturb(self.sequences.take(index[own]), self.losses, self.least, draws)
+        return dict(part.pad(np.arange(len(own)), strategy=self.losses.padding))
 
 
 def loader(

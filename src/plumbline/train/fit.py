@@ -1,38 +1,52 @@
-"""One run of optimisation: record, progress, best checkpoint, and resuming where a killed run stopped."""
+"""One run of optimisation: best checkpoint, and going on where a killed run stopped."""
 
 from __future__ import annotations
 
-import csv
 import logging
-import os
+import shutil
+import sys
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from lightning import Callback, LightningModule, Trainer, seed_everything
+from lightning import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, RichProgressBar
-from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
+from lightning.pytorch.profilers import Profiler, PyTorchProfiler, SimpleProfiler
 
 from plumbline.console import console, log
-from plumbline.files import atomic_file
+from plumbline.errors import InputError
+from plumbline.files import read_json, write_json
+from plumbline.jobs import WORK
+from plumbline.params import Train
 from plumbline.prepare.shards import SequenceSet
-from plumbline.train.batches import loader
+from plumbline.train.alarms import MemoryAlarm
+from plumbline.train.average import Ema
+from plumbline.train.capacity import batch_size
+from plumbline.train.data import Data
+from plumbline.train.distributed import check_devices, choose_strategy, has_batch_norm, process_number, threads
+from plumbline.train.history import rounded
+from plumbline.train.loggers import log_record, loggers
 from plumbline.train.module import Optimisation
+from plumbline.train.monitor import EpochLine, monitors
+from plumbline.train.record import begin_record
+from plumbline.train.start import CHECKPOINT, RANDOM
+from plumbline.train.traffic import Communication
 
-WORK = Path(".plumbline")
-"""Untracked: checkpoints and curves. Outside of the stage's outputs, which are deleted before the stage runs."""
-HISTORY = ("epoch", "train_loss", "score", "quadrant_accuracy", "severity_mae", "learning_rate")
+PRECISION: dict[Any, Any] = {32: "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
+"""`train.precision` -> Lightning's name."""
 
 
 def fit(
     module: Optimisation, train: SequenceSet, tune: SequenceSet, *, name: str, key: str, seed: int,
-    settings: dict[str, Any],
+    settings: dict[str, Any], start_from: Sequence[str] = (CHECKPOINT, RANDOM),
 ) -> Path:  # fmt: skip
     """Train `module` and leave it with the weights of its best epoch; return the folder of the checkpoints.
 
-    The caller removes that folder once the results are written: until then a kill costs nothing.
+    The caller removes that folder once the results are written: until then a kill costs nothing. Of several processes
+    only the first returns; the others end here.
 
     A checkpoint is kept after every epoch under `key`; a run with the same key that did not finish is resumed.
 
@@ -43,82 +57,102 @@ def fit(
         key: changes whenever the inputs of the run do.
         seed: of the random numbers.
         settings: written into the record.
+        start_from: `train.start_from`; only whether to resume is decided here.
+
+    Raises:
+        InputError: the machine lacks what the params ask for, there is nothing to resume, or an alarm stopped the run.
     """
     started = time.monotonic()
+    optimise, losses = module.optimise, module.losses
+    check_devices(losses)
     # Which devices there are not, and advertisements, are no news in a log of epochs.
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
-    logging.getLogger("mlflow").setLevel(logging.WARNING)
-    torch.set_num_threads(module.losses.threads or len(os.sched_getaffinity(0)))
+    torch.set_num_threads(threads(losses))
     seed_everything(seed, verbose=False)
-    folder = WORK / "checkpoints" / f"{name}-{key[:16]}"
-    best = ModelCheckpoint(
-        folder, "best", monitor="tune/score", mode="max", save_last=True, save_on_train_epoch_end=True,
-        enable_version_counter=False,
-    )  # fmt: skip
+    run = f"{name}-{key[:16]}"
+    folder = WORK / "checkpoints" / run
+    last = _resumed(folder, name, start_from)
+    size = _remembered(folder) or batch_size(module.model, train, optimise, losses)
+    best, newest = (
+        ModelCheckpoint(
+            folder, file, monitor=monitor, mode="max", save_on_train_epoch_end=True, enable_version_counter=False
+        )
+        # `save_last` of the first would write only when the score is a new best.
+        for file, monitor in (("best", "tune/score"), ("last", None))
+    )
+    module.record = begin_record(module.model, key, settings, size)
+    records = loggers(name, settings, WORK)
     quiet = not console.is_terminal
-    optimise = module.optimise
+    callbacks: list[Callback] = [
+        *([Ema(optimise.ema_decay)] if optimise.ema_decay else []),
+        MemoryAlarm(losses),
+        Communication(losses),
+        *monitors(losses, WORK / "runs" / run / "train.jsonl"),
+        best,
+        newest,  # behind `best`, whose state is in it
+        EarlyStopping("tune/score", mode="max", patience=optimise.patience, check_on_train_epoch_end=True),
+        EpochLine(optimise.epochs) if quiet else RichProgressBar(),
+    ]
     trainer = Trainer(
-        accelerator="auto",
-        devices=1,
+        accelerator=losses.accelerator,
+        devices=losses.devices,
+        num_nodes=losses.nodes,
+        strategy=choose_strategy(losses),
+        precision=PRECISION[losses.precision],
+        sync_batchnorm=has_batch_norm(module),
+        use_distributed_sampler=False,
+        reload_dataloaders_every_n_epochs=1,  # how many steps an epoch has may change
         max_epochs=optimise.epochs,
-        gradient_clip_val=module.losses.gradient_clip,
-        logger=_loggers(name, settings),
-        callbacks=[
-            best,
-            EarlyStopping("tune/score", mode="max", patience=optimise.patience, check_on_train_epoch_end=True),
-            EpochLine(optimise.epochs) if quiet else RichProgressBar(),
-        ],
+        accumulate_grad_batches=optimise.accumulate,
+        gradient_clip_val=losses.gradient_clip,
+        logger=records,
+        callbacks=callbacks,
+        profiler=_profiler(losses, run),
         enable_progress_bar=not quiet,
         enable_model_summary=False,
         num_sanity_val_steps=0,
         log_every_n_steps=50,
     )
+    if process_number():
+        log.setLevel(logging.ERROR)  # the first process speaks for all
+    else:
+        write_json(folder / "batch_size.json", size)
     module.train()  # a loaded model comes in evaluation mode
-    last = _usable(folder / "last.ckpt")
-    if last is not None:
-        epoch = torch.load(last, weights_only=True, map_location="cpu")["epoch"]
-        log.info("%s: resuming from the checkpoint of an interrupted run, after epoch %d", name, epoch + 1)
     with warnings.catch_warnings():
         # Lightning proposes worker processes; the batches are cut from arrays in memory faster than they could be sent.
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")
         warnings.filterwarnings("ignore", message=".*is deprecated, use.*", module="lightning.*")
         warnings.filterwarnings("ignore", message=".*number of training batches.*")
+        warnings.filterwarnings("ignore", message=".*It is recommended to use `self.log.*")
         warnings.filterwarnings("ignore", message=".*Checkpoint directory .* exists and is not empty.*")
         trainer.fit(
-            module, loader(train, optimise.batch_size, seed, module.losses), loader(tune, 512), ckpt_path=last,
-            weights_only=True,
-        )  # fmt: skip
+            module, datamodule=Data(train, tune, optimise, losses, seed, size), ckpt_path=last, weights_only=True
+        )
+    if not trainer.is_global_zero:
+        sys.exit(0)  # one process writes the results
     chosen = torch.load(best.best_model_path, weights_only=True, map_location="cpu")
     module.load_state_dict(chosen["state_dict"])
     module.to("cpu").eval()
+    module.record |= {"best_epoch": chosen["epoch"] + 1, "curve": rounded(module.history)}
+    log_record(records, module.record)
     log.info("%s: best score %.3f at epoch %d of %d, %.0f s", name, best.best_model_score, chosen["epoch"] + 1,
              trainer.current_epoch, time.monotonic() - started)  # fmt: skip
     return folder
 
 
-class EpochLine(Callback):
-    """Without a terminal: one line an epoch."""
-
-    def __init__(self, epochs: int) -> None:
-        self.epochs = epochs
-
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Say how far the run is and how good its answers are."""
-        row = pl_module.history[-1] if isinstance(pl_module, Optimisation) and pl_module.history else {}
-        log.info(
-            "epoch %d of at most %d: loss %.3f, score %.3f, quadrant accuracy %.3f, severity error %.3f permille",
-            trainer.current_epoch + 1, self.epochs, *(row.get(key, float("nan")) for key in HISTORY[1:5]),
-        )  # fmt: skip
-
-
-def write_history(history: list[dict[str, float]], path: Path) -> None:
-    """The run's curve as CSV, one row an epoch."""
-    with atomic_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, HISTORY, lineterminator="\n")
-        writer.writeheader()
-        for row in history:
-            values = {key: round(row.get(key, float("nan")), 6) for key in HISTORY}
-            writer.writerow({**values, "epoch": int(row["epoch"]) + 1})
+def _resumed(folder: Path, name: str, start_from: Sequence[str]) -> Path | None:
+    """The checkpoint to go on from, if there is one and it is wanted."""
+    if CHECKPOINT not in start_from:
+        if not process_number():
+            shutil.rmtree(folder, ignore_errors=True)
+        return None
+    last = _usable(folder / "last.ckpt")
+    if last is not None:
+        epoch = torch.load(last, weights_only=True, map_location="cpu")["epoch"]
+        log.info("%s: resuming from the checkpoint of an interrupted run, after epoch %d", name, epoch + 1)
+    elif list(start_from) == [CHECKPOINT]:
+        raise InputError("train.start_from: checkpoint found, and no run with these data and params was interrupted.")
+    return last
 
 
 def _usable(path: Path) -> Path | None:
@@ -134,15 +168,14 @@ def _usable(path: Path) -> Path | None:
     return path
 
 
-def _loggers(name: str, settings: dict[str, Any]) -> list[Logger]:
-    """TensorBoard and MLflow. The record never stops the work: an unreachable MLflow is a warning."""
-    loggers: list[Logger] = [TensorBoardLogger(WORK / "tensorboard", name=name)]
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    address = os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db"
-    try:
-        record = MLFlowLogger("plumbline", run_name=name, tracking_uri=address, artifact_location=None)
-        record.log_hyperparams(settings)
-        loggers.append(record)
-    except Exception as error:  # whatever the record's server answers, training goes on
-        log.warning("MLflow at %s does not answer (%s); this run is not recorded there", address, error)
-    return loggers
+def _remembered(folder: Path) -> int | None:
+    """The batch size that an interrupted run found: it must not depend on the memory that happens to be free."""
+    path = folder / "batch_size.json"
+    return int(read_json(path)) if path.exists() else None
+
+
+def _profiler(losses: Train, run: str) -> Profiler | None:
+    """Of `train.profile`; writes into `.plumbline/profile`."""
+    kinds: dict[str, type[Profiler]] = {"simple": SimpleProfiler, "pytorch": PyTorchProfiler}
+    kind = kinds.get(losses.profile)
+    return None if kind is None else kind(dirpath=WORK / "profile", filename=run)

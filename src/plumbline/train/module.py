@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 import torch
 from lightning import LightningModule
-from torch import Tensor, nn
-from torch.optim import AdamW
-from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch import Tensor
+from torch.optim import AdamW, Optimizer
 
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.losses import quadrant_loss, severity_loss
 from plumbline.params import Optimise, Train
-from plumbline.train.augment import random_symmetries
-from plumbline.train.batches import Batch
+from plumbline.train.alarms import check_step
+from plumbline.train.augment import turn
+from plumbline.train.deal import Example
+from plumbline.train.distributed import clip, gather
+from plumbline.train.objective import follow, objective
+from plumbline.train.schedule import rate_factor
 from plumbline.train.score import score
 
 
@@ -38,6 +40,10 @@ class Optimisation(LightningModule):
         self.teacher = [] if teacher is None else [teacher.eval().requires_grad_(False)]
         self.distil_weight = distil_weight
         self.history: list[dict[str, float]] = []
+        self.record: dict[str, Any] = {}
+        """what is known of the run, see `record`"""
+        self.gradient_norm = torch.zeros(())
+        """of the last step, before clipping"""
         self._seen: list[tuple[Tensor, ...]] = []
         self._losses: list[Tensor] = []
 
@@ -46,60 +52,66 @@ class Optimisation(LightningModule):
         for teacher in self.teacher:
             teacher.to(self.device)
 
-    def on_train_batch_start(self, batch: Batch, batch_index: int) -> None:
-        """Draw each step's random numbers from the seed and the step: a resumed run draws the same ones."""
-        state = np.random.SeedSequence((self.losses.seed, self.global_step)).generate_state(1, np.uint64)
-        torch.manual_seed(int(state[0]))
+    def on_train_batch_start(self, batch: Example, batch_index: int) -> None:
+        """Set the rate, and draw random numbers from seed and place in the run: a resumed run has the same ones."""
+        place = (self.losses.seed, self.current_epoch, batch_index, self.global_rank)
+        torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0]))
+        turns = self.optimise.accumulate
+        # In the middle of the step, so that neither the first nor the last goes nowhere.
+        done = (batch_index // turns + 0.5) / (self.trainer.num_training_batches // turns)
+        scores = [row["score"] for row in self.history]
+        rate = self.optimise.learning_rate * rate_factor(self.optimise, self.current_epoch + done, scores)
+        for optimiser in self.trainer.optimizers:
+            for group in optimiser.param_groups:
+                group["lr"] = rate
 
-    def training_step(self, batch: Batch, batch_index: int) -> Tensor:
-        """Weighted sum of the losses of one batch."""
-        batch = Batch(*batch)
-        if self.losses.augment:
-            batch = random_symmetries(batch)
-        inputs = (batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-        answer = self.model.raw(*inputs)
-        weight_B = batch.weight_B if self.losses.balance == "weights" else None
-        loss = self.losses.quadrant_weight * quadrant_loss(answer, batch.quadrant_B, weight_B)
-        loss = loss + self.losses.severity_weight * severity_loss(
-            answer, self.model.standard_severity(batch.severity_B), weight_B
-        )
+    def training_step(self, batch: Example, batch_index: int) -> Tensor:
+        """Weighted sum of the losses of one share."""
+        share = turn(batch.batch, batch.symmetry_B) if self.losses.augment else batch.batch
+        answer = self.model.raw(share.distance_BLF, share.slope_BLF, share.geometry_BF, share.mask_BL)
+        # Sums of losses need more than 16 bit.
+        answer = answer._replace(logits_B4=answer.logits_B4.float(), severity_B3=answer.severity_B3.float())
+        loss = objective(self.model, answer, share, self.losses, batch.scale)
         if self.teacher and self.distil_weight:
-            with torch.no_grad():
-                wanted = self.teacher[0].raw(*inputs)
-            follow = nn.functional.kl_div(
-                answer.logits_B4.log_softmax(-1),
-                wanted.logits_B4.log_softmax(-1),
-                log_target=True,
-                reduction="batchmean",
-            )
-            loss = loss + self.distil_weight * (follow + nn.functional.l1_loss(answer.severity_B3, wanted.severity_B3))
+            loss = loss + self.distil_weight * follow(answer, self.teacher[0], share, batch.scale)
         self._losses.append(loss.detach())
         return loss
 
-    def validation_step(self, batch: Batch, batch_index: int) -> None:
-        """Answer one batch of the tune split."""
-        batch = Batch(*batch)
-        answer = self.model(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-        self._seen.append((answer.quadrant_probability, answer.severity_permille, batch.quadrant_B, batch.severity_B))
+    def configure_gradient_clipping(
+        self, optimizer: Optimizer, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
+    ) -> None:
+        """Clip by the norm, and look at it before the weights change.
+
+        Raises:
+            InputError: loss or gradient is no finite number, or the norm is beyond a bound that stops the run.
+        """
+        self.gradient_norm = clip(self, gradient_clip_val)
+        turns = torch.stack(self._losses[-self.optimise.accumulate :])
+        check_step(self.losses, self.current_epoch, self.global_step, turns.mean(), self.gradient_norm)
+
+    def validation_step(self, batch: Example, batch_index: int) -> None:
+        """Answer one batch of the tune split, in float32: so the model is released."""
+        share = batch.batch
+        if not batch.scale.buildings:
+            return
+        with torch.autocast(self.device.type, enabled=False):
+            answer = self.model(share.distance_BLF, share.slope_BLF, share.geometry_BF, share.mask_BL)
+        self._seen.append((answer.quadrant_probability, answer.severity_permille, share.quadrant_B, share.severity_B))
 
     def on_validation_epoch_end(self) -> None:
         """Score the whole tune split; it is answered at the end of each epoch, after the last training batch."""
-        probability, severity, quadrant_true, severity_true = (
-            torch.cat(part).cpu().numpy() for part in zip(*self._seen, strict=True)
-        )
+        parts = [torch.cat(part).cpu().numpy() for part in zip(*self._seen, strict=True)]
+        seen = [part for part in gather(parts) if part]
+        probability, severity, quadrant_true, severity_true = map(np.concatenate, zip(*seen, strict=True))
         self._seen.clear()
         result = score(probability, severity, quadrant_true, severity_true)
-        loss = float(torch.stack(self._losses).mean())
+        loss = float(np.mean(gather(float(torch.stack(self._losses).mean()))))
         self._losses.clear()
         rate = float(self.trainer.optimizers[0].param_groups[0]["lr"])
         self.log_dict({"train/loss": loss, "learning_rate": rate})
         self.log_dict({f"tune/{name}": value for name, value in result._asdict().items()})
         epoch = float(self.current_epoch)
         self.history.append({"epoch": epoch, "train_loss": loss, "learning_rate": rate, **result._asdict()})
-
-    def on_train_epoch_end(self) -> None:
-        """Adapt the rate before the checkpoint is written; the trainer would do it after."""
-        self.plateau.step(self.history[-1]["score"])
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep the history, so that a resumed run's curve is whole."""
@@ -109,14 +121,7 @@ class Optimisation(LightningModule):
         """Take the history up again."""
         self.history = list(checkpoint["history"])
 
-    def configure_optimizers(self) -> Any:
-        """AdamW; the rate halves when the tune score has not risen for a third of the patience."""
-        optimiser = AdamW(
-            self.model.parameters(), lr=self.optimise.learning_rate, weight_decay=self.optimise.weight_decay
-        )
-        self.plateau = ReduceLROnPlateau(
-            optimiser, mode="max", factor=0.5, patience=max(1, self.optimise.patience // 3)
-        )
-        for row in self.history:  # of a resumed run
-            self.plateau.step(row["score"])
-        return optimiser
+    def configure_optimizers(self) -> Optimizer:
+        """AdamW; its rate is set at each step, see `schedule`."""
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        return AdamW(trained, lr=self.optimise.learning_rate, weight_decay=self.optimise.weight_decay)

@@ -7,6 +7,7 @@ another: corner fits, gradients and standard errors are those of the scatterers 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,61 +23,96 @@ def perturbs(losses: Train) -> bool:
     return losses.perturb > 0 and max(losses.point_dropout, losses.track_dropout, losses.noise) > 0
 
 
-def perturb(sequences: Sequences, losses: Train, least: int, generator: np.random.Generator) -> Sequences:
+class Draws(NamedTuple):
+    """Random numbers for B buildings of N scatterers; a building's own do not depend on which are left out."""
+
+    chosen_B: NDArray[np.float64]
+    """even in 0 to 1: whether it is perturbed"""
+    lost_B: NDArray[np.float64]
+    """even: which track it may lose"""
+    loses_B: NDArray[np.float64]
+    """even: whether it loses one"""
+    point_N: NDArray[np.float64]
+    """even: whether the scatterer is left out"""
+    noise_N: NDArray[np.float64]
+    """standard normal"""
+
+    def take(self, index: NDArray[np.intp], length: NDArray[np.int64]) -> Draws:
+        """Those of the buildings `index`, ascending, of buildings with `length` (B,) scatterers."""
+        own = np.zeros(len(length), dtype=bool)
+        own[index] = True
+        rows = np.repeat(own, length)
+        chosen, lost, loses = (numbers[index] for numbers in self[:3])
+        return Draws(chosen, lost, loses, self.point_N[rows], self.noise_N[rows])
+
+
+def draw_numbers(length: NDArray[np.int64], generator: np.random.Generator) -> Draws:
+    """Numbers for buildings with `length` (B,) scatterers."""
+    count = int(length.sum())
+    chosen, lost, loses = generator.random((3, len(length)))
+    return Draws(chosen, lost, loses, generator.random(count), generator.standard_normal(count))
+
+
+def perturb(sequences: Sequences, losses: Train, least: int, draws: Draws) -> Sequences:
     """The same buildings in the same order, a share `losses.perturb` of them perturbed; labels stay.
 
     Args:
         sequences: in memory.
         losses: `perturb`, `point_dropout`, `track_dropout` and `noise` of it count.
         least: so many scatterers a building keeps, or all that it has.
-        generator: of the random numbers.
+        draws: numbers of these buildings.
     """
-    chosen = np.flatnonzero(generator.random(len(sequences)) < losses.perturb)
+    chosen = np.flatnonzero(draws.chosen_B < losses.perturb)
     if not len(chosen):
         return sequences
-    part = sequences.take(chosen)
+    part, draws = sequences.take(chosen), draws.take(chosen, sequences.length)
     scatterers = recover(part)
-    keep = drop_tracks(scatterers, losses.track_dropout, least, generator)
+    keep = drop_tracks(scatterers, losses.track_dropout, least, draws)
+    scatterers, draws = (
+        _keep(scatterers, keep),
+        draws._replace(point_N=draws.point_N[keep], noise_N=draws.noise_N[keep]),
+    )
+    keep = drop_points(scatterers, losses.point_dropout, least, draws.point_N)
     scatterers = _keep(scatterers, keep)
-    scatterers = _keep(scatterers, drop_points(scatterers, losses.point_dropout, least, generator))
-    return _put(sequences, chosen, redescribe(part, add_noise(scatterers, losses.noise, generator)))
+    noisy = add_noise(scatterers, losses.noise, draws.noise_N[keep])
+    return _put(sequences, chosen, redescribe(part, noisy))
 
 
-def drop_tracks(scatterers: Scatterers, rate: float, least: int, generator: np.random.Generator) -> NDArray[np.bool_]:
+def drop_tracks(scatterers: Scatterers, rate: float, least: int, draws: Draws) -> NDArray[np.bool_]:
     """(N,) False for the scatterers of one track, drawn evenly, of a share `rate` of the buildings with several.
 
     A building that would be left with fewer than `least` scatterers keeps all.
     """
     building, track = scatterers.building, scatterers.track
-    buildings, tracks = int(building.max(initial=-1)) + 1, int(track.max(initial=-1)) + 1
+    buildings, tracks = len(draws.lost_B), int(track.max(initial=-1)) + 1
     held = np.zeros((buildings, tracks), dtype=np.intp)
     np.add.at(held, (building, track), 1)
     seen = (held > 0).sum(1)
     # Tracks of a building are numbered from 0 without gaps.
-    lost = (generator.random(buildings) * seen).astype(np.intp)
+    lost = (draws.lost_B * seen).astype(np.intp)
     left = held.sum(1) - held[np.arange(buildings), lost]
-    drops = (generator.random(buildings) < rate) & (seen > 1) & (left >= least)
+    drops = (draws.loses_B < rate) & (seen > 1) & (left >= least)
     return np.asarray(~(drops[building] & (track == lost[building])))
 
 
-def drop_points(scatterers: Scatterers, rate: float, least: int, generator: np.random.Generator) -> NDArray[np.bool_]:
+def drop_points(scatterers: Scatterers, rate: float, least: int, draw_N: NDArray[np.float64]) -> NDArray[np.bool_]:
     """(N,) False for each scatterer with probability `rate`; of each building, `least` stay in any case."""
-    draw = generator.random(len(scatterers))
-    order = np.lexsort((-draw, scatterers.building))
+    order = np.lexsort((-draw_N, scatterers.building))
     _, starts, size = np.unique(scatterers.building, return_index=True, return_counts=True)
-    rank = np.empty(len(draw), dtype=np.intp)
-    rank[order] = np.arange(len(draw)) - np.repeat(starts, size)
-    return (draw >= rate) | (rank < least)
+    rank = np.empty(len(draw_N), dtype=np.intp)
+    rank[order] = np.arange(len(draw_N)) - np.repeat(starts, size)
+    return (draw_N >= rate) | (rank < least)
 
 
-def add_noise(scatterers: Scatterers, scale: float, generator: np.random.Generator) -> Scatterers:
-    """Normal errors of `scale` times each scatterer's standard error on its displacement along the line of sight.
+def add_noise(scatterers: Scatterers, scale: float, normal_N: NDArray[np.float64]) -> Scatterers:
+    """Errors of `scale` times each scatterer's standard error on its displacement along the line of sight.
 
     The standard error grows to that of the sum, by sqrt(1 + scale^2).
     """
     error = scatterers.change_se
-    noise = scale * error * generator.standard_normal(len(error))
-    return replace(scatterers, change=scatterers.change + noise, change_se=error * np.hypot(1, scale))
+    return replace(
+        scatterers, change=scatterers.change + scale * error * normal_N, change_se=error * np.hypot(1, scale)
+    )
 
 
 def _keep(scatterers: Scatterers, keep: NDArray[np.bool_]) -> Scatterers:

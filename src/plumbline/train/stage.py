@@ -18,13 +18,14 @@ from plumbline.model.network import count_parameters, new_spec
 from plumbline.params import Params
 from plumbline.prepare.shards import load_shards
 from plumbline.train.calibrate import calibrate
-from plumbline.train.fit import fit, write_history
+from plumbline.train.fit import fit
+from plumbline.train.history import write_history
 from plumbline.train.module import Optimisation
-from plumbline.train.statistics import fit_statistics
+from plumbline.train.start import first_weights, freeze, pretrained_folders
 
 
 def train(prepared: Path, params: Params, out: Path) -> None:
-    """Write `model.safetensors`, `model.json`, `metrics.json` and `history.csv` into `out`.
+    """Write `model.safetensors`, `model.json`, `metrics.json`, `record.json` and `history.csv` into `out`.
 
     Args:
         prepared: folder of the stage `prepare`.
@@ -32,37 +33,41 @@ def train(prepared: Path, params: Params, out: Path) -> None:
         out: folder to write.
 
     Raises:
-        InputError: `prepared` is missing or damaged.
+        InputError: `prepared` is missing or damaged, the params ask for what is not there, or an alarm stopped the run.
     """
     splits = {name: load_shards(prepared / name) for name in ("train", "tune", "calibrate")}
     torch.manual_seed(params.train.seed)  # the first weights are drawn here
     model = Diagnosis(new_spec(params.model, params.prepare.max_points))
-    fit_statistics(model, splits["train"])
+    first_weights(model, splits["train"], params.train)
+    freeze(model, params.train.freeze)
     counts = count_parameters(model.network)
     log.info("parameters: %s", ", ".join(f"{name} {count}" for name, count in counts.items()))
     settings = {"model": params.model.model_dump(), "train": params.train.model_dump()}
     module = Optimisation(model, params.train, params.train)
     checkpoints = fit(
-        module, splits["train"], splits["tune"], name="train", key=run_key(prepared, settings), seed=params.train.seed,
-        settings=settings,
+        module, splits["train"], splits["tune"], name="train",
+        key=run_key(prepared, settings, *pretrained_folders(params.train)), seed=params.train.seed, settings=settings,
+        start_from=params.train.start_from,
     )  # fmt: skip
+    module.record["data_sha256"] = sha256_folder(prepared)
     calibrate(model, splits["calibrate"])
     write_model(model, module, out)
     shutil.rmtree(checkpoints)
 
 
 def write_model(model: Diagnosis, module: Optimisation, out: Path) -> None:
-    """The model, its metrics on the tune split, and the curve of the run that made it."""
+    """The model, its metrics on the tune split, and the record and curve of the run that made it."""
     best = max(module.history, key=lambda row: row["score"])
+    metrics = {name: round(best[name], 5) for name in ("score", "quadrant_accuracy", "severity_mae")}
     with atomic_folder(out) as folder:
         save_diagnosis(model, folder)
         write_history(module.history, folder / "history.csv")
-        metrics = {name: round(best[name], 5) for name in ("score", "quadrant_accuracy", "severity_mae")}
         counts = count_parameters(model.network)
         write_json(
             folder / "metrics.json",
             {**metrics, "epochs": len(module.history), "parameters": counts["total"]},
         )
+        write_json(folder / "record.json", {**module.record, "metrics": metrics})
 
 
 def run_key(prepared: Path, settings: dict[str, Any], *inputs: Path) -> str:

@@ -24,6 +24,10 @@ REACH = 1.25
 """Answered for: each value up to so many times half the range of training, from its middle."""
 UNBOUNDED = ("years", "tracks")
 """How long and from how many orbits one has watched does not make a building strange."""
+STANDARDISATION = tuple(
+    f"{name}_{part}" for name in ("distance", "slope", "geometry", "severity") for part in ("mean", "sd")
+)
+"""Buffers that weights were trained with, and mean nothing without."""
 CHUNK = 1 << 16
 """Rows read at a time."""
 SAMPLE = 1_000_000
@@ -56,8 +60,12 @@ class Moments:
         return np.asarray(np.sqrt(np.diag(self.scatter) / self.count))
 
 
-def fit_statistics(model: Diagnosis, train: SequenceSet) -> None:
-    """Set the model's standardisation and novelty buffers from the training split alone."""
+def fit_statistics(model: Diagnosis, train: SequenceSet, standardisation: bool = True) -> None:
+    """Set the model's standardisation and novelty buffers from the training split alone.
+
+    Without `standardisation` that one stays as it is: that of weights which are there already.
+    """
+    kept = {} if standardisation else {name: model.get_buffer(name).clone() for name in STANDARDISATION}
     parts = (train,) if isinstance(train, Sequences) else train.parts
     for name in ("distance", "slope", "geometry"):
         moments = Moments(len(model.get_buffer(f"{name}_mean")))
@@ -76,6 +84,8 @@ def fit_statistics(model: Diagnosis, train: SequenceSet) -> None:
     _set(model, "severity_mean", severity.mean[0])
     _set(model, "severity_sd", max(severity.sd[0], 1e-3))
 
+    for name, value in kept.items():
+        model.get_buffer(name).copy_(value)
     # Covariance and distances are of standardised geometry: two more passes, over the buildings only.
     spread = Moments(len(GEOMETRY))
     for values in _chunks(parts, "geometry"):

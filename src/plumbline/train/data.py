@@ -1,0 +1,90 @@
+"""The data of a run under Lightning: shares of training steps, and the tune split dealt among the processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lightning import LightningDataModule
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader
+
+from plumbline.errors import InputError
+from plumbline.model.losses import build_losses
+from plumbline.params import Optimise, Train
+from plumbline.prepare.shards import SequenceSet
+from plumbline.train.batches import Buildings, SimilarLengths
+from plumbline.train.deal import Deal, Example, Examples
+from plumbline.train.resident import Resident, is_resident
+from plumbline.train.sample import building_weights
+
+TUNE_BATCH = 512
+"""Buildings a batch of one process in evaluation."""
+
+
+class Data(LightningDataModule):
+    """Training and tune split of one run."""
+
+    def __init__(
+        self, train: SequenceSet, tune: SequenceSet, optimise: Optimise, losses: Train, seed: int, batch_size: int
+    ) -> None:
+        """`batch_size` buildings a share; everything else as the sections say.
+
+        Raises:
+            InputError: the curriculum has nothing to begin with.
+        """
+        super().__init__()
+        self.train, self.tune, self.optimise, self.losses = train, tune, optimise, losses
+        self.seed, self.batch_size = seed, batch_size
+        self.first_epoch = first_epochs(train, optimise)
+        self.weight: NDArray[np.float32] | None = None
+        if losses.balance == "oversample":
+            self.weight = building_weights(np.asarray(train.severity), np.asarray(train.quadrant), losses)
+
+    def setup(self, stage: str) -> None:
+        """Put the data on the device where that is wanted."""
+        self.tables = tuple(Buildings(part, losses) for part, losses in ((self.train, self.losses), (self.tune, None)))
+        trainer: Any = self.trainer
+        device = trainer.strategy.root_device
+        if is_resident(self.train, self.losses, device):
+            self.tables = tuple(Resident(table, device) for table in self.tables)
+
+    def train_dataloader(self) -> DataLoader[Example]:
+        """This process's shares of this epoch's steps."""
+        trainer: Any = self.trainer
+        steps = SimilarLengths(
+            self.tables[0].length, self.batch_size, self.seed, self.weight, tokens=self.optimise.tokens,
+            shares=self.optimise.accumulate * trainer.world_size, first_epoch=self.first_epoch,
+        )  # fmt: skip
+        steps.set_epoch(trainer.current_epoch)
+        self.tables[0].sampler = steps
+        deal = Deal(steps, self.optimise.accumulate, trainer.global_rank, trainer.world_size)
+        examples = Examples(self.tables[0], steps, self.losses.augment, build_losses(self.losses).quadrant)
+        return DataLoader(examples, sampler=deal, batch_size=None)
+
+    def val_dataloader(self) -> DataLoader[Example]:
+        """This process's part of the tune split."""
+        trainer: Any = self.trainer
+        steps = SimilarLengths(self.tables[1].length, TUNE_BATCH, None, shares=trainer.world_size)
+        deal = Deal(steps, 1, trainer.global_rank, trainer.world_size)
+        return DataLoader(Examples(self.tables[1], steps, augment=False), sampler=deal, batch_size=None)
+
+
+def first_epochs(train: SequenceSet, optimise: Optimise) -> NDArray[np.int32] | None:
+    """(B,) from which epoch on, counted from 0, each building is drawn; None: all from the first.
+
+    Raises:
+        InputError: there is none for the first epoch.
+    """
+    levels = np.array(optimise.curriculum.levels, dtype=np.int32)
+    if (levels == 1).all():
+        return None
+    difficulty = np.asarray(train.difficulty)
+    first = np.where(difficulty < 0, 0, levels[difficulty] - 1).astype(np.int32)
+    if not (first == 0).any():
+        found = {name: int((difficulty == code).sum()) for code, name in enumerate(("easy", "medium", "hard"))}
+        raise InputError(
+            f"curriculum: no building to draw in epoch 1 (in the training split: {found}). "
+            "Let a level that has buildings begin in epoch 1."
+        )
+    return first

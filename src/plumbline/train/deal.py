@@ -1,0 +1,119 @@
+"""A step's buildings, dealt among processes and turns so that the sum of their gradients is that of one batch.
+
+Each step has one list of buildings, the same on all processes. It is dealt like cards into `accumulate * processes`
+shares; each share's loss is scaled by what it holds of the whole, so that whoever computes it, and in how many turns,
+the step's gradient is that of the mean over the whole list. Whatever is drawn at random for a building is drawn for
+the list.
+
+Shape legend: S buildings of a step, B buildings of a share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset, Sampler
+
+from plumbline.model.losses import QuadrantLoss
+from plumbline.prepare.features import quadrant_symmetry
+from plumbline.train.augment import SYMMETRIES
+from plumbline.train.batches import Batch, Buildings, SimilarLengths
+
+TURNED = np.array([quadrant_symmetry(*which) for which in SYMMETRIES])
+"""(8, 4) where each symmetry takes each quadrant"""
+
+
+class Scale(NamedTuple):
+    """What a share's mean losses are multiplied by: its part of the whole step's, times the number of shares.
+
+    The trainer divides by the number of shares again: processes average their gradients, and turns their losses.
+    """
+
+    quadrant: Tensor
+    """() by the weight of the buildings whose quadrant is defined"""
+    severity: Tensor
+    """() by the weight of all"""
+    buildings: Tensor
+    """() by the number of all; 0: a share that got no building, and holds one only to take part"""
+
+
+class Example(NamedTuple):
+    """One share, as the module gets it."""
+
+    batch: Batch
+    symmetry_B: Tensor
+    """place in `SYMMETRIES` of the frame that each building is turned into"""
+    scale: Scale
+
+
+class Share(NamedTuple):
+    """One process's part of one of its turns."""
+
+    index_S: NDArray[np.intp]
+    step: int
+    number: int
+    shares: int
+
+
+class Deal(Sampler[Share]):
+    """The shares of one process, `accumulate` of each step, in the order of the steps."""
+
+    def __init__(self, steps: SimilarLengths, accumulate: int = 1, rank: int = 0, processes: int = 1) -> None:
+        self.steps, self.accumulate, self.rank, self.processes = steps, accumulate, rank, processes
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by the trainer at the start of each epoch."""
+        self.steps.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return len(self.steps) * self.accumulate
+
+    def __iter__(self) -> Iterator[Share]:
+        shares = self.accumulate * self.processes
+        for step, index_S in enumerate(self.steps):
+            for turn in range(self.accumulate):
+                yield Share(index_S, step, turn * self.processes + self.rank, shares)
+
+
+class Examples(Dataset[Example]):
+    """The share of a `Share`."""
+
+    def __init__(
+        self, buildings: Buildings, steps: SimilarLengths, augment: bool, quadrant: QuadrantLoss | None = None
+    ) -> None:
+        """With `augment`, each building comes in a frame of its own choice; `quadrant` says how much each counts."""
+        self.buildings, self.steps, self.augment = buildings, steps, augment
+        self.quadrant = quadrant or QuadrantLoss()
+
+    def __len__(self) -> int:
+        return len(self.buildings)
+
+    def __getitem__(self, share: Share) -> Example:
+        index_S, shares = share.index_S, share.shares
+        own = np.arange(share.number, len(index_S), shares)
+        empty = not len(own)
+        if empty:  # every process takes part in every step
+            own = np.zeros(1, dtype=np.intp)
+        symmetry_S = np.zeros(len(index_S), dtype=np.int64)
+        if self.augment:
+            seed = (self.steps.seed or 0, self.steps.epoch, share.step)
+            symmetry_S = np.random.default_rng(seed).integers(len(SYMMETRIES), size=len(index_S))
+        weight = self.buildings.weight
+        weight_S = np.ones(len(index_S)) if weight is None else weight[index_S].astype(float)
+        quadrant_S = self.buildings.quadrant[index_S]
+        turned_S = np.where(quadrant_S >= 0, TURNED[symmetry_S, quadrant_S], -1)
+        counts_S = self.quadrant.counts(torch.from_numpy(turned_S), torch.from_numpy(weight_S)).numpy()
+        parts = (counts_S, weight_S, np.ones(len(index_S)))
+        scale = Scale(*(torch.tensor(0.0 if empty else _part(part, own, shares)) for part in parts))
+        return Example(self.buildings.rows(index_S, own), torch.from_numpy(symmetry_S[own]), scale)
+
+
+def _part(value_S: NDArray[np.float64], own: NDArray[np.intp], shares: int) -> float:
+    """The part of the sum that `own` has, times the number of shares; 0 where the sum is 0."""
+    total = float(value_S.sum())
+    return shares * float(value_S[own].sum()) / total if total else 0.0

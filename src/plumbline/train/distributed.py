@@ -1,0 +1,94 @@
+"""Several processes that train one model, through Lightning's strategies."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from lightning import LightningModule
+from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, Strategy
+from lightning.pytorch.utilities import rank_zero_only
+from torch import Tensor, nn
+
+from plumbline.errors import InputError
+from plumbline.params import Train
+
+AnyThing = TypeVar("AnyThing")
+
+
+def choose_strategy(losses: Train) -> Strategy | str:
+    """The strategy of `train.strategy`.
+
+    Raises:
+        InputError: it needs a GPU, or a package that is not installed.
+    """
+    processes = losses.devices * losses.nodes
+    name = losses.strategy if losses.strategy != "auto" else ("ddp" if processes > 1 else "auto")
+    if name == "ddp":
+        return DDPStrategy()
+    if name in ("fsdp", "deepspeed_stage_2") and not gpus(losses):
+        raise InputError(f"train.strategy: {name} found, which needs a GPU, and there is none. Use ddp.")
+    if name == "fsdp":
+        return FSDPStrategy(state_dict_type="full")
+    if name == "deepspeed_stage_2" and importlib.util.find_spec("deepspeed") is None:
+        raise InputError(
+            "train.strategy: deepspeed_stage_2 found, and DeepSpeed is not installed. `pip install deepspeed`."
+        )
+    return name
+
+
+def check_devices(losses: Train) -> None:
+    """Refuse what the machine does not have.
+
+    Raises:
+        InputError: more GPUs asked for than there are, or fp16 without one.
+    """
+    if losses.accelerator == "gpu" and not torch.cuda.is_available():
+        raise InputError("train.accelerator: gpu found, and there is none that works. Use auto or cpu.")
+    if gpus(losses) and losses.devices > gpus(losses):
+        raise InputError(f"train.devices: {losses.devices} found, and there are {gpus(losses)} GPUs.")
+    if losses.precision == "fp16" and not gpus(losses):
+        raise InputError("train.precision: fp16 found, which needs a GPU, and there is none. Use bf16 or 32.")
+
+
+def gpus(losses: Train) -> int:
+    """GPUs that a run may use on this machine."""
+    return 0 if losses.accelerator == "cpu" else torch.cuda.device_count()
+
+
+def process_number() -> int:
+    """Of this process among all; the first one, 0, writes files and speaks."""
+    return int(getattr(rank_zero_only, "rank", 0))
+
+
+def threads(losses: Train) -> int:
+    """CPU threads of one process: as asked for, or its share of the cores."""
+    processes = 1 if gpus(losses) else losses.devices
+    return losses.threads or max(1, len(os.sched_getaffinity(0)) // processes)
+
+
+def has_batch_norm(module: nn.Module) -> bool:
+    """Whether statistics of a batch would differ between processes."""
+    return any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in module.modules())
+
+
+def clip(module: LightningModule, most: float | None) -> Tensor:
+    """Scale the gradients down to the norm `most`, and say the norm they had."""
+    model: Any = module.trainer.strategy.model
+    bound = float("inf") if most is None else most
+    if isinstance(module.trainer.strategy, FSDPStrategy):
+        norm: Tensor = model.clip_grad_norm_(bound)  # each process has a part of the gradient
+        return norm
+    return nn.utils.clip_grad_norm_([p for p in module.parameters() if p.grad is not None], bound)
+
+
+def gather(value: AnyThing) -> list[AnyThing]:
+    """What each process has, in the order of their numbers."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return [value]
+    found: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(found, value)
+    return found

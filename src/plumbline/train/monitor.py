@@ -1,0 +1,98 @@
+"""How a run is doing: lines of JSON for machines, a line an epoch for people, figures for TensorBoard and MLflow."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import DeviceStatsMonitor
+
+from plumbline.console import log
+from plumbline.params import Train
+from plumbline.train.memory import memory_bytes, memory_share
+
+SAID = ("train_loss", "score", "quadrant_accuracy", "severity_mae")
+
+
+class EpochLine(Callback):
+    """Without a terminal: one line an epoch."""
+
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Say how far the run is and how good its answers are."""
+        history: Any = getattr(pl_module, "history", None)
+        row = history[-1] if history else {}
+        log.info(
+            "epoch %d of at most %d: loss %.3f, score %.3f, quadrant accuracy %.3f, severity error %.3f permille",
+            trainer.current_epoch + 1, self.epochs, *(row.get(key, float("nan")) for key in SAID),
+        )  # fmt: skip
+
+
+class Monitor(Callback):
+    """Appends to a file of JSON lines, one every `log_every_n_steps` steps and one an epoch, and logs the same figures.
+
+    A line holds epoch and step (counted from 1), loss, rate, the gradient's norm before clipping, buildings a second of
+    all processes, and memory: the most that this process has used (bytes), and the share in use by anybody.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._buildings = 0
+        self._begun = time.monotonic()
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin to count."""
+        self._buildings, self._begun = 0, time.monotonic()
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Write a line now and then."""
+        self._buildings += len(batch.symmetry_B)
+        if trainer.global_step and trainer.global_step % trainer.log_every_n_steps == 0:
+            loss = float(outputs["loss"]) * trainer.accumulate_grad_batches
+            self._write(trainer, pl_module, {"kind": "step", "loss": loss})
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write the epoch's line."""
+        history: Any = getattr(pl_module, "history", None)
+        row = dict(history[-1]) if history else {}
+        row["loss"] = row.pop("train_loss", math.nan)
+        figures = self._write(trainer, pl_module, {"kind": "epoch", **row})
+        pl_module.log_dict({f"monitor/{name}": value for name, value in figures.items()}, rank_zero_only=True)
+
+    def _write(self, trainer: Trainer, pl_module: LightningModule, line: dict[str, Any]) -> dict[str, float]:
+        if not trainer.is_global_zero:
+            return {}
+        device = pl_module.device
+        norm: Any = pl_module.gradient_norm
+        figures = {
+            "gradient_norm": float(norm),
+            "samples_per_second": trainer.world_size * self._buildings / max(time.monotonic() - self._begun, 1e-9),
+            "memory_bytes": float(memory_bytes(device)),
+            "memory_share": memory_share(device),
+        }
+        if device.type == "cuda":
+            figures["gpu_share"] = torch.cuda.utilization(device) / 100
+        rate = trainer.optimizers[0].param_groups[0]["lr"]
+        line |= {"epoch": trainer.current_epoch + 1, "step": trainer.global_step, "learning_rate": rate, **figures}
+        # JSON has no NaN.
+        clean = {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in line.items()
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(clean, allow_nan=False) + "\n")
+        return figures
+
+
+def monitors(losses: Train, path: Path) -> list[Callback]:
+    """What watches a run, by the section."""
+    return [Monitor(path), *([DeviceStatsMonitor(cpu_stats=True)] if losses.device_stats else [])]

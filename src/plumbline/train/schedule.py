@@ -1,0 +1,41 @@
+"""The learning rate by where the run stands and the scores so far: a resumed run needs nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch.optim import SGD
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from plumbline.params import Optimise
+
+
+def rate_factor(optimise: Optimise, position: float, scores: Sequence[float]) -> float:
+    """What `learning_rate` is multiplied by.
+
+    Args:
+        optimise: `schedule`, `warmup_epochs` or `warmup_share`, `epochs` and `patience` of it count.
+        position: epochs done, with the done part of the present one.
+        scores: of the tune split after each epoch that is done.
+    """
+    warmup = optimise.warmup_epochs or optimise.warmup_share * optimise.epochs
+    rise = min(1.0, position / warmup) if warmup else 1.0
+    if optimise.schedule == "cosine":
+        # Loshchilov and Hutter 2017, equation 5, without restarts.
+        done = min(1.0, max(0.0, position - warmup) / (optimise.epochs - warmup))
+        return rise * 0.5 * (1 + math.cos(math.pi * done))
+    if optimise.schedule == "plateau":
+        return rise * _plateau(scores, max(1, optimise.patience // 3))
+    return rise
+
+
+def _plateau(scores: Sequence[float], patience: int) -> float:
+    """Halved after `patience` epochs in which the score did not rise."""
+    optimiser = SGD([torch.zeros(1)], lr=1.0)
+    # Absolute: relative to a score below 0, every equal score would count as a better one.
+    plateau = ReduceLROnPlateau(optimiser, mode="max", factor=0.5, patience=patience, threshold_mode="abs")
+    for score in scores:
+        plateau.step(score)
+    return float(optimiser.param_groups[0]["lr"])

@@ -1,0 +1,105 @@
+"""Which weights a run begins with, and which of them it may change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.params import Train
+from plumbline.prepare.shards import SequenceSet
+from plumbline.train.statistics import STANDARDISATION, fit_statistics
+
+CHECKPOINT, RANDOM = "checkpoint", "random"
+
+
+def first_weights(model: Diagnosis, train: SequenceSet, losses: Train) -> None:
+    """Fit the statistics, and take pretrained weights if `train.start_from` names any before `random`.
+
+    Pretrained weights come with the standardisation they were trained with; what was seen in training, by which
+    buildings unlike it are recognised, is that of `train`. A checkpoint is found later, by the trainer.
+
+    Raises:
+        InputError: nothing that `start_from` names is there, or it has other widths.
+    """
+    for source in losses.start_from:
+        if source == CHECKPOINT:
+            continue
+        if source == RANDOM:
+            fit_statistics(model, train)
+            log.info("weights: drawn at random with train.seed %d", losses.seed)
+            return
+        if (Path(source) / "model.safetensors").is_file():
+            load_pretrained(model, Path(source))
+            limit = model.get_buffer("severity_limit").clone()
+            fit_statistics(model, train, standardisation=False)
+            model.get_buffer("severity_limit").clamp_(min=limit)
+            log.info("weights: pretrained, from %s", source)
+            return
+        log.warning("train.start_from: %s has no model.safetensors; the next of the list is tried", source)
+    if losses.start_from == [CHECKPOINT]:
+        fit_statistics(model, train)  # overwritten by the checkpoint; `resumes` sees to it that there is one
+        return
+    raise InputError(f"train.start_from: {losses.start_from} found, and none of it is there. Add `random`.")
+
+
+def pretrained_folders(losses: Train) -> list[Path]:
+    """Folders of models whose content the run depends on."""
+    return [
+        Path(source) for source in losses.start_from if source not in (CHECKPOINT, RANDOM) and Path(source).is_dir()
+    ]
+
+
+def load_pretrained(model: Diagnosis, folder: Path) -> None:
+    """Take the weights and the standardisation of a trained model of the same widths.
+
+    Raises:
+        InputError: a file is damaged, or a weight has another shape; the message names the first.
+    """
+    try:
+        found = load_file(folder / "model.safetensors")
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{folder / 'model.safetensors'}: not readable ({error}).") from None
+    wanted = model.state_dict()
+    _compare(folder, found, wanted)
+    taken = {name: value for name, value in found.items() if name.startswith("network.") or name in STANDARDISATION}
+    model.load_state_dict({**wanted, **taken, "severity_limit": found["severity_limit"]})
+
+
+def _compare(folder: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    for name in [*wanted, *found]:
+        shapes = [tuple(state[name].shape) if name in state else None for state in (found, wanted)]
+        if shapes[0] != shapes[1]:
+            there, here = ("nothing" if shape is None else f"shape {shape}" for shape in shapes)
+            raise InputError(
+                f"train.start_from: {folder}: {name}: {there} found, {here} needed. "
+                "Give the section `model` the values that this model was trained with."
+            )
+
+
+def freeze(model: Diagnosis, patterns: list[str]) -> None:
+    """Let the network's parameters whose names fit a pattern keep their values.
+
+    Raises:
+        InputError: a pattern fits none, or nothing is left to train.
+    """
+    parameters = dict(model.network.named_parameters())
+    for pattern in patterns:
+        fitting = [name for name in parameters if fnmatch(name, pattern)]
+        if not fitting:
+            parts = ", ".join(sorted({name.split(".")[0] for name in parameters}))
+            raise InputError(f"train.freeze: {pattern!r} fits no parameter. Their names begin with: {parts}.")
+        for name in fitting:
+            parameters[name].requires_grad_(False)
+    count = sum(p.numel() for p in parameters.values() if p.requires_grad)
+    if not count:
+        raise InputError("train.freeze: every parameter is frozen; nothing is left to train.")
+    if patterns:
+        log.info("%d of %d parameters are trained", count, sum(p.numel() for p in parameters.values()))

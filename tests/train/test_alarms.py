@@ -1,0 +1,97 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from plumbline.errors import InputError
+from plumbline.train.alarms import check_step
+from plumbline.train.memory import free_bytes, memory_bytes, memory_share, total_bytes
+from plumbline.train.module import Optimisation
+from plumbline.train.stage import train
+from tests.train.made import make_params
+from tests.train.test_fit import CHECKPOINTS, run, said, work
+
+__all__ = ["said", "work"]
+
+
+FIGURES = {"loss", "learning_rate", "gradient_norm", "samples_per_second", "memory_bytes", "memory_share"}
+
+
+def look(loss=1.0, norm=1.0, **changed):
+    check_step(make_params(**changed).train, 2, 119, torch.tensor(loss), torch.tensor(norm))
+
+
+@pytest.mark.parametrize("found", [{"loss": np.nan}, {"loss": np.inf}, {"norm": np.nan}, {"norm": np.inf}])
+def test_what_is_no_finite_number_always_stops_the_run(found):
+    with pytest.raises(InputError, match=r"at epoch 3, step 120\. .* are kept"):
+        look(**found)
+
+
+def test_scaled_gradients_may_overflow_but_not_the_loss():
+    look(norm=np.inf, precision="fp16")
+    with pytest.raises(InputError, match="the loss is nan"):
+        look(loss=np.nan, precision="fp16")
+
+
+def test_a_bound_on_the_gradient_stops_or_warns(said):
+    look(norm=1e9)
+    look(norm=5.0, alarms={"gradient_norm": 5.0, "action": "stop"})
+    assert not said
+    look(norm=6.0, alarms={"gradient_norm": 5.0, "action": "warn"})
+    assert said == ["WARNING train: the gradient's norm is 6 at epoch 3, step 120, and train.alarms.gradient_norm 5"]
+    with pytest.raises(InputError, match=r"the gradient's norm is 6 .* Stopped, because train.alarms.action is stop"):
+        look(norm=6.0, alarms={"gradient_norm": 5.0, "action": "stop"})
+
+
+def test_a_loss_that_is_no_number_ends_the_run_and_the_epoch_before_is_kept(work, monkeypatch):
+    """A weight is broken between the first and the second epoch."""
+
+    def on_train_epoch_start(self):
+        if self.current_epoch == 1:
+            next(self.model.network.heads.parameters()).data.fill_(torch.nan)
+
+    monkeypatch.setattr(Optimisation, "on_train_epoch_start", on_train_epoch_start)
+    with pytest.raises(InputError, match=r"train: the loss is nan and the gradient's norm nan at epoch 2, step 6\."):
+        train(Path("data/prepare"), make_params(epochs=4), Path("out"))
+    assert not Path("out").exists()
+    (last,) = CHECKPOINTS.glob("train-*/last.ckpt")
+    kept = torch.load(last, weights_only=True)
+    assert kept["epoch"] == 0
+    assert all(value.isfinite().all() for name, value in kept["state_dict"].items() if "network" in name)
+
+
+def test_full_memory_is_an_alarm_once(work, said):
+    run(alarms={"memory_share": 1e-6})
+    (line,) = [line for line in said if "of the memory is in use" in line]
+    assert line.startswith("WARNING train: ")
+    with pytest.raises(InputError, match=r"of the memory is in use.* Lower train\.batch_size"):
+        run(alarms={"memory_share": 1e-6, "action": "stop"})
+
+
+def test_memory_is_measured():
+    cpu = torch.device("cpu")
+    assert 0 < memory_share(cpu) < 1
+    assert 0 < free_bytes(gpu=False) < total_bytes()
+    before = memory_bytes(cpu)
+    held = np.ones(40_000_000)
+    assert 0.5 * held.nbytes < memory_bytes(cpu) - before + before * (before > held.nbytes)
+
+
+def test_lines_of_json_say_how_the_run_is_doing(work):
+    run(epochs=3, batch_size=4, device_stats=True, profile="simple")
+    (path,) = Path(".plumbline/runs").glob("train-*/train.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["kind"], line["epoch"], line["step"]) for line in lines] == [
+        ("epoch", 1, 40), ("step", 2, 50), ("epoch", 2, 80), ("step", 3, 100), ("epoch", 3, 120),
+    ]  # fmt: skip
+    for line in lines:
+        assert {"loss", "learning_rate", "gradient_norm", "samples_per_second", "memory_bytes", "memory_share"} <= set(
+            line
+        )
+        assert line["loss"] > 0
+        assert line["gradient_norm"] > 0
+    assert "score" in lines[-1]
+    (profile,) = Path(".plumbline/profile").iterdir()
+    assert "run_training_batch" in profile.read_text()

@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import pytest
+import torch
+from lightning import Callback
+from safetensors.torch import load_file
+
+from plumbline.train import fit as fit_module
+from plumbline.train.average import Ema
+from tests.train.test_fit import run, work
+
+__all__ = ["work"]
+
+
+def test_the_saved_weights_are_the_mean_over_the_steps(work, monkeypatch):
+    """By the recursion of the mean, from the weights after each step."""
+    seen = []
+
+    class Follow(Callback):
+        def on_train_batch_end(self, trainer, pl_module, *_):
+            seen.append(pl_module.model.network.heads.quadrant_head.weight.detach().clone())
+
+    monkeypatch.setattr(fit_module, "MemoryAlarm", lambda losses: Follow())
+    run(epochs=1, ema_decay=0.6)
+    mean = seen[0]
+    for step, weight in enumerate(seen[1:], start=1):
+        decay = min(0.6, (1 + step) / (10 + step))
+        mean = decay * mean + (1 - decay) * weight
+    saved = load_file(Path("out") / "model.safetensors")
+    torch.testing.assert_close(saved["network.heads.quadrant_head.weight"], mean, rtol=1e-5, atol=1e-7)
+    assert not torch.equal(seen[-1], mean)
+
+
+@pytest.mark.parametrize(("steps", "kept"), [(0, 0.1), (8, 0.5), (10**6, 0.99)])
+def test_the_mean_forgets_faster_at_the_beginning(steps, kept):
+    mean = Ema(0.99)._kwargs["avg_fn"]
+    assert float(mean(torch.ones(1), torch.zeros(1), steps)) == pytest.approx(kept)

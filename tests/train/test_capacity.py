@@ -1,0 +1,91 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.network import new_spec
+from plumbline.train import capacity
+from plumbline.train.batches import Buildings, SimilarLengths
+from plumbline.train.capacity import LARGEST, SMALLEST, batch_size, building_bytes, fitting
+from plumbline.train.resident import Resident, data_bytes, is_resident
+from tests.train.made import make_params, make_sequences
+from tests.train.test_fit import Killed, run, work
+
+__all__ = ["work"]
+
+
+@given(st.floats(0, 1e9), st.floats(0, 1e9))
+def test_the_size_is_a_power_of_two_within_all_bounds(memory, data):
+    found = fitting(memory, data)
+    assert found & (found - 1) == 0
+    assert SMALLEST <= found <= LARGEST
+    if found > SMALLEST:
+        assert found <= min(memory, data)
+    if found < LARGEST:
+        assert 2 * found > min(memory, data)
+
+
+def model_for(params) -> Diagnosis:
+    return Diagnosis(new_spec(params.model, 24))
+
+
+def test_wider_networks_and_longer_buildings_need_more():
+    params = make_params()
+    small = building_bytes(model_for(params), make_sequences(20), params.train)
+    wide = building_bytes(model_for(make_params({"channels": 32})), make_sequences(20), params.train)
+    long = building_bytes(model_for(params), make_sequences(20, shortest=48, longest=48), params.train)
+    assert wide > 2 * small
+    assert long > 1.5 * small
+
+
+def test_little_memory_makes_small_batches(monkeypatch):
+    params = make_params(batch_size="auto", accelerator="cpu")
+    train, model = make_sequences(4000), model_for(params)
+    each = building_bytes(model, train, params.train)
+    sizes = []
+    for buildings in (1, 100, 10**6):
+        monkeypatch.setattr(capacity, "free_bytes", lambda gpu, buildings=buildings: 2 * each * buildings)
+        sizes.append(batch_size(model, train, params.train, params.train))
+    assert sizes == [16, 64, 256]  # the last by eight steps an epoch
+    assert batch_size(model, train, make_params(batch_size=7).train, params.train) == 7
+
+
+def test_a_resumed_run_keeps_the_size_that_was_found(work, monkeypatch):
+    with pytest.raises(Killed):
+        run(dies_before=1, batch_size="auto")
+    (remembered,) = Path(".plumbline/checkpoints").glob("*/batch_size.json")
+    found = json.loads(remembered.read_text())
+    monkeypatch.setattr(capacity, "SMALLEST", 4 * found)
+    run(batch_size="auto")
+    assert json.loads(Path("out/record.json").read_text())["batch_size"] == found
+
+
+@pytest.mark.parametrize("balance", ["none", "weights"])
+def test_resident_data_give_the_same_batches(balance):
+    sequences, losses = make_sequences(40), make_params(balance=balance).train
+    table = Buildings(sequences, losses)
+    resident = Resident(table, torch.device("cpu"))
+    for index in SimilarLengths(sequences.length, 7, 3):
+        for one, other in zip(table[index], resident[index], strict=True):
+            assert one.dtype == other.dtype
+            torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def test_where_data_are_kept_on_the_device():
+    cpu, train = torch.device("cpu"), make_sequences(40)
+    assert not is_resident(train, make_params().train, cpu)
+    assert is_resident(train, make_params(resident="always").train, cpu)
+    assert not is_resident(train, make_params(resident="always", noise=0.5).train, cpu)
+    assert not is_resident(train, make_params(resident="always", padding="mean").train, cpu)
+    held = sum(getattr(train, name).nbytes for name in ("distance", "slope", "geometry"))
+    assert held < data_bytes(train) < 1.2 * held
+
+
+def test_training_on_resident_data_is_the_same_run(work):
+    run("plain", epochs=1)
+    run("resident", epochs=1, resident="always")
+    assert Path("plain/history.csv").read_text() == Path("resident/history.csv").read_text()

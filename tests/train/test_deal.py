@@ -1,0 +1,118 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from plumbline.errors import InputError
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.losses import build_losses
+from plumbline.model.network import new_spec
+from plumbline.train.augment import turn
+from plumbline.train.batches import Buildings, SimilarLengths
+from plumbline.train.data import first_epochs
+from plumbline.train.deal import Deal, Examples
+from plumbline.train.objective import follow, objective
+from tests.train.made import make_params, make_sequences
+from tests.train.test_fit import history, run, weights, work
+
+__all__ = ["work"]
+lengths = st.lists(st.integers(1, 200), min_size=1, max_size=200).map(np.array)
+
+
+@given(lengths, st.integers(1, 20), st.integers(1, 3), st.integers(1, 4), st.integers(0, 500), st.integers(0, 9))
+def test_the_processes_share_each_step_without_overlap(length, batch_size, accumulate, processes, tokens, epoch):
+    """Every building once, every process as often, the same shares as with all of them in one process."""
+    shares = accumulate * processes
+    dealt = []
+    for rank in range(processes):
+        steps = SimilarLengths(length, batch_size, 1, tokens=tokens, shares=shares)
+        deal = Deal(steps, accumulate, rank, processes)
+        deal.set_epoch(epoch)
+        own = list(deal)
+        assert len(own) == len(deal)
+        dealt.append([(share.step, share.number, share.index_S[share.number :: shares]) for share in own])
+    assert len({len(own) for own in dealt}) == 1
+    everything = [part for own in dealt for part in own]
+    assert sorted(np.concatenate([index for *_, index in everything]).tolist()) == list(range(len(length)))
+    assert len({(step, number) for step, number, _ in everything}) == len(everything)
+    for *_, index in everything:
+        assert len(index) <= batch_size
+        if tokens and len(index) > 1:
+            assert len(index) * length[index].max() <= tokens
+
+
+def model_of(losses) -> Diagnosis:
+    torch.manual_seed(0)
+    return Diagnosis(new_spec(losses.model, 24)).eval()
+
+
+@pytest.mark.parametrize("shares", [2, 3, 7])
+@pytest.mark.parametrize(
+    "changed", [{}, {"balance": "weights"}, {"class_weights": (1.0, 2.0, 3.0, 4.0), "quadrant_loss": "focal"}]
+)
+def test_the_mean_of_the_shares_losses_is_the_loss_of_the_step(shares, changed):
+    """So is the gradient, which is linear; quadrants of both steps are undefined in part, and one share is empty."""
+    params = make_params(**changed)
+    model, teacher = model_of(params), model_of(params)
+    with torch.no_grad():
+        teacher.network.get_parameter("heads.quadrant_head.bias").add_(1)
+    sequences = make_sequences(23)
+    for size in (23, 5):
+        totals = []
+        for number_of_shares in (1, shares):
+            steps = SimilarLengths(sequences.length[:size], 40, 3, shares=number_of_shares)
+            table = Buildings(sequences, params.train, steps)
+            examples = Examples(table, steps, augment=True, quadrant=build_losses(params.train).quadrant)
+            total = 0.0
+            for share in Deal(steps, number_of_shares):
+                example = examples[share]
+                batch = turn(example.batch, example.symmetry_B)
+                answer = model.raw(*batch[:4])
+                own = objective(model, answer, batch, params.train, example.scale)
+                total += (own + follow(answer, teacher, batch, example.scale)).item() / number_of_shares
+            totals.append(total)
+        assert totals[1] == pytest.approx(totals[0], rel=1e-5)
+
+
+def test_accumulated_batches_are_one_batch(work):
+    """The key's bias has no gradient but rounding errors, which Adam makes steps of its own size."""
+    changed = {"epochs": 2, "learning_rate": 0.01, "freeze": ["*key.bias"], "balance": "weights"}
+    model = {"dropout": 0.0}
+    run("one", batch_size=24, model=model, **changed)
+    run("three", batch_size=8, accumulate=3, model=model, **changed)
+    assert apart("one", "three") < 1e-5
+    np.testing.assert_allclose([r["train_loss"] for r in history("one")], [r["train_loss"] for r in history("three")],
+                               rtol=1e-5)  # fmt: skip
+    assert weights("one") != weights("three")  # sums in another order: the two were really different runs
+
+
+def apart(one: str, other: str) -> float:
+    left, right = (load_file(Path(name) / "model.safetensors") for name in (one, other))
+    return max(float((left[name] - right[name]).abs().max()) for name in left if name.startswith("network."))
+
+
+def test_the_curriculum_says_which_buildings_are_drawn():
+    sequences = make_sequences(80)
+    difficulty = (np.arange(80) % 4 - 1).astype(np.int8)
+    train = make_params(curriculum={"easy": 1, "medium": 2, "hard": 4}).train
+    first = first_epochs(replace(sequences, difficulty=difficulty), train)
+    for epoch, allowed in enumerate([(-1, 0), (-1, 0, 1), (-1, 0, 1), (-1, 0, 1, 2), (-1, 0, 1, 2)]):
+        for weight in (None, np.ones(80, np.float32)):
+            steps = SimilarLengths(sequences.length, 8, 0, weight, first_epoch=first)
+            steps.set_epoch(epoch)
+            batches = list(steps)
+            drawn = np.concatenate(batches)
+            assert len(batches) == len(steps)
+            assert sorted(drawn.tolist()) == np.flatnonzero(np.isin(difficulty, allowed)).tolist()
+
+
+def test_a_curriculum_with_nothing_to_begin_with_is_refused():
+    sequences = replace(make_sequences(8), difficulty=np.full(8, 2, np.int8))
+    assert first_epochs(sequences, make_params().train) is None
+    with pytest.raises(InputError, match=r"curriculum: no building to draw in epoch 1 .*'hard': 8"):
+        first_epochs(sequences, make_params(curriculum={"hard": 2}).train)

@@ -1,0 +1,142 @@
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from torch import nn
+
+from plumbline.errors import InputError
+from plumbline.prepare.shards import save_shards
+from plumbline.train.distributed import check_devices, choose_strategy, has_batch_norm, threads
+from plumbline.train.int8 import BLOCK, dequantise, quantise
+from tests.train.made import make_params, make_sequences, settings
+from tests.train.test_deal import apart
+from tests.train.test_fit import history, run, weights, work
+
+__all__ = ["work"]
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)]), "OMP_NUM_THREADS": "1"}
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it is allowed")
+
+
+@pytest.mark.slow
+def test_two_processes_end_with_the_weights_of_one_with_twice_the_batch(work):
+    """Real processes, started as a user does. The last step has 3 buildings for 4 shares, so one share is empty."""
+    save_shards([make_sequences(163, 3)], Path("data/prepare/train"))
+    model = {"dropout": 0.0}
+    # The key's bias has no gradient but rounding errors, which Adam makes steps of its own size.
+    changed = {"epochs": 2, "freeze": ["*key.bias"], "balance": "weights", "accelerator": "cpu"}
+    run("one", batch_size=16, model=model, **changed)
+    two = settings(model, batch_size=4, accumulate=2, devices=2, **changed)
+    Path("params.yaml").write_text(yaml.safe_dump(two))
+    done = subprocess.run(
+        [sys.executable, "-m", "plumbline", "train"], env=ENVIRONMENT, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("epoch 2 of at most 2") == 1  # one of them speaks
+    assert apart("one", "data/train") < 1e-5
+    assert weights("one") != weights("data/train")
+    for one, other in zip(history("one"), history("data/train"), strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+    lines = [json.loads(line) for line in next(Path(".plumbline/runs").glob("*/train.jsonl")).read_text().splitlines()]
+    assert [line["epoch"] for line in lines if line["kind"] == "epoch"][-2:] == [1, 2]
+
+
+@pytest.fixture(scope="module")
+def sent():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, "-m", "tests.train.ranks", port]
+    second = subprocess.Popen([*command, "1"], env=ENVIRONMENT, cwd=ROOT)
+    first = subprocess.run([*command, "0"], env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert second.wait(60) == 0
+    assert first.returncode == 0, first.stderr
+    return json.loads(first.stdout)
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "error"), [("none", 1, 1e-6), ("fp16", 0.5, 1e-3), ("bf16", 0.5, 1e-2), ("int8", 0.2505, 5e-2)]
+)
+def test_a_hook_sends_its_share_of_the_bytes_and_gives_everybody_the_same_mean(sent, name, share, error):
+    found = sent[name]
+    assert found["bytes"] == pytest.approx(share * found["plain"], rel=1e-3)
+    assert found["alike"]
+    assert max(found["errors"]) < error
+    np.testing.assert_allclose(found["losses"], sent["none"]["losses"], rtol=3 * error)
+
+
+def test_plain_bytes_are_those_of_a_ring_of_two(sent):
+    parameters = 48 * 64 + 64 + 64 * 64 + 64 + 64 * 3
+    assert sent["none"]["bytes"] == 4 * parameters
+    assert {found["plain"] for found in sent.values()} == {4 * parameters}
+
+
+def test_powersgd_sends_two_factors_of_each_matrix_and_vectors_whole(sent):
+    """Of the narrow last matrix as well: 2 (3 + 64) numbers in place of 192."""
+    found = sent["powersgd"]
+    assert found["bytes"] == 4 * (2 * (48 + 64) + 64 + 2 * (64 + 64) + 64 + 2 * (3 + 64))
+    assert found["bytes"] < found["plain"] / 8
+    assert found["alike"]
+    assert found["losses"][:2] == pytest.approx(sent["none"]["losses"][:2], rel=1e-5)  # before it begins
+    assert found["losses"][-1] < 0.5 * found["losses"][0]
+    assert max(found["errors"]) > 0.01  # it did compress
+
+
+@pytest.mark.parametrize("size", [1, 7, BLOCK, BLOCK + 1, 3 * BLOCK])
+def test_int8_codes_are_within_half_a_step_of_the_value(size):
+    value = torch.randn(2, size, generator=torch.Generator().manual_seed(0)) * torch.tensor([[1e-6], [1e3]])
+    code, scale = quantise(value)
+    assert code.dtype == torch.int8
+    assert code.shape == value.shape
+    assert scale.shape == (2, -(-size // BLOCK))
+    step = scale.repeat_interleave(BLOCK, 1)[:, :size]
+    assert ((dequantise(code, scale) - value).abs() <= 0.5001 * step).all()
+    assert torch.equal(dequantise(*quantise(torch.zeros(2, size))), torch.zeros(2, size))
+
+
+def test_a_gradient_that_is_no_number_stays_none_in_int8():
+    value = torch.ones(1, 2 * BLOCK)
+    value[0, 5] = torch.nan
+    back = dequantise(*quantise(value))
+    assert back[0, :BLOCK].isnan().all()
+    assert torch.equal(back[0, BLOCK:], value[0, BLOCK:])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [({"precision": "fp16", "accelerator": "cpu"}, "train.precision: fp16 found, which needs a GPU"),
+     pytest.param({"accelerator": "gpu"}, "train.accelerator: gpu found, and there is none", marks=no_gpu)],
+)  # fmt: skip
+def test_what_the_machine_lacks_is_refused(changed, message):
+    with pytest.raises(InputError, match=message):
+        check_devices(make_params(**changed).train)
+
+
+@pytest.mark.parametrize("strategy", ["fsdp", "deepspeed_stage_2"])
+def test_strategies_that_need_a_gpu_are_refused_without_one(strategy):
+    with pytest.raises(InputError, match=f"train.strategy: {strategy} found, which needs a GPU"):
+        choose_strategy(make_params(strategy=strategy, accelerator="cpu").train)
+
+
+def test_a_missing_deepspeed_is_refused_with_what_to_install(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(InputError, match="pip install deepspeed"):
+        choose_strategy(make_params(strategy="deepspeed_stage_2", devices=2).train)
+
+
+def test_several_processes_share_the_cores_of_a_machine_without_a_gpu():
+    cores = len(os.sched_getaffinity(0))
+    assert threads(make_params(accelerator="cpu", devices=2, threads=0).train) == max(1, cores // 2)
+    assert threads(make_params(accelerator="cpu", devices=2, threads=3).train) == 3
+
+
+def test_batch_norms_are_found_wherever_they_are():
+    assert has_batch_norm(nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.BatchNorm1d(2))))
+    assert not has_batch_norm(nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)))
