@@ -13,7 +13,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench lock clean
+.PHONY: help run test lint format bench pretrained lock clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -36,6 +36,19 @@ format: $(VENV)/.test  ## Rewrite the code in the project's format
 
 bench: $(VENV)/.test  ## Run the benchmarks, each of which prints its figures
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit; done
+
+# In a folder of its own, so that it neither reads nor writes what `make run` does there.
+PRETRAINED := .plumbline/pretrained
+pretrained: $(VENV)/.run  ## Make the package that `plumbline predict` uses by default anew (about an hour)
+	mkdir -p $(PRETRAINED)
+	cp pretrained/params.yaml $(PRETRAINED)
+	cd $(PRETRAINED) && for stage in simulate ingest prepare train compress export validate package; do \
+		plumbline $$stage || exit; done
+	rm -rf src/plumbline/pretrained
+	mkdir src/plumbline/pretrained
+	cp -r $(PRETRAINED)/data/package src/plumbline/pretrained/package
+	mkdir src/plumbline/pretrained/model
+	cp $(PRETRAINED)/data/train/model.* src/plumbline/pretrained/model
 
 lock: $(VENV)/.test  ## Renew the lock files from pyproject.toml
 	$(PIP) install $(PIP_ARGS) pip-tools

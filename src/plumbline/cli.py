@@ -112,8 +112,11 @@ def validate(params: ParamsOption = PARAMS) -> None:
     """
     from plumbline.validate.stage import validate as run
 
-    section = load_params(params).validate_
-    run(DATA / "prepare", DATA / "train", DATA / "compress", DATA / "export", section, DATA / "validate")
+    given = load_params(params)
+    run(
+        DATA / "prepare", DATA / "train", DATA / "compress", DATA / "export", given.validate_,
+        given.prepare.max_strain_error_permille, DATA / "validate",
+    )  # fmt: skip
 
 
 @app.command(epilog="Example: `plumbline package`; exit code 3: a gate refused")
@@ -125,14 +128,16 @@ def package(params: ParamsOption = PARAMS) -> None:
 
 
 @app.command(
-    epilog="Example: `plumbline predict --points A.zip --points B.zip --buildings F.geojson --model champion "
-    "--output OUT.gpkg --map MAP.html`"
+    epilog="Example: `plumbline predict --points A.zip --points B.zip --buildings F.geojson --output OUT.gpkg "
+    "--map MAP.html`"
 )
 def predict(
     points: Annotated[list[Path], typer.Option(help="Point product of any known format; give one a track.")],
     buildings: Annotated[Path, typer.Option(help="Footprints: any vector file with polygons and a CRS.")],
     output: Annotated[Path, typer.Option(help="Predictions: .csv, .gpkg, .geojson or .parquet.")],
-    model: Annotated[str, typer.Option(help="`champion`, or the folder of a model package.")] = "champion",
+    model: Annotated[
+        str, typer.Option(help="`pretrained` (comes with Plumbline), `champion`, or the folder of a model package.")
+    ] = "pretrained",
     map_path: Annotated[Path | None, typer.Option("--map", help="Also draw a map: an HTML file.")] = None,
     artifact: Annotated[str | None, typer.Option(help="Model of the package: `pruned` or `int8`.")] = None,
     format_: Annotated[

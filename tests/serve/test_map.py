@@ -156,7 +156,7 @@ def test_descriptions() -> None:
     severity = "Severity 1.8 permille (1.1 to 2.9)"
     assert said[0] == ["<b>a</b>", "Category 3, moderate", severity, "Quadrant SE, confidence 70%", "14 points"]
     assert said[1] == ["<b>b</b>", "Category 0, negligible", "Severity 0.3 permille (0.2 to 0.4)", "1,200 points"]
-    assert said[2] == ["<b>c</b>", "Not judged: too few points on it to tell", "1 point"]
+    assert said[2] == ["<b>c</b>", "Not judged: its points are too few or too noisy to tell", "1 point"]
     assert said[3][:2] == ["<b>&lt;</b>", "Not judged: its points are unlike anything the model was trained on"]
 
 

@@ -32,14 +32,14 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
     """
     rules = [rule for rule in params.gates if rule.max_drop_vs == "champion"]
     test = load_shards(prepared / "test")
-    expected = verify_package(candidate).hashes["test_data"]
-    if sha256_folder(prepared / "test") != expected:
+    about = verify_package(candidate)
+    if sha256_folder(prepared / "test") != about.hashes["test_data"]:
         raise InputError(f"{prepared / 'test'}: not the test data that {candidate} was validated on.")
     manifest, reigning = open_package(champion)
     everyone = {"champion": as_judged(reigning.answer(test))}
     for file, name in MODELS.items():
         everyone[name] = as_judged(open_package(candidate, file)[1].answer(test))
-    parts = slices(test)
+    parts = slices(test, about.prepare.max_strain_error_permille)
     wanted = {rule.slice for rule in rules}
     table: dict[str, dict[str, Figures]] = {
         part: {name: slice_figures(one, test, np.asarray(inside), params.min_slice) for name, one in everyone.items()}

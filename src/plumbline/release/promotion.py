@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from plumbline.errors import GateRefused, InputError
@@ -12,6 +13,9 @@ from plumbline.release.registry import CHAMPION, DEFAULT_NAME, Registered, Regis
 
 Compare = Callable[[Path, Path], None]
 """Takes the folders of the candidate and of the champion; raises `GateRefused` where the candidate is worse."""
+
+PRETRAINED = "pretrained"
+"""What `--model` calls the package that comes with Plumbline; see `pretrained/params.yaml`."""
 
 
 @dataclass(frozen=True)
@@ -91,25 +95,27 @@ def list_versions(name: str = DEFAULT_NAME, registry: Registry | None = None) ->
 
 
 def resolve_model(name_or_path: str, name: str = DEFAULT_NAME, registry: Registry | None = None) -> Path:
-    """Folder of a model package: `champion` for the released one, or the path of a package.
+    """Folder of a model package: `pretrained`, `champion` for the released one, or the path of a package.
 
     Raises:
         InputError: it is neither, nothing was released yet, or the registry does not answer.
     """
+    if name_or_path == PRETRAINED:
+        return Path(str(files("plumbline") / "pretrained" / "package"))
     if name_or_path == CHAMPION:
         registry = registry or Registry(name)
         champion = registry.champion()
         if champion is None:
             raise InputError(
                 f"--model {CHAMPION}: nothing was released yet. Promote a package with "
-                "`plumbline release promote PACKAGE_DIR`, or give a package's folder."
+                f"`plumbline release promote PACKAGE_DIR`, or give `{PRETRAINED}` or a package's folder."
             )
         return registry.folder(champion)
     folder = Path(name_or_path)
     if not folder.is_dir():
         raise InputError(
-            f"--model {name_or_path}: no such folder. Give `{CHAMPION}` for the released model, "
-            "or the folder of a model package."
+            f"--model {name_or_path}: no such folder. Give `{PRETRAINED}` for the one that comes with "
+            f"Plumbline, `{CHAMPION}` for the released one, or the folder of a model package."
         )
     return folder
 

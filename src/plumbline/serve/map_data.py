@@ -22,7 +22,7 @@ CATEGORY_NAMES = ("negligible", "very slight", "slight", "moderate", "severe or 
 """Burland's words for the categories 0 to 4; the last stands for his 4 and 5."""
 
 REASONS = {
-    "insufficient_points": "too few points on it to tell",
+    "insufficient_points": "its points are too few or too noisy to tell",
     "out_of_distribution": "its points are unlike anything the model was trained on",
 }
 """Why the model abstained, as the end of the sentence `Not judged: ...`."""

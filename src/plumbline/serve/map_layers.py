@@ -33,7 +33,7 @@ COLOURS = tuple(reversed(YlOrRd5))
 VELOCITY_COLOURS = tuple(reversed(PRGn11))
 """From away (purple) to towards the satellite (green): ColorBrewer's diverging PRGn, colour-blind safe too, and not to
 be taken for a category."""
-HATCHES = {"insufficient_points": ("too few points", "/"), "out_of_distribution": ("unlike training", "x")}
+HATCHES = {"insufficient_points": ("points too few or noisy", "/"), "out_of_distribution": ("unlike training", "x")}
 """Reason for abstaining -> label in the legend, hatching."""
 GREY, BROWN, CHOSEN = "#8a8a8a", "#6b5a3a", "#0050b3"
 FAR_M_PER_PX = 2.0

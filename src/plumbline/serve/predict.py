@@ -17,6 +17,7 @@ from plumbline.export.runtime import Answers, OnnxModel
 from plumbline.files import atomic_file
 from plumbline.params import Prepare, Product
 from plumbline.prepare.buildings import prepare_buildings
+from plumbline.prepare.resolution import strain_error
 from plumbline.serve.map import write_map
 from plumbline.serve.predictions import check_output, make_predictions, write_predictions
 from plumbline.sources.buildings import read_buildings
@@ -76,6 +77,8 @@ def judge(
     count = len(footprints)
     status = np.full(count, "insufficient_points", dtype=object)
     status[prepared.footprint] = np.where(_answered(answers), "ok", "out_of_distribution")
+    blurred = strain_error(prepared.sequences) > prepare.max_strain_error_permille
+    status[prepared.footprint[blurred]] = "insufficient_points"
 
     def spread(values: NDArray[np.float32]) -> NDArray[np.float64]:
         full = np.full((count, *values.shape[1:]), np.nan)

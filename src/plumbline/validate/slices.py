@@ -7,14 +7,18 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.prepare.resolution import strain_error
 from plumbline.prepare.shards import SequenceSet
 from plumbline.strain import DIFFICULTIES, category
 
 POINT_BOUNDS = (10, 20, 50)
 
 
-def slices(sequences: SequenceSet) -> dict[str, NDArray[np.bool_]]:
-    """Name -> (B,) which buildings: `all`, each city (a city has one sensor), by points, by category, by difficulty."""
+def slices(sequences: SequenceSet, max_strain_error_permille: float) -> dict[str, NDArray[np.bool_]]:
+    """Name -> (B,) which buildings: `all`, each city (a city has one sensor), by points, by category, by difficulty.
+
+    `resolved:yes` are those that `predict` judges, if they are like those of the training.
+    """
     length = np.asarray(sequences.length)
     result = {"all": np.ones(len(sequences), dtype=bool)}
     for city in np.unique(sequences.city):
@@ -26,6 +30,9 @@ def slices(sequences: SequenceSet) -> dict[str, NDArray[np.bool_]]:
     categories = category(sequences.severity)
     for number in range(5):
         result[f"category:{number}"] = categories == number
+    error = strain_error(sequences)
+    resolved = error <= max_strain_error_permille
+    result["resolved:yes"], result["resolved:no"] = resolved, ~resolved
     for code, name in enumerate(DIFFICULTIES):
         result[f"difficulty:{name}"] = np.asarray(sequences.difficulty == code)
     return result

@@ -40,7 +40,10 @@ SUMMARY = (
 """Figures of the files that `dvc metrics show` puts side by side; `metrics.json` has them all, on every slice."""
 
 
-def validate(prepared: Path, trained: Path, compressed: Path, exported: Path, params: Validate, out: Path) -> None:
+def validate(
+    prepared: Path, trained: Path, compressed: Path, exported: Path, params: Validate, max_strain_error_permille: float,
+    out: Path,
+) -> None:  # fmt: skip
     """Write `gate.json`, `metrics.json`, `summary/ARTIFACT.json` and the tables behind the plots into `out`.
 
     A refusal is a result too.
@@ -52,7 +55,7 @@ def validate(prepared: Path, trained: Path, compressed: Path, exported: Path, pa
     """
     check_rules(params.gates)
     test = load_shards(prepared / "test")
-    table, judged = judge_test(test, exported, params.min_slice, params.latency_batch)
+    table, judged = judge_test(test, exported, params, max_strain_error_permille)
     for name, source in (("float32", trained), ("pruned", compressed), ("int8", compressed)):
         figures = parity_figures(load_diagnosis(source), test, judged[name])
         table["all"][name].update(figures)
@@ -76,12 +79,14 @@ def validate(prepared: Path, trained: Path, compressed: Path, exported: Path, pa
         log.warning("not met: %s", sentence)
 
 
-def judge_test(test: Shards, exported: Path, min_slice: int, latency_batch: int) -> tuple[Table, dict[str, Answers]]:
+def judge_test(
+    test: Shards, exported: Path, params: Validate, max_strain_error_permille: float
+) -> tuple[Table, dict[str, Answers]]:
     """Figures of every artifact and the baseline on every slice, and the artifacts' answers."""
     if not np.isfinite(test.severity).all():
         raise InputError("validate: a test building has no label. Run `plumbline prepare` again.")
     answers, table = {}, {}
-    parts = slices(test)
+    parts = slices(test, max_strain_error_permille)
     everyone: dict[str, Judged] = {BASELINE: least_squares(test)}
     fixed: dict[str, Figures] = {BASELINE: {}}
     for name in ARTIFACTS:
@@ -89,9 +94,9 @@ def judge_test(test: Shards, exported: Path, min_slice: int, latency_batch: int)
         model = OnnxModel(path)
         answers[name] = model.answer(test)
         everyone[name] = as_judged(answers[name])
-        fixed[name] = {**size_figures(path), **speed_figures(model, test, latency_batch)}
+        fixed[name] = {**size_figures(path), **speed_figures(model, test, params.latency_batch)}
     for part, inside in parts.items():
-        table[part] = {name: slice_figures(one, test, inside, min_slice) for name, one in everyone.items()}
+        table[part] = {name: slice_figures(one, test, inside, params.min_slice) for name, one in everyone.items()}
     for name, figures in fixed.items():
         table["all"][name].update(figures)
     return table, answers
