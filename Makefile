@@ -44,8 +44,7 @@ pretrained: $(VENV)/.run  ## Make the package that `plumbline predict` uses by d
 	cp pretrained/params.yaml $(PRETRAINED)
 	cd $(PRETRAINED) && for stage in simulate ingest prepare train compress export validate package; do \
 		plumbline $$stage || exit; done
-	rm -rf src/plumbline/pretrained
-	mkdir src/plumbline/pretrained
+	rm -rf src/plumbline/pretrained/package src/plumbline/pretrained/model
 	cp -r $(PRETRAINED)/data/package src/plumbline/pretrained/package
 	mkdir src/plumbline/pretrained/model
 	cp $(PRETRAINED)/data/train/model.* src/plumbline/pretrained/model

@@ -8,6 +8,7 @@ from torch import nn
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import RawAnswer
 from plumbline.prepare.sequences import concatenate
+from plumbline.strain import category
 from plumbline.train.calibrate import COVERAGE, calibrate
 from tests.model.made import small_model
 from tests.train.made import make_sequences
@@ -76,9 +77,14 @@ def test_undefined_quadrants_do_not_count():
 def test_the_interval_holds_its_share_of_buildings_never_seen(spread):
     """Conformal guarantee on exchangeable data, whether the raw interval was too wide or too narrow."""
     model, rng = echo_model(), np.random.default_rng(3)
-    calibrate(model, echoed(model, rng, 2000, spread=spread))
-    assert (model.get_buffer("interval_stretch") < 0) == (spread < 0.5)
-    assert coverage(model, echoed(model, rng, 4000, spread=spread)) == pytest.approx(COVERAGE, abs=0.02)
+    calibrate(model, echoed(model, rng, 8000, spread=spread))
+    assert (model.get_buffer("interval_stretch").mean() < 0) == (spread < 0.5)
+    again = echoed(model, rng, 8000, spread=spread)
+    assert coverage(model, again) >= COVERAGE - 0.02
+    for number in range(5):
+        own = again.take(np.flatnonzero(category(again.severity) == number))
+        if len(own) > 400:
+            assert coverage(model, own) >= COVERAGE - 0.04
 
 
 def test_few_buildings_cover_too_on_average():
@@ -94,7 +100,7 @@ def test_calibrating_again_changes_nothing():
     model = echo_model()
     sequences = echoed(model, np.random.default_rng(5), 500, 2.0, 2.0)
     calibrate(model, sequences)
-    first = (model.get_buffer("temperature").item(), model.get_buffer("interval_stretch").item())
+    first = (model.get_buffer("temperature").item(), model.get_buffer("interval_stretch").tolist())
     calibrate(model, sequences)
-    assert (model.get_buffer("temperature").item(), model.get_buffer("interval_stretch").item()) == first
+    assert (model.get_buffer("temperature").item(), model.get_buffer("interval_stretch").tolist()) == first
     assert not model.training

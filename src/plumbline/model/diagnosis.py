@@ -17,8 +17,10 @@ from plumbline.errors import InputError
 from plumbline.files import read_json, write_json
 from plumbline.model.heads import RawAnswer
 from plumbline.model.network import Network, spec_of
+from plumbline.model.older import take_one_stretch
 from plumbline.model.spec import NetworkSpec
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
+from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 SEVERITY_FLOOR = 0.1
 """Added to permille before the logarithm: differences far below category 1 do not matter."""
@@ -48,6 +50,7 @@ class Diagnosis(nn.Module):
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
         self.network = Network(spec)
+        self.register_load_state_dict_pre_hook(take_one_stretch)  # type: ignore[no-untyped-call]
         for name, columns in (("distance", DISTANCE), ("slope", SLOPE), ("geometry", GEOMETRY)):
             self.register_buffer(f"{name}_mean", torch.zeros(len(columns)))
             self.register_buffer(f"{name}_sd", torch.ones(len(columns)))
@@ -55,7 +58,7 @@ class Diagnosis(nn.Module):
         self.register_buffer("severity_sd", torch.ones(()))
         self.register_buffer("severity_limit", torch.full((), torch.inf))
         self.register_buffer("temperature", torch.ones(()))
-        self.register_buffer("interval_stretch", torch.zeros(()))
+        self.register_buffer("interval_stretch", torch.zeros(len(CATEGORY_BOUNDS_PERMILLE) + 1))
         self.register_buffer("novelty_whitening", torch.eye(len(GEOMETRY)))
         self.register_buffer("novelty_limit", torch.full((), 1e3))
         self.register_buffer("geometry_middle", torch.zeros(len(GEOMETRY)))
@@ -105,14 +108,30 @@ class Diagnosis(nn.Module):
         """
         raw = self.raw(distance, slope, geometry, mask)
         low_B1, middle_B1, high_B1 = raw.severity_B3[:, 0:1], raw.severity_B3[:, 1:2], raw.severity_B3[:, 2:3]
-        stretch = cast(Tensor, self.interval_stretch)
+        low_B1, high_B1 = self._interval(low_B1, high_B1)
         return Answer(
             quadrant_probability=(raw.logits_B4 / self.temperature).softmax(-1),  # type: ignore[operator]
             severity_permille=self.permille(middle_B1).squeeze(-1),
             # A negative stretch narrows the interval, but never past its middle.
-            severity_low=self.permille(torch.minimum(low_B1 - stretch, middle_B1)).squeeze(-1),
-            severity_high=self.permille(torch.maximum(high_B1 + stretch, middle_B1)).squeeze(-1),
+            severity_low=self.permille(torch.minimum(low_B1, middle_B1)).squeeze(-1),
+            severity_high=self.permille(torch.maximum(high_B1, middle_B1)).squeeze(-1),
             novelty=self.novelty(geometry),
+        )
+
+    def _interval(self, low_B1: Tensor, high_B1: Tensor) -> tuple[Tensor, Tensor]:
+        """The ends, standardised, stretched by each category's own length where they reach into it.
+
+        All severities of a category count that its stretch lets in; the interval is what lies between the least and the
+        greatest. Where none is let in, the ends are plus and minus infinity.
+        """
+        edges = self.standard_severity(torch.tensor(CATEGORY_BOUNDS_PERMILLE).to(low_B1))
+        endless = torch.full_like(edges[:1], torch.inf)
+        from_K = torch.maximum(low_B1 - self.get_buffer("interval_stretch"), torch.cat([-endless, edges]))
+        to_K = torch.minimum(high_B1 + self.get_buffer("interval_stretch"), torch.cat([edges, endless]))
+        nowhere = torch.full_like(from_K, torch.inf)
+        return (
+            torch.where(from_K <= to_K, from_K, nowhere).amin(-1, keepdim=True),
+            torch.where(from_K <= to_K, to_K, -nowhere).amax(-1, keepdim=True),
         )
 
 

@@ -1,4 +1,4 @@
-"""Weights saved when the network was one module without parts."""
+"""Models saved when the network was one module without parts, and all categories had one stretch."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ RENAMED = {
     "severity_head.": "heads.severity_head.",
 }
 """Name within the network then, and now."""
+
+
+def take_one_stretch(model: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """A pre-hook of `load_state_dict`: the one stretch of then is that of every category now."""
+    name = f"{prefix}interval_stretch"
+    if name in state and state[name].ndim == 0:
+        state[name] = state[name].expand_as(model.get_buffer("interval_stretch")).clone()
 
 
 def take_older_names(_network: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:

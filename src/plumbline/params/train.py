@@ -116,7 +116,7 @@ class Train(Optimise):
     """Parameters that keep their values: patterns of their names in the network, as `encoder.*` or `*.bias`."""
     start_from: list[str] = Field(default=["checkpoint", "random"], min_length=1)
     """Where the weights come from; the first that is there is taken. `checkpoint`: of this same run, interrupted;
-    `random`: drawn anew; else the folder of a trained model."""
+    `random`: drawn anew; `pretrained`: those that come with Plumbline; else the folder of a trained model."""
     precision: Literal[32, "bf16", "fp16"] = 32
     """Of products in training; weights stay in float32. fp16 (with scaled loss) needs a GPU."""
     accelerator: Literal["auto", "cpu", "gpu"] = "auto"

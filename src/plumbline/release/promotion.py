@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import verify_package
+from plumbline.pretrained import NAME as PRETRAINED
+from plumbline.pretrained import PACKAGE
 from plumbline.release.registry import CHAMPION, DEFAULT_NAME, Registered, Registry
 
 Compare = Callable[[Path, Path], None]
 """Takes the folders of the candidate and of the champion; raises `GateRefused` where the candidate is worse."""
-
-PRETRAINED = "pretrained"
-"""What `--model` calls the package that comes with Plumbline; see `pretrained/params.yaml`."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ def resolve_model(name_or_path: str, name: str = DEFAULT_NAME, registry: Registr
         InputError: it is neither, nothing was released yet, or the registry does not answer.
     """
     if name_or_path == PRETRAINED:
-        return Path(str(files("plumbline") / "pretrained" / "package"))
+        return PACKAGE
     if name_or_path == CHAMPION:
         registry = registry or Registry(name)
         champion = registry.champion()

@@ -19,8 +19,8 @@ from plumbline.sources.plan import STAGE, Plan, cut_parts
 from plumbline.sources.points import repeats
 from plumbline.sources.profile_city import place_profiles, read_profile_city
 
-WORTHWHILE_BYTES = 2**28
-"""Less than this is read before other processes have loaded their libraries."""
+WORTHWHILE_BYTES = 2**30
+"""Less than this is read in threads before other processes have loaded their libraries."""
 
 
 def ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | None = None) -> None:

@@ -10,6 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from plumbline import pretrained
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
@@ -36,14 +37,15 @@ def first_weights(model: Diagnosis, train: SequenceSet, losses: Train) -> None:
             fit_statistics(model, train)
             log.info("weights: drawn at random with train.seed %d", losses.seed)
             return
-        if (Path(source) / "model.safetensors").is_file():
-            load_pretrained(model, Path(source))
+        folder = _folder(source)
+        if (folder / "model.safetensors").is_file():
+            load_pretrained(model, folder)
             limit = model.get_buffer("severity_limit").clone()
             fit_statistics(model, train, standardisation=False)
             model.get_buffer("severity_limit").clamp_(min=limit)
-            log.info("weights: pretrained, from %s", source)
+            log.info("weights: pretrained, from %s", folder)
             return
-        log.warning("train.start_from: %s has no model.safetensors; the next of the list is tried", source)
+        log.warning("train.start_from: %s has no model.safetensors; the next of the list is tried", folder)
     if losses.start_from == [CHECKPOINT]:
         fit_statistics(model, train)  # overwritten by the checkpoint; `resumes` sees to it that there is one
         return
@@ -52,9 +54,12 @@ def first_weights(model: Diagnosis, train: SequenceSet, losses: Train) -> None:
 
 def pretrained_folders(losses: Train) -> list[Path]:
     """Folders of models whose content the run depends on."""
-    return [
-        Path(source) for source in losses.start_from if source not in (CHECKPOINT, RANDOM) and Path(source).is_dir()
-    ]
+    folders = [_folder(source) for source in losses.start_from if source not in (CHECKPOINT, RANDOM)]
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def _folder(source: str) -> Path:
+    return pretrained.MODEL if source == pretrained.NAME else Path(source)
 
 
 def load_pretrained(model: Diagnosis, folder: Path) -> None:

@@ -22,8 +22,9 @@ FARTHEST = 1.1
 """Answered for: up to so many times the distance that holds all but a thousandth of the training buildings."""
 REACH = 1.25
 """Answered for: each value up to so many times half the range of training, from its middle."""
-UNBOUNDED = ("years", "tracks")
-"""How long and from how many orbits one has watched does not make a building strange."""
+UNBOUNDED = ("years", "tracks", "rectangularity")
+"""How long and from how many orbits one has watched does not make a building strange; nor do wings and courts: on
+held-out cities, shapes less like a rectangle than any in training were judged as well as others (decision 9)."""
 STANDARDISATION = tuple(
     f"{name}_{part}" for name in ("distance", "slope", "geometry", "severity") for part in ("mean", "sd")
 )

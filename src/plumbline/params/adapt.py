@@ -1,0 +1,67 @@
+"""Section `adapt`."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from plumbline.params.section import Fraction, Positive, Section
+from plumbline.params.train import Train
+
+
+class Adapt(Section):
+    """What an adapter may change of a trained model, and how it is fitted to a few labels."""
+
+    rank: int = Field(default=4, ge=4, le=16)
+    """Of the low-rank changes (Hu et al. 2022)."""
+    alpha: Positive = 8.0
+    """A change is multiplied by `alpha / rank`, so that another rank needs no other learning rate."""
+    targets: list[str] = Field(
+        default=["neck.attention.*.attention.*.weight", "heads.join_*.weight"],
+        min_length=1,
+    )
+    """Matrices and convolutions that get a low-rank change: patterns of their names in the network."""
+    unfreeze: list[str] = ["*norm*", "heads.join_*.bias", "heads.*_head.*"]
+    """Parameters that are changed as a whole, late."""
+    unfreeze_at: Fraction = 0.5
+    """Share of the epochs after which they are."""
+    max_share: float = Field(default=0.08, gt=0, le=1)
+    """Of the network's parameters, changed at most."""
+    epochs: int = Field(default=60, ge=1, le=10_000)
+    learning_rate: Positive = 0.003
+    weight_decay: float = Field(default=0.1, ge=0)
+    """Pulls every change towards none, that is to the base."""
+    batch_size: int = Field(default=16, ge=1, le=65536)
+    quadrant_weight: float = Field(default=1.0, ge=0)
+    severity_weight: float = Field(default=2.0, ge=0)
+    augment: bool = True
+    """Mirror and turn each building's frame at random: eight examples of each."""
+    folds: int = Field(default=5, ge=2, le=100)
+    """Parts that the labelled buildings are held out in, one after another, to measure and to calibrate."""
+    block_m: Positive = 200.0
+    """Side of the square blocks that stay in one fold, m; halved until there are enough of them."""
+    min_labels: int = Field(default=20, ge=5)
+    """Labelled buildings that can be judged, at least."""
+    min_interval_labels: int = Field(default=40, ge=10)
+    """From so many the interval is set anew: the share that it then holds varies by 5 points from city to city."""
+    min_temperature_labels: int = Field(default=40, ge=10)
+    """From so many buildings with a quadrant the temperature is set anew."""
+    seed: int = Field(default=0, ge=0, le=2**32 - 1)
+    threads: int = Field(default=0, ge=0)
+    """CPU threads; 0: all."""
+
+    def as_train(self) -> Train:
+        """The run of optimisation that fits the changes, as training is told of its own."""
+        return Train(
+            epochs=self.epochs,
+            patience=self.epochs,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            batch_size=self.batch_size,
+            schedule="cosine",
+            warmup_share=0.1,
+            quadrant_weight=self.quadrant_weight,
+            severity_weight=self.severity_weight,
+            augment=self.augment,
+            seed=self.seed,
+            threads=self.threads,
+        )

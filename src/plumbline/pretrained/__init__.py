@@ -1,0 +1,10 @@
+"""The model that comes with Plumbline; `make pretrained` makes it from `pretrained/params.yaml`."""
+
+from pathlib import Path
+
+NAME = "pretrained"
+"""What `--model` and `train.start_from` call it."""
+PACKAGE = Path(__file__).parent / "package"
+"""The model package, for predicting."""
+MODEL = Path(__file__).parent / "model"
+"""The float32 network before pruning, for training on."""
