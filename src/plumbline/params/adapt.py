@@ -26,11 +26,11 @@ class Adapt(Section):
     """Share of the epochs after which they are."""
     max_share: float = Field(default=0.08, gt=0, le=1)
     """Of the network's parameters, changed at most."""
-    epochs: int = Field(default=60, ge=1, le=10_000)
-    learning_rate: Positive = 0.003
+    epochs: int = Field(default=40, ge=1, le=10_000)
+    learning_rate: Positive = 0.002
     weight_decay: float = Field(default=0.1, ge=0)
     """Pulls every change towards none, that is to the base."""
-    batch_size: int = Field(default=16, ge=1, le=65536)
+    batch_size: int = Field(default=25, ge=1, le=65536)
     quadrant_weight: float = Field(default=1.0, ge=0)
     severity_weight: float = Field(default=2.0, ge=0)
     augment: bool = True

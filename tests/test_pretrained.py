@@ -1,0 +1,51 @@
+"""The model that comes with Plumbline."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from plumbline.export.package import open_package, verify_package
+from plumbline.model.diagnosis import load_diagnosis
+from plumbline.model.network import new_spec, spec_of
+from plumbline.params import load_params
+from plumbline.pretrained import MODEL, PACKAGE
+from plumbline.release.promotion import resolve_model
+from tests.tiny import run_cli
+
+ROOT = Path(__file__).parents[1]
+MAX_BYTES = 2 * 2**20
+
+
+def test_it_is_whole_small_and_passed_its_gates():
+    manifest = verify_package(PACKAGE)
+    assert manifest.gate["verdict"] == "pass"
+    files = [path for folder in (PACKAGE, MODEL) for path in folder.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= MAX_BYTES
+    assert resolve_model("pretrained") == PACKAGE
+
+
+def test_the_default_run_can_begin_from_it():
+    params = load_params(ROOT / "params.yaml")
+    assert "pretrained" in params.train.start_from
+    network = load_diagnosis(MODEL).network
+    assert spec_of(network) == new_spec(params.model, params.prepare.max_points)
+
+
+def test_it_was_made_from_the_committed_parameters():
+    made = load_params(ROOT / "pretrained" / "params.yaml")
+    manifest, _ = open_package(PACKAGE)
+    assert manifest.prepare == made.prepare
+
+
+def test_predict_uses_it_unless_told_otherwise(tiny, tmp_path):
+    city = tiny.data("simulate") / "showcase"
+    points = [word for path in sorted(city.glob("EGMS*.csv")) for word in ("--points", str(path))]
+    out = tmp_path / "p.csv"
+    ended = run_cli("predict", *points, "--buildings", city / "footprints.geojson", "--output", out, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    table = pd.read_csv(out)
+    assert set(table["model_version"].dropna()) == {verify_package(PACKAGE).version}
+    judged = table[table["status"] == "ok"]
+    assert len(judged)
+    assert np.isfinite(judged[["p_ne", "severity_permille", "severity_low", "severity_high"]]).all().all()
