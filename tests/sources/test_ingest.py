@@ -1,17 +1,20 @@
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from plumbline.errors import InputError
+from plumbline.files import sha256_folder
 from plumbline.jobs import alone
 from plumbline.params import Ingest, Product
 from plumbline.sources import ingest as stage
-from plumbline.sources import part, read
+from plumbline.sources import part, read, table
 from plumbline.sources.ingest import ingest
 from plumbline.sources.ingested import open_ingested
 from plumbline.sources.part import read_part
 from plumbline.sources.plan import plan_parts
+from plumbline.sources.points import identity
 
 from .make import egms, rows, squares, text, zipped
 
@@ -107,6 +110,29 @@ def test_parts_tiles_and_processes_change_nothing(city, tmp_path, monkeypatch, w
             inside = (one.easting >= west) & (one.easting <= east) & (one.northing >= south) & (one.northing <= north)
             assert set(one.point_id[inside]) <= set(other.point_id)
             assert len(set(other.point_id)) == len(other)
+
+
+def test_threads_change_no_byte(city, tmp_path):
+    (city / "ascending.csv").write_text(text(many(400)))
+    ingest([city], Ingest(), tmp_path / "one", 1)
+    ingest([city], Ingest(), tmp_path / "three", 3)
+    assert sha256_folder(tmp_path / "one") == sha256_folder(tmp_path / "three")
+
+
+@pytest.mark.parametrize("bad", ["footprints.geojson", "ascending.csv", "labels.csv"])
+def test_in_threads_a_bad_file_is_named_and_ends_the_rest(city, tmp_path, monkeypatch, bad):
+    other = tmp_path / "raw" / "village"
+    shutil.copytree(city, other)
+    (other / "descending.zip").unlink()
+    (other / "ascending.csv").write_text(text(many(3000)))
+    (city / bad).write_bytes((city / bad).read_bytes()[:-20])
+    begun = []
+    monkeypatch.setattr(table, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(part, "identity", lambda ids: (begun.append(len(ids)), identity(ids))[1])
+    with pytest.raises(InputError, match=rf"town/{bad}"):
+        ingest([city, other], Ingest(), tmp_path / "out", 2)
+    assert not (tmp_path / "out").exists()
+    assert sum(begun) < 3000
 
 
 def test_a_run_that_was_interrupted_goes_on(city, tmp_path, monkeypatch, caplog):

@@ -80,6 +80,21 @@ def test_params_say_what_stands_for_one_building(city, tmp_path, same, groups):
     assert old.about["groups"] == groups == len(set(old.rows("rows.csv").group.tolist()))
 
 
+def test_one_size_in_two_units_is_one_building(city, tmp_path):
+    profiles(city / "rows.csv", [([(0, 1e-3), (300, -2e-3), (700, 2e-3)], [2340, 1170, 0.05, 1])])
+    profiles(city / "plain.csv", [([(0.0, 0.5), (3.0, -1.25), (7.5, 2.0)], [23.4, 11.7])])
+    ingest([city], stated(), tmp_path / "out")
+    (old,) = open_profiles(tmp_path / "out")
+    assert old.about["groups"] == 1
+
+
+def test_notes_beside_profile_rows_are_passed_over(city, tmp_path, caplog):
+    (city / "readme.txt").write_text("about")
+    with caplog.at_level("INFO", "plumbline"):
+        ingest([city], stated(), tmp_path / "out")
+    assert "readme.txt: passed over" in caplog.text
+
+
 def test_cities_of_points_stand_beside(city, tmp_path):
     town = tmp_path / "raw" / "town"
     town.mkdir()

@@ -41,7 +41,7 @@ class ProfileRows(Section):
     """Of labelled rows; `strain` is m/m."""
     quadrants: dict[Annotated[int, Field(ge=0)], Literal["NE", "NW", "SW", "SE", "none"]] = {}
     """Of labelled rows: code of a location -> its quadrant where distances ascend from west to east, or `none`."""
-    years: Positive | None = None
+    years: Annotated[float, Field(gt=0, le=100)] | None = None
     """Length of the time in which the slopes came about; or its days, `first` and `last`."""
     first: date | None = None
     last: date | None = None

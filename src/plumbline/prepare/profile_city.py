@@ -85,7 +85,11 @@ def profile_reports(parts: Sequence[ProfilePart]) -> dict[str, dict[str, Any]]:
         name, about = part.city.folder.name, part.city.about
         left_out.setdefault(name, Counter()).update(read_json(part.folder / TILE)["left_out"])
         tracks = [
-            {**{key: product[key] for key in REPORTED if key in product}, "assigned": product["points"]}
+            {
+                **{key: product[key] for key in REPORTED if key in product},
+                "assigned": product["points"],
+                "points_looked_at": product["points"],
+            }
             for product in part.city.products
         ]
         own = {key: about[key] for key in ("buildings", "labelled")}

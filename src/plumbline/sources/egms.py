@@ -239,6 +239,6 @@ def _series(table: pa.Table, days: tuple[str, ...], fail: Fail) -> NDArray[np.fl
         bad = np.abs(displacement) > MAX_DISPLACEMENT_MM
         index = int(np.argmax(bad.any(axis=0)))
         row = int(np.argmax(bad[:, index]))
-        wanted = f"at most {MAX_DISPLACEMENT_MM:g} mm either way is possible"
+        wanted = f"at most {MAX_DISPLACEMENT_MM:g} mm either way is possible: check the unit, mm is needed"
         fail(row, days[index], f"{displacement[row, index]:g}", wanted)
     return displacement

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 
 from plumbline.console import log, track
+from plumbline.errors import InputError
 from plumbline.files import atomic_file, atomic_folder, read_json
 from plumbline.jobs import alone, clear, cores, remove, run_jobs, undone
 from plumbline.params import Ingest
@@ -35,7 +39,8 @@ def ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | Non
         cities: their folders.
         params: section `ingest`.
         out: folder to write.
-        workers: processes; None: one a core. The result does not depend on it.
+        workers: processes, or where there is little to read, threads; None: one a core. The result does not depend on
+            it.
 
     Raises:
         InputError: there is no city, a folder lacks a file, a file is refused by its reader, points and footprints
@@ -48,12 +53,14 @@ def ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | Non
 def _ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | None) -> None:
     plan = cut_parts(cities, params)
     run_jobs(read_profile_city, plan.profiles, 1, "profile rows")
-    if sum(path.stat().st_size for city in plan.cities for path in city.files.products) < WORTHWHILE_BYTES:
-        workers = 1
-        _read_here(plan)
+    workers = workers or cores()
+    little = sum(_size(path) for city in plan.cities for path in city.files.products) < WORTHWHILE_BYTES
+    if little and workers > 1:
+        _read_here(plan, workers + 1)
     else:
         run_jobs(read_city, plan.cities, 1, "footprints")
-        run_jobs(read_part, plan.parts, workers, STAGE)
+        run_jobs(read_part, plan.parts, 1 if little else workers, STAGE)
+    workers = 1 if little else workers
     read_without_repeated(plan, workers)
     with atomic_folder(out) as temporary:
         for city in plan.cities:
@@ -64,25 +71,46 @@ def _ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | No
         clear(work)
 
 
-def _read_here(plan: Plan) -> None:
+def _size(path: Path) -> int:
+    """Bytes of a product, unpacked."""
+    if not zipfile.is_zipfile(path):
+        return path.stat().st_size
+    with zipfile.ZipFile(path) as archive:
+        return sum(member.file_size for member in archive.infolist())
+
+
+def _read_here(plan: Plan, threads: int) -> None:
     """Read cities and parts in threads of this process: footprints while points are parsed, one product beside another.
 
-    A city stands in the queue before its parts, so a part that waits for it never waits for itself.
+    Cities stand in the queue before parts, so a part that waits for one never waits for itself. The first failure ends
+    all others at their next block; of several, that of the first in the queue is told.
+
+    Raises:
+        InputError: as `read_city` and `read_part`.
     """
-    left = undone(plan.parts, STAGE)
-    with ThreadPoolExecutor(cores() + 1) as pool:
-        futures: list[Future[None]] = []
-        for city in plan.cities:
-            read = None if city.folder.exists() else pool.submit(read_city, city)
-            futures += [read] if read else []
-            ready = read.result if read else _nothing
-            futures += [pool.submit(read_part, part, ready) for part in left if part.city == city.folder]
+    stop = Event()
+    cities = {city.folder: city for city in plan.cities if not city.folder.exists()}
+    with ThreadPoolExecutor(threads) as pool:
+        reading = {folder: pool.submit(read_city, city) for folder, city in cities.items()}
+        futures = list(reading.values())
+        for part in undone(plan.parts, STAGE):
+            ready = reading[part.city].result if part.city in reading else _nothing
+            futures.append(pool.submit(read_part, part, ready, partial(_go_on, stop)))
         try:
-            for future in track(futures, len(futures), STAGE):
+            for future in track(as_completed(futures), len(futures), STAGE):
                 future.result()
         except BaseException:
+            stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
+            for future in futures:
+                if not future.cancelled() and isinstance(error := future.exception(), InputError):
+                    raise error from None
             raise
+
+
+def _go_on(stop: Event) -> None:
+    if stop.is_set():
+        raise CancelledError
 
 
 def _nothing() -> None:

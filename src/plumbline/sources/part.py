@@ -48,12 +48,15 @@ class Part:
     params: Ingest
 
 
-def read_part(part: Part, ready: Callable[[], object] = lambda: None) -> None:
+def read_part(
+    part: Part, ready: Callable[[], object] = lambda: None, go_on: Callable[[], object] = lambda: None
+) -> None:
     """Read, filter and write the points of a part; `repeated.npy` beside its folder says which rows to leave out.
 
     Args:
         part: what to read.
         ready: returns as soon as the city's folder is there; called when points are to be written, not before.
+        go_on: called before each block; raises where reading is to end.
 
     Raises:
         InputError: the reader refuses the file.
@@ -66,6 +69,7 @@ def read_part(part: Part, ready: Callable[[], object] = lambda: None) -> None:
         row = values = missing = 0
         dropped: Counter[str] = Counter()
         for block in source.blocks():
+            go_on()
             seen.append(identity(block.point_id))
             samples.append(without_series(block.take(_sample(block, seen[-1], part.sampled))))
             rows = np.arange(row, row := row + len(block))

@@ -136,7 +136,9 @@ def _groups(path: Path, about: ProfileRows, rows: Profiles) -> list[str]:
         return [f"file {path.name}"] * len(rows)
     if about.same_building == "row":
         return [f"row {path.name}:{line}" for line in rows.line.tolist()]
-    return [f"size {span!r} {width!r}" for span, width in zip(rows.span_m.tolist(), rows.width_m.tolist(), strict=True)]
+    # To a millimetre: 2340 cm and 23.4 m are one size, and not one number.
+    sizes = zip(rows.span_m.tolist(), rows.width_m.tolist(), strict=True)
+    return [f"size {span:.3f} {width:.3f}" for span, width in sizes]
 
 
 def _lists(offsets: NDArray[Any], values: NDArray[Any]) -> pa.Array:

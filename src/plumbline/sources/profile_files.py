@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.params import Ingest, Product
 from plumbline.params.ingest import ProfileRows
-from plumbline.sources.city import LABELS, NOT_PRODUCTS, NOTES
+from plumbline.sources.city import BINARY_SUFFIXES, LABELS, NOT_PRODUCTS, NOTES, PARTS_OF_SHAPEFILE, VECTOR_SUFFIXES
 from plumbline.sources.profiles import looks_like_profiles
+
+OTHERS = frozenset({".csv", ".zip", *BINARY_SUFFIXES, *VECTOR_SUFFIXES, *PARTS_OF_SHAPEFILE})
+"""What somebody may have meant to be read beside profile rows; other files are passed over."""
 
 
 @dataclass(frozen=True)
@@ -35,19 +39,23 @@ def find_profiles(folder: Path, params: Ingest) -> ProfileFiles | None:
     """
     if not folder.is_dir():
         return None
-    found, others = [], []
+    found, others, passed = [], [], []
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or not path.is_file() or path.suffix.lower() in NOTES:
             continue
         pattern, product = _stated(path, params)
         silent = product.format is None and not product.columns
         likely = path.suffix.lower() == ".csv" and not path.stem.lower().startswith(NOT_PRODUCTS)
-        if likely and (product.profiles or (silent and looks_like_profiles(path))):
+        if product.profiles or (likely and silent and looks_like_profiles(path)):
             found.append((path, pattern, product.profiles))
-        elif path.name == LABELS or not path.stem.lower().startswith(NOT_PRODUCTS):
+        elif path.name == LABELS or path.suffix.lower() in OTHERS:
             others.append(path.name)
+        else:
+            passed.append(path)
     if not found:
         return None
+    for path in passed:
+        log.info("%s: passed over, no profile rows", path)
     if others:
         path, pattern, about = found[0]
         why = f"profile rows by ingest.products, {pattern!r}" if about else "which looks like profile rows"
