@@ -23,6 +23,8 @@ app = typer.Typer(
 )  # fmt: skip
 release_app = typer.Typer(help="The registry of released models: promote, roll back, list.", no_args_is_help=True)
 app.add_typer(release_app, name="release")
+adapters_app = typer.Typer(help="Adapters that `plumbline adapt` made: list, merge.", no_args_is_help=True)
+app.add_typer(adapters_app, name="adapters")
 
 ParamsOption = Annotated[Path, typer.Option("--params", help="Parameters file.", metavar="FILE")]
 PARAMS = Path("params.yaml")
@@ -156,6 +158,58 @@ def predict(
     check_output(output)
     products = load_params(params).ingest.products if params else None
     run(points, buildings, resolve_model(model), output, map_path, artifact, products, format_)
+
+
+@app.command(
+    epilog="Example: `plumbline adapt --points A.zip --points B.zip --buildings F.geojson --labels labels.csv "
+    "--name athens`"
+)
+def adapt(
+    points: Annotated[list[Path], typer.Option(help="Point product of any known format; give one a track.")],
+    buildings: Annotated[Path, typer.Option(help="Footprints: any vector file with polygons and a CRS.")],
+    labels: Annotated[Path, typer.Option(help="Severity and quadrant of 20 or more of the buildings: csv.")],
+    name: Annotated[str, typer.Option(help="Of the adapter; it is written to adapters/NAME.")],
+    model: Annotated[str, typer.Option(help="`pretrained`, or the folder of a trained model.")] = "pretrained",
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help=f"Read the points as one of {', '.join(FORMATS)}; else the content decides."),
+    ] = None,
+    params: Annotated[Path | None, typer.Option(help="Parameters file: sections adapt, prepare, ingest.")] = None,
+) -> None:
+    """Adapt a trained model to a new city or sensor from a few labelled buildings."""
+    from plumbline.params.adapt import Adapt
+    from plumbline.serve.adapt import adapt as run
+
+    given = load_params(params) if params else None
+    section, prepare = (given.adapt, given.prepare) if given else (Adapt(), None)
+    run(points, buildings, labels, model, name, section, prepare, given.ingest.products if given else None, format_)
+
+
+@adapters_app.command("list", epilog="Example: `plumbline adapters list`")
+def list_adapters() -> None:
+    """List the adapters in the folder `adapters`, with what they were worth on held-out buildings."""
+    from plumbline.serve.adapt import ADAPTERS
+    from plumbline.train.adapter import list_adapters as run
+
+    table = Table("name", "base", "labels", "quadrant accuracy", "severity error, permille")
+    for about in run(ADAPTERS):
+        quadrant, error = (
+            f"{about.before[key]:.3f} -> {about.after[key]:.3f}" for key in ("quadrant_accuracy", "severity_mae")
+        )
+        table.add_row(about.name, about.base_sha256[:12], str(about.labels), quadrant, error)
+    typer.echo(_plain(table), nl=False)
+
+
+@adapters_app.command(epilog="Example: `plumbline adapters merge athens --output athens_model`")
+def merge(
+    name: Annotated[str, typer.Argument(help="Name of the adapter.")],
+    output: Annotated[Path, typer.Option(help="Folder to write: a model for `predict`, `export` and `train`.")],
+    model: Annotated[str, typer.Option(help="The model that was adapted.")] = "pretrained",
+) -> None:
+    """Write an adapter and its base as one model."""
+    from plumbline.serve.adapt import merge as run
+
+    log.info("%s: version %s", output, run(name, model, output).version)
 
 
 @release_app.command(epilog="Example: `plumbline release promote data/package`")

@@ -25,7 +25,7 @@ NAMED = [
 ]
 
 
-@pytest.mark.parametrize(("names", "registry"), NAMED, ids=str)
+@pytest.mark.parametrize(("names", "registry"), NAMED, ids=[" ".join(sorted(registry)) for _, registry in NAMED])
 def test_names_and_plugins_are_the_same(names, registry):
     assert set(get_args(names)) == registry
 

@@ -1,5 +1,6 @@
 """`params.yaml` as typed, validated sections, named as the stages; a module a section."""
 
+from plumbline.params.adapt import Adapt
 from plumbline.params.compress import Compress
 from plumbline.params.export import Export
 from plumbline.params.ingest import FORMATS, ColumnRole, Format, Ingest, Product, ProfileRows, Units
@@ -14,6 +15,7 @@ from plumbline.params.validate import Gate, Validate
 
 __all__ = [
     "FORMATS",
+    "Adapt",
     "Audit",
     "Borrowed",
     "City",

@@ -9,6 +9,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from plumbline.errors import InputError
+from plumbline.params.adapt import Adapt
 from plumbline.params.compress import Compress
 from plumbline.params.export import Export
 from plumbline.params.ingest import Ingest
@@ -29,6 +30,7 @@ class Params(Section):
     prepare: Prepare
     model: Model
     train: Train
+    adapt: Adapt = Adapt()
     compress: Compress
     export: Export
     validate_: Validate = Field(alias="validate")

@@ -20,7 +20,9 @@ MIN_CATEGORY = 30
 """With fewer buildings than this the quantile is hardly more than their largest value."""
 
 
-class _Raw(NamedTuple):
+class RawAnswers(NamedTuple):
+    """What a model says of B buildings before calibration, and their labels on the same scale."""
+
     logits_B4: Tensor
     severity_B3: Tensor
     quadrant_B: Tensor
@@ -29,26 +31,27 @@ class _Raw(NamedTuple):
 
 def calibrate(model: Diagnosis, sequences: SequenceSet) -> None:
     """Set the model's temperature and interval from the calibrate split."""
-    raw = _raw_answers(model, sequences)
-    model.get_buffer("temperature").fill_(_temperature(raw.logits_B4, raw.quadrant_B))
+    raw = raw_answers(model, sequences)
+    model.get_buffer("temperature").fill_(best_temperature(raw.logits_B4, raw.quadrant_B))
     edges = model.standard_severity(torch.tensor(CATEGORY_BOUNDS_PERMILLE).to(raw.standard_B))
-    model.get_buffer("interval_stretch").copy_(_stretches(raw.severity_B3, raw.standard_B, edges))
+    model.get_buffer("interval_stretch").copy_(interval_stretches(raw.severity_B3, raw.standard_B, edges))
     stretches = " ".join(f"{value:+.2f}" for value in model.get_buffer("interval_stretch").tolist())
     log.info("temperature %.2f, interval stretches of the categories %s", model.temperature, stretches)
 
 
-def _raw_answers(model: Diagnosis, sequences: SequenceSet) -> _Raw:
+def raw_answers(model: Diagnosis, sequences: SequenceSet) -> RawAnswers:
+    """The answers to all buildings, by length."""
     model.eval()
     parts = []
     with torch.inference_mode():
         for batch in loader(sequences, 512):
             answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
             standard = model.standard_severity(batch.severity_B)
-            parts.append(_Raw(answer.logits_B4, answer.severity_B3, batch.quadrant_B, standard))
-    return _Raw(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
+            parts.append(RawAnswers(answer.logits_B4, answer.severity_B3, batch.quadrant_B, standard))
+    return RawAnswers(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
 
-def _temperature(logits_B4: Tensor, quadrant_B: Tensor) -> float:
+def best_temperature(logits_B4: Tensor, quadrant_B: Tensor) -> float:
     """The temperature with the smallest cross-entropy (Guo et al. 2017, On calibration of modern neural networks)."""
     defined = quadrant_B >= 0
     if not defined.any():
@@ -59,7 +62,7 @@ def _temperature(logits_B4: Tensor, quadrant_B: Tensor) -> float:
     return float(candidates[int(torch.stack(losses).argmin())])
 
 
-def _stretches(severity_B3: Tensor, standard_B: Tensor, edges: Tensor) -> Tensor:
+def interval_stretches(severity_B3: Tensor, standard_B: Tensor, edges: Tensor) -> Tensor:
     """Conformalised quantile regression (Romano, Patterson and Candes 2019): what must be added to both ends.
 
     For each category on its own (Vovk 2012, Conditional validity of inductive conformal predictors): one length for all

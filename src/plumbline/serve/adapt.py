@@ -1,0 +1,181 @@
+"""A user's own points, footprints and labels in, an adapter out; and an adapter with its base as one model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import geopandas
+import numpy as np
+
+from plumbline import pretrained
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.export.onnx import export_onnx
+from plumbline.export.package import Manifest, verify_package, write_package
+from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
+from plumbline.params import Export, Prepare, Product
+from plumbline.params.adapt import Adapt
+from plumbline.prepare.buildings import prepare_buildings
+from plumbline.prepare.tile import label
+from plumbline.serve.predict import read_tracks
+from plumbline.sources.buildings import read_buildings
+from plumbline.sources.labels import read_labels
+from plumbline.sources.overlap import check_overlap
+from plumbline.train.adapt import adapt as fit
+from plumbline.train.adapter import About, Adapted, Adapter, base_hash, check_name, load_adapter, save_adapter
+
+ADAPTERS = Path("adapters")
+"""Where adapters are kept, one folder each."""
+
+
+def adapt(
+    points: Sequence[Path], buildings: Path, labels: Path, model: str, name: str, params: Adapt,
+    prepare: Prepare | None = None, products: Mapping[str, Product] | None = None, format_: str | None = None,
+    root: Path = ADAPTERS,
+) -> About:  # fmt: skip
+    """Write `ROOT/NAME`, an adapter of `model` for the buildings that have labels.
+
+    Args:
+        points, products, format_: see `read_tracks`.
+        buildings: footprints. labels: csv, see `read_labels`.
+        model: `pretrained`, or the folder of a trained model.
+        name: of the adapter; one of that name is replaced.
+        params: section `adapt`.
+        prepare: how to prepare scatterers; without it, as for the pretrained package, or by default.
+        root: folder of the adapters.
+
+    Raises:
+        InputError: anything given is missing, damaged or does not fit together, or there are too few labels.
+    """
+    check_name(name)
+    base_folder = base_of(model)
+    base = load_diagnosis(base_folder)
+    tracks = read_tracks(points, products, format_)
+    footprints = read_buildings(buildings, tracks[0].crs)
+    check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
+    known = read_labels(labels)
+    _check_labelled(footprints, set(known["building_id"]), labels, buildings)
+    prepare = _prepare_of(model, prepare).model_copy(update={"max_points": base.network.spec.max_length})
+    prepared = prepare_buildings(tracks, footprints, prepare, name)
+    sequences, has_label = label(prepared.sequences, known)
+    rows = np.flatnonzero(has_label)
+    if len(rows) < len(known):
+        log.info("%s: %d of %d labelled buildings have points enough", labels, len(rows), len(known))
+    middle = footprints.geometry.centroid
+    centre = np.column_stack([middle.x, middle.y])[prepared.footprint][rows]
+    try:
+        adapter = fit(base, base_hash(base_folder), sequences.take(rows), centre, params, name, prepare)
+    except InputError as error:
+        raise InputError(f"{labels}: {error}") from None
+    save_adapter(adapter, root / name)
+    _tell(adapter.about, root / name)
+    return adapter.about
+
+
+def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifest:
+    """Write base and adapter as one model: a package for `predict`, and a trained model's folder for `export`.
+
+    Its manifest says that no gate was asked: the registry will not promote it.
+
+    Raises:
+        InputError: there is no such adapter, or it is of another base.
+    """
+    adapter, base_folder = load_adapter(adapter_folder(name, root)), base_of(model)
+    changed = Adapted(base_folder).use(adapter)
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        save_diagnosis(changed, folder)
+        export_onnx(changed, folder / "model.onnx", Export().opset)
+        files = {path: folder / path for path in ("model.onnx", "model.safetensors", "model.json")}
+        return write_package(files, _package(adapter), _card(adapter.about), output)
+
+
+def base_of(model: str) -> Path:
+    """Folder of the trained model that `--model` names.
+
+    Raises:
+        InputError: there is none.
+    """
+    folder = pretrained.MODEL if model == pretrained.NAME else Path(model)
+    if not (folder / "model.safetensors").is_file():
+        raise InputError(
+            f"--model {model}: no model.safetensors in {folder}. Give `{pretrained.NAME}`, or the folder of a trained "
+            "model, as data/train."
+        )
+    return folder
+
+
+def adapter_folder(name: str, root: Path = ADAPTERS) -> Path:
+    """Folder of an adapter.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    if not (root / name).is_dir():
+        there = ", ".join(sorted(path.name for path in root.glob("*") if path.is_dir())) or "none"
+        raise InputError(f"{root / name}: no such adapter; {there} found. See `plumbline adapters list`.")
+    return root / name
+
+
+def _prepare_of(model: str, given: Prepare | None) -> Prepare:
+    if given is not None:
+        return given
+    if model == pretrained.NAME and pretrained.PACKAGE.is_dir():
+        return verify_package(pretrained.PACKAGE).prepare
+    return Prepare()
+
+
+def _check_labelled(footprints: geopandas.GeoDataFrame, labelled: set[str], labels: Path, buildings: Path) -> None:
+    unknown = sorted(labelled - set(footprints["building_id"]))
+    if unknown:
+        raise InputError(
+            f"{labels}: {len(unknown)} labelled buildings are not in {buildings}: {', '.join(unknown[:5])}. "
+            "Labels and footprints must be of one city."
+        )
+
+
+def _tell(about: About, folder: Path) -> None:
+    for what, unit in (("quadrant_accuracy", ""), ("severity_mae", " permille")):
+        log.info("held out: %s %.3f%s by the base, %.3f%s adapted", what.replace("_", " "), about.before[what], unit,
+                 about.after[what], unit)  # fmt: skip
+    calibrated = {"temperature": about.temperature_calibrated, "interval": about.interval_calibrated}
+    kept = " and ".join(name for name, done in calibrated.items() if not done)
+    if kept:
+        log.info("%d labels: too few to calibrate the %s anew; kept as in the base", about.labels, kept)
+    if not about.strength:
+        log.warning("on held-out buildings the base was best: the adapter changes no weight, only statistics")
+    log.info("%s: %d labels, %d parameters (%.1f %% of the network), strength %g", folder, about.labels,
+             about.parameters, 100 * about.share, about.strength)  # fmt: skip
+
+
+def _package(adapter: Adapter) -> dict[str, object]:
+    about = adapter.about
+    return {
+        "name": about.name,
+        "default_model": "model.onnx",
+        "prepare": about.prepare.model_dump(),
+        "hashes": {"base": about.base_sha256, "adapter": about.weights_sha256},
+        "metrics": {"before": about.before, "after": about.after},
+        "gate": {"verdict": "not asked", "rules": []},
+    }
+
+
+def _card(about: About) -> str:
+    return "\n".join(
+        [
+            f"# Plumbline, adapted: {about.name}",
+            "",
+            f"A trained model with an adapter fitted to {about.labels} labelled buildings; held out one part after "
+            "another, they say:",
+            "",
+            "| | base | adapted |",
+            "|---|---|---|",
+            *(f"| {key} | {about.before[key]:.3f} | {about.after[key]:.3f} |" for key in about.before),
+            "",
+            "No gate was asked: it is not a released model. A judgement is a reason to look at a building, not a "
+            "survey of it.",
+            "",
+        ]
+    )

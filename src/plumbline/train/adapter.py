@@ -1,0 +1,194 @@
+"""Adapters: what a trained model is changed by for one city or sensor, kept apart from it.
+
+A folder `adapters/NAME` has `adapter.safetensors` (`PARAMETER.lora_A`, `.lora_B` and `.shift`, and the statistics as
+`buffer.NAME`) and `adapter.json` (`About`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from plumbline.errors import InputError
+from plumbline.files import atomic_folder, read_json, sha256_file, write_json
+from plumbline.model.diagnosis import Diagnosis, load_diagnosis
+from plumbline.params import Prepare
+
+WEIGHTS, ABOUT = "adapter.safetensors", "adapter.json"
+MAX_BYTES = 100_000
+"""Of the weights file."""
+BUFFERS = (
+    "temperature", "interval_stretch", "severity_limit", "novelty_limit", "geometry_middle", "geometry_reach",
+)  # fmt: skip
+"""Statistics that an adapter brings along. The standardisation stays: the frozen weights were trained with it."""
+
+
+class About(BaseModel):
+    """`adapter.json`."""
+
+    model_config = ConfigDict(extra="forbid")
+    format: int = Field(default=1, ge=1, le=1)
+    name: str
+    base_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Of the model that it changes, see `base_hash`."""
+    weights_sha256: str = Field(default="0" * 64, pattern=r"^[0-9a-f]{64}$")
+    """Of `adapter.safetensors`."""
+    rank: int
+    alpha: float
+    parameters: int
+    """Values that were trained."""
+    share: float
+    """The same, of the network's parameters."""
+    labels: int
+    """Buildings it was fitted to."""
+    strength: float
+    """Part of the fitted changes that was best on held-out buildings; 0: the base, with other statistics."""
+    temperature_calibrated: bool
+    interval_calibrated: bool
+    before: dict[str, float]
+    """Figures of the base on those buildings."""
+    after: dict[str, float]
+    """Figures of the adapted model on each of them while it was held out."""
+    prepare: Prepare = Prepare()
+    """How scatterers were prepared, and must be for the adapted model."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """The content of one adapter folder."""
+
+    about: About
+    tensors: dict[str, Tensor]
+
+    def applied(self, base: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The state of the base, changed; its own tensors are left as they are."""
+        state = dict(base)
+        for name, value in self.tensors.items():
+            if name.startswith("buffer."):
+                state[name.removeprefix("buffer.")] = value
+                continue
+            parameter, _, kind = name.rpartition(".")
+            if kind == "shift":
+                state[parameter] = base[parameter] + value
+            elif kind == "lora_B":
+                scaled = self.about.alpha / self.about.rank * value  # as `LowRank` computes it
+                state[parameter] = base[parameter] + (scaled @ self.tensors[f"{parameter}.lora_A"]).view_as(
+                    base[parameter]
+                )
+        return state
+
+
+def base_hash(folder: Path) -> str:
+    """SHA-256 that names a trained model: over its weights and widths."""
+    return hashlib.sha256(f"{sha256_file(folder / 'model.safetensors')}{read_json(folder / 'model.json')}".encode()
+                          ).hexdigest()  # fmt: skip
+
+
+def save_adapter(adapter: Adapter, folder: Path) -> None:
+    """Write an adapter folder, atomically.
+
+    Raises:
+        InputError: the weights would be larger than `MAX_BYTES`.
+    """
+    with atomic_folder(folder) as out:
+        save_file({name: value.contiguous() for name, value in adapter.tensors.items()}, out / WEIGHTS)
+        size = (out / WEIGHTS).stat().st_size
+        if size > MAX_BYTES:
+            raise InputError(
+                f"{folder / WEIGHTS}: {size} bytes, {MAX_BYTES} allowed. Lower adapt.rank or name fewer adapt.targets."
+            )
+        about = adapter.about.model_copy(update={"weights_sha256": sha256_file(out / WEIGHTS)})
+        write_json(out / ABOUT, about.model_dump(mode="json"))
+
+
+def load_adapter(folder: Path) -> Adapter:
+    """Read what `save_adapter` wrote.
+
+    Raises:
+        InputError: a file is missing, damaged, or not of the other.
+    """
+    content = read_json(folder / ABOUT)
+    try:
+        about = About.model_validate(content)
+        tensors = load_file(folder / WEIGHTS)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"{folder / ABOUT}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{folder / WEIGHTS}: not readable ({error}).") from None
+    if sha256_file(folder / WEIGHTS) != about.weights_sha256:
+        raise InputError(f"{folder / WEIGHTS}: changed since it was written. Run `plumbline adapt` again.")
+    return Adapter(about, tensors)
+
+
+def list_adapters(root: Path) -> list[About]:
+    """What the adapters below `root` say of themselves, by name.
+
+    Raises:
+        InputError: one is damaged.
+    """
+    folders = sorted(path for path in root.glob("*") if path.is_dir() and not path.name.startswith("."))
+    return [load_adapter(folder).about for folder in folders]
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that could not be that of a folder.
+
+    Raises:
+        InputError: it has other characters than letters, digits, `_`, `-` and `.`, or begins with one of the last two.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", name):
+        raise InputError(
+            f"--name: {name!r} found; give up to 64 letters, digits, '_', '-' or '.', not beginning with '-' or '.'."
+        )
+
+
+class Adapted:
+    """One base in memory, and any number of adapters to switch among."""
+
+    def __init__(self, base: Path) -> None:
+        """Load the trained model in the folder `base`.
+
+        Raises:
+            InputError: it is not readable.
+        """
+        self.folder = base
+        self.model: Diagnosis = load_diagnosis(base)
+        self._base = {name: value.clone() for name, value in self.model.state_dict().items()}
+        self._hash = base_hash(base)
+
+    def use(self, adapter: Adapter | None) -> Diagnosis:
+        """The one model, answering as the adapted one; as the base without an adapter.
+
+        Raises:
+            InputError: the adapter is of another base, or its tensors do not fit.
+        """
+        state = dict(self._base)
+        if adapter is not None:
+            about = adapter.about
+            if about.base_sha256 != self._hash:
+                raise InputError(
+                    f"adapter {about.name}: made for the model {about.base_sha256[:12]}…; {self.folder} is "
+                    f"{self._hash[:12]}…. Give --model the model that it was adapted from, or adapt this one."
+                )
+            state = _fitting(adapter, self._base)
+        with torch.no_grad():
+            self.model.load_state_dict(state)
+        return self.model.eval()
+
+
+def _fitting(adapter: Adapter, base: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    try:
+        state = adapter.applied(base)
+    except (KeyError, RuntimeError) as error:
+        raise InputError(f"adapter {adapter.about.name}: does not fit its base ({error}).") from None
+    return state

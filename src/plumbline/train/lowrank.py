@@ -1,0 +1,119 @@
+"""Changes of a frozen network: low-rank ones of its matrices, whole ones of small parameters.
+
+Hu et al. 2022, LoRA: the weight `W` of a trained layer stays, and `W + alpha / rank * lora_B @ lora_A` takes its place.
+`lora_B` begins as zeros, so that nothing has changed before the first step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from plumbline.errors import InputError
+from plumbline.model.network import Network
+
+
+class LowRank(nn.Module):
+    """The weight of a layer, with a change of low rank; a convolution's as the matrix of its outputs."""
+
+    late = False
+    strength = 1.0
+    """Between the base, at 0, and what was fitted, at 1."""
+
+    def __init__(self, weight: Tensor, rank: int, alpha: float) -> None:
+        super().__init__()
+        rows, columns = len(weight), weight[0].numel()
+        self.scale = alpha / rank
+        self.lora_A = nn.Parameter(torch.empty(rank, columns))
+        self.lora_B = nn.Parameter(torch.zeros(rows, rank))
+        nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5))  # as PyTorch draws a linear layer
+
+    def forward(self, weight: Tensor) -> Tensor:
+        """The changed weight."""
+        return weight + (self.strength * self.scale * self.lora_B @ self.lora_A).view_as(weight)
+
+
+class Shift(nn.Module):
+    """A small parameter with a change of its own size."""
+
+    late = True
+    strength = 1.0
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros_like(weight))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        """The changed parameter."""
+        return weight + self.strength * self.shift
+
+
+Change = LowRank | Shift
+
+
+def attach(network: Network, targets: Sequence[str], unfreeze: Sequence[str], rank: int, alpha: float) -> None:
+    """Freeze the network and let changes of some of its parameters be trained instead.
+
+    Args:
+        network: without changes.
+        targets: patterns of the names of matrices and convolutions that get a low-rank change.
+        unfreeze: patterns of the names of parameters that get a whole one.
+        rank, alpha: of the low-rank changes.
+
+    Raises:
+        InputError: a pattern fits no parameter that can be changed so.
+    """
+    parameters = dict(network.named_parameters())
+    whole = _fitting("unfreeze", unfreeze, list(parameters))
+    matrices = [name for name, value in parameters.items() if value.ndim > 1]
+    low = [name for name in _fitting("targets", targets, matrices) if name not in whole]
+    network.requires_grad_(False)
+    for name in (*low, *whole):
+        module, _, own = name.rpartition(".")
+        value = parameters[name]
+        change = LowRank(value, rank, alpha) if name in low else Shift(value)
+        # Not `unsafe`: the change keeps shape and type, and parametrize checks that.
+        parametrize.register_parametrization(network.get_submodule(module), own, change)
+
+
+def _fitting(key: str, patterns: Sequence[str], names: Sequence[str]) -> list[str]:
+    for pattern in patterns:
+        if not any(fnmatch(name, pattern) for name in names):
+            parts = ", ".join(sorted({name.split(".")[0] for name in names}))
+            raise InputError(f"adapt.{key}: {pattern!r} fits no parameter. Their names begin with: {parts}.")
+    return [name for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
+
+
+def changes(network: Network) -> dict[str, Change]:
+    """The changes that are attached, by the name of the parameter."""
+    found: dict[str, Change] = {}
+    for prefix, module in network.named_modules():
+        if parametrize.is_parametrized(module):
+            for own, chain in cast(nn.ModuleDict, module.parametrizations).items():
+                found[f"{prefix}.{own}"] = cast(Change, cast(parametrize.ParametrizationList, chain)[0])
+    return found
+
+
+def count_changes(network: Network) -> int:
+    """Number of trained values, the late ones included."""
+    return sum(value.numel() for change in changes(network).values() for value in change.parameters())
+
+
+def set_strength(network: Network, strength: float) -> None:
+    """Let the attached changes act in part (Wortsman et al. 2022, weights between those before and after tuning)."""
+    for change in changes(network).values():
+        change.strength = strength
+
+
+def settle(network: Network) -> None:
+    """Make the present strength that of the changes themselves."""
+    with torch.no_grad():
+        for change in changes(network).values():
+            (change.lora_B if isinstance(change, LowRank) else change.shift).mul_(change.strength)
+    set_strength(network, 1.0)

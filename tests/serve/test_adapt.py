@@ -1,0 +1,131 @@
+import shutil
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from plumbline.errors import GateRefused, InputError
+from plumbline.export.package import open_package
+from plumbline.files import read_json
+from plumbline.model.diagnosis import load_diagnosis
+from plumbline.params.adapt import Adapt
+from plumbline.prepare.sequences import Sequences
+from plumbline.release.promotion import promote
+from plumbline.serve.adapt import adapt, merge
+from plumbline.serve.predict import predict
+from plumbline.sources.city import CityFiles, find_files
+from plumbline.train.adapter import WEIGHTS, Adapted, load_adapter
+from plumbline.validate.measure import parity_figures
+from tests.tiny import Tiny, run_cli
+from tests.train.made import make_sequences
+
+QUICK = Adapt(epochs=2, folds=2, max_share=0.9, threads=1)
+
+
+@pytest.fixture(scope="module")
+def city(tiny: Tiny) -> CityFiles:
+    return find_files(tiny.data("simulate") / "cities" / "c_band")
+
+
+@pytest.fixture(scope="module")
+def project(tiny: Tiny, city: CityFiles, tmp_path_factory) -> Path:
+    """A folder with an adapter of the tiny model."""
+    root = tmp_path_factory.mktemp("project")
+    adapt(city.products, city.footprints, city.labels, str(tiny.data("train")), "athens", QUICK,
+          tiny.params.prepare, root=root / "adapters")  # fmt: skip
+    return root
+
+
+@pytest.fixture(scope="module")
+def merged(tiny: Tiny, project: Path, tmp_path_factory) -> Path:
+    """What the command makes of that adapter."""
+    out = tmp_path_factory.mktemp("merged") / "athens"
+    ended = run_cli("adapters", "merge", "athens", "--model", tiny.data("train"), "--output", out, cwd=project)
+    assert ended.code == 0, ended.err
+    return out
+
+
+def test_an_adapter_is_written_with_what_it_is_worth(tiny, city, project):
+    about = load_adapter(project / "adapters" / "athens").about
+    labels = pd.read_csv(city.labels)
+    assert 20 <= about.labels <= len(labels)
+    assert about.prepare == tiny.params.prepare
+    assert set(about.before) == set(about.after) == {"quadrant_accuracy", "severity_mae", "score"}
+    assert (project / "adapters" / "athens" / WEIGHTS).stat().st_size < 100_000
+    assert sorted(path.name for path in (project / "adapters").iterdir()) == ["athens"]
+
+
+def test_the_merged_model_is_a_package_and_a_model_and_its_onnx_file_answers_alike(tiny, project, merged):
+    manifest, model = open_package(merged)
+    own = load_diagnosis(merged)
+    adapted = Adapted(tiny.data("train")).use(load_adapter(project / "adapters" / "athens"))
+    for name, value in adapted.state_dict().items():
+        assert torch.equal(value, own.state_dict()[name]), name
+    sequences: Sequences = make_sequences(50)
+    figures = parity_figures(adapted, sequences, model.answer(sequences))
+    assert figures["parity_probability"] < 1e-5
+    assert figures["parity_severity_permille"] < 1e-4
+    assert manifest.prepare == tiny.params.prepare
+    assert sorted(path.name for path in merged.parent.iterdir()) == ["athens"]
+
+
+def test_the_merged_model_predicts_and_is_not_promoted(tiny, merged, tmp_path):
+    table = predict(tiny.products(), tiny.footprints, merged, tmp_path / "said.csv")
+    assert set(table["model_version"]) == {read_json(merged / "manifest.json")["version"]}
+    with pytest.raises(GateRefused, match="'not asked', not 'pass'"):
+        promote(merged, lambda candidate, champion: None)
+
+
+def test_adapters_are_listed_by_name(project, tmp_path):
+    ended = run_cli("adapters", "list", cwd=project)
+    assert ended.code == 0
+    assert "athens" in ended.out
+    assert run_cli("adapters", "list", cwd=tmp_path).code == 0
+
+
+def test_too_few_labels_are_refused_with_file_and_number(tiny, city, tmp_path):
+    few = tmp_path / "few.csv"
+    pd.read_csv(city.labels).head(15).to_csv(few, index=False)
+    points = [word for path in city.products for word in ("--points", path)]
+    ended = run_cli("adapt", *points, "--buildings", city.footprints, "--labels", few, "--model", tiny.data("train"),
+                    "--name", "few", cwd=tmp_path)  # fmt: skip
+    assert ended.code == 2
+    assert f"{few}: " in ended.err
+    assert "labelled buildings that can be judged found, 20 needed" in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == ["few.csv"]
+
+
+def test_labels_of_other_buildings_are_refused(tiny, city, tmp_path):
+    other = tmp_path / "labels.csv"
+    labels = pd.read_csv(city.labels)
+    labels.assign(building_id=labels["building_id"] + "_x").to_csv(other, index=False)
+    with pytest.raises(InputError, match=f"{len(labels)} labelled buildings are not in .*of one city"):
+        adapt(city.products, city.footprints, other, str(tiny.data("train")), "one", QUICK, root=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../up", "", ".hidden", "a/b"])
+def test_a_name_that_is_no_folder_is_refused(tiny, city, tmp_path, name):
+    with pytest.raises(InputError, match="--name: "):
+        adapt(city.products, city.footprints, city.labels, str(tiny.data("train")), name, QUICK, root=tmp_path)
+
+
+def test_a_missing_adapter_and_a_missing_model_are_named(tiny, project, tmp_path):
+    with pytest.raises(InputError, match=r"bergen: no such adapter; athens found"):
+        merge("bergen", str(tiny.data("train")), tmp_path / "merged", project / "adapters")
+    with pytest.raises(InputError, match=r"--model nowhere: no model.safetensors in nowhere"):
+        merge("athens", "nowhere", tmp_path / "merged", project / "adapters")
+    shutil.copytree(tiny.data("compress"), tmp_path / "other")
+    with pytest.raises(InputError, match="adapter athens: made for the model"):
+        merge("athens", str(tmp_path / "other"), tmp_path / "merged", project / "adapters")
+
+
+def test_only_labelled_buildings_count(tiny, city, tmp_path):
+    labels = pd.read_csv(city.labels).iloc[::2]
+    labels.to_csv(tmp_path / "half.csv", index=False)
+    about = adapt(city.products, city.footprints, tmp_path / "half.csv", str(tiny.data("train")), "half", QUICK,
+                  tiny.params.prepare, root=tmp_path / "adapters")  # fmt: skip
+    assert about.labels <= len(labels) < len(geopandas.read_file(city.footprints))
+    assert np.isfinite(list(about.after.values())).all()

@@ -1,0 +1,258 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from plumbline.errors import InputError
+from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
+from plumbline.params import Prepare
+from plumbline.params.adapt import Adapt
+from plumbline.train.adapt import adapt, changed
+from plumbline.train.adapter import (
+    ABOUT,
+    MAX_BYTES,
+    WEIGHTS,
+    Adapted,
+    base_hash,
+    check_name,
+    list_adapters,
+    load_adapter,
+    save_adapter,
+)
+from plumbline.train.lowrank import attach, changes, count_changes, set_strength, settle
+from plumbline.train.start import first_weights
+from tests.model.made import inputs, small_model
+from tests.train.made import make_params, make_sequences
+
+# A share is of a network: the tests' own is so small that it allows more.
+QUICK = Adapt(epochs=4, folds=2, batch_size=32, max_share=0.9, threads=1)
+
+
+def places(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(0, 2000, (count, 2))
+
+
+def save_base(folder: Path, seed: int = 0) -> Path:
+    torch.manual_seed(seed)
+    model = small_model(24, seed)
+    first_weights(model, make_sequences(120, seed), make_params().train)
+    save_diagnosis(model, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    return save_base(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def adapters(base, tmp_path_factory) -> Path:
+    """Three adapters of one base, each of labels of its own."""
+    root = tmp_path_factory.mktemp("adapters")
+    for number, name in enumerate(("athens", "bergen", "cairo")):
+        made = adapt(load_diagnosis(base), base_hash(base), make_sequences(60, 50 + number), places(60), QUICK, name,
+                     Prepare())  # fmt: skip
+        save_adapter(made, root / name)
+    return root
+
+
+def answers(model: Diagnosis) -> list[torch.Tensor]:
+    with torch.inference_mode():
+        return list(model(*inputs([5, 9, 24], seed=3)))
+
+
+def attached(model: Diagnosis, **section) -> Diagnosis:
+    section = Adapt(**section)
+    attach(model.network, section.targets, section.unfreeze, section.rank, section.alpha)
+    return model
+
+
+def test_changes_that_are_not_trained_yet_leave_every_answer_as_it_is(base):
+    model = load_diagnosis(base)
+    before = answers(model)
+    after = answers(attached(model))
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("rank", [4, 16])
+def test_a_change_has_the_rank_that_was_asked_for(rank):
+    model = attached(small_model(24, channels=32, hidden=48), rank=rank, targets=["encoder.*.first.weight"])
+    for name, change in changes(model.network).items():
+        if not change.late:
+            nn.init.normal_(change.lora_B)
+            added = (change(torch.zeros(len(change.lora_B), change.lora_A.shape[1]))).detach()
+            assert int(torch.linalg.matrix_rank(added)) == rank, name
+
+
+def test_only_changes_are_trained_and_the_base_keeps_every_bit(base):
+    model = load_diagnosis(base)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    fitted = changed(model, make_sequences(60, 7), QUICK)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    moved = 0
+    for name, value in fitted.named_parameters():
+        if name.endswith(("lora_A", "lora_B", "shift")):
+            moved += int(value.count_nonzero() > 0)
+            continue
+        assert torch.equal(value, before[name.replace("parametrizations.", "").removesuffix(".original")]), name
+    assert moved == 2 * sum(not c.late for c in changes(fitted.network).values()) + sum(
+        c.late for c in changes(fitted.network).values()
+    )
+
+
+def test_late_parameters_wait_for_their_epoch(base):
+    early = changed(load_diagnosis(base), make_sequences(60, 7), QUICK.model_copy(update={"unfreeze_at": 1.0}))
+    for name, change in changes(early.network).items():
+        still = change.shift if change.late else change.lora_B
+        assert bool(still.count_nonzero()) != change.late, name
+
+
+def test_the_merged_model_answers_as_the_adapted_one(base, tmp_path):
+    fitted = changed(load_diagnosis(base), make_sequences(60, 7), QUICK)
+    set_strength(fitted.network, 0.5)
+    half = answers(fitted)
+    settle(fitted.network)
+    made = adapt(load_diagnosis(base), base_hash(base), make_sequences(60, 7), places(60), QUICK, "one", Prepare())
+    tensors = {
+        f"network.{name}.{kind}": value.detach()
+        for name, change in changes(fitted.network).items()
+        for kind, value in change.named_parameters()
+    }
+    merged = Adapted(base).use(type(made)(made.about, tensors))
+    save_diagnosis(merged, tmp_path / "merged")
+    for one, two in zip(half, answers(load_diagnosis(tmp_path / "merged")), strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
+
+
+def test_adapters_of_three_domains_are_switched_and_each_answers_as_on_its_own(base, adapters):
+    holder = Adapted(base)
+    loaded = {about.name: load_adapter(adapters / about.name) for about in list_adapters(adapters)}
+    assert list(loaded) == ["athens", "bergen", "cairo"]
+    alone = {name: answers(Adapted(base).use(one)) for name, one in loaded.items()}
+    alone["base"] = answers(load_diagnosis(base))
+    for name in ("cairo", "athens", "base", "bergen", "athens", "base", "cairo"):
+        said = answers(holder.use(loaded.get(name)))
+        assert all(torch.equal(a, b) for a, b in zip(said, alone[name], strict=True)), name
+    assert not torch.equal(alone["athens"][1], alone["cairo"][1])
+
+
+def test_an_adapter_of_the_default_network_is_small(tmp_path):
+    torch.manual_seed(0)
+    spec = small_model(128, channels=32, heads=4, hidden=96)
+    trained, total = count_changes(attached(spec).network), sum(p.numel() for p in small_model(
+        128, channels=32, heads=4, hidden=96).network.parameters())  # fmt: skip
+    assert trained / total < 0.08
+    assert 4 * trained < MAX_BYTES
+
+
+def test_too_large_a_share_is_refused_with_its_figure(base):
+    section = QUICK.model_copy(update={"max_share": 0.01})
+    with pytest.raises(InputError, match=r"adapt: \d+ of \d+ parameters would be trained, .*%; at most 1% may be"):
+        adapt(load_diagnosis(base), base_hash(base), make_sequences(60), places(60), section, "one", Prepare())
+
+
+def test_too_large_a_file_is_refused_and_nothing_is_written(base, adapters, tmp_path):
+    one = load_adapter(adapters / "athens")
+    large = type(one)(one.about, {**one.tensors, "network.more.shift": torch.zeros(30_000)})
+    with pytest.raises(InputError, match=f"{WEIGHTS}: .* bytes, {MAX_BYTES} allowed. Lower adapt.rank"):
+        save_adapter(large, tmp_path / "large")
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_base_is_refused(adapters, tmp_path):
+    other = save_base(tmp_path / "other", seed=1)
+    with pytest.raises(InputError, match=r"adapter athens: made for the model \w{12}…; .*other is \w{12}…"):
+        Adapted(other).use(load_adapter(adapters / "athens"))
+
+
+def test_too_few_labels_are_refused_with_their_number(base):
+    with pytest.raises(InputError, match=r"19 labelled buildings that can be judged found, 20 needed"):
+        adapt(load_diagnosis(base), base_hash(base), make_sequences(19), places(19), QUICK, "one", Prepare())
+
+
+def test_few_labels_leave_the_calibration_of_the_base(base):
+    one = adapt(load_diagnosis(base), base_hash(base), make_sequences(24, 9), places(24), QUICK, "one", Prepare())
+    known = load_diagnosis(base).state_dict()
+    assert not one.about.temperature_calibrated
+    assert not one.about.interval_calibrated
+    for name in ("temperature", "interval_stretch"):
+        assert torch.equal(one.tensors[f"buffer.{name}"], known[name])
+
+
+def test_the_adapted_model_answers_for_buildings_like_the_labelled_ones(base):
+    sequences = make_sequences(60, 8)
+    sequences.geometry[:, 0] *= 40
+    sequences.geometry[:, 5] += 30
+    one = adapt(load_diagnosis(base), base_hash(base), sequences, places(60), QUICK, "one", Prepare())
+    geometry = torch.from_numpy(sequences.geometry)
+    holder = Adapted(base)
+    assert (holder.use(None).novelty(geometry) > 1).all()
+    assert (holder.use(one).novelty(geometry) <= 1).all()
+
+
+def test_labels_of_another_scale_are_learned(base):
+    """The base is untrained: what it says of severity has nothing to do with the buildings."""
+    section = QUICK.model_copy(update={"epochs": 20, "learning_rate": 0.03, "batch_size": 16, "unfreeze_at": 0.0})
+    one = adapt(load_diagnosis(base), base_hash(base), make_sequences(80, 8), places(80), section, "one", Prepare())
+    assert one.about.after["score"] > one.about.before["score"] + 0.1
+    assert one.about.strength > 0
+
+
+def test_the_same_labels_give_the_same_adapter(base, adapters):
+    again = adapt(load_diagnosis(base), base_hash(base), make_sequences(60, 50), places(60), QUICK, "athens", Prepare())
+    known = load_adapter(adapters / "athens")
+    assert again.tensors.keys() == known.tensors.keys()
+    assert all(torch.equal(value, known.tensors[name]) for name, value in again.tensors.items())
+
+
+def test_buildings_that_stand_together_are_still_dealt_to_all_folds(base):
+    near = np.random.default_rng(0).uniform(0, 60, (60, 2))
+    one = adapt(load_diagnosis(base), base_hash(base), make_sequences(60, 8), near, QUICK, "one", Prepare())
+    assert one.about.labels == 60
+
+
+@pytest.mark.parametrize("damage", ["cut", "other", "gone", "key"])
+def test_a_damaged_adapter_is_refused(adapters, tmp_path, damage):
+    save_adapter(load_adapter(adapters / "athens"), tmp_path / "one")
+    weights, about = tmp_path / "one" / WEIGHTS, tmp_path / "one" / ABOUT
+    if damage == "cut":
+        weights.write_bytes(weights.read_bytes()[:100])
+    elif damage == "other":
+        weights.write_bytes((adapters / "bergen" / WEIGHTS).read_bytes())
+    elif damage == "gone":
+        weights.unlink()
+    else:
+        about.write_text(about.read_text().replace('"rank"', '"runk"'))
+    with pytest.raises(InputError, match="one"):
+        load_adapter(tmp_path / "one")
+
+
+def test_writing_that_is_stopped_leaves_the_adapter_that_was_there(adapters, tmp_path):
+    one = load_adapter(adapters / "athens")
+    save_adapter(one, tmp_path / "one")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()}
+    broken = one.about.model_copy(update={"share": float("nan")})  # refused by the second of the two files
+    with pytest.raises(ValueError, match="JSON"):
+        save_adapter(type(one)(broken, load_adapter(adapters / "bergen").tensors), tmp_path / "one")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+
+
+@given(st.text(max_size=70))
+def test_a_name_that_passes_is_one_folder(name):
+    try:
+        check_name(name)
+    except InputError:
+        return
+    assert Path("adapters", name).parent == Path("adapters")
+    assert Path(name).name == name
+
+
+@pytest.mark.parametrize(("key", "pattern"), [("targets", "decoder.*"), ("targets", "*.bias"), ("unfreeze", "nose*")])
+def test_a_pattern_that_fits_nothing_is_refused(key, pattern):
+    with pytest.raises(InputError, match=rf"adapt.{key}: .* fits no parameter. Their names begin with: "):
+        attached(small_model(), **{key: [pattern]})
