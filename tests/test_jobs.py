@@ -14,7 +14,7 @@ import pytest
 
 from plumbline.errors import InputError
 from plumbline.files import atomic_folder
-from plumbline.jobs import run_jobs, work_folder
+from plumbline.jobs import ONE_THREAD, run_jobs, work_folder
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ def write(portion: Portion) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_is_there_is_not_done_again(tmp_path, workers, caplog):
+def test_what_is_there_is_not_done_again(tmp_path, workers, caplog, monkeypatch):
+    for name in ONE_THREAD:
+        monkeypatch.delenv(name, raising=False)
     portions = [Portion(tmp_path / f"p{number}") for number in range(4)]
     portions[1].folder.mkdir()
     with caplog.at_level("INFO", "plumbline"):
@@ -78,7 +80,7 @@ def test_another_file_setting_or_code_is_another_run(tmp_path):
 PARENT = """
 import sys
 from pathlib import Path
-from plumbline.jobs import run_jobs
+from plumbline.jobs import ONE_THREAD, run_jobs
 from tests.test_jobs import Portion, write
 if __name__ == "__main__":
     run_jobs(write, [Portion(Path(sys.argv[1]) / name, 60.0) for name in "ab"], 2, "work")

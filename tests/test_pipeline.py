@@ -17,8 +17,8 @@ OUTPUTS = {
     "simulate": {"cities", "showcase"},
     "ingest": {"c_band", "x_band"},
     "prepare": {"train", "tune", "calibrate", "test", "motion", "audit"},
-    "train": {"model.safetensors", "model.json", "metrics.json", "history.csv"},
-    "compress": {"model.safetensors", "model.json", "metrics.json", "history.csv"},
+    "train": {"model.safetensors", "model.json", "metrics.json", "history.csv", "record.json"},
+    "compress": {"model.safetensors", "model.json", "metrics.json", "history.csv", "record.json"},
     "export": {"float32.onnx", "pruned.onnx", "int8.onnx", "weights.safetensors", "network.json"},
     "validate": {
         "gate.json", "metrics.json", "summary", "severity.csv", "reliability.csv", "category_confusion.csv",
@@ -38,7 +38,8 @@ def test_a_stage_writes_what_is_its_own_and_nothing_else(tiny, stage):
 def test_nothing_is_left_beside_the_outputs(tiny):
     assert {path.name for path in (tiny.root / "data").iterdir()} == set(STAGES)
     assert {path.name for path in tiny.root.iterdir()} == {"params.yaml", "data", ".plumbline", "mlflow.db"}
-    finished, others = {"checkpoints", "ingest", "prepare"}, {"tensorboard", "ingest.lock", "prepare.lock"}
+    finished = {"checkpoints", "ingest", "prepare"}
+    others = {"tensorboard", "mlruns", "runs", "ingest.lock", "prepare.lock"}
     assert {path.name for path in (tiny.root / ".plumbline").iterdir()} == finished | others
     for name in finished:
         assert not list((tiny.root / ".plumbline" / name).iterdir())

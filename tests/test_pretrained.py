@@ -39,7 +39,7 @@ def test_it_was_made_from_the_committed_parameters():
 
 
 def test_predict_uses_it_unless_told_otherwise(tiny, tmp_path):
-    city = tiny.data("simulate") / "showcase"
+    city = tiny.data("simulate") / "cities" / "x_band"
     points = [word for path in sorted(city.glob("EGMS*.csv")) for word in ("--points", str(path))]
     out = tmp_path / "p.csv"
     ended = run_cli("predict", *points, "--buildings", city / "footprints.geojson", "--output", out, cwd=tmp_path)

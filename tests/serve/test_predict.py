@@ -447,7 +447,7 @@ ODD = {
 }  # fmt: skip
 ABSTAINS = {
     "no value at all": "insufficient_points",
-    "moves by metres": "out_of_distribution",
+    "moves by metres": "insufficient_points",
     "points on a line": "insufficient_points",
     "points at one place": "insufficient_points",
     "a house of 1 m": "insufficient_points",

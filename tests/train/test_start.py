@@ -44,9 +44,9 @@ def test_pretrained_weights_come_with_their_standardisation_and_not_with_what_th
     pretrained, train = fresh(), make_sequences(60, 5)
     first_weights(pretrained, make_sequences(60, 4), make_params().train)
     pretrained.get_buffer("severity_limit").fill_(50)
-    save_diagnosis(pretrained, Path("pretrained"))
+    save_diagnosis(pretrained, Path("before"))
     model, plain = fresh(), fresh()
-    first_weights(model, train, make_params(start_from=["checkpoint", "pretrained", "random"]).train)
+    first_weights(model, train, make_params(start_from=["checkpoint", "before", "random"]).train)
     first_weights(plain, train, make_params().train)
     state, wanted, other = model.state_dict(), pretrained.state_dict(), plain.state_dict()
     for name in state:
@@ -55,7 +55,7 @@ def test_pretrained_weights_come_with_their_standardisation_and_not_with_what_th
     assert torch.equal(state["geometry_middle"], other["geometry_middle"])
     distance = model.novelty_distance(torch.from_numpy(train.geometry))
     assert float(torch.quantile(distance, 0.999)) * 1.1 == pytest.approx(float(state["novelty_limit"]), rel=1e-4)
-    assert "INFO weights: pretrained, from pretrained" in said
+    assert "INFO weights: pretrained, from before" in said
 
 
 def test_the_first_of_the_list_that_is_there_is_taken(work, said):

@@ -102,7 +102,7 @@ def directly(sequences, model):
     wanted["severity_limit"] = sequences.severity.max()
     standard = model.standardise("geometry", torch.tensor(sequences.geometry)).numpy().astype(float)
     whitening = np.linalg.inv(np.linalg.cholesky(np.cov(standard, rowvar=False) + SHRINKAGE * np.eye(len(GEOMETRY)))).T
-    free = [column(GEOMETRY, "years"), column(GEOMETRY, "tracks")]
+    free = [column(GEOMETRY, name) for name in ("years", "tracks", "rectangularity")]
     whitening[free] = 0
     wanted["novelty_whitening"] = whitening
     distance = np.sqrt(((standard @ whitening) ** 2).mean(1))

@@ -19,7 +19,8 @@ def loggers(name: str, settings: dict[str, Any], work: Path) -> list[Logger]:
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     address = os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db"
     try:
-        record = MLFlowLogger("plumbline", run_name=name, tracking_uri=address, artifact_location=None)
+        beside = None if "MLFLOW_TRACKING_URI" in os.environ else (work / "mlruns").resolve().as_uri()
+        record = MLFlowLogger("plumbline", run_name=name, tracking_uri=address, artifact_location=beside)
         record.log_hyperparams(settings)
         found.append(record)
     except Exception as error:  # whatever the record's server answers, training goes on
