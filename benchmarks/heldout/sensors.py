@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator
@@ -43,10 +43,11 @@ SENSORS = {
     ),
     "sentinel": Sensor(
         "sentinel", wavelength_mm=55.5, revisit_days=(6, 12), years=(4.0, 5.0), points=13.5, points_range=(2, 20),
-        noise_mm=(2.0, 5.0), common_mm=(2.0, 5.0), position_m=(0.5, 10.0), correlated=(0.2, 0.6), tracks=(2, 2, 2, 1),
+        noise_mm=(2.0, 5.0), common_mm=(2.0, 5.0), position_m=(0.5, 10.0), correlated=(0.05, 0.25), tracks=(2, 2, 2, 1),
     ),
 }  # fmt: skip
 SENSORS["sentinel_real"] = SENSORS["sentinel"]
+SENSORS["sentinel_hard"] = replace(SENSORS["sentinel"], correlated=(0.2, 0.6))
 
 
 @dataclass(frozen=True)

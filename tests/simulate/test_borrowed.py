@@ -100,7 +100,8 @@ def test_geometry_epochs_and_gaps_are_the_users_own(out, folder):
 
 def test_copies_differ_in_damage_and_share_no_noise(out):
     first, second = (read_labels(out / name) for name in ("town", "town--2"))
-    assert abs(np.corrcoef(first.severity_permille, second.severity_permille)[0, 1]) < 0.5
+    rank = [part.severity_permille.rank().to_numpy() for part in (first, second)]
+    assert abs(np.corrcoef(rank)[0, 1]) < 0.35
     noise = [np.diff(read_points(out / name / "one.csv").displacement[::EACH], axis=1) for name in ("town", "town--2")]
     alike = [np.corrcoef(*pair)[0, 1] for pair in zip(*noise, strict=True)]
     # One noise, but on half of the buildings the other way round; but for a gap's point.

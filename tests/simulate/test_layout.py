@@ -43,18 +43,22 @@ def test_parts_of_a_town_stand_beside_each_other():
 
 def test_most_are_rectangles_and_some_are_not(layout):
     fill = shapely.area(layout.polygon) / layout.frames.side.prod(axis=1)
-    assert (fill > 1 - 1e-6).mean() == pytest.approx(0.8, abs=0.05)
+    assert (fill > 1 - 1e-6).mean() == pytest.approx(0.67, abs=0.06)
     assert (fill < 0.85).any()
-    # Only an L lacks a corner, and it lacks one.
-    assert (layout.standing.sum(axis=1) >= 3).all()
-    assert (~layout.standing).any(axis=1).mean() == pytest.approx(0.1, abs=0.04)
+    assert (layout.standing.sum(axis=1) >= 2).all()
+    assert (~layout.standing).any(axis=1).mean() == pytest.approx(0.18, abs=0.05)
     assert (fill[~layout.standing.all(axis=1)] < 1 - 1e-3).all()
+
+
+def test_some_stand_wall_to_wall(layout):
+    pairs = shapely.STRtree(layout.polygon).query(shapely.buffer(layout.polygon, 0.2), predicate="intersects")
+    assert 0.1 < len(set(pairs[0][pairs[0] != pairs[1]])) / len(layout.polygon) < 0.6
 
 
 def test_orientations_go_all_round():
     layout = small_town(np.random.default_rng(5), 3000)
     counts, _ = np.histogram(layout.frames.angle, bins=6, range=(-np.pi / 4, np.pi / 4))
-    assert counts.min() > 100
+    assert counts.min() > 60  # a district of 60 buildings, all turned alike
 
 
 @pytest.mark.parametrize(("band", "mean"), [("C", 12), ("X", 46)])

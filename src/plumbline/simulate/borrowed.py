@@ -157,7 +157,7 @@ def _write_truth(
     copy: Copy, identifiers: list[str], has_heights: bool, setting: Setting, evidence: Evidence, ground: Ground
 ) -> None:
     layout = setting.layout
-    labels = draw_labels(copy.motion, layout.frames.side)
+    labels = draw_labels(copy.motion, layout)
     level = difficulty(labels.severity_permille, layout.frames.side, evidence)
     scenarios = [copy.motion.scenario(i) for i in range(len(identifiers))]
     with (copy.folder / LABELS).open("w", encoding="utf-8", newline="") as stream:

@@ -18,7 +18,9 @@ CORNERS = np.array([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]])
 """Signs of x and y of the corners, in the order of `compass.QUADRANTS`."""
 PRODUCT, DIAGONAL, RADIAL, SIGMOID = range(4)
 """Families: two hinges crossing; one oblique hinge; rings about the corner; two crossing hinges that level off."""
-FAMILY_SHARES = (0.45, 0.2, 0.2, 0.15)
+FAMILY_SHARES = (0.35, 0.35, 0.15, 0.15)
+OPENING_SHARE, MOST_OPENING = 0.3, 0.35
+"""Share of failures that also move away from the building, and how far at most, as a share of the drop."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,16 @@ class Hinges:
     """(B, 2) exponents along x and y; 1 is a rigid corner piece, more a bending one."""
     weight: Array
     """(B,) share of x in the direction of an oblique hinge."""
+    opening: Array
+    """(B,) movement away from the building, along the diagonal of its frame, as a share of the drop."""
     drop: Array
     """(B,) vertical displacement of the corner, mm, up positive; 0 without a failure."""
+
+    def field(self, index: NDArray[np.intp] | int, x: Array, y: Array) -> tuple[Array, Array, Array]:
+        """Vertical, along-x and along-y displacement, mm, at building-frame positions in m of buildings `index`."""
+        up = self.up(index, x, y)
+        away = (self.opening[index] * np.abs(up) / np.sqrt(2))[..., None] * CORNERS[self.corner[index]]
+        return up, away[..., 0], away[..., 1]
 
     def up(self, index: NDArray[np.intp] | int, x: Array, y: Array) -> Array:
         """Vertical displacement, mm, at building-frame positions in m of buildings `index`."""
@@ -101,7 +111,7 @@ def draw_hinges(rng: np.random.Generator, side: Array, standing: NDArray[np.bool
         standing: (B, 4) which corners of the rectangle the footprint really has; the others cannot fail.
     """
     count = len(side)
-    start = rng.uniform(0, 0.7, (count, 2))
+    start = rng.uniform(0, 0.6, (count, 2))
     together = rng.random(count) < 0.5
     start[together, 1] = start[together, 0]
     power = np.where(rng.random((count, 1)) < 0.4, 1.0, rng.uniform(1, 3, (count, 2)))
@@ -115,5 +125,6 @@ def draw_hinges(rng: np.random.Generator, side: Array, standing: NDArray[np.bool
         softness=log_uniform(rng, 0.05, 0.25, count),
         power=power,
         weight=rng.uniform(0.3, 0.7, count),
+        opening=np.where(rng.random(count) < OPENING_SHARE, rng.uniform(0, MOST_OPENING, count), 0.0),
         drop=-np.ones(count),
     )

@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 from plumbline.compass import Frames, frames
 from plumbline.simulate.draw import log_uniform
 from plumbline.simulate.hinge import CORNERS
+from plumbline.simulate.shapes import draw_outlines
 
 Array = NDArray[np.float64]
 DISTRICT_BUILDINGS = 60
 STREET_M = 15.0
+ATTACHED_SHARE, JOINT_M = 0.25, 0.05
+"""Share of buildings that stand wall to wall with the next of their row; and the joint between them, m."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ def draw_plan(rng: np.random.Generator, count: int) -> Plan:
     side = _draw_sides(rng, count)
     centre, turn = np.zeros((count, 2)), rng.normal(0, 0.03, count)
     gap = 1 + rng.exponential(5, count)
+    attached = rng.random(count) < ATTACHED_SHARE
+    turn[attached], gap[attached] = 0, JOINT_M
     box = np.abs(np.cos(turn))[:, None] * side + np.abs(np.sin(turn))[:, None] * side[:, ::-1]
     district = np.arange(count) // DISTRICT_BUILDINGS
     members = [np.flatnonzero(district == number) for number in range(int(district[-1]) + 1)]
@@ -110,7 +115,7 @@ def draw_layout(rng: np.random.Generator, plan: Plan, town: Town, first_district
     turn = plan.turn + angle
     cos, sin = np.cos(turn), np.sin(turn)
     outlines = []
-    for i, outline in enumerate(_draw_outlines(rng, plan.side)):
+    for i, outline in enumerate(draw_outlines(rng, plan.side)):
         rotation = np.array([[cos[i], sin[i]], [-sin[i], cos[i]]])
         outlines.append(shapely.Polygon(outline @ rotation + centre[i]))
     polygon = np.array(outlines, dtype=object)
@@ -133,30 +138,6 @@ def _draw_sides(rng: np.random.Generator, count: int) -> Array:
     turned = rng.random(count) < 0.5
     side[turned] = side[turned, ::-1]
     return side
-
-
-def _draw_outlines(rng: np.random.Generator, side: Array) -> list[Array]:
-    """Outlines about the origin: rectangles, some with a corner missing (L), some with one drawn in.
-
-    Three corners of the rectangle stay, so that it is the one smallest rectangle around the outline: with four moved
-    corners two rectangles of equal area occur, and the frame would hang on the last digit of the coordinates.
-    """
-    kind, cut, drawn_in = rng.random(len(side)), rng.uniform(0.25, 0.55, side.shape), rng.uniform(0, 0.18, side.shape)
-    which = rng.integers(0, 4, len(side))
-    outlines = []
-    for i in range(len(side)):
-        outline = CORNERS * side[i] / 2
-        if kind[i] < 0.1:
-            notch = CORNERS[which[i]] * side[i] * (0.5 - cut[i])
-            corner = outline[which[i]]
-            # One of the two neighbours along the outline shares x with the corner, the other y.
-            steps = [np.array([notch[0], corner[1]]), notch, np.array([corner[0], notch[1]])]
-            steps = steps if which[i] % 2 else steps[::-1]
-            outline = np.concatenate([outline[: which[i]], steps, outline[which[i] + 1 :]])
-        elif kind[i] < 0.2:
-            outline[which[i]] *= 1 - drawn_in[i]
-        outlines.append(outline)
-    return outlines
 
 
 def _pack(rng: np.random.Generator, centre: Array, member: NDArray[np.intp], box: Array, gap: Array) -> float:

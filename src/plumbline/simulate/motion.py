@@ -11,6 +11,7 @@ from plumbline.simulate.bays import Strains, strains
 from plumbline.simulate.draw import log_uniform
 from plumbline.simulate.hinge import Hinges, draw_hinges
 from plumbline.simulate.layout import Layout
+from plumbline.simulate.outlines import own_outlines
 from plumbline.simulate.response import Response, draw_response
 from plumbline.simulate.rigid import Rigid, draw_rigid
 from plumbline.simulate.temporal import Histories, draw_histories, passages
@@ -20,7 +21,8 @@ from plumbline.simulate.trough import Tunnel, arrival
 Array = NDArray[np.float64]
 TARGET_PERMILLE = (0.1, 6.0)
 """Range of the strain of a local failure by itself; log-uniform."""
-UPWARD_SHARE = 0.1
+UPWARD_SHARE = 0.03
+"""Corners that are lifted, as by swelling clay; the others drop."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,12 @@ class Motion:
         up, along_x, along_y = self.rigid.field(index, x, y, np.zeros_like(x))
         ground = self.response.field(index, x, y)
         reached = self.response.reached[index]
-        up = up + self.hinges.up(index, x, y) + reached * ground[0]
-        return up, along_x + reached * ground[1], along_y + reached * ground[2]
+        broken = self.hinges.field(index, x, y)
+        return (
+            up + broken[0] + reached * ground[0],
+            along_x + broken[1] + reached * ground[1],
+            along_y + broken[2] + reached * ground[2],
+        )
 
     def scenario(self, building: int) -> str:
         """What happens to a building besides rigid motion and heat."""
@@ -66,7 +72,8 @@ def draw_motion(rng: np.random.Generator, layout: Layout, tunnels: list[Tunnel],
     count, side = len(layout.height), layout.frames.side
     failing, sinking = draw_histories(rng, count), draw_histories(rng, count)
     together = rng.random(count) < 0.5
-    hinges, broken = scaled_to_target(rng, draw_hinges(rng, side, layout.standing), damaged)
+    outline = own_outlines(layout.polygon, layout.frames)
+    hinges, broken = scaled_to_target(rng, draw_hinges(rng, side, layout.standing), damaged, outline)
     return Motion(
         tunnels=tunnels,
         hinges=hinges,
@@ -84,37 +91,37 @@ def draw_motion(rng: np.random.Generator, layout: Layout, tunnels: list[Tunnel],
     )
 
 
-def scaled_to_target(rng: np.random.Generator, hinges: Hinges, damaged: float) -> tuple[Hinges, Strains]:
+def scaled_to_target(
+    rng: np.random.Generator, hinges: Hinges, damaged: float, outline: NDArray[np.object_] | None = None
+) -> tuple[Hinges, Strains]:  # fmt: skip
     """Scale the drops so that the hinge alone strains its building by a log-uniform target; return that strain too.
 
-    The strain of a purely vertical field grows in proportion to it, so one evaluation is enough.
+    The strain grows in proportion to the drop, which all of the field is a multiple of: one evaluation is enough.
     """
     count = len(hinges.drop)
     failed = rng.random(count) < damaged
     target = log_uniform(rng, *TARGET_PERMILLE, count)
     factor = np.where(rng.random(count) < UPWARD_SHARE, -1.0, 1.0) * target
-    unit = hinge_strains(hinges, np.flatnonzero(failed))
+    unit = hinge_strains(hinges, np.flatnonzero(failed), outline)
     drop = np.divide(hinges.drop * factor, unit.severity_permille, out=np.zeros(count), where=failed)
     return replace(hinges, drop=drop), Strains(np.where(failed, target, 0.0), unit.quadrant)
 
 
-def hinge_strains(hinges: Hinges, which: NDArray[np.intp] | None = None) -> Strains:
+def hinge_strains(
+    hinges: Hinges, which: NDArray[np.intp] | None = None, outline: NDArray[np.object_] | None = None
+) -> Strains:  # fmt: skip
     """Strain of the buildings `which` by their local failure alone."""
-
-    def fields(index: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
-        still = np.zeros_like(x)
-        return hinges.up(index, x, y), still, still
-
-    return strains(fields, 2 * hinges.half, which)
+    return strains(hinges.field, 2 * hinges.half, which, outline)
 
 
-def draw_labels(motion: Motion, side: Array) -> Strains:
-    """Labels of all buildings with sides (B, 2) in m, by the definition in `plumbline.strain`.
+def draw_labels(motion: Motion, layout: Layout) -> Strains:
+    """Labels of all buildings, by the definition in `plumbline.strain`, over their footprints.
 
     A building that no trough reaches is strained by its hinge alone: what else it does is rigid motion.
     """
     reached = motion.response.reached
-    whole = strains(motion.structure_field, side, np.flatnonzero(reached))
+    outline = own_outlines(layout.polygon, layout.frames)
+    whole = strains(motion.structure_field, layout.frames.side, np.flatnonzero(reached), outline)
     return Strains(
         np.where(reached, whole.severity_permille, motion.broken.severity_permille),
         np.where(reached, whole.quadrant, motion.broken.quadrant),

@@ -64,7 +64,7 @@ def write_shard(site: Site, number: int, parts: list[Path]) -> int:
                 stream.write(egms_rows(rng, site.product(track), delivered.take(rows), series))
 
     identifiers = [f"{site.name}_{i:06d}" for i in range(first, first + len(layout.height))]
-    labels = draw_labels(motion, layout.frames.side)
+    labels = draw_labels(motion, layout)
     level = difficulty(labels.severity_permille, layout.frames.side, evidence)
     scenarios = [motion.scenario(i) for i in range(len(identifiers))]
     polygon = shapely.transform(layout.polygon, lambda at: at + np.array(site.place))
