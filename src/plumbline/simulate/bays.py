@@ -55,7 +55,7 @@ def strains(
         outline: (B,) footprints as `outlines.own_outlines`; without, all are rectangles.
     """
     result = Strains(np.zeros(len(side)), np.zeros(len(side), np.intp))
-    shaped = np.zeros(len(side), bool) if outline is None else np.not_equal(outline, None)
+    shaped = np.zeros(len(side), bool) if outline is None else np.array([one is not None for one in outline], bool)
     which = np.arange(len(side)) if which is None else which
     for part in _parts(side, which[~shaped[which]], SPACING_M):
         plane = _rectangles(-side[part] / 2, side[part] / 2, _spacing(side[part], SPACING_M))
