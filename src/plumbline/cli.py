@@ -28,6 +28,23 @@ app.add_typer(adapters_app, name="adapters")
 
 ParamsOption = Annotated[Path, typer.Option("--params", help="Parameters file.", metavar="FILE")]
 PARAMS = Path("params.yaml")
+PointsOption = Annotated[
+    list[Path], typer.Option("--points", help="Point product of any known format; give one a track.")
+]
+BuildingsOption = Annotated[
+    Path, typer.Option("--buildings", help="Footprints: any vector file with polygons and a CRS.")
+]
+PackageOption = Annotated[
+    str, typer.Option("--model", help="`pretrained` (comes with Plumbline), `champion`, or the folder of a package.")
+]
+FormatOption = Annotated[
+    str | None,
+    typer.Option("--format", help=f"Read the points as one of {', '.join(FORMATS)}; else the content decides."),
+]
+ProductsOption = Annotated[
+    Path | None,
+    typer.Option("--params", help="Parameters file whose ingest.products says what the points' files do not."),
+]
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", min=1, help="Processes; one a core without. The result is the same.")
 ]
@@ -134,21 +151,14 @@ def package(params: ParamsOption = PARAMS) -> None:
     "--map MAP.html`"
 )
 def predict(
-    points: Annotated[list[Path], typer.Option(help="Point product of any known format; give one a track.")],
-    buildings: Annotated[Path, typer.Option(help="Footprints: any vector file with polygons and a CRS.")],
+    points: PointsOption,
+    buildings: BuildingsOption,
     output: Annotated[Path, typer.Option(help="Predictions: .csv, .gpkg, .geojson or .parquet.")],
-    model: Annotated[
-        str, typer.Option(help="`pretrained` (comes with Plumbline), `champion`, or the folder of a model package.")
-    ] = "pretrained",
+    model: PackageOption = "pretrained",
     map_path: Annotated[Path | None, typer.Option("--map", help="Also draw a map: an HTML file.")] = None,
     artifact: Annotated[str | None, typer.Option(help="Model of the package: `pruned` or `int8`.")] = None,
-    format_: Annotated[
-        str | None,
-        typer.Option("--format", help=f"Read the points as one of {', '.join(FORMATS)}; else the content decides."),
-    ] = None,
-    params: Annotated[
-        Path | None, typer.Option(help="Parameters file whose ingest.products says what the points' files do not.")
-    ] = None,
+    format_: FormatOption = None,
+    params: ProductsOption = None,
 ) -> None:
     """Judge every footprint from your own points: quadrant, severity with its interval, or why not."""
     from plumbline.release.promotion import resolve_model
@@ -161,19 +171,42 @@ def predict(
 
 
 @app.command(
+    epilog="Example: `plumbline explain --points A.zip --points B.zip --buildings F.geojson --building B0000012 "
+    "--output REASONS.gpkg --plan PLAN.html`"
+)
+def explain(
+    points: PointsOption,
+    buildings: BuildingsOption,
+    output: Annotated[Path, typer.Option(help="Scatterers: .csv, .gpkg, .geojson or .parquet.")],
+    model: PackageOption = "pretrained",
+    building: Annotated[
+        list[str] | None, typer.Option(help="building_id to explain; give more by repeating. All judged ones without.")
+    ] = None,
+    plan: Annotated[Path | None, typer.Option(help="Also draw the buildings' plans: an HTML file.")] = None,
+    format_: FormatOption = None,
+    params: ProductsOption = None,
+) -> None:
+    """Say which scatterers and which features moved each judgement, and by how much."""
+    from plumbline.release.promotion import resolve_model
+    from plumbline.serve.explain import explain as run
+    from plumbline.serve.predictions import check_output
+
+    check_output(output)
+    products = load_params(params).ingest.products if params else None
+    run(points, buildings, resolve_model(model), output, building or (), plan, products, format_)
+
+
+@app.command(
     epilog="Example: `plumbline adapt --points A.zip --points B.zip --buildings F.geojson --labels labels.csv "
     "--name athens`"
 )
 def adapt(
-    points: Annotated[list[Path], typer.Option(help="Point product of any known format; give one a track.")],
-    buildings: Annotated[Path, typer.Option(help="Footprints: any vector file with polygons and a CRS.")],
+    points: PointsOption,
+    buildings: BuildingsOption,
     labels: Annotated[Path, typer.Option(help="Severity and quadrant of 20 or more of the buildings: csv.")],
     name: Annotated[str, typer.Option(help="Of the adapter; it is written to adapters/NAME.")],
     model: Annotated[str, typer.Option(help="`pretrained`, or the folder of a trained model.")] = "pretrained",
-    format_: Annotated[
-        str | None,
-        typer.Option("--format", help=f"Read the points as one of {', '.join(FORMATS)}; else the content decides."),
-    ] = None,
+    format_: FormatOption = None,
     params: Annotated[Path | None, typer.Option(help="Parameters file: sections adapt, prepare, ingest.")] = None,
 ) -> None:
     """Adapt a trained model to a new city or sensor from a few labelled buildings."""

@@ -2,11 +2,12 @@
 
 `attention_share`: where the pooled answer looks. `integrated_gradients`: what moved the answer, and by how much.
 
-Shape legend: B buildings, L scatterers, F features.
+Shape legend: B buildings, L scatterers, F features, S stretches of the way from the average building to one of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -17,9 +18,10 @@ from plumbline.model.heads import RawAnswer
 from plumbline.model.network import Network
 
 Question = Literal["quadrant", "severity"]
-FEWEST_STEPS, MOST_STEPS = 32, 1024
+FIRST, HALVINGS = 8, 10
+"""Equal stretches that the way begins as, and how often one may be halved where the answer changes steeply."""
 TOLERANCE = 0.01
-"""Share of the difference of the outputs that attributions may miss before the steps are doubled."""
+"""Share of the difference of the answers that attributions may miss."""
 CELLS = 1 << 14
 """Scatterers, padding included, in one pass through the network: bounds the memory."""
 NEGLIGIBLE = 0.1
@@ -85,8 +87,9 @@ def integrated_gradients(
 ) -> Attribution:
     """Gradients along the straight way from the average building's standardised features (Sundararajan et al. 2017).
 
-    The average building has as many scatterers in the same places of the sequence, with zeros for features. Means over
-    the middles of equal steps, doubled in number until the sum is right, for each building by itself.
+    The average building has as many scatterers in the same places of the sequence, with zeros for features. The
+    gradient in the middle of a stretch stands for all of it. A stretch is halved where that misses by how much the
+    answer changes along it: a network with normalisations and maxima changes steeply in some places.
     """
     with torch.inference_mode(False), torch.enable_grad():
         # Copies, because what was made in inference mode never has gradients; padding may hold what is no number.
@@ -99,42 +102,90 @@ def integrated_gradients(
         parts = [torch.zeros_like(end) for end in ends]
         with torch.no_grad():
             decided_B = model.network(*ends, mask).logits_B4.argmax(1)
-            difference_B = _asked(model, question, ends, mask, decided_B)
-            difference_B = difference_B - _asked(model, question, parts, mask, decided_B)
-        todo, steps = torch.arange(len(mask), device=mask.device), FEWEST_STEPS
-        while len(todo) and steps <= MOST_STEPS:
-            these = [end[todo] for end in ends]
-            gradients = _mean_gradients(model, question, these, mask[todo], decided_B[todo], steps)
-            found = [end * gradient for end, gradient in zip(these, gradients, strict=True)]
-            for part, new in zip(parts, found, strict=True):
-                part[todo] = new
-            gap_B = (sum(part.flatten(1).sum(1) for part in found) - difference_B[todo]).abs()
-            todo = todo[gap_B > TOLERANCE * difference_B[todo].abs().clamp(min=NEGLIGIBLE)]
-            steps *= 2
+            way = _Way(model, question, ends, mask, decided_B)
+            todo = _first_stretches(way)
+        difference_B = todo.after_S.view(FIRST, -1)[-1] - todo.before_S.view(FIRST, -1)[0]
+        # An equal part of what may be missed for each of the first stretches, and less for those that are halved.
+        allowed_B = TOLERANCE * difference_B.abs().clamp(min=NEGLIGIBLE) / FIRST
+        for depth in range(HALVINGS + 1):
+            width, halved = 1 / (FIRST << depth), [_none_of(todo)]
+            for some in todo.split(max(1, CELLS // mask.shape[1])):
+                gradients, middle_S = way.gradients(some.owner_S, some.place_S + width / 2)
+                found = [width * ends_S * own for ends_S, own in zip(way.ends(some.owner_S), gradients, strict=True)]
+                gap_S = sum(part.flatten(1).sum(1) for part in found) - (some.after_S - some.before_S)
+                missed_S = (gap_S.abs() > allowed_B[some.owner_S] * 0.5 ** (depth / 2)) & (depth < HALVINGS)
+                for part, own in zip(parts, found, strict=True):
+                    part.index_add_(0, some.owner_S[~missed_S], own[~missed_S])
+                halved += some.take(missed_S).halves(middle_S[missed_S], width / 2)
+            todo = _Stretches(*(torch.cat(part) for part in zip(*halved, strict=True)))
     by_distance, by_slope, geometry_BF = parts
     return Attribution(by_distance.sum(-1) + by_slope.sum(-1), geometry_BF, difference_B)
 
 
-def _asked(model: Diagnosis, question: Question, inputs: list[Tensor], mask_BL: Tensor, decided_B: Tensor) -> Tensor:
-    """(B,) the number that is explained, of standardised inputs."""
-    answer: RawAnswer = model.network(*inputs, mask_BL)
-    if question == "severity":
-        return answer.severity_B3[:, 1] * model.get_buffer("severity_sd")
-    return answer.logits_B4.gather(1, decided_B[:, None])[:, 0] - answer.logits_B4.mean(1)
+class _Stretches(NamedTuple):
+    """S stretches of the ways to buildings, all of one width."""
+
+    owner_S: Tensor
+    """Index of the building."""
+    place_S: Tensor
+    """Where it begins: 0 is the average building, 1 the building itself."""
+    before_S: Tensor
+    after_S: Tensor
+    """The answer at its beginning and at its end."""
+
+    def take(self, index: Tensor) -> _Stretches:
+        return _Stretches(*(part[index] for part in self))
+
+    def split(self, size: int) -> Iterator[_Stretches]:
+        return map(_Stretches._make, zip(*(torch.split(part, size) for part in self), strict=True))
+
+    def halves(self, middle_S: Tensor, width: float) -> list[_Stretches]:
+        """Both halves of each, of that width; the answer in between is known."""
+        return [self._replace(after_S=middle_S), self._replace(place_S=self.place_S + width, before_S=middle_S)]
 
 
-def _mean_gradients(
-    model: Diagnosis, question: Question, ends: list[Tensor], mask_BL: Tensor, decided_B: Tensor, steps: int
-) -> list[Tensor]:
-    """Mean gradient of what is asked over the middles of equal steps from zeros to `ends`; many steps in one pass."""
-    total = [torch.zeros_like(end) for end in ends]
-    places = (torch.arange(steps, device=mask_BL.device) + 0.5) / steps
-    for some in torch.split(places, max(1, CELLS // mask_BL.numel())):
-        here = [torch.cat([place * end for place in some]).requires_grad_() for end in ends]
-        asked = _asked(model, question, here, mask_BL.repeat(len(some), 1), decided_B.repeat(len(some)))
-        for part, gradient in zip(total, torch.autograd.grad(asked.sum(), here), strict=True):
-            part += torch.stack(gradient.chunk(len(some))).sum(0)
-    return [part / steps for part in total]
+class _Way(NamedTuple):
+    """From the average building to each of B, in standardised features."""
+
+    model: Diagnosis
+    question: Question
+    whole: list[Tensor]
+    mask_BL: Tensor
+    decided_B: Tensor
+
+    def ends(self, owner_S: Tensor) -> list[Tensor]:
+        return [end[owner_S] for end in self.whole]
+
+    def asked(self, inputs: list[Tensor], owner_S: Tensor) -> Tensor:
+        """(S,) the number that is explained."""
+        answer: RawAnswer = self.model.network(*inputs, self.mask_BL[owner_S])
+        if self.question == "severity":
+            return answer.severity_B3[:, 1] * self.model.get_buffer("severity_sd")
+        decided_S1 = self.decided_B[owner_S, None]
+        return answer.logits_B4.gather(1, decided_S1)[:, 0] - answer.logits_B4.mean(1)
+
+    def at(self, owner_S: Tensor, place_S: Tensor) -> list[Tensor]:
+        """Features at places of the ways."""
+        return [place_S.view(-1, *[1] * (end.dim() - 1)) * end for end in self.ends(owner_S)]
+
+    def gradients(self, owner_S: Tensor, place_S: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Gradients of what is asked at places of the ways, and what is asked there (S,)."""
+        here = [part.requires_grad_() for part in self.at(owner_S, place_S)]
+        asked_S = self.asked(here, owner_S)
+        return list(torch.autograd.grad(asked_S.sum(), here)), asked_S.detach()
+
+
+def _first_stretches(way: _Way) -> _Stretches:
+    """`FIRST` of each building, in rows of equal places."""
+    buildings = torch.arange(len(way.mask_BL), device=way.mask_BL.device)
+    edges = [step / FIRST for step in range(FIRST + 1)]
+    asked = [way.asked(way.at(buildings, torch.full_like(way.whole[0][:, 0, 0], edge)), buildings) for edge in edges]
+    place_S = torch.tensor(edges[:-1], device=buildings.device).repeat_interleave(len(buildings))
+    return _Stretches(buildings.repeat(FIRST), place_S, torch.cat(asked[:-1]), torch.cat(asked[1:]))
+
+
+def _none_of(stretches: _Stretches) -> _Stretches:
+    return _Stretches(*(part[:0] for part in stretches))
 
 
 def _inputs_of(network: Network, model: Diagnosis, *inputs: Tensor) -> dict[nn.Module, Tensor]:

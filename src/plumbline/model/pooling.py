@@ -5,7 +5,9 @@ Shape legend: B buildings, L scatterers, D channels.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -21,19 +23,19 @@ def masked_max(x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
     return x_BLD.masked_fill(~mask_BL1, torch.finfo(x_BLD.dtype).min).amax(1)
 
 
-class Look(nn.Module):
+class Look(nn.Module, ABC):
     """One way to see a whole building: one vector, and how much of it each scatterer has."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
 
+    @abstractmethod
     def forward(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
         """(B, D)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def share(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
         """(B, L) share of each scatterer in the vector, averaged over channels; adds up to 1."""
-        raise NotImplementedError
 
 
 class Mean(Look):
@@ -121,5 +123,5 @@ class Pool(nn.Module):
 
     def share(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
         """(B, L) mean share of each scatterer in the looks; adds up to 1, and is 0 outside of the mask."""
-        shares = [look.share(x_BLD, mask_BL[..., None]) for look in self.looks]  # type: ignore[operator]
+        shares = [cast(Look, look).share(x_BLD, mask_BL[..., None]) for look in self.looks]
         return torch.stack(shares).mean(0)

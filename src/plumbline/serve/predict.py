@@ -7,19 +7,18 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import geopandas
-import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.export.package import open_package
-from plumbline.export.runtime import Answers, OnnxModel
+from plumbline.export.runtime import OnnxModel
 from plumbline.files import atomic_file
 from plumbline.params import Prepare, Product
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.resolution import strain_error
+from plumbline.serve.judgement import judgement
 from plumbline.serve.map import write_map
-from plumbline.serve.predictions import check_output, make_predictions, write_predictions
+from plumbline.serve.outputs import check_outputs
+from plumbline.serve.predictions import write_predictions
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.distinct import check_distinct
 from plumbline.sources.overlap import check_overlap
@@ -45,7 +44,7 @@ def predict(
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
-    _check_outputs(output, map_path, [*points, buildings], package)
+    check_outputs(output, map_path, [*points, buildings], package)
     manifest, model = open_package(package, artifact)
     tracks = read_tracks(points, products, format_)
     footprints = read_buildings(buildings, tracks[0].crs)
@@ -73,34 +72,7 @@ def judge(
         model: what answers. version: of its package.
     """
     prepared = prepare_buildings(tracks, footprints, prepare)
-    answers = model.answer(prepared.sequences)
-    count = len(footprints)
-    status = np.full(count, "insufficient_points", dtype=object)
-    status[prepared.footprint] = np.where(_answered(answers), "ok", "out_of_distribution")
-    blurred = strain_error(prepared.sequences) > prepare.max_strain_error_permille
-    status[prepared.footprint[blurred]] = "insufficient_points"
-
-    def spread(values: NDArray[np.float32]) -> NDArray[np.float64]:
-        full = np.full((count, *values.shape[1:]), np.nan)
-        full[prepared.footprint] = values
-        return full
-
-    return make_predictions(
-        footprints,
-        list(status),
-        prepared.n_points,
-        spread(answers.quadrant_probability),
-        spread(answers.severity_permille),
-        spread(answers.severity_low),
-        spread(answers.severity_high),
-        version,
-    )
-
-
-def _answered(answers: Answers) -> NDArray[np.bool_]:
-    """(B,) like the training buildings, and with figures: an answer that is no number is none."""
-    numbers = np.column_stack(answers)
-    return np.asarray((answers.novelty <= 1) & np.isfinite(numbers).all(1))
+    return judgement(prepared, model.answer(prepared.sequences), footprints, prepare, version)
 
 
 def read_tracks(
@@ -130,20 +102,3 @@ def read_tracks(
             raise InputError(f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of one CRS.")
     check_distinct(tracks, [str(path) for path in points])
     return tracks
-
-
-def _check_outputs(output: Path, map_path: Path | None, inputs: Sequence[Path], package: Path) -> None:
-    check_output(output)
-    for path in (output, map_path):
-        if path is not None and package.resolve() in path.resolve().parents:
-            raise InputError(f"{path}: is inside the model package, which must stay as it is. Give another folder.")
-    if output.resolve() in {path.resolve() for path in inputs}:
-        raise InputError(f"{output}: is one of the inputs, which would be overwritten. Give another output.")
-    if map_path is None:
-        return
-    if map_path.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"{map_path}: the map is an HTML file; give a name that ends in .html.")
-    if map_path.is_dir():
-        raise InputError(f"{map_path}: is a folder. Give the name of a file.")
-    if not map_path.resolve().parent.is_dir():
-        raise InputError(f"{map_path}: its folder does not exist. Make it first.")

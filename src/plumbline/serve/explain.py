@@ -1,0 +1,162 @@
+"""A user's own points and footprints in, the reasons of the judgements out: by scatterer, by building, and drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+import geopandas
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from plumbline.compass import frames
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.export.package import Manifest, open_package
+from plumbline.files import atomic_file
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.params import Product
+from plumbline.prepare.assign import assign_points
+from plumbline.prepare.buildings import prepare_buildings
+from plumbline.prepare.odd import period_overlap
+from plumbline.serve.explain_network import answer, load_network, reasons
+from plumbline.serve.explain_page import write_page
+from plumbline.serve.explain_points import find_points
+from plumbline.serve.explain_tables import building_table, buildings_path, scatterer_table, write_tables
+from plumbline.serve.judgement import judgement
+from plumbline.serve.outputs import check_outputs
+from plumbline.serve.predict import read_tracks
+from plumbline.sources.buildings import read_buildings
+from plumbline.sources.overlap import check_overlap
+from plumbline.sources.points import Track
+
+BLOCK = 128
+"""Buildings prepared and explained at a time: bounds the memory beyond points and tables."""
+NAMED = 10
+"""Buildings that were not judged, named in the log; the table has all that were asked for."""
+
+
+class Explained(NamedTuple):
+    """What is known of some buildings."""
+
+    scatterers: geopandas.GeoDataFrame
+    """Of those that were judged; see `scatterer_table`."""
+    buildings: pd.DataFrame
+    """All of them; see `building_table`."""
+
+
+class _Block(NamedTuple):
+    """Some buildings with all their points."""
+
+    row: NDArray[np.intp]
+    """(F,) of the buildings table."""
+    tracks: list[Track]
+    owners: list[NDArray[np.intp]]
+    """For each track (N,) the place in `row` of the building that each point belongs to."""
+
+
+def explain(
+    points: Sequence[Path], buildings: Path, package: Path, output: Path, chosen: Sequence[str] = (),
+    plan: Path | None = None, products: Mapping[str, Product] | None = None, format_: str | None = None,
+) -> Explained:  # fmt: skip
+    """Write what moved the judgements of `plumbline predict`, and drawings if wanted; all files or none.
+
+    Args:
+        points: product files, each one track.
+        buildings: footprints.
+        package: model package folder; its pruned network in float32 answers.
+        output: rows of scatterers; the suffix names the format. The rows of buildings go beside, see `write_tables`.
+        chosen: `building_id` of those to explain; all that are judged without.
+        plan: HTML file.
+        products, format_: see `read_tracks`.
+
+    Raises:
+        InputError: anything given is missing, damaged or does not fit together. No file is written then.
+    """
+    beside = buildings_path(output)
+    check_outputs(output, plan, [*points, buildings], package, [beside] if beside else [], "plan")
+    manifest, _ = open_package(package)
+    model = load_network(package)
+    tracks = read_tracks(points, products, format_)
+    footprints = read_buildings(buildings, tracks[0].crs)
+    check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
+    rows = _rows(footprints["building_id"].to_numpy(object), chosen, buildings)
+    tracks = [tracks[number] for number in period_overlap(tracks).kept]
+    done: list[Explained] = []
+    for block in _blocks(tracks, footprints, rows, manifest.prepare.buffer_m):
+        done.append(_explain_block(block, footprints, manifest, model))
+        log.info("%d of %d buildings", sum(len(part.buildings) for part in done), len(rows))
+    whole = Explained(*(pd.concat(part, ignore_index=True) for part in zip(*done, strict=True)))
+    _tell(whole.buildings)
+    if not chosen:
+        whole = whole._replace(buildings=whole.buildings[whole.buildings["status"] == "ok"])
+    with ExitStack() as staged:
+        if plan is not None:
+            # Drawn before the tables are written and put in its place after: all files or none.
+            drawn = staged.enter_context(atomic_file(plan))
+            write_page(whole.buildings, footprints, whole.scatterers, drawn, f"Plumbline: {buildings.stem}")
+        write_tables(whole.scatterers, whole.buildings, output)
+    return whole
+
+
+def _rows(known: NDArray[np.object_], chosen: Sequence[str], path: Path) -> NDArray[np.intp]:
+    """Rows of the buildings that are asked for, each once, in the order of the file."""
+    if not chosen:
+        return np.arange(len(known))
+    there = set(known)
+    missing = [name for name in chosen if name not in there]
+    if missing:
+        folded = {name.casefold(): name for name in known}
+        near = [folded[name] for name in get_close_matches(missing[0].casefold(), folded, cutoff=0.4)]
+        hint = f"the nearest are {', '.join(near)}" if near else f"the first is {known[0]}"
+        raise InputError(f"--building {missing[0]}: no such building_id among the {len(known)} of {path}; {hint}.")
+    return np.flatnonzero(np.isin(known, list(chosen)))
+
+
+def _blocks(
+    tracks: list[Track], footprints: geopandas.GeoDataFrame, rows: NDArray[np.intp], buffer_m: float
+) -> Iterator[_Block]:
+    """The buildings `rows` with the points that are theirs when all footprints are looked at."""
+    geometry = footprints.geometry.to_numpy()
+    place = np.full(len(geometry) + 1, len(rows))  # the last is that of points of no building
+    place[rows] = np.arange(len(rows))
+    owners = [place[assign_points(track.easting, track.northing, geometry, buffer_m)] for track in tracks]
+    orders = [np.argsort(owner, kind="stable") for owner in owners]
+    for start in range(0, len(rows), BLOCK):
+        stop = min(start + BLOCK, len(rows))
+        held = [
+            order[slice(*np.searchsorted(owner[order], [start, stop]))]
+            for owner, order in zip(owners, orders, strict=True)
+        ]
+        yield _Block(
+            rows[start:stop],
+            [track.take(part) for track, part in zip(tracks, held, strict=True)],
+            [owner[part] - start for owner, part in zip(owners, held, strict=True)],
+        )
+
+
+def _explain_block(
+    block: _Block, footprints: geopandas.GeoDataFrame, manifest: Manifest, model: Diagnosis
+) -> Explained:
+    own = footprints.iloc[block.row].reset_index(drop=True)
+    prepared = prepare_buildings(block.tracks, own, manifest.prepare)
+    judged = judgement(prepared, answer(model, prepared.sequences), own, manifest.prepare, manifest.version)
+    is_ok = (judged["status"] == "ok").to_numpy()[prepared.footprint]
+    sequences, building = prepared.sequences.take(np.flatnonzero(is_ok)), prepared.footprint[is_ok]
+    found = reasons(model, sequences)
+    place = find_points(sequences, building, block.tracks, block.owners, frames(own.geometry.to_numpy()))
+    plain = pd.DataFrame(judged.drop(columns="geometry"))
+    return Explained(scatterer_table(sequences, place, found, own.crs), building_table(plain, sequences, found))
+
+
+def _tell(buildings: pd.DataFrame) -> None:
+    for status, names in buildings.groupby("status")["building_id"]:
+        if status == "ok":
+            log.info("%d buildings explained", len(names))
+        else:
+            more = f" and {len(names) - NAMED} others" if len(names) > NAMED else ""
+            log.warning("not explained, because not judged (%s): %s%s", status, ", ".join(names[:NAMED]), more)

@@ -1,0 +1,208 @@
+"""A building on its plan as SVG: footprint, compass, and what each scatterer says, readable without colour.
+
+Drawn in the building's frame, x to the right and y up. Shape and colour say the same, so that either will do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import shapely
+from bokeh.palettes import PRGn11
+from numpy.typing import NDArray
+
+from plumbline.compass import QUADRANTS
+from plumbline.prepare.audit.charts import number, say
+
+Float = NDArray[np.floating[Any]]
+COLOURS = tuple(reversed(PRGn11))
+"""From down (purple) to up (green): ColorBrewer's diverging PRGn, for colour-blind readers too; as on the map."""
+SMALLEST_PX, LARGEST_PX = 3.0, 11.0
+"""Half width of a mark."""
+PLAN_PX, SIDE_PX, TOP_PX = 420.0, 70.0, 44.0
+"""Longer side of the plan, and the room around it."""
+SIGNS = ((1, 1), (-1, 1), (-1, -1), (1, -1))
+"""Direction of each quadrant along x and y, in the order of `QUADRANTS`."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is drawn of one building with N scatterers."""
+
+    footprint: Any
+    """Polygon, in m in the building's frame."""
+    side: Float
+    """(2,) of the frame, m."""
+    angle: float
+    """Of its x axis, rad counter-clockwise from east."""
+    probability: Float
+    """(4,) of the quadrants."""
+    decided: str | None
+    """The quadrant that is marked; none where the severity leaves it undefined."""
+    xy: Float
+    """(N, 2) m in the building's frame."""
+    displacement: Float
+    """(N,) differential displacement, mm, with its standard error `error`."""
+    error: Float
+    attribution: Float
+    """(N,) what the marks' sizes say."""
+    texts: list[str]
+    """(N,) shown on pointing at a mark."""
+
+
+def draw(plan: Plan, limit_mm: float, title: str) -> str:
+    """The drawing of one building.
+
+    Args:
+        plan: of the building. limit_mm: displacement that has the strongest colour. title: for who cannot see it.
+    """
+    west, south, east, north = shapely.total_bounds(
+        [plan.footprint, shapely.box(*(-plan.side / 2), *(plan.side / 2)), shapely.multipoints(plan.xy)]
+    )
+    scale = PLAN_PX / max(east - west, north - south, 1.0)
+    width, height = PLAN_PX + 2 * SIDE_PX, (north - south) * scale + 2 * TOP_PX + 24
+    left = (width - (east - west) * scale) / 2
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return left + (x - west) * scale, TOP_PX + (north - y) * scale
+
+    body = [
+        f'<path d="{_outline(plan.footprint, at)}" fill="#f1f1ee" stroke="#333" stroke-width="2" fill-rule="evenodd"/>',
+        _compass(plan, at),
+        _labels(plan, at, (west, south, east, north)),
+        _north(plan.angle, width - SIDE_PX / 2, TOP_PX + 20),
+        _scale_bar(scale, SIDE_PX, height - 12),
+        *_marks(plan, limit_mm, at),
+    ]
+    return (
+        f'<svg viewBox="0 0 {width:.1f} {height:.1f}" role="img" aria-label="{say(title)}">'
+        f"<title>{say(title)}</title>{''.join(body)}</svg>"
+    )
+
+
+At = Callable[[float, float], tuple[float, float]]
+
+
+def _compass(plan: Plan, at: At) -> str:
+    """The frame's rectangle and its axes, and the decided quadrant darker."""
+    x, y = plan.side / 2
+    body = ""
+    if plan.decided is not None:
+        to_x, to_y = SIGNS[QUADRANTS.index(plan.decided)]
+        body += (
+            f'<path d="{_ring([(0, 0), (to_x * x, 0), (to_x * x, to_y * y), (0, to_y * y)], at)}" fill-opacity="0.1"/>'
+        )
+    lines = [[(-x, -y), (x, -y), (x, y), (-x, y)], [(-x, 0), (x, 0)], [(0, -y), (0, y)]]
+    path = "".join(_ring(line, at) for line in lines)
+    return body + f'<path d="{path}" fill="none" stroke="#999" stroke-dasharray="5 4"/>'
+
+
+def _labels(plan: Plan, at: At, bounds: tuple[float, float, float, float]) -> str:
+    """Names of the quadrants with their probabilities, beyond all that is drawn."""
+    west, south, east, north = bounds
+    body = ""
+    for name, probability, (to_x, to_y) in zip(QUADRANTS, plan.probability, SIGNS, strict=True):
+        x, y = at(east if to_x > 0 else west, north if to_y > 0 else south)
+        y += -18 if to_y > 0 else 28
+        anchor, weight = ("start", "end")[to_x < 0], ("normal", "bold")[name == plan.decided]
+        # Away from the middle, so that the labels of a narrow building do not meet.
+        middle = at((east + west) / 2, 0)[0]
+        x = max(x - 40, middle + 8) if to_x > 0 else min(x + 40, middle - 8)
+        label = f"{name} {probability:.2f}"
+        body += f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}">{label}</text>'
+    return body
+
+
+def _north(angle: float, x: float, y: float) -> str:
+    """An arrow to the north, which the frame is turned from."""
+    turned = math.degrees(angle)
+    return (
+        f'<g transform="translate({x:.1f} {y:.1f}) rotate({turned:.1f})"><title>North</title>'
+        '<path d="M0 20V-8" stroke="#333" stroke-width="2"/><path d="M-6 -4L0 -18L6 -4Z" fill="#333"/>'
+        f'<text transform="translate(0 -27) rotate({-turned:.1f})" text-anchor="middle" dominant-baseline="middle">N'
+        "</text></g>"
+    )
+
+
+def _scale_bar(scale: float, x: float, y: float) -> str:
+    """A round number of metres, up to a third of the plan."""
+    most = PLAN_PX / 3 / scale
+    power = 10.0 ** math.floor(math.log10(most))
+    metres = power * max(step for step in (1, 2, 5) if step * power <= most)
+    end = x + metres * scale
+    return (
+        f'<path d="M{x:.1f} {y - 4:.1f}V{y:.1f}H{end:.1f}V{y - 4:.1f}" fill="none" stroke="#333"/>'
+        f'<text x="{end + 6:.1f}" y="{y:.1f}">{metres:g} m</text>'
+    )
+
+
+def _marks(plan: Plan, limit_mm: float, at: At) -> list[str]:
+    """The scatterers, the largest first, so that they hide no smaller one."""
+    share = np.abs(plan.attribution) / max(np.abs(plan.attribution).max(initial=0), 1e-12)
+    return [
+        mark(*at(*plan.xy[i]), plan.displacement[i], plan.error[i], share[i], plan.attribution[i] >= 0, limit_mm,
+             plan.texts[i])
+        for i in np.argsort(-share, kind="stable")
+    ]  # fmt: skip
+
+
+def mark(
+    x: float, y: float, moved: float, error: float, share: float, favours: bool, limit_mm: float, text: str
+) -> str:
+    """One scatterer: its area says how much it counts, its outline for what, shape and colour how it moved.
+
+    Args:
+        x, y: place in the drawing. moved, error: differential displacement and standard error, mm.
+        share: of the largest size, from 0 to 1. favours: the answer that was given.
+        limit_mm: see `draw`. text: shown on pointing at it.
+    """
+    r = SMALLEST_PX + (LARGEST_PX - SMALLEST_PX) * math.sqrt(share)
+    if abs(moved) <= error:
+        shape = f"M{x - r:.1f} {y:.1f}a{r:.1f} {r:.1f} 0 1 0 {2 * r:.1f} 0a{r:.1f} {r:.1f} 0 1 0 {-2 * r:.1f} 0Z"
+    else:
+        tip = -r if moved > 0 else r
+        shape = f"M{x:.1f} {y + tip:.1f}L{x + r:.1f} {y - tip:.1f}H{x - r:.1f}Z"
+    line = "" if favours else ' stroke-dasharray="2 2"'
+    return f'<path d="{shape}" fill="{colour(moved, limit_mm)}" stroke="#000"{line}><title>{say(text)}</title></path>'
+
+
+def colour(moved_mm: float, limit_mm: float) -> str:
+    """Of a differential displacement; beyond the limits, that of the limit."""
+    share = min(max(moved_mm / limit_mm, -1.0), 1.0)
+    return str(COLOURS[min(int((share + 1) / 2 * len(COLOURS)), len(COLOURS) - 1)])
+
+
+def legend(limit_mm: float) -> str:
+    """What colours, shapes, sizes and outlines say."""
+    cell, body = 24, ""
+    for i, own in enumerate(COLOURS):
+        body += f'<rect x="{20 + i * cell}" y="22" width="{cell}" height="14" fill="{own}" stroke="#999"/>'
+    for text, x in ((f"-{number(limit_mm)}", 20), ("0", 152), (f"+{number(limit_mm)} mm", 284)):
+        body += f'<text x="{x}" y="52" text-anchor="middle">{text}</text>'
+    body += '<text x="8" y="14">Differential displacement: down to up, against the building as a whole</text>'
+    shown = [
+        (370, 34, -limit_mm, True, 0.3, "down"), (370, 58, limit_mm, True, 0.3, "up"),
+        (450, 34, 0.0, True, 0.3, "within its standard error"),
+        (450, 58, 0.0, False, 0.3, "dashed: speaks against the answer"),
+        (20, 82, 0.0, True, 0.0, ""), (44, 82, 0.0, True, 0.3, ""), (72, 82, 0.0, True, 1.0, ""),
+    ]  # fmt: skip
+    for x, y, moved, favours, size, text in shown:
+        body += mark(x, y, moved, 0.1 * limit_mm, size, favours, limit_mm, text or "size")
+        body += f'<text x="{x + 16}" y="{y + 4}">{text}</text>'
+    body += '<text x="92" y="86">area: how much the scatterer moved the answer</text>'
+    return f'<svg viewBox="0 0 720 100" role="img" aria-label="Legend"><title>Legend</title>{body}</svg>'
+
+
+def _outline(footprint: Any, at: At) -> str:
+    """Outer rings and holes of all parts."""
+    rings = [ring for part in shapely.get_parts(footprint) for ring in shapely.get_rings(part)]
+    return "".join(_ring(shapely.get_coordinates(ring)[:-1].tolist(), at) for ring in rings)
+
+
+def _ring(corners: Any, at: At) -> str:
+    places = ("{:.1f} {:.1f}".format(*at(*corner)) for corner in corners)
+    return f"M{'L'.join(places)}Z"

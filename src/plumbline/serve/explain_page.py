@@ -1,0 +1,138 @@
+"""The plan: one HTML file that works offline, with a drawing of each building and what moved its judgement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import geopandas
+import numpy as np
+import pandas as pd
+import shapely
+
+from plumbline.compass import QUADRANTS, frames
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.files import atomic_file
+from plumbline.prepare.audit.charts import number, say, table
+from plumbline.prepare.features import GEOMETRY
+from plumbline.serve.explain_drawing import Plan, draw, legend
+from plumbline.serve.map_data import description
+from plumbline.serve.predictions import PROBABILITIES
+
+MOST_DRAWN = 200
+"""Most buildings on a page, so that a browser can still open it."""
+MOST_COLUMNS = 6
+"""Columns of the geometry named for each building."""
+LEAST_LIMIT_MM = 2.0
+_STYLE = """
+:root{color-scheme:light}
+body{margin:0 auto;max-width:1100px;padding:0 12px 40px;font:15px/1.45 system-ui,sans-serif;color:#1c1c1c;
+ background:#fff}
+h1{font-size:22px;overflow-wrap:anywhere}p{margin:4px 0;color:#555}
+section{display:flex;flex-wrap:wrap;gap:20px;border-top:1px solid #ddd;padding:16px 0;break-inside:avoid}
+svg{display:block;width:100%;height:auto;font:13px system-ui,sans-serif}
+figure{margin:0;flex:1 1 420px;max-width:560px}div.said{flex:1 1 280px;overflow-wrap:anywhere}
+table{border-collapse:collapse;font-size:13px;margin-top:8px}th,td{text-align:left;padding:2px 8px;
+ border-bottom:1px solid #e5e5e5}.n{text-align:right;white-space:nowrap}
+"""
+_ABOUT = (
+    "Each drawing is in the frame of its building: NE is the north-east corner of the house, with the probability that "
+    "the damage is there. A scatterer's size says how much it moved the answer away from that of a building all of "
+    "whose features are average; the features of the whole building moved it as well. Point at a scatterer for its "
+    "figures."
+)
+
+
+def write_page(
+    buildings: pd.DataFrame, footprints: geopandas.GeoDataFrame, scatterers: geopandas.GeoDataFrame, path: Path,
+    title: str,
+) -> None:  # fmt: skip
+    """Draw the buildings, the most severe first, into one HTML file that loads nothing from elsewhere.
+
+    Args:
+        buildings: see `building_table`; at most `MOST_DRAWN` are drawn, and page and log say so.
+        footprints: the buildings table. scatterers: see `scatterer_table`.
+        path: the `.html` to write, atomically. title: heading of the page.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    ordered = buildings.sort_values("severity_permille", ascending=False, na_position="last", kind="stable")
+    shown = ordered.head(MOST_DRAWN)
+    left = len(ordered) - len(shown)
+    if left:
+        log.warning("--plan: the %d most severe of %d buildings are drawn", len(shown), len(ordered))
+    moved = scatterers.loc[scatterers["building_id"].isin(shown["building_id"]), "differential_displacement"].abs()
+    limit = float(max(LEAST_LIMIT_MM, np.ceil(moved.quantile(0.98)))) if len(moved) else LEAST_LIMIT_MM
+    shapes = dict(zip(footprints["building_id"], footprints.geometry.to_numpy(), strict=True))
+    groups = dict(tuple(scatterers.groupby("building_id", sort=False)))
+    sections = [
+        _section(row, shapes[row.building_id], groups.get(row.building_id), limit)
+        for row in shown.itertuples(index=False)
+    ]
+    more = f"<p>{left:,} less severe buildings are in the table, and not drawn.</p>" if left else ""
+    version = ", ".join(sorted(set(shown["model_version"])))
+    page = (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{say(title)}</title>'
+        f"<style>{_STYLE}</style></head>\n<body><h1>{say(title)}</h1><p>Model version {say(version)}. {say(_ABOUT)}</p>"
+        f"{more}{legend(limit)}\n" + "\n".join(sections) + "\n</body></html>\n"
+    )
+    try:
+        with atomic_file(path) as temporary:
+            temporary.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: could not be written ({error.strerror}). Give another output.") from error
+
+
+def _section(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame | None, limit_mm: float) -> str:
+    """Drawing and figures of one building; of one that was not judged, why."""
+    if row.status != "ok" or scatterers is None:
+        return f'<section><div class="said">{description(row)}</div></section>'
+    # Below category 1 the quadrant is undefined: then the severity is what there is to explain.
+    question, unit = ("quadrant", "logits") if row.burland_category >= 1 else ("severity", "log permille")
+    plan = _plan(row, footprint, scatterers, question)
+    by = {column.name: float(getattr(row, f"{question}_by_{column.name}")) for column in GEOMETRY}
+    strongest = sorted(by, key=lambda name: -abs(by[name]))[:MOST_COLUMNS]
+    difference, together = getattr(row, f"{question}_difference"), getattr(row, f"{question}_by_scatterers")
+    rows = [
+        ["all scatterers", f"{together:+.2f}"],
+        *([name.replace("_", " "), f"{by[name]:+.2f}"] for name in strongest),
+        ["the other features", f"{sum(by.values()) - sum(by[name] for name in strongest):+.2f}"],
+        ["all together", f"{difference:+.2f}"],
+    ]
+    largest = float(np.abs(plan.attribution).max())
+    asked = f"the quadrant {row.quadrant}" if question == "quadrant" else "the severity"
+    figure = draw(plan, limit_mm, f"Plan of building {row.building_id}")
+    return (
+        f'<section><figure>{figure}</figure><div class="said">{description(row)}'
+        f"<p>The marks and the table say what moved {asked}, in {unit}; the largest mark {number(largest)}.</p>"
+        f"{table(['moved by', unit], rows)}</div></section>"
+    )
+
+
+def _plan(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame, question: str) -> Plan:
+    frame = frames(np.array([footprint], dtype=object))
+
+    def to_frame(place: Any) -> Any:
+        return frame.to_building(np.zeros(len(place), np.intp), place)
+
+    texts = [
+        f"{one.point_id}, {one.track}: {one.differential_displacement:+.1f} mm, standard error "
+        f"{one.differential_displacement_se:.1f} mm; moved the quadrant {one.quadrant_attribution:+.3f} logits, the "
+        f"severity {one.severity_attribution:+.3f} log permille; attention {one.attention_share:.1%}"
+        for one in scatterers.itertuples(index=False)
+    ]
+    return Plan(
+        footprint=shapely.transform(footprint, to_frame),
+        side=frame.side[0],
+        angle=float(frame.angle[0]),
+        probability=np.array([getattr(row, name) for name in PROBABILITIES], float),
+        decided=row.quadrant if question == "quadrant" and row.quadrant in QUADRANTS else None,
+        xy=scatterers[["x", "y"]].to_numpy(float),
+        displacement=scatterers["differential_displacement"].to_numpy(float),
+        error=scatterers["differential_displacement_se"].to_numpy(float),
+        attribution=scatterers[f"{question}_attribution"].to_numpy(float),
+        texts=texts,
+    )

@@ -1,0 +1,53 @@
+"""From a model's answers to the predictions table: who is judged, and why the others are not."""
+
+from __future__ import annotations
+
+import geopandas
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.export.runtime import Answers
+from plumbline.params import Prepare
+from plumbline.prepare.buildings import Prepared
+from plumbline.prepare.resolution import strain_error
+from plumbline.serve.predictions import make_predictions
+
+
+def judgement(
+    prepared: Prepared, answers: Answers, footprints: geopandas.GeoDataFrame, prepare: Prepare, version: str
+) -> geopandas.GeoDataFrame:
+    """The predictions table, a row for each of F footprints.
+
+    Args:
+        prepared: what became of the footprints; answers: for its B sequences.
+        footprints: `building_id` and geometry.
+        prepare: how the model wants its scatterers prepared.
+        version: of the model's package.
+    """
+    count = len(footprints)
+    status = np.full(count, "insufficient_points", dtype=object)
+    status[prepared.footprint] = np.where(_answered(answers), "ok", "out_of_distribution")
+    blurred = strain_error(prepared.sequences) > prepare.max_strain_error_permille
+    status[prepared.footprint[blurred]] = "insufficient_points"
+
+    def spread(values: NDArray[np.float32]) -> NDArray[np.float64]:
+        full = np.full((count, *values.shape[1:]), np.nan)
+        full[prepared.footprint] = values
+        return full
+
+    return make_predictions(
+        footprints,
+        list(status),
+        prepared.n_points,
+        spread(answers.quadrant_probability),
+        spread(answers.severity_permille),
+        spread(answers.severity_low),
+        spread(answers.severity_high),
+        version,
+    )
+
+
+def _answered(answers: Answers) -> NDArray[np.bool_]:
+    """(B,) like the training buildings, and with figures: an answer that is no number is none."""
+    numbers = np.column_stack(answers)
+    return np.asarray((answers.novelty <= 1) & np.isfinite(numbers).all(1))

@@ -1,0 +1,42 @@
+"""Whether outputs can be written where the user wants them, said before any work is done for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from plumbline.errors import InputError
+from plumbline.serve.predictions import check_output
+
+
+def check_outputs(
+    output: Path, page: Path | None, inputs: Sequence[Path], package: Path, also: Sequence[Path] = (), what: str = "map"
+) -> None:
+    """Refuse outputs that could not be written, or that would overwrite what is read.
+
+    Args:
+        output: table; see `check_output`.
+        page: HTML file, if one is wanted. what: its name in messages.
+        inputs: files that are read.
+        package: model package that is read.
+        also: further files that are written beside `output`.
+
+    Raises:
+        InputError: an output lies in the package, is an input or another output, has a suffix that says another
+            format, or a folder that is not there.
+    """
+    check_output(output)
+    written = [output, *also, *([page] if page else [])]
+    for path in written:
+        if package.resolve() in path.resolve().parents:
+            raise InputError(f"{path}: is inside the model package, which must stay as it is. Give another folder.")
+        if path.resolve() in {other.resolve() for other in inputs}:
+            raise InputError(f"{path}: is one of the inputs, which would be overwritten. Give another output.")
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder. Give the name of a file.")
+    if page is None:
+        return
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{page}: the {what} is an HTML file; give a name that ends in .html.")
+    if not page.resolve().parent.is_dir():
+        raise InputError(f"{page}: its folder does not exist. Make it first.")

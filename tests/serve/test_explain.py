@@ -1,0 +1,266 @@
+"""`plumbline explain`: reasons that add up, of the answers that `plumbline predict` gives, at the product's points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from plumbline import pretrained
+from plumbline.compass import quadrant_code
+from plumbline.errors import InputError
+from plumbline.export.package import open_package
+from plumbline.model.diagnosis import load_diagnosis
+from plumbline.model.explain import NEGLIGIBLE, TOLERANCE
+from plumbline.model.explain import explain as explain_tensors
+from plumbline.prepare.buildings import prepare_buildings
+from plumbline.prepare.features import GEOMETRY, names
+from plumbline.serve import explain as module
+from plumbline.serve.explain import explain
+from plumbline.serve.explain_network import answer, load_network
+from plumbline.serve.explain_tables import buildings_path
+from plumbline.serve.predict import read_tracks
+from plumbline.serve.predictions import read_predictions
+from tests.prepare.made import PARAMS, make_scene
+from tests.tiny import Tiny, run_cli
+
+QUESTIONS = ("quadrant", "severity")
+NUMBERS = ("p_ne", "p_nw", "p_sw", "p_se", "quadrant_confidence")
+
+
+def arguments(tiny: Tiny, command: str, output: Path, *more: object) -> list[object]:
+    points = [word for path in tiny.products() for word in ("--points", path)]
+    inputs = [*points, "--buildings", tiny.footprints, "--model", tiny.data("package")]
+    return [command, *inputs, "--output", output, *more]
+
+
+@pytest.fixture(scope="module")
+def folder(tiny: Tiny, tmp_path_factory) -> Path:
+    """Predictions of the showcase, and the reasons for all of them, by the commands."""
+    folder = tmp_path_factory.mktemp("explained")
+    for words in (["predict", "p.csv"], ["explain", "e.gpkg", "--plan", "e.html"]):
+        ended = run_cli(*arguments(tiny, words[0], Path(words[1]), *words[2:]), cwd=folder)
+        assert ended.code == 0, ended.err
+        (folder / f"{words[0]}.log").write_text(ended.err)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def predicted(folder):
+    return read_predictions(folder / "p.csv").set_index("building_id", drop=False)
+
+
+@pytest.fixture(scope="module")
+def judged(predicted):
+    return predicted[predicted["status"] == "ok"]
+
+
+@pytest.fixture(scope="module")
+def scatterers(folder):
+    return geopandas.read_file(folder / "e.gpkg", layer="scatterers")
+
+
+@pytest.fixture(scope="module")
+def buildings(folder):
+    return geopandas.read_file(folder / "e.gpkg", layer="buildings").set_index("building_id")
+
+
+def test_the_answers_are_those_of_predict(judged, buildings):
+    assert buildings.index.tolist() == judged.index.tolist()
+    for name in ("status", "quadrant", "burland_category", "n_points", "model_version"):
+        assert buildings[name].tolist() == judged[name].tolist(), name
+    for name in NUMBERS:
+        np.testing.assert_allclose(buildings[name], judged[name], atol=1e-4)
+    for name in ("severity_permille", "severity_low", "severity_high"):
+        np.testing.assert_allclose(buildings[name], judged[name], atol=1e-3)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_scatterers_and_features_add_up_to_the_difference(scatterers, buildings, question):
+    by_scatterers = scatterers.groupby("building_id")[f"{question}_attribution"].sum()[buildings.index]
+    np.testing.assert_allclose(by_scatterers, buildings[f"{question}_by_scatterers"], atol=1e-6)
+    parts = buildings[[f"{question}_by_{name}" for name in ("scatterers", *names(GEOMETRY))]]
+    difference = buildings[f"{question}_difference"]
+    gap = (parts.sum(axis=1) - difference).abs()
+    assert (gap <= TOLERANCE * difference.abs().clip(lower=NEGLIGIBLE) + 1e-5).all()
+    assert (parts.abs() > 1e-4).any(axis=None)
+
+
+def test_every_scatterer_of_a_judged_building_has_its_share(tiny, scatterers, judged):
+    by = scatterers.groupby("building_id")
+    assert by.size()[judged.index].tolist() == judged["n_points"].clip(upper=tiny.params.prepare.max_points).tolist()
+    np.testing.assert_allclose(by["attention_share"].sum(), 1, atol=1e-5)
+    assert (scatterers["attention_share"] >= 0).all()
+    assert (scatterers["differential_displacement_se"] > 0).all()
+
+
+def test_each_row_is_the_point_it_names(tiny, scatterers):
+    """By name it leads to place and height of the product, and to the footprint it belongs to."""
+    product = {}
+    for track in read_tracks(tiny.products()):
+        rows = zip(track.point_id, track.easting, track.northing, track.height, strict=True)
+        product |= {(track.name, name): place for name, *place in rows}
+    found = [product[key] for key in zip(scatterers["track"], scatterers["point_id"], strict=True)]
+    assert scatterers[["easting", "northing", "height"]].to_numpy().tolist() == found
+    assert scatterers.crs == read_tracks(tiny.products()[:1])[0].crs
+    assert scatterers.geometry.get_coordinates().to_numpy().tolist() == [row[:2] for row in found]
+    assert not scatterers.duplicated(["track", "point_id"]).any()
+    footprints = geopandas.read_file(tiny.footprints).set_index("building_id").to_crs(scatterers.crs).geometry
+    own = footprints[scatterers["building_id"]].reset_index(drop=True)
+    assert (scatterers.geometry.distance(own) <= tiny.params.prepare.buffer_m).all()
+
+
+def test_attributions_are_those_of_the_library(tiny, scatterers, judged):
+    manifest, _ = open_package(tiny.data("package"))
+    tracks = read_tracks(tiny.products())
+    footprints = geopandas.read_file(tiny.footprints).to_crs(tracks[0].crs)
+    sequences = prepare_buildings(tracks, footprints, manifest.prepare).sequences
+    row = int(np.flatnonzero(sequences.building_id == judged.index[-1])[0])
+    inputs = {name: torch.from_numpy(values) for name, values in sequences.pad(np.array([row])).items()}
+    wanted = explain_tensors(load_network(tiny.data("package")), **inputs)
+    own = scatterers[scatterers["building_id"] == judged.index[-1]]
+    np.testing.assert_allclose(own["x"], inputs["distance"][0, :, 0], atol=1e-4)
+    np.testing.assert_allclose(own["attention_share"], wanted.attention_BL[0], atol=1e-4)
+    np.testing.assert_allclose(own["quadrant_attribution"], wanted.quadrant.scatterer_BL[0], atol=1e-3)
+    np.testing.assert_allclose(own["severity_attribution"], wanted.severity.scatterer_BL[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "geojson", "parquet"])
+def test_one_building_is_explained_alike_in_every_format(tiny, folder, tmp_path, scatterers, buildings, suffix):
+    name, output = buildings.index[1], tmp_path / f"one.{suffix}"
+    ended = run_cli(*arguments(tiny, "explain", output, "--building", name, "--building", name), cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    read = {"csv": pd.read_csv, "parquet": geopandas.read_parquet, "geojson": geopandas.read_file}[suffix]
+    found, wanted = read(output), scatterers[scatterers["building_id"] == name].reset_index(drop=True)
+    assert list(found) == list(wanted)
+    columns = [column for column in wanted if column != "geometry"]
+    pd.testing.assert_frame_equal(
+        pd.DataFrame(found[columns]), pd.DataFrame(wanted[columns]), check_dtype=False, atol=1e-4, rtol=1e-3
+    )
+    if suffix == "geojson":
+        assert found.crs == "EPSG:4326"
+        assert (found.to_crs(scatterers.crs).distance(wanted.geometry) < 0.02).all()
+    beside = buildings_path(output)
+    table = pd.read_parquet(beside) if beside.suffix == ".parquet" else pd.read_csv(beside)
+    pd.testing.assert_series_equal(
+        table.iloc[0, 1:],
+        buildings.loc[name],
+        check_dtype=False,
+        check_names=False,
+        check_index=True,
+        rtol=1e-2,
+        atol=1e-3,
+    )
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_blocks_and_company_change_nothing(tiny, tmp_path, scatterers, judged, monkeypatch):
+    """And points between two buildings stay with the nearer one, whether that is asked for or not."""
+    monkeypatch.setattr(module, "BLOCK", 2)
+    chosen = judged.index[::3].tolist()
+    some = explain(tiny.products(), tiny.footprints, tiny.data("package"), tmp_path / "out.parquet", chosen).scatterers
+    wanted = scatterers[scatterers["building_id"].isin(chosen)]
+    key = ["building_id", "track", "point_id"]
+    assert some[key].to_numpy().tolist() == wanted[key].to_numpy().tolist()
+    columns = ["attention_share", "quadrant_attribution", "severity_attribution"]
+    np.testing.assert_allclose(some[columns], wanted[columns], atol=2e-3)
+
+
+def test_who_was_not_judged_is_named_and_where_asked_for_has_a_row(tiny, folder, tmp_path, predicted, judged):
+    left = predicted[predicted["status"] != "ok"]
+    assert len(left)
+    said = (folder / "explain.log").read_text()
+    assert all(name in said for name in left.index[:5])
+    asked = [left.index[0], judged.index[0]]
+    words = [word for name in asked for word in ("--building", name)]
+    ended = run_cli(*arguments(tiny, "explain", tmp_path / "e.gpkg", *words, "--plan", "e.html"), cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert f"not explained, because not judged ({left['status'].iloc[0]}): {asked[0]}" in ended.err
+    rows = geopandas.read_file(tmp_path / "e.gpkg", layer="buildings").set_index("building_id")
+    assert set(rows.index) == set(asked)
+    assert rows.loc[asked[0], "status"] == left["status"].iloc[0]
+    assert rows.drop(columns=["status", "n_points", "model_version"]).loc[asked[0]].isna().all()
+    scatterers = geopandas.read_file(tmp_path / "e.gpkg", layer="scatterers")
+    assert set(scatterers["building_id"]) == {asked[1]}
+    assert "Not judged" in (tmp_path / "e.html").read_text()
+
+
+def test_nobody_judged_is_an_empty_table_and_a_reason(tiny, tmp_path, predicted):
+    (name, *_) = predicted.index[predicted["status"] != "ok"]
+    output = tmp_path / "e.geojson"
+    ended = run_cli(*arguments(tiny, "explain", output, "--building", name), cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert len(geopandas.read_file(output)) == 0
+    assert pd.read_csv(tmp_path / "e_buildings.csv")["building_id"].tolist() == [name]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--building", "{near}x"], ["--building {near}x", "no such building_id", "{near}"]),
+        (["--plan", "plan.png"], ["plan.png", "the plan is an HTML file"]),
+        (["--plan", "no/plan.html"], ["no/plan.html", "folder does not exist"]),
+        (["--output", "e.xlsx"], ["e.xlsx", ".gpkg"]),
+        (["--output", "{package}/e.csv"], ["e.csv", "inside the model package"]),
+        (["--model", "gone"], ["gone", "no such folder"]),
+    ],
+    ids=lambda value: value[0],
+)
+def test_what_cannot_be_done_is_one_message_and_no_file(tiny, tmp_path, judged, words, said):
+    fill = {"near": judged.index[0], "package": tiny.data("package")}
+    words, said = ([word.format(**fill) for word in part] for part in (words, said))
+    ended = run_cli(*arguments(tiny, "explain", tmp_path / "e.gpkg", *words), cwd=tmp_path)
+    assert ended.code == 2, ended.err
+    assert all(word in ended.err for word in said), ended.err
+    assert "Traceback" not in ended.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_table_of_buildings_overwrites_no_input(tiny, tmp_path):
+    copy = tmp_path / "e_buildings.csv"
+    copy.write_bytes(tiny.footprints.read_bytes())
+    with pytest.raises(InputError, match=r"e_buildings\.csv: is one of the inputs"):
+        explain(tiny.products(), copy, tiny.data("package"), tmp_path / "e.csv")
+    assert copy.read_bytes() == tiny.footprints.read_bytes()
+
+
+def test_the_weights_of_the_pretrained_package_answer_as_its_models():
+    tracks, footprints = make_scene(buildings=30)
+    sequences = prepare_buildings(tracks, footprints, PARAMS).sequences
+    ours = answer(load_network(pretrained.PACKAGE), sequences)
+    _, pruned = open_package(pretrained.PACKAGE, "pruned")
+    for name, one, other in zip(ours._fields, ours, pruned.answer(sequences), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4, err_msg=name)
+    assert len(np.unique(ours.quadrant_probability.argmax(1))) > 1
+
+
+def test_a_package_without_weights_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"no weights\.safetensors with network\.json"):
+        load_network(tmp_path)
+    (tmp_path / "weights.safetensors").write_bytes(b"no")
+    (tmp_path / "network.json").write_text("{}")
+    with pytest.raises(InputError, match=r"weights\.safetensors: not readable"):
+        load_network(tmp_path)
+
+
+def test_weights_by_the_names_of_a_trained_model_are_taken_too(tiny):
+    """`plumbline adapters merge` writes them so."""
+    model, wanted = load_network(tiny.data("train")), load_diagnosis(tiny.data("train"))
+    assert not model.training
+    torch.testing.assert_close(model.state_dict(), wanted.state_dict(), rtol=0, atol=0)
+
+
+def test_the_place_in_the_frame_is_that_of_the_quadrants(tiny, scatterers):
+    """x and y lead to the counts of points in each quadrant that the network was told."""
+    manifest, _ = open_package(tiny.data("package"))
+    tracks = read_tracks(tiny.products())
+    footprints = geopandas.read_file(tiny.footprints).to_crs(tracks[0].crs)
+    sequences = prepare_buildings(tracks, footprints, manifest.prepare).sequences
+    told = dict(zip(sequences.building_id, sequences.geometry[:, names(GEOMETRY).index("points_ne")], strict=True))
+    north_east = pd.Series(quadrant_code(scatterers["x"].to_numpy(), scatterers["y"].to_numpy()) == 0)
+    for name, share in north_east.groupby(scatterers["building_id"]).mean().items():
+        assert share == pytest.approx(float(told[name]), abs=1e-6)

@@ -1,0 +1,190 @@
+"""The plan: everything inside of its drawing, in its place, said twice for who sees no colour, and escaped."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pytest
+import shapely
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shapely import affinity
+
+from plumbline.compass import QUADRANTS, frames
+from plumbline.serve import explain_page
+from plumbline.serve.explain_drawing import COLOURS, Plan, colour, draw, mark
+from plumbline.serve.explain_page import write_page
+from plumbline.serve.explain_tables import FIGURES, PARTS, QUESTIONS
+
+ROUND = shapely.Point(0, 0).buffer(9)
+SHAPES = {
+    "L": shapely.Polygon([(0, 0), (20, 0), (20, 6), (8, 6), (8, 14), (0, 14)]),
+    "court": ROUND.difference(shapely.Point(1, 1).buffer(3)),
+    "two": shapely.MultiPolygon([shapely.box(0, 0, 5, 5), shapely.box(8, 0, 12, 3)]),
+    "long": shapely.box(0, 0, 180, 3),
+}
+
+
+def plan_of(shape, rng, count=12, beyond=4.0):
+    """Scatterers in and around a footprint, in its frame."""
+    frame = frames(np.array([shape], object))
+    local = shapely.transform(shape, lambda place: frame.to_building(np.zeros(len(place), int), place))
+    west, south, east, north = local.bounds
+    xy = rng.uniform((west - beyond, south - beyond), (east + beyond, north + beyond), (count, 2))
+    return Plan(
+        local, frame.side[0], float(frame.angle[0]), np.array([0.1, 0.2, 0.3, 0.4]), "SE", xy,
+        rng.normal(0, 5, count), np.full(count, 1.0), rng.normal(0, 0.1, count), [f"p{i}" for i in range(count)],
+    )  # fmt: skip
+
+
+def coordinates(path):
+    """All corners of a path of absolute M, L, H, and of circles by their first point."""
+    found = [(0.0, 0.0)]
+    for letter, numbers in re.findall(r"([MLH])([^MLHVZa]*)", path):
+        values = [float(value) for value in numbers.split()]
+        found.append((values[0], found[-1][1] if letter == "H" else values[1]))
+    return np.array(found[1:])
+
+
+def parse(svg):
+    root = ElementTree.fromstring(svg)
+    return root, [float(value) for value in root.get("viewBox").split()]
+
+
+def marks(root):
+    return [item for item in root.findall("path") if item.find("title") is not None]
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@settings(max_examples=8)
+@given(degrees=st.floats(0, 360), seed=st.integers(0, 99))
+def test_all_is_drawn_within_the_view_and_in_its_place(shape, degrees, seed):
+    turned = affinity.rotate(shape, degrees, origin=(0, 0))
+    plan = plan_of(turned, np.random.default_rng(seed))
+    root, (_, _, width, height) = parse(draw(plan, 10.0, "house"))
+    drawn = marks(root)
+    assert len(drawn) == len(plan.xy)
+    for item in root.findall("path"):
+        corners = coordinates(item.get("d"))
+        assert (corners >= 0).all()
+        assert (corners <= (width, height)).all()
+    for item in root.findall("text"):
+        assert 0 <= float(item.get("x")) <= width
+        assert 0 <= float(item.get("y")) <= height
+    # The marks lie as the scatterers do, east to the right and north up, by one scale.
+    order = [plan.texts.index(item.find("title").text) for item in drawn]
+    middle = np.array([_middle(item.get("d")) for item in drawn])
+    scale = (np.ptp(middle[:, 0]) + np.ptp(middle[:, 1])) / (np.ptp(plan.xy[:, 0]) + np.ptp(plan.xy[:, 1]))
+    wanted = plan.xy[order] * (scale, -scale)
+    np.testing.assert_allclose(middle - middle.mean(0), wanted - wanted.mean(0), atol=0.5)
+
+
+def _middle(path):
+    """Middle of a mark: of a circle from its leftmost point and radius, of a triangle from its corners."""
+    corners = coordinates(path)
+    radius = re.search(r"a([\d.]+)", path)
+    if radius:
+        return corners[0] + (float(radius[1]), 0)
+    return np.array([corners[0, 0], (corners[:, 1].min() + corners[:, 1].max()) / 2])
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_every_ring_is_drawn_and_holes_stay_empty(shape):
+    root, _ = parse(draw(plan_of(shape, np.random.default_rng(0)), 10.0, "house"))
+    outline = root.find("path")
+    assert outline.get("fill-rule") == "evenodd"
+    rings = sum(len(shapely.get_rings(part)) for part in shapely.get_parts(shape))
+    assert outline.get("d").count("M") == outline.get("d").count("Z") == rings
+
+
+def test_quadrants_are_named_at_their_corners_and_the_decided_one_stands_out():
+    root, (_, _, width, height) = parse(draw(plan_of(SHAPES["L"], np.random.default_rng(0)), 10.0, "house"))
+    labels = {item.text: item for item in root.findall("text") if item.text[:2] in QUADRANTS}
+    assert sorted(labels) == ["NE 0.10", "NW 0.20", "SE 0.40", "SW 0.30"]
+    for text, item in labels.items():
+        assert (float(item.get("x")) > width / 2) == ("E" in text)
+        assert (float(item.get("y")) < height / 2) == ("N" in text)
+        assert (item.get("font-weight") == "bold") == (text == "SE 0.40")
+
+
+@pytest.mark.parametrize("degrees", [-40, 0, 30])
+def test_the_arrow_points_north(degrees):
+    """A building turned counter-clockwise has its north clockwise of its own y axis."""
+    house = affinity.rotate(shapely.box(0, 0, 20, 10), degrees, origin=(0, 0))
+    root, _ = parse(draw(plan_of(house, np.random.default_rng(0)), 10.0, "house"))
+    turned = re.search(r"rotate\(([-\d.]+)\)", root.find("g").get("transform"))
+    assert float(turned[1]) == pytest.approx(degrees, abs=0.1)
+
+
+@given(st.floats(-20, 20), st.floats(0.1, 5), st.floats(0, 1), st.booleans())
+def test_shape_and_outline_say_what_colour_says(moved, error, share, favours):
+    (item,) = ElementTree.fromstring(f"<svg>{mark(50, 50, moved, error, share, favours, 10, '<&>')}</svg>")
+    corners, path = coordinates(item.get("d")), item.get("d")
+    assert ("a" in path) == (abs(moved) <= error)
+    if "a" not in path:
+        assert (corners[0, 1] < 50) == (moved > 0)  # the tip
+        assert (COLOURS.index(item.get("fill")) > 5) >= (moved > 1)
+        assert (COLOURS.index(item.get("fill")) < 5) >= (moved < -1)
+    assert (item.get("stroke-dasharray") is None) == favours
+    assert item.find("title").text == "<&>"
+
+
+def test_colours_are_in_order_and_the_middle_is_the_lightest():
+    drawn = [colour(value, 10) for value in np.linspace(-12, 12, 200)]
+    assert list(dict.fromkeys(drawn)) == list(COLOURS)
+    light = [sum(int(own[i : i + 2], 16) * part for i, part in ((1, 0.3), (3, 0.59), (5, 0.11))) for own in COLOURS]
+    assert np.argmax(light) == 5
+    assert (np.diff(light[:6]) > 0).all()
+    assert (np.diff(light[5:]) < 0).all()
+
+
+EVIL = '<script>alert("1")</script>&\'x'
+
+
+def tables(count, category=2):
+    """Buildings in a row with four scatterers each; the first is called by what a page must not take literally."""
+    ids = [EVIL, *(f"b{i}" for i in range(1, count))]
+    footprints = geopandas.GeoDataFrame(
+        {"building_id": ids}, geometry=[shapely.box(30 * i, 0, 30 * i + 20, 10) for i in range(count)], crs="EPSG:3035"
+    )
+    buildings = pd.DataFrame({
+        "building_id": ids, "status": "ok", "n_points": 4, "quadrant": "NE", "quadrant_confidence": 0.7, "p_ne": 0.7,
+        "p_nw": 0.1, "p_sw": 0.1, "p_se": 0.1, "severity_permille": np.arange(count) + 1.0, "severity_low": 0.5,
+        "severity_high": 9.0, "burland_category": category, "model_version": "v1",
+        **{f"{question}_{part}": 0.01 for question in QUESTIONS for part in PARTS},
+    })  # fmt: skip
+    scatterers = pd.DataFrame(dict.fromkeys(FIGURES, 1.0), index=range(4 * count))
+    scatterers["building_id"], scatterers["point_id"], scatterers["track"] = np.repeat(ids, 4), EVIL, EVIL
+    return buildings, footprints, scatterers
+
+
+def page_of(tmp_path, *given, title="city"):
+    write_page(*given, tmp_path / "plan.html", title)
+    return (tmp_path / "plan.html").read_text(encoding="utf-8")
+
+
+def test_a_page_loads_nothing_runs_nothing_and_shows_text_as_text(tmp_path):
+    page = page_of(tmp_path, *tables(3), title=EVIL)
+    assert page.startswith("<!DOCTYPE html>")
+    assert not re.search(r"<script|<link|<img|<iframe|\bsrc=|\bhref=|https?:|url\(|@import| on\w+=", page)
+    assert page.count("&lt;script&gt;") >= 3
+    assert "4 points" in page
+    assert "Severity 3.0 permille (0.5 to 9.0)" in page
+    for svg in re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL):
+        parse(svg)
+
+
+def test_below_category_1_the_severity_is_explained_and_no_quadrant_marked(tmp_path):
+    marked, unmarked = (page_of(tmp_path, *tables(1, category)) for category in (1, 0))
+    assert "moved the quadrant NE, in logits" in marked
+    assert "moved the severity, in log permille" in unmarked
+    assert ('font-weight="bold"' in marked, 'font-weight="bold"' in unmarked) == (True, False)
+
+
+def test_the_most_severe_are_drawn_and_the_others_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(explain_page, "MOST_DRAWN", 2)
+    page = page_of(tmp_path, *tables(5))
+    assert re.findall(r"<b>(b\d)</b>", page) == ["b4", "b3"]
+    assert "3 less severe buildings" in page

@@ -1,0 +1,81 @@
+"""Rows of sequences find the points they came from."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.compass import frames
+from plumbline.prepare.assign import assign_points
+from plumbline.prepare.buildings import prepare_buildings
+from plumbline.prepare.features import DISTANCE, SLOPE, names
+from plumbline.serve.explain_points import find_points
+from tests.prepare.made import PARAMS, make_scene
+
+
+def found_in(tracks, buildings, **changed):
+    """The sequences, the footprints they are of, and the points found for them."""
+    params, footprints = PARAMS.model_copy(update=changed), buildings.geometry.to_numpy()
+    prepared = prepare_buildings(tracks, buildings, params)
+    owners = [assign_points(track.easting, track.northing, footprints, params.buffer_m) for track in tracks]
+    points = find_points(prepared.sequences, prepared.footprint, tracks, owners, frames(footprints))
+    return prepared.sequences, prepared.footprint, points
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 1000), st.sampled_from([8, 128]))
+def test_rows_are_points_of_their_building_each_once(seed, most):
+    tracks, buildings = make_scene(seed)
+    sequences, footprint, points = found_in(tracks, buildings, max_points=most)
+    rows = {(track.name, name): number for track in tracks for number, name in enumerate(track.point_id)}
+    named = [(track, name) for track, name in zip(points.track, points.point_id, strict=True)]
+    assert len(set(named)) == len(named) == sequences.offsets[-1]
+    by_name = {track.name: track for track in tracks}
+    place = np.array([(by_name[t].easting[rows[t, n]], by_name[t].northing[rows[t, n]]) for t, n in named])
+    assert np.column_stack([points.easting, points.northing]).tolist() == place.tolist()
+    own = np.repeat(footprint, sequences.length)
+    in_frame = frames(buildings.geometry.to_numpy()).to_building(own, place)
+    np.testing.assert_allclose(sequences.distance[:, :2], in_frame, atol=1e-4)
+    los_up = np.array([by_name[t].los[rows[t, n], 2] for t, n in named])
+    np.testing.assert_allclose(sequences.slope[:, names(SLOPE).index("los_up")], los_up, atol=1e-6)
+
+
+def test_points_above_each_other_are_told_apart_and_twins_are_not():
+    tracks, buildings = make_scene(1, buildings=1, most=20)
+    first = tracks[0].take(np.r_[np.arange(len(tracks[0])), 0, 1])
+    ids, height = first.point_id.copy(), first.height.copy()
+    ids[-2:], height[-2] = ("above", "twin"), height[0] + 7
+    tracks = [replace(first, point_id=ids, height=height), tracks[1]]
+    sequences, _, points = found_in(tracks, buildings)
+    said = points.point_id[points.track == first.name].tolist()
+    assert sorted(said) == sorted([*ids[[0]], *ids[2:-1], *[f"{ids[1]} or twin"] * 2])
+    of_above = points.point_id == "above"
+    height_column = sequences.distance[:, names(DISTANCE).index("height")]
+    lowest = min(track.height.min() for track in tracks)
+    assert height_column[of_above] == pytest.approx(height[-2] - lowest, abs=1e-4)
+
+
+def test_points_with_too_few_values_are_nobody():
+    """The lowest point is unusable: heights are above the lowest of the others."""
+    tracks, buildings = make_scene(2, buildings=1, most=20)
+    missing = tracks[0].displacement.copy()
+    lowest = int(np.argmin(tracks[0].height))
+    missing[lowest, 5:] = np.nan
+    height = tracks[0].height.copy()
+    height[lowest] = -50
+    tracks = [replace(tracks[0], displacement=missing, height=height), tracks[1]]
+    _, _, points = found_in(tracks, buildings)
+    assert tracks[0].point_id[lowest] not in points.point_id
+    assert len(points.point_id) == sum(map(len, tracks)) - 1
+
+
+def test_other_points_are_a_fault():
+    tracks, buildings = make_scene(3, buildings=2)
+    prepared = prepare_buildings(tracks, buildings, PARAMS)
+    footprints = buildings.geometry.to_numpy()
+    owners = [assign_points(track.easting, track.northing, footprints, PARAMS.buffer_m) for track in tracks]
+    moved = [replace(track, northing=track.northing + 0.5) for track in tracks]
+    with pytest.raises(ValueError, match=r"b\d: its scatterers are not among"):
+        find_points(prepared.sequences, prepared.footprint, moved, owners, frames(footprints))
