@@ -2,7 +2,8 @@
 
 `python -m benchmarks.heldout.judge [--model PACKAGE|champion|TRAINED] CITY…` prints Markdown. A city is a folder with
 points, footprints and `labels.csv`; where its name begins with a kind of `SENSORS`, the bars of that kind stand beside
-the figures. Without `--model` the engineer is judged alone.
+the figures. Without `--model` the engineer is judged alone. `--report FOLDER` writes what the model's confidence is
+worth: interval coverage by slices, accuracy against coverage, and all figures as JSON.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import geopandas
 import numpy as np
 import pandas as pd
 
-from benchmarks.heldout.scores import ENGINEER, ENGINEER_ALL, MODEL, Scores, score, table
+from benchmarks.heldout.report import Examined, write_report
+from benchmarks.heldout.scores import ENGINEER, ENGINEER_ALL, MODEL, Scores, beside_labels, score, table
 from benchmarks.heldout.sensors import SENSORS
 from plumbline.compass import QUADRANTS
 from plumbline.errors import InputError
 from plumbline.export.package import MANIFEST, verify_package
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
+from plumbline.prepare.resolution import strain_error
 from plumbline.release.promotion import resolve_model
 from plumbline.serve.predict import judge, read_tracks
 from plumbline.serve.predictions import read_predictions
@@ -59,7 +62,10 @@ def answered(city: CityFiles, trained: Path) -> pd.DataFrame:
 
 
 def engineer(city: CityFiles, prepare: Prepare) -> tuple[pd.DataFrame, geopandas.GeoDataFrame]:
-    """What least squares say of every building with enough points, as predictions; and the footprints."""
+    """What least squares say of every building with enough points, as predictions; and the footprints.
+
+    Beside them `strain_error_permille`, of the building's points.
+    """
     tracks = read_tracks(city.products)
     buildings = read_buildings(city.footprints, tracks[0].crs)
     sequences = prepare_buildings(tracks, buildings, prepare).sequences
@@ -72,12 +78,13 @@ def engineer(city: CityFiles, prepare: Prepare) -> tuple[pd.DataFrame, geopandas
         "severity_permille": said.severity,
         "severity_low": said.low,
         "severity_high": said.high,
+        "strain_error_permille": strain_error(sequences),
     }
     return pd.DataFrame(columns), buildings
 
 
-def judge_city(folder: Path, model: str | None) -> list[tuple[str, str, str, Scores]]:
-    """Rows of the table for one city."""
+def examine(folder: Path, model: str | None) -> Examined:
+    """Judge one city, by the model and by least squares."""
     city = find_files(folder)
     labels = read_labels(city.labels)
     kind = max((name for name in SENSORS if city.name.startswith(name)), key=len, default="")
@@ -89,14 +96,28 @@ def judge_city(folder: Path, model: str | None) -> list[tuple[str, str, str, Sco
             prepare = verify_package(resolve_model(model)).prepare
             said = predicted(city, model)
     by_hand, buildings = engineer(city, prepare)
-    rows = []
-    if said is not None:
-        ok = said[said["status"] == "ok"]
-        rows.append((city.name, kind, MODEL, score(ok, labels, len(buildings))))
-        same = by_hand[by_hand["building_id"].isin(ok["building_id"])]
-        rows.append((city.name, kind, ENGINEER, score(same, labels, len(buildings))))
-    rows.append((city.name, kind, ENGINEER_ALL, score(by_hand, labels, len(buildings))))
-    return rows
+    known = pd.DataFrame({"building_id": buildings["building_id"], "area_m2": buildings.geometry.area})
+    rows = [(city.name, kind, ENGINEER_ALL, score(by_hand, labels, len(buildings)))]
+    if said is None:
+        return Examined(city.name, kind, rows, None, None, beside_labels(by_hand, labels))
+    ok = said[said["status"] == "ok"]
+    same = by_hand[by_hand["building_id"].isin(ok["building_id"])]
+    both = (MODEL, ok), (ENGINEER, same)
+    rows = [(city.name, kind, who, score(part, labels, len(buildings))) for who, part in both] + rows
+    known = known.merge(by_hand[["building_id", "strain_error_permille"]], on="building_id")
+    return Examined(
+        city.name,
+        kind,
+        rows,
+        said["status"].value_counts().to_dict(),
+        beside_labels(ok, labels).merge(known, on="building_id"),
+        beside_labels(same, labels),
+    )
+
+
+def judge_city(folder: Path, model: str | None) -> list[tuple[str, str, str, Scores]]:
+    """Rows of the table for one city."""
+    return examine(folder, model).rows
 
 
 def _is_trained(model: str) -> bool:
@@ -109,12 +130,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.heldout.judge", description=__doc__)
     parser.add_argument("cities", type=Path, nargs="+", metavar="CITY")
     parser.add_argument("--model", help="package folder, a name that `plumbline predict` takes, or a trained folder")
+    parser.add_argument("--report", type=Path, metavar="FOLDER", help="write report.md, coverage.svg and scores.json")
     given = parser.parse_args()
     try:
-        rows = [row for city in given.cities for row in judge_city(city, given.model)]
+        cities = [examine(city, given.model) for city in given.cities]
+        if given.report is not None:
+            write_report(cities, f"Held-out cities, {given.model or 'least squares'}", given.report)
     except InputError as error:
         sys.exit(str(error))
-    print(table(rows))
+    print(table([row for city in cities for row in city.rows]))
 
 
 if __name__ == "__main__":

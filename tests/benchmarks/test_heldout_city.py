@@ -23,6 +23,7 @@ from plumbline.prepare.shards import load_shards
 from plumbline.prepare.stage import prepare
 from plumbline.sources.egms import read_egms
 from plumbline.sources.ingest import ingest
+from plumbline.validate.confidence import chance_calibration_error
 
 BUILDINGS = 60
 CODES = {"NE": 0, "NW": 1, "SW": 2, "SE": 3}
@@ -128,11 +129,17 @@ def test_scores_count_what_they_say():
         }
     )  # fmt: skip
     found = score(said, labels, 4)
-    expected = Scores(4, 0.75, 9, 0.5, 0.4, 2 / 3, 1.0)
+    # Confidence 0.8 is right, 0.4 is wrong: each a bin of its own. Errors of 0.2, 0 and 1 permille.
+    ece, spread = 0.5 * 0.2 + 0.5 * 0.4, np.std([0.2, 0, 1], ddof=1)
+    expected = Scores(
+        4, 0.75, 9, 0.5, 0.4, 2 / 3, 1.0, ece, np.sqrt(0.25 / 2), spread / np.sqrt(3), np.sqrt(2 / 27), 0.0,
+        chance_calibration_error(np.array([0.8, 0.4])),
+    )  # fmt: skip
     np.testing.assert_allclose(found, expected)
     shown = table([("xband", "xband", MODEL, found)])
-    assert "**0.500** (≥ 0.82)" in shown
-    assert "| 0.400 (≤ 0.6) |" in shown
+    assert "**0.500** ± 0.354 (≥ 0.82)" in shown
+    assert "| 0.400 ± 0.306 (≤ 0.6) |" in shown
+    assert "**0.667** ± 0.272 (0.88 to 0.92)" in shown
 
 
 def test_the_command_says_what_is_missing(tmp_path, monkeypatch):

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from plumbline.errors import InputError
 from plumbline.model.diagnosis import SEVERITY_FLOOR, Answer, load_diagnosis, save_diagnosis
+from plumbline.model.interval import POINT_BOUNDS, deviation, passed_bounds, stretched
+from plumbline.prepare.features import GEOMETRY, names
 from tests.model.made import inputs, small_model
 
 
@@ -39,15 +41,56 @@ def test_temperature_divides_the_logits():
         torch.testing.assert_close(model(*batch).quadrant_probability, (logits / 2.5).softmax(-1))
 
 
-def test_stretch_widens_the_interval_on_the_standardised_scale():
+def test_the_interval_is_that_of_the_network_scaled_and_lengthened():
     model, batch = small_model(), inputs([4, 9])
     with torch.inference_mode():
+        model.get_buffer("interval_scale").fill_(1.5)
+        model.get_buffer("interval_steps").zero_()
         model.get_buffer("interval_stretch").fill_(0.7)
         low, middle, high = model.raw(*batch).severity_B3.T
         answer = model(*batch)
-        torch.testing.assert_close(answer.severity_low, model.permille(low - 0.7))
+        torch.testing.assert_close(answer.severity_low, model.permille(middle - 1.5 * (middle - low) - 0.7))
         torch.testing.assert_close(answer.severity_permille, model.permille(middle))
-        torch.testing.assert_close(answer.severity_high, model.permille(high + 0.7))
+        torch.testing.assert_close(answer.severity_high, model.permille(middle + 1.5 * (high - middle) + 0.7))
+
+
+def test_kinds_of_buildings_have_intervals_of_their_own():
+    model, batch = small_model(), inputs([4, 4, 4])
+    columns = names(GEOMETRY)
+    batch[2][:] = batch[2][0]
+    batch[2][:, columns.index("log_points")] = torch.tensor([9.0, 10.0, 10.0]).log()
+    batch[2][:, columns.index("log_area")] = torch.tensor([99.0, 99.0, 101.0]).log()
+    torch.testing.assert_close(
+        passed_bounds(batch[2]), torch.tensor([[0.0] * 6, [1.0] + [0.0] * 5, [1.0, 0, 0, 1.0, 0, 0]])
+    )
+    with torch.inference_mode():
+        model.get_buffer("interval_stretch").zero_()
+        model.get_buffer("interval_scale").fill_(1.0)
+        model.get_buffer("interval_steps").copy_(torch.tensor([0.5, 0, 0, -1.0, 0, 0]))
+        low, middle, _ = model.raw(*batch).severity_B3.T
+        halves = torch.tensor([1.0, 1.5, 0.5])
+        torch.testing.assert_close(model(*batch).severity_low, model.permille(middle - halves * (middle - low)))
+
+
+@pytest.mark.parametrize("bound", POINT_BOUNDS)
+def test_a_bound_of_points_is_reached_by_as_many(bound):
+    geometry = torch.zeros(2, len(GEOMETRY))
+    geometry[:, names(GEOMETRY).index("log_points")] = torch.tensor([bound - 1.0, bound]).log()
+    passed = passed_bounds(geometry)[:, POINT_BOUNDS.index(bound)]
+    assert passed.tolist() == [0, 1]
+
+
+@given(st.integers(0, 1000), st.lists(st.floats(0, 3), min_size=5, max_size=5))
+def test_a_severity_is_inside_where_its_deviation_is_within_the_scale_of_its_category(seed, scales):
+    generator = torch.Generator().manual_seed(seed)
+    middle, halves = torch.randn(40, 1, generator=generator), torch.rand(40, 2, generator=generator) + 0.2
+    severity = torch.cat([middle - halves[:, :1], middle, middle + halves[:, 1:]], dim=1)
+    truth, edges = 2 * torch.randn(40, generator=generator), torch.tensor([-0.5, 0.0, 0.5, 1.0])
+    scale = torch.tensor(scales)[torch.bucketize(truth, edges, right=True)]
+    low, high = stretched(severity, torch.tensor(scales).expand(40, 5), torch.zeros(5), edges)
+    within = deviation(severity, truth) <= scale - 1e-4
+    assert (low[within, 0] <= truth[within]).all()
+    assert (truth[within] <= high[within, 0]).all()
 
 
 def test_novelty_is_the_whitened_distance_over_its_limit():

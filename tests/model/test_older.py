@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from plumbline.errors import InputError
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.model.older import RENAMED
 from tests.model.made import inputs, small_model
@@ -36,3 +37,32 @@ def test_names_and_description_of_then(tmp_path, kind):
     with torch.inference_mode():
         for left, right in zip(model(*batch), again(*batch), strict=True):
             assert torch.equal(left, right)
+
+
+@pytest.mark.parametrize("stretch", [torch.tensor(0.4), torch.tensor([0.1, -0.2, 0.3, 0.0, 0.5])], ids=["one", "each"])
+def test_intervals_of_then_were_lengths_alone(tmp_path, stretch):
+    model, batch = small_model(), inputs([4, 9, 1])
+    for name, value in (("stretch", stretch), ("scale", torch.tensor(1.0)), ("steps", torch.tensor(0.0))):
+        model.get_buffer(f"interval_{name}").copy_(value)
+    save_diagnosis(model, tmp_path)
+    then = load_file(tmp_path / "model.safetensors")
+    del then["interval_scale"], then["interval_steps"]
+    save_file({**then, "interval_stretch": stretch}, tmp_path / "model.safetensors")
+    again = load_diagnosis(tmp_path)
+    with torch.inference_mode():
+        for left, right in zip(model(*batch), again(*batch), strict=True):
+            assert torch.equal(left, right)
+    if not stretch.ndim:
+        low, _, high = again.raw(*batch).severity_B3.T
+        torch.testing.assert_close(again(*batch).severity_low, again.permille(low - 0.4))
+        torch.testing.assert_close(again(*batch).severity_high, again.permille(high + 0.4))
+
+
+def test_weights_that_lack_an_interval_are_refused(tmp_path):
+    save_diagnosis(small_model(), tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    save_file(
+        {name: value for name, value in weights.items() if "interval" not in name}, tmp_path / "model.safetensors"
+    )
+    with pytest.raises(InputError, match="interval_scale"):
+        load_diagnosis(tmp_path)

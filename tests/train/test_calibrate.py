@@ -7,9 +7,10 @@ from torch import nn
 
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import RawAnswer
+from plumbline.prepare.features import GEOMETRY, names
 from plumbline.prepare.sequences import concatenate
 from plumbline.strain import category
-from plumbline.train.calibrate import COVERAGE, calibrate
+from plumbline.train.calibrate import COVERAGE, MIN_FOR_STEPS, calibrate, quantile_regression
 from tests.model.made import small_model
 from tests.train.made import make_sequences
 
@@ -78,7 +79,7 @@ def test_the_interval_holds_its_share_of_buildings_never_seen(spread):
     """Conformal guarantee on exchangeable data, whether the raw interval was too wide or too narrow."""
     model, rng = echo_model(), np.random.default_rng(3)
     calibrate(model, echoed(model, rng, 8000, spread=spread))
-    assert (model.get_buffer("interval_stretch").mean() < 0) == (spread < 0.5)
+    assert (model.get_buffer("interval_scale").mean() < 1) == (spread < 0.5)
     again = echoed(model, rng, 8000, spread=spread)
     assert coverage(model, again) >= COVERAGE - 0.02
     for number in range(5):
@@ -100,7 +101,66 @@ def test_calibrating_again_changes_nothing():
     model = echo_model()
     sequences = echoed(model, np.random.default_rng(5), 500, 2.0, 2.0)
     calibrate(model, sequences)
-    first = (model.get_buffer("temperature").item(), model.get_buffer("interval_stretch").tolist())
+    first = {name: value.clone() for name, value in model.named_buffers()}
     calibrate(model, sequences)
-    assert (model.get_buffer("temperature").item(), model.get_buffer("interval_stretch").tolist()) == first
+    assert all(torch.equal(value, first[name]) for name, value in model.named_buffers())
     assert not model.training
+
+
+def of_kind(sequences, points, area):
+    """The same buildings, told to have so many scatterers on so many m2."""
+    sequences.geometry[:, names(GEOMETRY).index("log_points")] = np.log(points)
+    sequences.geometry[:, names(GEOMETRY).index("log_area")] = np.log(area)
+    return sequences
+
+
+class Flat(Echo):
+    """Says the same of all, so that the area is free to be anything."""
+
+    def forward(self, distance, slope, geometry, mask):
+        middle = geometry[:, :1]
+        return RawAnswer(geometry[:, :4], torch.cat([middle - HALF_WIDTH, middle, middle + HALF_WIDTH], dim=1))
+
+
+def test_every_kind_of_building_is_held_though_the_network_is_surer_of_one_than_it_should_be():
+    model, rng = echo_model(), np.random.default_rng(7)
+    model.network = Flat()
+
+    def drawn():
+        parts = []
+        for points, area, spread in ((6, 80.0, 0.6), (30, 80.0, 1.2), (80, 400.0, 0.3)):
+            part = echoed(model, rng, 3000, spread=spread)
+            middle = np.arcsinh(part.geometry[:, 0])
+            standard = torch.tensor(middle + rng.normal(0, spread, 3000), dtype=torch.float32)
+            parts.append(of_kind(replace(part, severity=model.permille(standard).numpy()), points, area))
+        return parts
+
+    calibrate(model, concatenate(drawn()))
+    steps = model.get_buffer("interval_steps")
+    # No building has 10 to 20 scatterers, nor 100 to 250 or 600 m2: only other bounds can be steps.
+    assert not steps[[0, 3, 5]].any()
+    assert steps[1] > 0
+    found = [coverage(model, part) for part in drawn()]
+    assert min(found) > 0.86
+    assert max(found) < 0.97
+
+
+def test_few_buildings_have_no_steps():
+    model, rng = echo_model(), np.random.default_rng(8)
+    model.network = Flat()
+    half = (MIN_FOR_STEPS - 1) // 2
+    parts = [of_kind(echoed(model, rng, half, spread=s), points, 80.0) for s, points in ((0.3, 5), (2.0, 60))]
+    calibrate(model, concatenate(parts))
+    assert not model.get_buffer("interval_steps").any()
+    calibrate(model, concatenate([*parts, *parts]))
+    assert model.get_buffer("interval_steps").any()
+
+
+def test_quantiles_of_groups_are_what_the_regression_finds():
+    """On indicators alone, quantile regression gives each group's own quantile."""
+    rng = np.random.default_rng(9)
+    group, values = rng.integers(0, 3, 999), rng.normal(0, 1, 999)
+    values += np.array([0.0, 5.0, -3.0])[group]
+    found = quantile_regression(np.eye(3)[group], values, 0.9)
+    for number in range(3):
+        assert np.mean(values[group == number] <= found[number] + 1e-9) == pytest.approx(0.9, abs=0.005)

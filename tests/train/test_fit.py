@@ -123,7 +123,7 @@ def test_data_other_than_the_training_split_do_not_touch_the_statistics(work):
     run("after", epochs=1)
     before, after = (dict(load_diagnosis(Path(out)).named_buffers()) for out in ("before", "after"))
     for name, value in before.items():
-        if name not in ("temperature", "interval_stretch"):
+        if name not in ("temperature", "interval_scale", "interval_steps"):
             assert torch.equal(value, after[name]), name
 
 
@@ -224,6 +224,19 @@ def test_run_key_tells_data_settings_and_other_inputs_apart(tmp_path):
     assert run_key(a, {"x": 1, "y": 2}) == run_key(a, {"y": 2, "x": 1})
     with pytest.raises(InputError, match="no such folder"):
         run_key(tmp_path / "c", {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [("simple", ["optimizer_step", "train_dataloader_next"]), ("pytorch", ["aten::addmm", "AddmmBack"])],
+)
+def test_a_profile_says_where_the_time_goes(work, kind, parts):
+    run(epochs=1, profile=kind)
+    folder = Path(".plumbline/profile")
+    (table,) = folder.glob("fit-train-*.txt")
+    content = table.read_text()
+    assert all(part in content for part in parts)
+    assert bool(list(folder.glob("*.pt.trace.json"))) == (kind == "pytorch")
 
 
 def test_missing_data_are_an_input_error(work):

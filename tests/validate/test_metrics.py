@@ -11,9 +11,7 @@ from plumbline.validate.metrics import (
     HIGHER_IS_BETTER,
     Judged,
     accuracy_figures,
-    expected_calibration_error,
     macro_f1,
-    reliability,
 )
 
 
@@ -74,19 +72,14 @@ def test_macro_f1_counts_a_quadrant_that_was_only_said():
     assert macro_f1(np.array([0, 3]), np.array([0, 0])) == pytest.approx((2 / 3 + 0) / 2)
 
 
-def test_expected_calibration_error_by_hand():
-    # Six at 0.7, three of them right; four at 0.9, all right.
+def test_confidence_is_that_of_the_quadrant_that_was_said():
+    # Six at 0.7, three of them right; four at 0.9, all right: the first seven of ten are the four and three of the six.
     probability = np.concatenate([certain([0] * 6, 0.7), certain([1] * 4, 0.9)])
-    true = np.array([0, 0, 0, 1, 2, 3, 1, 1, 1, 1])
-    assert expected_calibration_error(probability, true) == pytest.approx(0.6 * 0.2 + 0.4 * 0.1)
-    rows = reliability(probability, true)
-    assert [row["share"] for row in rows] == [0.6, 0.4]
-    assert [row["accuracy"] for row in rows] == [0.5, 1.0]
-    assert [row["confidence"] for row in rows] == pytest.approx([0.7, 0.9])
-
-
-def test_full_confidence_has_a_bin():
-    assert expected_calibration_error(certain([0, 0]), np.array([0, 1])) == pytest.approx(0.5)
+    true = np.array([0, 0, 1, 0, 2, 3, 1, 1, 1, 1])
+    unknown = np.full(10, np.nan)
+    figures = accuracy_figures(Judged(probability, np.ones(10), unknown, unknown), true, np.ones(10))
+    assert figures["expected_calibration_error"] == pytest.approx(0.6 * 0.2 + 0.4 * 0.1)
+    assert figures["quadrant_accuracy_at_70"] == pytest.approx(6 / 7)
 
 
 def test_what_cannot_be_told_is_left_out():
@@ -121,7 +114,7 @@ def test_figures_stay_within_their_ranges(rows):
         true.astype(np.int64), severity_true,
     )  # fmt: skip
     shares = ("quadrant_accuracy", "quadrant_macro_f1", "category_accuracy", "expected_calibration_error",
-              "interval_coverage")  # fmt: skip
+              "quadrant_accuracy_at_70", "interval_coverage")  # fmt: skip
     assert all(0 <= figures[name] <= 1 for name in shares if name in figures)
     assert figures.get("severity_r2", 0) <= 1
     assert figures.get("severity_mae", 0) >= 0

@@ -5,21 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.sequences import Sequences
 from plumbline.prepare.shards import load_shards
 from plumbline.validate.slices import slices
 
 
-def buildings(length, severity, city, difficulty):
+def buildings(length, severity, city, difficulty, area_m2):
     count, points = len(length), int(np.sum(length))
+    geometry = np.zeros((count, len(GEOMETRY)), np.float32)
+    geometry[:, names(GEOMETRY).index("log_area")] = np.log(area_m2)
     return Sequences(
         building_id=np.array([f"b{i}" for i in range(count)]),
         city=np.array(city),
         offsets=np.r_[0, np.cumsum(length)].astype(np.int64),
         distance=np.zeros((points, len(DISTANCE)), np.float32),
         slope=np.zeros((points, len(SLOPE)), np.float32),
-        geometry=np.zeros((count, len(GEOMETRY)), np.float32),
+        geometry=geometry,
         severity=np.array(severity, np.float32),
         quadrant=np.full(count, -1, np.int64),
         difficulty=np.array(difficulty, np.int8),
@@ -33,6 +35,7 @@ def test_each_building_stands_where_its_numbers_put_it():
             [0.49, 0.5, 0.75, 1.5, 2.9, 3.0],
             ["c", "c", "c", "x", "x", "x"],
             [-1, 1, 0, 2, 2, -1],
+            [50, 101, 249, 251, 599, 601],
         ),
         max_strain_error_permille=0.1,
     )
@@ -45,6 +48,10 @@ def test_each_building_stands_where_its_numbers_put_it():
         "points:10-19": [1, 2],
         "points:20-49": [3, 4],
         "points:50+": [5],
+        "area:0-100": [0],
+        "area:100-250": [1, 2],
+        "area:250-600": [3, 4],
+        "area:600+": [5],
         "category:0": [0],
         "category:1": [1],
         "category:2": [2],
@@ -58,7 +65,7 @@ def test_each_building_stands_where_its_numbers_put_it():
     }
 
 
-@pytest.mark.parametrize("kind", ["city:", "points:", "category:", "resolved:", "difficulty:"])
+@pytest.mark.parametrize("kind", ["city:", "points:", "area:", "category:", "resolved:", "difficulty:"])
 def test_slices_of_a_kind_cover_all_buildings_once(tiny, kind):
     parts = slices(load_shards(tiny.data("prepare") / "test"), 0.1)
     assert (sum(inside.astype(int) for name, inside in parts.items() if name.startswith(kind)) == 1).all()

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
+from xml.etree import ElementTree
 
 import numpy as np
+import onnx
 import pytest
 import torch
 import yaml
 
-from plumbline.export.onnx import export_onnx
 from plumbline.export.stage import ARTIFACTS
 from plumbline.files import read_json, sha256_folder
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.prepare.shards import load_shards
 from plumbline.validate.metrics import accuracy_figures
-from plumbline.validate.stage import as_judged
+from plumbline.validate.stage import as_judged, coverage_gap
 from tests.tiny import PARAMS, run_cli
 
 INPUTS = ("prepare", "train", "compress", "export")
@@ -97,6 +97,43 @@ def test_plot_tables_count_every_building_once(tiny):
     assert sum(float(row["share"]) for row in rows("reliability.csv")) == pytest.approx(1)
 
 
+def test_the_curve_of_coverage_ends_at_the_accuracy_of_all(tiny):
+    with (tiny.data("validate") / "coverage.csv").open() as stream:
+        rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(stream)]
+    figures = read_json(tiny.data("validate") / "metrics.json")["all"]["int8"]
+    assert rows[-1]["coverage"] == 1
+    assert rows[-1]["accuracy"] == pytest.approx(figures["quadrant_accuracy"])
+    assert [row["confidence"] for row in rows] == sorted((row["confidence"] for row in rows), reverse=True)
+
+
+def test_every_slice_with_figures_says_what_its_interval_holds(tiny):
+    table = read_json(tiny.data("validate") / "metrics.json")
+    with (tiny.data("validate") / "intervals.csv").open() as stream:
+        rows = {row["slice"]: row for row in csv.DictReader(stream)}
+    assert set(rows) == {part for part, row in table.items() if "interval_coverage" in row["int8"]}
+    for part, row in rows.items():
+        held, count = table[part]["int8"]["interval_coverage"], int(row["buildings"])
+        assert float(row["coverage"]) == pytest.approx(held, abs=1e-4)
+        assert float(row["standard_error"]) == pytest.approx((held * (1 - held) / count) ** 0.5, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["coverage.svg", "reliability.svg"])
+def test_drawings_are_xml_with_the_curve_of_the_artifact(tiny, name):
+    root = ElementTree.fromstring((tiny.data("validate") / name).read_text())
+    assert root.tag.endswith("svg")
+    assert any(part.tag.endswith("polyline") and part.get("points") for part in root)
+    assert any(part.text == "int8" for part in root)
+
+
+def test_the_gap_is_that_of_the_large_slice_that_is_farthest_off():
+    def row(buildings, held):
+        return {"int8": {"buildings": buildings, "interval_coverage": held}}
+
+    table = {"all": row(900, 0.91), "a": row(200, 0.86), "b": row(199, 0.1), "c": {"int8": {"buildings": 300}}}
+    assert coverage_gap(table, "int8", 200) == {"interval_coverage_gap": pytest.approx(0.04)}
+    assert coverage_gap(table, "int8", 1000) == {}
+
+
 def test_a_failed_gate_is_a_result_and_ends_with_0(project):
     with_gates(project, rule(max=-1.0), rule(metric="quadrant_accuracy", min=1.5), rule(max=1000.0))
     ended = run_cli("validate", cwd=project)
@@ -133,8 +170,11 @@ def test_a_network_that_answers_nan_is_told_of_and_fails_every_rule(project):
         broken.network.neck.norm.weight.fill_(float("nan"))
     save_diagnosis(broken, project / "data" / "compress")
     exported = project / "data" / "export"
-    export_onnx(broken, exported / "pruned.onnx", 20)
-    shutil.copy(exported / "pruned.onnx", exported / "int8.onnx")
+    model = onnx.load(exported / "pruned.onnx")
+    (norm,) = (tensor for tensor in model.graph.initializer if tensor.name.endswith("network.neck.norm.weight"))
+    norm.CopyFrom(onnx.numpy_helper.from_array(np.full(norm.dims, np.nan, np.float32), norm.name))
+    for name in ("pruned", "int8"):
+        onnx.save(model, exported / f"{name}.onnx")
     with_gates(
         project, rule(max=1e9), rule(metric="parity_probability", artifact="pruned", max=1e9),
         rule(metric="quadrant_accuracy", min=0.0), rule(metric="interval_width", max=1e9),

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from plumbline.errors import InputError
 from plumbline.files import read_json, write_json
 from plumbline.model.heads import RawAnswer
+from plumbline.model.interval import STEPS, passed_bounds, stretched
 from plumbline.model.network import Network, spec_of
-from plumbline.model.older import take_one_stretch
+from plumbline.model.older import take_older_interval
 from plumbline.model.spec import NetworkSpec
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
@@ -50,7 +51,7 @@ class Diagnosis(nn.Module):
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
         self.network = Network(spec)
-        self.register_load_state_dict_pre_hook(take_one_stretch)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(take_older_interval)  # type: ignore[no-untyped-call]
         for name, columns in (("distance", DISTANCE), ("slope", SLOPE), ("geometry", GEOMETRY)):
             self.register_buffer(f"{name}_mean", torch.zeros(len(columns)))
             self.register_buffer(f"{name}_sd", torch.ones(len(columns)))
@@ -58,7 +59,10 @@ class Diagnosis(nn.Module):
         self.register_buffer("severity_sd", torch.ones(()))
         self.register_buffer("severity_limit", torch.full((), torch.inf))
         self.register_buffer("temperature", torch.ones(()))
-        self.register_buffer("interval_stretch", torch.zeros(len(CATEGORY_BOUNDS_PERMILLE) + 1))
+        categories = len(CATEGORY_BOUNDS_PERMILLE) + 1
+        self.register_buffer("interval_scale", torch.ones(categories))
+        self.register_buffer("interval_steps", torch.zeros(STEPS))
+        self.register_buffer("interval_stretch", torch.zeros(categories))
         self.register_buffer("novelty_whitening", torch.eye(len(GEOMETRY)))
         self.register_buffer("novelty_limit", torch.full((), 1e3))
         self.register_buffer("geometry_middle", torch.zeros(len(GEOMETRY)))
@@ -107,32 +111,29 @@ class Diagnosis(nn.Module):
             distance: (B, L, F). slope: (B, L, F). geometry: (B, F). mask: (B, L) bool, one True a building at least.
         """
         raw = self.raw(distance, slope, geometry, mask)
-        low_B1, middle_B1, high_B1 = raw.severity_B3[:, 0:1], raw.severity_B3[:, 1:2], raw.severity_B3[:, 2:3]
-        low_B1, high_B1 = self._interval(low_B1, high_B1)
+        middle_B1 = raw.severity_B3[:, 1:2]
+        low_B1, high_B1 = stretched(
+            raw.severity_B3,
+            self.interval_scale_of(passed_bounds(geometry)),
+            self.get_buffer("interval_stretch"),
+            self.standard_severity(torch.tensor(CATEGORY_BOUNDS_PERMILLE).to(middle_B1)),
+        )
         return Answer(
             quadrant_probability=(raw.logits_B4 / self.temperature).softmax(-1),  # type: ignore[operator]
             severity_permille=self.permille(middle_B1).squeeze(-1),
-            # A negative stretch narrows the interval, but never past its middle.
+            # A category that lets nothing in, or a negative stretch, takes the interval past its middle: never.
             severity_low=self.permille(torch.minimum(low_B1, middle_B1)).squeeze(-1),
             severity_high=self.permille(torch.maximum(high_B1, middle_B1)).squeeze(-1),
             novelty=self.novelty(geometry),
         )
 
-    def _interval(self, low_B1: Tensor, high_B1: Tensor) -> tuple[Tensor, Tensor]:
-        """The ends, standardised, stretched by each category's own length where they reach into it.
+    def interval_scale_of(self, passed_BK: Tensor) -> Tensor:
+        """(B, C) how many halves of the network's own interval the ends are from its middle, by category.
 
-        All severities of a category count that its stretch lets in; the interval is what lies between the least and the
-        greatest. Where none is let in, the ends are plus and minus infinity.
+        Args:
+            passed_BK: see `interval.passed_bounds`.
         """
-        edges = self.standard_severity(torch.tensor(CATEGORY_BOUNDS_PERMILLE).to(low_B1))
-        endless = torch.full_like(edges[:1], torch.inf)
-        from_K = torch.maximum(low_B1 - self.get_buffer("interval_stretch"), torch.cat([-endless, edges]))
-        to_K = torch.minimum(high_B1 + self.get_buffer("interval_stretch"), torch.cat([edges, endless]))
-        nowhere = torch.full_like(from_K, torch.inf)
-        return (
-            torch.where(from_K <= to_K, from_K, nowhere).amin(-1, keepdim=True),
-            torch.where(from_K <= to_K, to_K, -nowhere).amax(-1, keepdim=True),
-        )
+        return self.get_buffer("interval_scale") + (passed_BK * self.get_buffer("interval_steps")).sum(-1, keepdim=True)
 
 
 def save_diagnosis(model: Diagnosis, folder: Path) -> None:

@@ -1,9 +1,10 @@
-"""Models saved when the network was one module without parts, and all categories had one stretch."""
+"""Models saved when the network was one module without parts, and an interval was stretched by lengths alone."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import nn
 
 RENAMED = {
@@ -21,11 +22,17 @@ RENAMED = {
 """Name within the network then, and now."""
 
 
-def take_one_stretch(model: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """A pre-hook of `load_state_dict`: the one stretch of then is that of every category now."""
+def take_older_interval(model: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """A pre-hook of `load_state_dict`: an interval of then was the network's own with lengths added.
+
+    The one stretch of the first models is that of every category now.
+    """
     name = f"{prefix}interval_stretch"
     if name in state and state[name].ndim == 0:
         state[name] = state[name].expand_as(model.get_buffer("interval_stretch")).clone()
+    for later, value in (("interval_scale", 1.0), ("interval_steps", 0.0)):
+        if name in state and prefix + later not in state:
+            state[prefix + later] = torch.full_like(model.get_buffer(later), value)
 
 
 def take_older_names(_network: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:

@@ -37,4 +37,6 @@ class Validate(Section):
     gates: list[Gate] = Field(min_length=1)
     min_slice: int = Field(default=50, ge=1)
     """A slice with fewer test buildings is reported without a figure."""
+    min_interval_slice: int = Field(default=200, ge=1)
+    """`interval_coverage_gap` looks at slices with at least as many test buildings."""
     latency_batch: int = Field(default=64, ge=1)

@@ -1,14 +1,21 @@
-"""Confidence that means something: temperature and interval from a split that training has not seen."""
+"""Confidence that means something: temperature and interval from a split that training has not seen.
+
+Shape legend: B buildings, C categories, K bounds between kinds of buildings.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import linprog
 from torch import Tensor, nn
 
 from plumbline.console import log
 from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.interval import AREA_BOUNDS_M2, POINT_BOUNDS, deviation, passed_bounds
 from plumbline.model.losses import HIGH, LOW
 from plumbline.prepare.shards import SequenceSet
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
@@ -18,6 +25,10 @@ COVERAGE = HIGH - LOW
 """Share of buildings whose true severity the interval shall hold, of each category."""
 MIN_CATEGORY = 30
 """With fewer buildings than this the quantile is hardly more than their largest value."""
+MIN_FOR_STEPS = 500
+"""With fewer buildings, what kinds of buildings seem to differ by is chance."""
+MOST_FOR_STEPS = 20_000
+"""More say nothing new; evenly taken from all."""
 
 
 class RawAnswers(NamedTuple):
@@ -27,16 +38,28 @@ class RawAnswers(NamedTuple):
     severity_B3: Tensor
     quadrant_B: Tensor
     standard_B: Tensor
+    passed_BK: Tensor
+    """See `interval.passed_bounds`."""
 
 
 def calibrate(model: Diagnosis, sequences: SequenceSet) -> None:
     """Set the model's temperature and interval from the calibrate split."""
     raw = raw_answers(model, sequences)
     model.get_buffer("temperature").fill_(best_temperature(raw.logits_B4, raw.quadrant_B))
-    edges = model.standard_severity(torch.tensor(CATEGORY_BOUNDS_PERMILLE).to(raw.standard_B))
-    model.get_buffer("interval_stretch").copy_(interval_stretches(raw.severity_B3, raw.standard_B, edges))
-    stretches = " ".join(f"{value:+.2f}" for value in model.get_buffer("interval_stretch").tolist())
-    log.info("temperature %.2f, interval stretches of the categories %s", model.temperature, stretches)
+    model.get_buffer("interval_steps").copy_(kind_steps(raw, _category(model, raw)))
+    set_scales(model, raw)
+    scales, steps = (
+        " ".join(f"{v:.2f}" for v in model.get_buffer(f"interval_{n}").tolist()) for n in ("scale", "steps")
+    )
+    log.info("temperature %.2f, interval scales of the categories %s, steps %s", model.temperature, scales, steps)
+
+
+def set_scales(model: Diagnosis, raw: RawAnswers) -> None:
+    """Set what the interval is scaled by in each category, given the model's steps between kinds of buildings."""
+    steps_B = (raw.passed_BK * model.get_buffer("interval_steps")).sum(-1)
+    excess_B = deviation(raw.severity_B3, raw.standard_B) - steps_B
+    model.get_buffer("interval_scale").copy_(category_quantiles(excess_B, _category(model, raw)))
+    model.get_buffer("interval_stretch").zero_()
 
 
 def raw_answers(model: Diagnosis, sequences: SequenceSet) -> RawAnswers:
@@ -47,7 +70,8 @@ def raw_answers(model: Diagnosis, sequences: SequenceSet) -> RawAnswers:
         for batch in loader(sequences, 512):
             answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
             standard = model.standard_severity(batch.severity_B)
-            parts.append(RawAnswers(answer.logits_B4, answer.severity_B3, batch.quadrant_B, standard))
+            passed = passed_bounds(batch.geometry_BF)
+            parts.append(RawAnswers(answer.logits_B4, answer.severity_B3, batch.quadrant_B, standard, passed))
     return RawAnswers(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
 
@@ -62,20 +86,65 @@ def best_temperature(logits_B4: Tensor, quadrant_B: Tensor) -> float:
     return float(candidates[int(torch.stack(losses).argmin())])
 
 
-def interval_stretches(severity_B3: Tensor, standard_B: Tensor, edges: Tensor) -> Tensor:
-    """Conformalised quantile regression (Romano, Patterson and Candes 2019): what must be added to both ends.
+def category_quantiles(excess_B: Tensor, category_B: Tensor) -> Tensor:
+    """(C,) what `COVERAGE` of each category stay below: split conformal prediction with its rank for finite samples.
 
-    For each category on its own (Vovk 2012, Conditional validity of inductive conformal predictors): one length for all
-    holds its share of all buildings, but leaves out four in ten of the worst. A category with few buildings takes the
-    length of all.
+    Conformalised quantile regression (Romano, Patterson and Candes 2019), relative to the network's own interval (Sesia
+    and Candes 2020, A comparison of some conformal quantile regression methods). For each category on its own (Vovk
+    2012, Conditional validity of inductive conformal predictors): one for all holds its share of all buildings, but
+    leaves out three in ten of the worst. A category with few buildings takes that of all.
     """
-    outside_B = torch.maximum(severity_B3[:, 0] - standard_B, standard_B - severity_B3[:, 2])
-    category_B = torch.bucketize(standard_B, edges, right=True)
-    parts = [outside_B[category_B == number] for number in range(len(edges) + 1)]
-    return torch.stack([_upper(part if len(part) >= MIN_CATEGORY else outside_B) for part in parts])
+    parts = [excess_B[category_B == number] for number in range(len(CATEGORY_BOUNDS_PERMILLE) + 1)]
+    return torch.stack([_upper(part if len(part) >= MIN_CATEGORY else excess_B) for part in parts])
 
 
-def _upper(outside_B: Tensor) -> Tensor:
-    count = len(outside_B)
+def kind_steps(raw: RawAnswers, category_B: Tensor) -> Tensor:
+    """(K,) what the interval's scale changes by at each bound between kinds of buildings.
+
+    Quantile regression (Koenker and Bassett 1978) of the deviation on category and kind: every kind holds its share too
+    (Gibbs, Cherian and Candes 2025, Conformal prediction with conditional guarantees). A bound with few buildings
+    on a side is no step.
+    """
+    steps_K = torch.zeros(raw.passed_BK.shape[1])
+    told = _told(raw.passed_BK)
+    if len(category_B) < MIN_FOR_STEPS or not told.any():
+        return steps_K
+    every = -(-len(category_B) // MOST_FOR_STEPS)
+    seen_C = category_B.bincount(minlength=1) > 0
+    own_BC = nn.functional.one_hot(category_B, len(seen_C))[:, seen_C].to(raw.passed_BK)
+    design = torch.cat([raw.passed_BK[:, told], own_BC], dim=1)[::every].double().numpy()
+    found = quantile_regression(design, deviation(raw.severity_B3, raw.standard_B)[::every].double().numpy(), COVERAGE)
+    steps_K[told] = torch.from_numpy(found[: int(told.sum())]).to(steps_K)
+    return steps_K
+
+
+def quantile_regression(design: NDArray[np.float64], values: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """(K,) coefficients: of the (B,) `values`, `share` lie below `design` (B, K) times them.
+
+    By the dual linear programme (Koenker 2005, Quantile regression, section 6.2).
+    """
+    found = linprog(-values, A_eq=design.T, b_eq=(1 - share) * design.sum(0), bounds=(0, 1), method="highs")
+    return np.asarray(-found.eqlin.marginals)
+
+
+def _told(passed_BK: Tensor) -> Tensor:
+    """(K,) bounds with enough buildings in the kind above, and in all below it."""
+    told, start = [], 0
+    for bounds in (POINT_BOUNDS, AREA_BOUNDS_M2):
+        kind_B = passed_BK[:, start : start + len(bounds)].sum(1).long()
+        count = kind_B.bincount(minlength=len(bounds) + 1)
+        told.append((count[1:] >= MIN_CATEGORY) & (count.cumsum(0)[:-1] >= MIN_CATEGORY))
+        start += len(bounds)
+    return torch.cat(told)
+
+
+def _category(model: Diagnosis, raw: RawAnswers) -> Tensor:
+    """(B,) of the true severities."""
+    edges = model.standard_severity(torch.tensor(CATEGORY_BOUNDS_PERMILLE).to(raw.standard_B))
+    return torch.bucketize(raw.standard_B, edges, right=True)
+
+
+def _upper(excess_B: Tensor) -> Tensor:
+    count = len(excess_B)
     rank = min(count, int(torch.ceil(torch.tensor((count + 1) * COVERAGE))))
-    return outside_B.sort().values[rank - 1]
+    return excess_B.sort().values[rank - 1]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.strain import category
+from plumbline.validate.confidence import accuracy_at, expected_calibration_error
 
 Float = NDArray[np.floating]
 Figures = dict[str, float]
@@ -19,7 +20,9 @@ HIGHER_IS_BETTER = {
     "severity_r2": True,
     "category_accuracy": True,
     "expected_calibration_error": False,
+    "quadrant_accuracy_at_70": True,
     "interval_coverage": True,
+    "interval_coverage_gap": False,
     "interval_width": False,
     "parity_probability": False,
     "parity_severity_permille": False,
@@ -67,7 +70,9 @@ def accuracy_figures(judged: Judged, quadrant_true: NDArray[np.int64], severity_
         said, true = judged.probability[defined].argmax(1), quadrant_true[defined]
         figures["quadrant_accuracy"] = float((said == true).mean())
         figures["quadrant_macro_f1"] = macro_f1(said, true)
-        figures["expected_calibration_error"] = expected_calibration_error(judged.probability[defined], true)
+        confidence = judged.probability[defined].max(1)
+        figures["expected_calibration_error"] = expected_calibration_error(confidence, said == true)
+        figures["quadrant_accuracy_at_70"] = accuracy_at(confidence, said == true, 0.7)
     return figures
 
 
@@ -80,29 +85,3 @@ def macro_f1(said: NDArray[np.int64], true: NDArray[np.int64]) -> float:
         if total:
             values.append(2 * hit / total)
     return float(np.mean(values))
-
-
-def expected_calibration_error(probability: Float, true: NDArray[np.int64], bins: int = 15) -> float:
-    """Mean gap between confidence and accuracy over equal bins of confidence (Naeini, Cooper and Hauskrecht 2015)."""
-    return float(
-        sum(abs(row["accuracy"] - row["confidence"]) * row["share"] for row in reliability(probability, true, bins))
-    )
-
-
-def reliability(probability: Float, true: NDArray[np.int64], bins: int = 15) -> list[Figures]:
-    """Confidence, accuracy and share of the buildings of each bin of confidence that is not empty; NaN is in none."""
-    told = np.isfinite(probability).all(1)
-    probability, true = probability[told], true[told]
-    confidence, hit = probability.max(1), probability.argmax(1) == true
-    place = np.minimum((confidence * bins).astype(int), bins - 1)
-    rows = []
-    for number in np.unique(place):
-        inside = place == number
-        rows.append(
-            {
-                "confidence": float(confidence[inside].mean()),
-                "accuracy": float(hit[inside].mean()),
-                "share": float(inside.mean()),
-            }
-        )
-    return rows

@@ -7,15 +7,18 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.model.interval import AREA_BOUNDS_M2, POINT_BOUNDS
+from plumbline.prepare.features import GEOMETRY, names
 from plumbline.prepare.resolution import strain_error
 from plumbline.prepare.shards import SequenceSet
 from plumbline.strain import DIFFICULTIES, category
 
-POINT_BOUNDS = (10, 20, 50)
+_LOG_AREA = names(GEOMETRY).index("log_area")
 
 
 def slices(sequences: SequenceSet, max_strain_error_permille: float) -> dict[str, NDArray[np.bool_]]:
-    """Name -> (B,) which buildings: `all`, each city (a city has one sensor), by points, by category, by difficulty.
+    """Name -> (B,) which buildings: `all`, each city (a city has one sensor), by points, by size in m2, by category, by
+    difficulty.
 
     `resolved:yes` are those that `predict` judges, if they are like those of the training.
     """
@@ -23,10 +26,13 @@ def slices(sequences: SequenceSet, max_strain_error_permille: float) -> dict[str
     result = {"all": np.ones(len(sequences), dtype=bool)}
     for city in np.unique(sequences.city):
         result[f"city:{city}"] = np.asarray(sequences.city == city)
-    edges = (0, *POINT_BOUNDS, np.inf)
-    for low, high in itertools.pairwise(edges):
+    for low, high in itertools.pairwise((0, *POINT_BOUNDS, np.inf)):
         name = f"points:{low:g}-{high - 1:g}" if np.isfinite(high) else f"points:{low:g}+"
         result[name] = (length >= low) & (length < high)
+    area = np.exp(np.asarray(sequences.geometry[:, _LOG_AREA], float))
+    for low, high in itertools.pairwise((0, *AREA_BOUNDS_M2, np.inf)):
+        name = f"area:{low:g}-{high:g}" if np.isfinite(high) else f"area:{low:g}+"
+        result[name] = (area >= low) & (area < high)
     categories = category(sequences.severity)
     for number in range(5):
         result[f"category:{number}"] = categories == number

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from plumbline.compass import QUADRANTS
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.export.runtime import Answers, OnnxModel
@@ -18,22 +16,28 @@ from plumbline.files import atomic_folder, sha256_folder, write_json
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Validate
 from plumbline.prepare.shards import Shards, load_shards
-from plumbline.strain import category
 from plumbline.validate.baseline import least_squares
+from plumbline.validate.confidence import INTERVAL_SHARE
+from plumbline.validate.evidence import write_evidence
 from plumbline.validate.gates import check_rules, evaluate, failed_rules
 from plumbline.validate.measure import parity_figures, size_figures, speed_figures
-from plumbline.validate.metrics import Figures, Judged, accuracy_figures, reliability
+from plumbline.validate.metrics import Figures, Judged, accuracy_figures
 from plumbline.validate.slices import slices
 
 Table = dict[str, dict[str, Figures]]
 BASELINE = "baseline"
-OF_QUADRANTS = ("quadrant_accuracy", "quadrant_macro_f1", "expected_calibration_error")
+SHOWN = "int8"
+"""The artifact whose answers are tabled and drawn."""
+OF_QUADRANTS = ("quadrant_accuracy", "quadrant_macro_f1", "expected_calibration_error", "quadrant_accuracy_at_70")
 SUMMARY = (
     "quadrant_accuracy",
     "quadrant_macro_f1",
     "severity_mae",
     "severity_r2",
+    "expected_calibration_error",
+    "quadrant_accuracy_at_70",
     "interval_coverage",
+    "interval_coverage_gap",
     "size_bytes",
     "latency_ms",
 )
@@ -71,7 +75,7 @@ def validate(
         for name, figures in table["all"].items():
             short = {key: float(f"{figures[key]:.4g}") for key in SUMMARY if key in figures}
             write_json(folder / "summary" / f"{name}.json", short)
-        _write_plots(folder, test, judged)
+        write_evidence(folder, test, as_judged(judged[SHOWN]), table, SHOWN)
     log.info(
         "gate: %s, %d of %d rules met", gate["verdict"], sum(r["passed"] for r in gate["rules"]), len(gate["rules"])
     )
@@ -98,8 +102,18 @@ def judge_test(
     for part, inside in parts.items():
         table[part] = {name: slice_figures(one, test, inside, params.min_slice) for name, one in everyone.items()}
     for name, figures in fixed.items():
-        table["all"][name].update(figures)
+        table["all"][name].update(figures | coverage_gap(table, name, params.min_interval_slice))
     return table, answers
+
+
+def coverage_gap(table: Table, name: str, least: int) -> Figures:
+    """How far the interval is from its share on the slice of at least `least` buildings where it is farthest."""
+    gaps = [
+        abs(row[name]["interval_coverage"] - INTERVAL_SHARE)
+        for row in table.values()
+        if row[name]["buildings"] >= least and "interval_coverage" in row[name]
+    ]
+    return {"interval_coverage_gap": max(gaps)} if gaps else {}
 
 
 def slice_figures(judged: Judged, test: Shards, inside: Any, min_slice: int) -> Figures:
@@ -121,29 +135,3 @@ def as_judged(answers: Answers) -> Judged:
 def _finite(figures: Figures) -> Figures:
     """Without NaN and infinity, as a broken model gives them: no figure, no pass."""
     return {name: value for name, value in figures.items() if math.isfinite(value)}
-
-
-def _write_plots(folder: Path, test: Shards, answers: dict[str, Answers]) -> None:
-    """CSV tables: category and quadrant confusion, severity against truth, reliability; of the int8 artifact."""
-    said = answers["int8"]
-    defined = np.asarray(test.quadrant) >= 0
-    truth, severity = np.asarray(test.quadrant)[defined], np.asarray(test.severity)
-    pairs = zip(category(severity).tolist(), category(said.severity_permille).tolist(), strict=True)
-    _write_csv(folder / "category_confusion.csv", ("true", "said"), pairs)
-    chosen = said.quadrant_probability[defined].argmax(1)
-    _write_csv(
-        folder / "quadrant_confusion.csv",
-        ("true", "said"),
-        ((QUADRANTS[a], QUADRANTS[b]) for a, b in zip(truth, chosen, strict=True)),
-    )
-    rows = zip(severity.round(4).tolist(), said.severity_permille.round(4).tolist(), strict=True)
-    _write_csv(folder / "severity.csv", ("true_permille", "said_permille"), rows)
-    bins = reliability(said.quadrant_probability[defined], truth, bins=10)
-    _write_csv(folder / "reliability.csv", ("confidence", "accuracy", "share"), (row.values() for row in bins))
-
-
-def _write_csv(path: Path, header: tuple[str, ...], rows: Any) -> None:
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)

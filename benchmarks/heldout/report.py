@@ -1,0 +1,207 @@
+"""What a model's confidence is worth on held-out cities, as a page of Markdown, a plot, and figures as JSON."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.heldout.scores import BARS, HELD, MODEL, Scores, cell, of_quadrants, table
+from plumbline.files import atomic_file, write_json
+from plumbline.serve.predictions import STATUSES
+from plumbline.strain import category
+from plumbline.validate.charts import Line, Mark, line_chart
+from plumbline.validate.confidence import COVERED, accuracy_by_coverage, share_error
+from plumbline.validate.slices import AREA_BOUNDS_M2, POINT_BOUNDS
+
+MIN_SLICE = 200
+"""Buildings, from which an interval is asked to hold its share."""
+ERROR_BOUNDS_PERMILLE = (0.03, 0.06, 0.1)
+"""Between strain errors that all are judged."""
+SHOWN = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0)
+"""Coverages in the table of the curve."""
+
+
+@dataclass(frozen=True)
+class Examined:
+    """One city after it was judged."""
+
+    name: str
+    kind: str
+    rows: list[tuple[str, str, str, Scores]]
+    """Of the table of scores."""
+    statuses: dict[str, int] | None
+    """Number of buildings of each status; None where no model was asked."""
+    answers: pd.DataFrame | None
+    """`beside_labels` of the model's answers, with `area_m2` and `strain_error_permille`."""
+    engineer: pd.DataFrame
+    """The same of least squares, of the same buildings."""
+
+
+def write_report(cities: Sequence[Examined], title: str, folder: Path) -> None:
+    """Write `report.md`, `coverage.svg` and `scores.json`; `title` says what was judged."""
+    for name, text in (("report.md", markdown(cities, title)), ("coverage.svg", plot(cities, title))):
+        with atomic_file(folder / name) as path:
+            path.write_text(text, encoding="utf-8")
+    write_json(folder / "scores.json", _figures(cities, title))
+
+
+def markdown(cities: Sequence[Examined], title: str) -> str:
+    """The page."""
+    told = [city for city in cities if city.answers is not None]
+    parts = [
+        f"# {title}",
+        "Each figure with its standard error (binomial; of the mean for severity), its bar in brackets, bold where it "
+        "misses it. Quadrants count from category 1 up. The calibration error is above 0 even where every confidence "
+        "is true: behind it stands what it comes to by chance.",
+        table([row for city in cities for row in city.rows]),
+    ]
+    if told:
+        parts += [
+            "## Status of the buildings, share", _status_table(told),
+            "## What a 90 % interval holds",
+            f"Slices with fewer than {MIN_SLICE} buildings are left out; bold: outside of {HELD[0]:g} to {HELD[1]:g}. "
+            "Median width in permille behind the number of buildings.",
+            _slice_table(told),
+            "## Quadrant accuracy of the most confident", _curve_table(told),
+            "![Accuracy against coverage](coverage.svg)",
+        ]  # fmt: skip
+    return "\n\n".join(parts) + "\n"
+
+
+def plot(cities: Sequence[Examined], title: str) -> str:
+    """Accuracy against coverage of each city, least squares dashed in the same colour, and the bars that are set."""
+    lines = []
+    for city in cities:
+        if city.answers is not None:
+            lines.append(Line(city.name, _curve(city.answers)))
+        lines.append(Line(f"{city.name}, least squares", _curve(city.engineer), dashed=city.answers is not None))
+    bars = {BARS[city.kind].selective for city in cities if city.kind in BARS}
+    marks = [Mark(f"{bar:g} asked of X band", COVERED, bar) for bar in bars if bar is not None]
+    return line_chart(
+        f"Quadrant accuracy of the most confident: {title}",
+        "share of the damaged buildings that are answered for",
+        "quadrant accuracy",
+        lines,
+        marks,
+    )
+
+
+def slices(answers: pd.DataFrame) -> dict[str, pd.Series]:
+    """Name -> which rows, of points, category of the true severity, size, and strain error of the points."""
+    parts = {"all": pd.Series(True, answers.index)}
+    for name, values, bounds in (
+        ("points", answers["n_points"], POINT_BOUNDS),
+        ("area_m2", answers["area_m2"], AREA_BOUNDS_M2),
+        ("strain_error_permille", answers["strain_error_permille"], ERROR_BOUNDS_PERMILLE),
+    ):
+        for low, high in itertools.pairwise((0, *bounds, np.inf)):
+            shown = f"{low:g} to {high:g}" if np.isfinite(high) else f"from {low:g}"
+            parts[f"{name} {shown}"] = (values >= low) & (values < high)
+    categories = category(answers["true"].to_numpy())
+    for number in range(5):
+        parts[f"category {number}"] = pd.Series(categories == number, answers.index)
+    return parts
+
+
+def _pooled(told: Sequence[Examined]) -> list[tuple[str, pd.DataFrame]]:
+    """The answers of each city, and of all cities of a kind together where there are several."""
+    columns = [(city.name, city.answers) for city in told if city.answers is not None]
+    for kind in dict.fromkeys(city.kind for city in told if city.kind):
+        own = [city.answers for city in told if city.kind == kind and city.answers is not None]
+        if len(own) > 1:
+            columns.append((f"{len(own)} {kind}", pd.concat(own, ignore_index=True)))
+    return columns
+
+
+def _held(answers: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Slice -> number of buildings, what the interval holds of them, and its median width."""
+    found = {}
+    width = answers["severity_high"].astype(float) - answers["severity_low"].astype(float)
+    for name, rows in slices(answers).items():
+        inside = answers["inside"][rows].dropna().to_numpy(bool)
+        if len(inside):
+            held = float(inside.mean())
+            error = share_error(held, len(inside))
+            found[name] = {"buildings": len(inside), "held": held, "se": error, "width": float(width[rows].median())}
+    return found
+
+
+def _slice_table(told: Sequence[Examined]) -> str:
+    columns = [(name, _held(answers)) for name, answers in _pooled(told)]
+    names = list(dict.fromkeys(name for _, held in columns for name in held))
+    lines = ["| slice | " + " | ".join(name for name, _ in columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    for name in names:
+        cells = []
+        for _, held in columns:
+            figures = held.get(name)
+            if figures is None or figures["buildings"] < MIN_SLICE:
+                cells.append("")
+                continue
+            shown = cell(figures["held"], figures["se"], *HELD).rpartition(" (")[0]
+            cells.append(f"{shown}; {figures['buildings']:.0f}, {figures['width']:.2f}")
+        if any(cells):
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _status_table(told: Sequence[Examined]) -> str:
+    lines = ["| city | buildings | " + " | ".join(STATUSES) + " |", "|---" * (2 + len(STATUSES)) + "|"]
+    for city in told:
+        counts = city.statuses or {}
+        total = sum(counts.values())
+        shares = (f"{counts.get(status, 0) / total:.3f}" for status in STATUSES)
+        lines.append(f"| {city.name} | {total} | " + " | ".join(shares) + " |")
+    return "\n".join(lines)
+
+
+def _curve_table(told: Sequence[Examined]) -> str:
+    lines = ["| city | " + " | ".join(f"{share:.0%}" for share in SHOWN) + " |", "|---" * (1 + len(SHOWN)) + "|"]
+    for name, answers in _pooled(told):
+        confidence, right = of_quadrants(answers)
+        order = np.argsort(-confidence, kind="stable")
+        cells = []
+        for share in SHOWN:
+            first = right[order][: round(share * len(right))]
+            held = float(first.mean()) if len(first) else float("nan")
+            cells.append(cell(held, share_error(held, len(first))))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _curve(answers: pd.DataFrame) -> list[tuple[float, float]]:
+    return [(row["coverage"], row["accuracy"]) for row in accuracy_by_coverage(*of_quadrants(answers))]
+
+
+def _figures(cities: Sequence[Examined], title: str) -> dict[str, Any]:
+    """Everything of the page as strict JSON."""
+    return {
+        "title": title,
+        "cities": [
+            {
+                "name": city.name,
+                "kind": city.kind,
+                "statuses": city.statuses,
+                "scores": {who: _finite(scores) for _, _, who, scores in city.rows},
+            }
+            for city in cities
+        ],
+        "intervals": {name: _held(answers) for name, answers in _pooled([c for c in cities if c.answers is not None])},
+        "curves": {
+            city.name: {
+                who: accuracy_by_coverage(*of_quadrants(answers))
+                for who, answers in ((MODEL, city.answers), ("least squares", city.engineer))
+                if answers is not None
+            }
+            for city in cities
+        },
+    }
+
+
+def _finite(scores: Scores) -> dict[str, float | None]:
+    return {name: float(value) if np.isfinite(value) else None for name, value in scores._asdict().items()}

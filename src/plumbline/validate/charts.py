@@ -1,0 +1,95 @@
+"""A line chart as plain SVG: drawn without a library, read by every browser."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+COLOURS = ("#2f6c9e", "#c46a3d", "#4f8a3c", "#b0517d", "#7a7a7a", "#2a9d8f", "#8c6bb1", "#b58900")
+WIDTH, HEIGHT = 640, 400
+LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 48
+TICKS = 5
+"""Parts that each axis is divided into."""
+Range = tuple[float, float]
+Place = Callable[[float, float], tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    dashed: bool = False
+    """Drawn in the colour of the line before it: what that is compared with."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One place that is named, such as a bar to be reached."""
+
+    name: str
+    x: float
+    y: float
+
+
+def line_chart(
+    title: str, x_label: str, y_label: str, lines: Sequence[Line], marks: Sequence[Mark] = (),
+    x_range: Range = (0.0, 1.0), y_range: Range = (0.0, 1.0),
+) -> str:  # fmt: skip
+    """An SVG document with axes, grid, key and curves; what lies outside of the ranges is cut off."""
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = (x - x_range[0]) / (x_range[1] - x_range[0])
+        up = (y - y_range[0]) / (y_range[1] - y_range[0])
+        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+
+    parts = [_text(LEFT, 24, title, "start", bold=True), *_axes(place, x_range, y_range, x_label, y_label)]
+    colour = -1
+    for number, line in enumerate(lines):
+        colour += not (line.dashed and number)
+        look = f'stroke="{COLOURS[colour % len(COLOURS)]}" stroke-width="2"' + (
+            ' stroke-dasharray="5 4"' if line.dashed else ""
+        )
+        path = " ".join("{:.1f},{:.1f}".format(*place(x, y)) for x, y in line.points)
+        parts.append(f'<polyline clip-path="url(#plot)" fill="none" {look} points="{path}"/>')
+        row = HEIGHT - BOTTOM - 10 - 16 * (len(lines) - 1 - number)
+        parts.append(f'<line x1="{LEFT + 10}" x2="{LEFT + 34}" y1="{row - 4}" y2="{row - 4}" {look}/>')
+        parts.append(_text(LEFT + 40, row, line.name, "start"))
+    for mark in marks:
+        x, y = place(mark.x, mark.y)
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="none" stroke="#000"/>')
+        parts.append(_text(x + 8, y - 6, mark.name, "start"))
+    corner = f'x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT - TOP - BOTTOM}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{html.escape(title)}" font-family="sans-serif" font-size="12">\n'
+        f'<clipPath id="plot"><rect {corner}/></clipPath>\n<rect width="100%" height="100%" fill="#fff"/>\n'
+        + "\n".join(parts)
+        + "\n</svg>\n"
+    )
+
+
+def _axes(place: Place, x_range: Range, y_range: Range, x_label: str, y_label: str) -> list[str]:
+    parts = []
+    for number in range(TICKS + 1):
+        x, y = (low + number / TICKS * (high - low) for low, high in (x_range, y_range))
+        (across, _), (_, up) = place(x, y_range[0]), place(x_range[0], y)
+        grid = 'stroke="#ddd"'
+        parts.append(f'<line x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" {grid}/>')
+        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}" {grid}/>')
+        parts.append(_text(across, HEIGHT - BOTTOM + 16, f"{x:g}", "middle"))
+        parts.append(_text(LEFT - 6, up + 4, f"{y:.3g}", "end"))
+    middle = (TOP + HEIGHT - BOTTOM) / 2
+    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, x_label, "middle"))
+    parts.append(
+        f'<text x="14" y="{middle:g}" text-anchor="middle" transform="rotate(-90 14 {middle:g})">'
+        f"{html.escape(y_label)}</text>"
+    )
+    return parts
+
+
+def _text(x: float, y: float, words: str, anchor: str, bold: bool = False) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{weight}>{html.escape(words)}</text>'
