@@ -15,12 +15,13 @@ from plumbline.release.package import model_card, package, require_pass
 from tests.tiny import PARAMS, run_cli
 
 INPUTS = ("prepare", "export", "validate")
+RECORDED = ("train", "compress")
 
 
 @pytest.fixture
 def project(tiny, tmp_path):
     """A project of the test's own, before the stage `package`."""
-    return tiny.copy(tmp_path / "project", *INPUTS)
+    return tiny.copy(tmp_path / "project", *INPUTS, *RECORDED)
 
 
 def test_the_package_is_what_was_validated(tiny):
@@ -32,6 +33,16 @@ def test_the_package_is_what_was_validated(tiny):
     assert manifest.hashes["test_data"] == sha256_folder(tiny.data("prepare") / "test")
     assert manifest.hashes["data"] == sha256_folder(tiny.data("prepare"))
     assert manifest.prepare == tiny.params.prepare
+
+
+def test_the_record_of_both_runs_is_in_the_manifest(tiny):
+    records = verify_package(tiny.data("package")).records
+    for stage in RECORDED:
+        record = records[stage]
+        assert record == read_json(tiny.data(stage) / "record.json")
+        assert len(record["curve"]) == getattr(tiny.params, stage).epochs
+        assert record["parameters"]["total"] > 0
+        assert {"git", "params", "hardware", "versions", "metrics"} <= set(record)
 
 
 def test_packing_again_gives_the_same_version(tiny, project):
@@ -56,8 +67,6 @@ def test_a_refused_gate_ends_with_3_and_writes_nothing(tiny, project):
     ]
     content = {**PARAMS, "validate": {**PARAMS["validate"], "gates": gates}}
     (project / "params.yaml").write_text(yaml.safe_dump(content))
-    for stage in ("train", "compress"):
-        shutil.copytree(tiny.data(stage), project / "data" / stage)
     assert run_cli("validate", cwd=project).code == 0
     refused = run_cli("package", cwd=project)
     assert refused.code == 3

@@ -52,6 +52,8 @@ class Manifest(BaseModel):
     metrics: dict[str, Any]
     """On the whole test split, per artifact, and of the baseline."""
     gate: dict[str, Any]
+    records: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Stage (`train`, `compress`) -> record of its run: data, commit, params, parameters, hardware, curve, metrics."""
     files: dict[str, File]
 
 
@@ -60,7 +62,7 @@ def write_package(files: Mapping[str, Path], about: Mapping[str, Any], card: str
 
     Args:
         files: name in the package -> file to copy.
-        about: `name`, `default_model`, `prepare`, `hashes`, `metrics` and `gate` of the manifest.
+        about: `name`, `default_model`, `prepare`, `hashes`, `metrics`, `gate` and `records` of the manifest.
         card: text of MODEL_CARD.md.
         out: folder to write.
     """

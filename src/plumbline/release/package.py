@@ -28,8 +28,15 @@ CODE = (
 """Source that the manifest's hash of the code is taken over: that of dvc.yaml's stage `package`."""
 
 
+RECORD = "record.json"
+RECORDED = ("train", "compress")
+"""Stages whose record of the run stands in the manifest."""
+
+
 def package(prepared: Path, exported: Path, validated: Path, params: Params, out: Path) -> None:
     """Write the model package, if the verdict of the stage `validate` is `pass`.
+
+    The records of the runs are taken from the folders of the stages `RECORDED`, beside that of `prepared`.
 
     Raises:
         GateRefused: it is not; the message names every failed rule with its figure and bound.
@@ -59,6 +66,7 @@ def package(prepared: Path, exported: Path, validated: Path, params: Params, out
         },
         "metrics": figures,
         "gate": gate,
+        "records": {stage: read_json(prepared.with_name(stage) / RECORD) for stage in RECORDED},
     }
     write_package(files, about, model_card(figures, gate, read_json(audit)), out)
 
