@@ -1,22 +1,30 @@
-"""What an adapter makes of a few labels: `python -m benchmarks.adapt --model FOLDER [--labels N …] CITY…`.
+"""What an adapter makes of a few labels: `python -m benchmarks.adapt [--labels N …] [--domain NAME …] [CITY…]`.
 
-Prints Markdown. A third of a held-out city (`benchmarks.heldout`), by blocks, judges. From the rest labels are drawn,
-some times anew; to it, all of it, every parameter is trained for comparison, from the base and from random weights:
-the better one by the score is what adapting could reach. `recovered` is the part of the way from the base to there.
+Prints Markdown; `docs/benchmarks` keeps dated copies. Each domain of `benchmarks.shifted` is made, unless folders of
+labelled cities are given. A third of a city, by blocks, judges. From the rest labels are drawn, some times anew; to
+all of it every parameter is trained, from the base. `recovered` is the part of the way from the base to there. Where
+that way is shorter than twice its standard error, there is nothing to recover, and no part is given.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import os
+import platform
+import subprocess
 import sys
+import tempfile
 import time
 from copy import deepcopy
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.shifted import DOMAINS, make_domain
 from plumbline.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Prepare, Train
@@ -25,19 +33,33 @@ from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.sequences import Sequences
 from plumbline.prepare.split import split_blocks
 from plumbline.prepare.tile import label
+from plumbline.serve.adapt import base_of
 from plumbline.serve.predict import read_tracks
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.city import find_files
 from plumbline.sources.labels import read_labels
 from plumbline.train.adapt import adapt
-from plumbline.train.adapter import Adapted, base_hash
+from plumbline.train.adapter import MAX_BYTES, Adapted, base_hash
 from plumbline.train.batches import loader
 from plumbline.train.quick import quick_fit
-from plumbline.train.score import Score, score
 from plumbline.train.statistics import fit_statistics
 
-FULL_EPOCHS = 20
 Array = NDArray[np.float64]
+
+
+class Judged(NamedTuple):
+    """Of each building of a city, in one order."""
+
+    hit: Array
+    """1 for the right quadrant, 0 for a wrong one; NaN below category 1."""
+    error: Array
+    """Of severity, permille."""
+    inside: Array
+    """Whether the interval holds the severity."""
+
+    def figures(self) -> Array:
+        """(3,) quadrant accuracy, severity MAE, interval coverage."""
+        return np.array([np.nanmean(self.hit), self.error.mean(), self.inside.mean()])
 
 
 def prepared(folder: Path) -> tuple[Sequences, Array]:
@@ -52,98 +74,110 @@ def prepared(folder: Path) -> tuple[Sequences, Array]:
     return sequences.take(np.flatnonzero(known)), centre[known]
 
 
-def judged(model: Diagnosis, sequences: Sequences) -> tuple[Score, float, float]:
-    """Score, share of severities inside of the interval, share of buildings not judged."""
+def judged(model: Diagnosis, sequences: Sequences) -> Judged:
+    """What a model says of labelled buildings."""
     model.eval()
     parts = []
     with torch.inference_mode():
         for batch in loader(sequences, 512):
             answer = model(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
+            hit = (answer.quadrant_probability.argmax(1) == batch.quadrant_B).double()
             inside = (answer.severity_low <= batch.severity_B) & (batch.severity_B <= answer.severity_high)
-            parts.append(
-                (answer.quadrant_probability, answer.severity_permille, batch.quadrant_B, batch.severity_B, inside,
-                 answer.novelty > 1)
-            )  # fmt: skip
-    arrays = [torch.cat(one).numpy() for one in zip(*parts, strict=True)]
-    return score(*arrays[:4]), float(arrays[4].mean()), float(arrays[5].mean())
+            error = (answer.severity_permille - batch.severity_B).abs().double()
+            parts.append((hit.masked_fill(batch.quadrant_B < 0, torch.nan), error, inside.double()))
+    return Judged(*(torch.cat(one).numpy() for one in zip(*parts, strict=True)))
 
 
-def fully_trained(base: Diagnosis, sequences: Sequences, from_base: bool, threads: int) -> Diagnosis:
-    """Every parameter trained on all of a city's labels."""
+def fully_trained(base: Diagnosis, sequences: Sequences, epochs: int, threads: int) -> Diagnosis:
+    """Every parameter trained on, from the base, on all of a city's labels."""
     torch.manual_seed(0)
-    model = deepcopy(base) if from_base else Diagnosis(base.network.spec)
-    fit_statistics(model, sequences, standardisation=not from_base)
+    model = deepcopy(base)
+    fit_statistics(model, sequences, standardisation=False)
     losses = Train(
-        epochs=FULL_EPOCHS, patience=FULL_EPOCHS, learning_rate=1e-3 if from_base else 3e-3, batch_size=32,
-        schedule="cosine", warmup_share=0.1, threads=threads,
+        epochs=epochs, patience=epochs, learning_rate=1e-3, batch_size=32, schedule="cosine", warmup_share=0.1,
+        threads=threads,
     )  # fmt: skip
     quick_fit(model.requires_grad_(True), sequences, losses)
     return model
 
 
-def measure(folder: Path, model: Path, counts: list[int], draws: int, params: Adapt) -> list[str]:
+def measure(folder: Path, model: Path, counts: list[int], draws: int, epochs: int, params: Adapt) -> list[str]:
     """Rows of the table for one city."""
-    base, holder = Adapted(model).use(None), Adapted(model)
+    holder, name = Adapted(model), folder.name
+    base = Adapted(model).use(None)
     sequences, centre = prepared(folder)
-    name = split_blocks(centre, np.full(len(centre), ""), {"pool": 2.0, "judge": 1.0}, 200, 0)
-    pool, judge = np.flatnonzero(name == "pool"), sequences.take(np.flatnonzero(name == "judge"))
+    part = split_blocks(centre, np.full(len(centre), ""), {"pool": 2.0, "judge": 1.0}, 200, 0)
+    pool, judge = np.flatnonzero(part == "pool"), sequences.take(np.flatnonzero(part == "judge"))
     start = judged(base, judge)
-    full = [judged(fully_trained(base, sequences.take(pool), way, params.threads), judge) for way in (True, False)]
-    best = max(full, key=lambda one: one[0].score)
-    rows = [_row(folder.name, "base", start, "", "")]
-    for who, one in zip(("all, from the base", "all, from random weights"), full, strict=True):
-        rows.append(_row(folder.name, f"{len(pool)} labels, {who}", one, "", ""))
+    full = judged(fully_trained(base, sequences.take(pool), epochs, params.threads), judge)
+    # Building by building: both models see the same ones.
+    apart = [one - other for one, other in zip(full[:2], start[:2], strict=True)]
+    error = np.array([np.nanstd(one) / np.sqrt(np.isfinite(one).sum()) for one in apart])
+    way = (full.figures() - start.figures())[:2]
+    rows = [
+        _row(name, "base", start.figures()),
+        _row(name, f"{len(pool):,} labels, every parameter", full.figures(),
+             " / ".join(f"gap {a:+.3f} ± {b:.3f}" for a, b in zip(way, error, strict=True))),
+    ]  # fmt: skip
     for count in counts:
-        found, seconds, shares = [], [], []
+        found, seconds, ways = [], [], []
         for draw in range(draws):
             chosen = np.random.default_rng(draw).permutation(pool)[:count]
             began = time.process_time()
             one = adapt(base, base_hash(model), sequences.take(chosen), centre[chosen], params, "benchmark", Prepare())
             seconds.append(time.process_time() - began)
-            shares.append(one.about.share)
-            found.append(judged(holder.use(one), judge))
-        mean = (
-            Score(*np.mean([row[0] for row in found], axis=0).tolist()),
-            float(np.mean([row[1] for row in found])),
-            float(np.mean([row[2] for row in found])),
-        )
-        parts = [
-            (mean[0][i] - start[0][i]) / (best[0][i] - start[0][i]) if best[0][i] != start[0][i] else np.nan
-            for i in range(3)
+            if one.about.share > params.max_share or 4 * one.about.parameters > MAX_BYTES:
+                raise InputError(f"{name}: an adapter of {one.about.parameters} parameters is too large.")
+            ways.append(
+                "+".join(["level"] * one.about.level + [f"{one.about.part:g}"] * (one.about.part > 0)) or "none"
+            )
+            found.append(judged(holder.use(one), judge).figures())
+        recovered = (np.array(found)[:, :2] - start.figures()[:2]) / np.where(way == 0, np.nan, way)
+        said = [
+            f"{part.mean():.0%} ± {part.std(ddof=1) / np.sqrt(draws):.0%}" if abs(gap) > 2 * noise else "no gap"
+            for part, gap, noise in zip(recovered.T, way, error, strict=True)
         ]
-        recovered = " / ".join(f"{part:.0%}" for part in parts)
-        rows.append(_row(folder.name, f"{count} labels, adapter of {shares[0]:.1%}, mean of {draws}", mean, recovered,
-                         f"{np.mean(seconds):.0f}"))  # fmt: skip
+        rows.append(_row(name, f"{count} labels, mean of {draws}", np.mean(found, axis=0), " / ".join(said),
+                         f"{np.mean(seconds):.0f}", ", ".join(ways)))  # fmt: skip
     return rows
 
 
-def _row(city: str, who: str, one: tuple[Score, float, float], recovered: str, seconds: str) -> str:
-    of, inside, unjudged = one
-    return (
-        f"| {city} | {who} | {of.quadrant_accuracy:.3f} | {of.severity_mae:.3f} | {of.score:.3f} | {inside:.3f} "
-        f"| {unjudged:.3f} | {recovered} | {seconds} |"
-    )
+def _row(city: str, who: str, figures: Array, recovered: str = "", seconds: str = "", ways: str = "") -> str:
+    quadrant, severity, inside = figures
+    return f"| {city} | {who} | {quadrant:.3f} | {severity:.3f} | {inside:.3f} | {recovered} | {seconds} | {ways} |"
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.adapt", description=__doc__)
-    parser.add_argument("cities", type=Path, nargs="+", metavar="CITY")
-    parser.add_argument("--model", type=Path, required=True, help="folder of the base: model.safetensors, model.json")
-    parser.add_argument("--labels", type=int, nargs="+", default=[20, 50, 100])
-    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("cities", type=Path, nargs="*", metavar="CITY")
+    parser.add_argument("--domain", nargs="+", choices=list(DOMAINS), default=list(DOMAINS))
+    parser.add_argument("--model", default="pretrained", help="`pretrained`, or the folder of a trained model")
+    parser.add_argument("--labels", type=int, nargs="+", default=[50])
+    parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--buildings", type=int, default=2600)
+    parser.add_argument("--seed", type=int, default=11)
+    parser.add_argument("--epochs", type=int, default=8, help="of the full training")
     parser.add_argument("--threads", type=int, default=0)
     given = parser.parse_args()
-    params = Adapt(threads=given.threads)
-    print(
-        "| city | who | quadrant accuracy | severity MAE, permille | score | interval coverage | novel "
-        "| recovered: quadrant / severity / score | CPU s |\n" + "|---" * 9 + "|"
-    )
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    cores = len(os.sched_getaffinity(0))
+    print(f"# Adapting: what a few labels recover\n\nMade by `python -m benchmarks.adapt`; model: {given.model}.\n")
+    print(f"{datetime.date.today()}, {cores} cores {platform.machine()}, commit {commit.stdout.strip() or 'unknown'}\n")
+    print("| city | who | quadrant accuracy | severity MAE, permille | interval coverage "
+          "| recovered: quadrant / severity | CPU s | chosen |\n" + "|---" * 8 + "|")  # fmt: skip
     try:
-        for city in given.cities:
-            print("\n".join(measure(city, given.model, given.labels, given.draws, params)), flush=True)
+        with tempfile.TemporaryDirectory() as scratch:
+            for city in given.cities or [Path(scratch) / name for name in given.domain]:
+                if not given.cities:
+                    make_domain(city, city.name, given.buildings, given.seed)
+                rows = measure(city, base_of(given.model), given.labels, given.draws, given.epochs,
+                               Adapt(threads=given.threads))  # fmt: skip
+                print("\n".join(rows), flush=True)
     except InputError as error:
         sys.exit(str(error))
+    if not given.cities:
+        print("\n" + "\n".join(f"- `{name}`: {DOMAINS[name].why}." for name in given.domain))
 
 
 if __name__ == "__main__":

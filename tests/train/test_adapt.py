@@ -1,3 +1,5 @@
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,25 +13,27 @@ from plumbline.errors import InputError
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt
-from plumbline.train.adapt import adapt, changed
+from plumbline.prepare.sequences import UNDEFINED, Sequences
+from plumbline.train.adapt import adapt, changed, unchanged
 from plumbline.train.adapter import (
     ABOUT,
     MAX_BYTES,
     WEIGHTS,
     Adapted,
+    Adapter,
     base_hash,
     check_name,
     list_adapters,
     load_adapter,
     save_adapter,
 )
-from plumbline.train.lowrank import attach, changes, count_changes, set_strength, settle
+from plumbline.train.lowrank import attach, blend, changes, count_changes
 from plumbline.train.start import first_weights
 from tests.model.made import inputs, small_model
 from tests.train.made import make_params, make_sequences
 
 # A share is of a network: the tests' own is so small that it allows more.
-QUICK = Adapt(epochs=4, folds=2, batch_size=32, max_share=0.9, threads=1)
+QUICK = Adapt(epochs=4, folds=2, batch_size=32, max_share=0.9, threads=1, min_temperature_labels=30)
 
 
 def places(count: int, seed: int = 0) -> np.ndarray:
@@ -49,20 +53,47 @@ def base(tmp_path_factory) -> Path:
     return save_base(tmp_path_factory.mktemp("base"))
 
 
+def labelled(name: str) -> tuple[Sequences, np.ndarray]:
+    """Buildings of a domain and their places: usual ones; large ones on sloping ground; few that stand together."""
+    count = 24 if name == "cairo" else 60
+    sequences = make_sequences(count, 50 + len(name))
+    if name == "bergen":
+        sequences.geometry[:, 0] *= 40
+        sequences.geometry[:, 5] += 30
+    return sequences, places(count) / (30 if name == "cairo" else 1)
+
+
+def adapted(base: Path, name: str) -> Adapter:
+    return adapt(load_diagnosis(base), base_hash(base), *labelled(name), QUICK, name, Prepare())
+
+
 @pytest.fixture(scope="module")
 def adapters(base, tmp_path_factory) -> Path:
     """Three adapters of one base, each of labels of its own."""
     root = tmp_path_factory.mktemp("adapters")
-    for number, name in enumerate(("athens", "bergen", "cairo")):
-        made = adapt(load_diagnosis(base), base_hash(base), make_sequences(60, 50 + number), places(60), QUICK, name,
-                     Prepare())  # fmt: skip
-        save_adapter(made, root / name)
+    for name in ("athens", "bergen", "cairo"):
+        save_adapter(adapted(base, name), root / name)
     return root
+
+
+@pytest.fixture(scope="module")
+def fitted(base) -> tuple[Diagnosis, Diagnosis]:
+    """A model with changes before and after they are fitted, late ones included."""
+    start = unchanged(load_diagnosis(base), QUICK)
+    return start, changed(start, make_sequences(60, 7), QUICK.as_train(), QUICK.late_epoch)
 
 
 def answers(model: Diagnosis) -> list[torch.Tensor]:
     with torch.inference_mode():
         return list(model(*inputs([5, 9, 24], seed=3)))
+
+
+def answers_to(model: Diagnosis, sequences: Sequences) -> np.ndarray:
+    """(B,) permille."""
+    inputs = sequences.pad(np.arange(len(sequences)))
+    with torch.inference_mode():
+        said = model(*(torch.from_numpy(np.array(inputs[k])) for k in ("distance", "slope", "geometry", "mask")))
+    return said.severity_permille.numpy()
 
 
 def attached(model: Diagnosis, **section) -> Diagnosis:
@@ -88,43 +119,44 @@ def test_a_change_has_the_rank_that_was_asked_for(rank):
             assert int(torch.linalg.matrix_rank(added)) == rank, name
 
 
-def test_only_changes_are_trained_and_the_base_keeps_every_bit(base):
-    model = load_diagnosis(base)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    fitted = changed(model, make_sequences(60, 7), QUICK)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+def test_only_changes_are_trained_and_the_base_keeps_every_bit(base, fitted):
+    before = load_diagnosis(base).state_dict()
     moved = 0
-    for name, value in fitted.named_parameters():
+    for name, value in fitted[1].named_parameters():
         if name.endswith(("lora_A", "lora_B", "shift")):
             moved += int(value.count_nonzero() > 0)
             continue
         assert torch.equal(value, before[name.replace("parametrizations.", "").removesuffix(".original")]), name
-    assert moved == 2 * sum(not c.late for c in changes(fitted.network).values()) + sum(
-        c.late for c in changes(fitted.network).values()
-    )
+    assert moved == sum(1 + (not change.late) for change in changes(fitted[1].network).values())
+    assert all(not change.shift.any() for change in changes(fitted[0].network).values() if change.late)
 
 
-def test_late_parameters_wait_for_their_epoch(base):
-    early = changed(load_diagnosis(base), make_sequences(60, 7), QUICK.model_copy(update={"unfreeze_at": 1.0}))
+def test_late_parameters_wait_for_their_epoch(fitted):
+    early = changed(fitted[0], make_sequences(30, 7), QUICK.as_train().model_copy(update={"epochs": 1}), 1)
     for name, change in changes(early.network).items():
         still = change.shift if change.late else change.lora_B
         assert bool(still.count_nonzero()) != change.late, name
 
 
-def test_the_merged_model_answers_as_the_adapted_one(base, tmp_path):
-    fitted = changed(load_diagnosis(base), make_sequences(60, 7), QUICK)
-    set_strength(fitted.network, 0.5)
-    half = answers(fitted)
-    settle(fitted.network)
-    made = adapt(load_diagnosis(base), base_hash(base), make_sequences(60, 7), places(60), QUICK, "one", Prepare())
+def test_a_part_of_the_changes_lies_between_before_and_after(fitted):
+    start, end = fitted
+    for part in (0.0, 0.5, 1.0):
+        model = deepcopy(end)
+        blend(model.network, start.network, part)
+        for name, value in model.named_parameters():
+            low, high = (dict(one.named_parameters())[name] for one in fitted)
+            torch.testing.assert_close(value, low + part * (high - low))
+
+
+def test_the_merged_model_answers_as_the_adapted_one(base, adapters, fitted, tmp_path):
     tensors = {
         f"network.{name}.{kind}": value.detach()
-        for name, change in changes(fitted.network).items()
+        for name, change in changes(fitted[1].network).items()
         for kind, value in change.named_parameters()
     }
-    merged = Adapted(base).use(type(made)(made.about, tensors))
+    merged = Adapted(base).use(Adapter(load_adapter(adapters / "athens").about, tensors))
     save_diagnosis(merged, tmp_path / "merged")
-    for one, two in zip(half, answers(load_diagnosis(tmp_path / "merged")), strict=True):
+    for one, two in zip(answers(fitted[1]), answers(load_diagnosis(tmp_path / "merged")), strict=True):
         torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
 
 
@@ -137,7 +169,7 @@ def test_adapters_of_three_domains_are_switched_and_each_answers_as_on_its_own(b
     for name in ("cairo", "athens", "base", "bergen", "athens", "base", "cairo"):
         said = answers(holder.use(loaded.get(name)))
         assert all(torch.equal(a, b) for a, b in zip(said, alone[name], strict=True)), name
-    assert not torch.equal(alone["athens"][1], alone["cairo"][1])
+    assert not torch.equal(alone["athens"][2], alone["base"][2])  # its interval is its own
 
 
 def test_an_adapter_of_the_default_network_is_small(tmp_path):
@@ -174,45 +206,52 @@ def test_too_few_labels_are_refused_with_their_number(base):
         adapt(load_diagnosis(base), base_hash(base), make_sequences(19), places(19), QUICK, "one", Prepare())
 
 
-def test_few_labels_leave_the_calibration_of_the_base(base):
-    one = adapt(load_diagnosis(base), base_hash(base), make_sequences(24, 9), places(24), QUICK, "one", Prepare())
+def test_few_labels_leave_the_calibration_of_the_base(base, adapters):
+    few, many = load_adapter(adapters / "cairo"), load_adapter(adapters / "athens")
     known = load_diagnosis(base).state_dict()
-    assert not one.about.temperature_calibrated
-    assert not one.about.interval_calibrated
-    for name in ("temperature", "interval_stretch"):
-        assert torch.equal(one.tensors[f"buffer.{name}"], known[name])
+    assert (few.about.temperature_calibrated, few.about.interval_calibrated) == (False, False)
+    assert (many.about.temperature_calibrated, many.about.interval_calibrated) == (True, True)
+    for name in ("temperature", "interval_scale"):
+        assert torch.equal(few.tensors[f"buffer.{name}"], known[name])
+        assert not torch.equal(many.tensors[f"buffer.{name}"], known[name])
 
 
-def test_the_adapted_model_answers_for_buildings_like_the_labelled_ones(base):
-    sequences = make_sequences(60, 8)
-    sequences.geometry[:, 0] *= 40
-    sequences.geometry[:, 5] += 30
-    one = adapt(load_diagnosis(base), base_hash(base), sequences, places(60), QUICK, "one", Prepare())
-    geometry = torch.from_numpy(sequences.geometry)
+def test_the_adapted_model_answers_for_buildings_like_the_labelled_ones(base, adapters):
+    geometry = torch.from_numpy(labelled("bergen")[0].geometry)
     holder = Adapted(base)
     assert (holder.use(None).novelty(geometry) > 1).all()
-    assert (holder.use(one).novelty(geometry) <= 1).all()
+    assert (holder.use(load_adapter(adapters / "bergen")).novelty(geometry) <= 1).all()
 
 
-def test_labels_of_another_scale_are_learned(base):
-    """The base is untrained: what it says of severity has nothing to do with the buildings."""
+def test_severities_at_another_level_are_found(base, tmp_path):
+    """The labels are half of the base's own answers, give or take a third."""
+    model, sequences = load_diagnosis(base), make_sequences(60, 8)
+    model.get_buffer("severity_mean").add_(2)  # so that all its answers are well above nothing
+    model.get_buffer("severity_limit").fill_(50)
+    save_diagnosis(model, tmp_path)
+    said = answers_to(model, sequences)
+    scatter = np.exp(0.3 * np.random.default_rng(0).normal(size=60))
+    labels = replace(sequences, severity=(said / 2 * scatter).astype(np.float32), quadrant=np.full(60, UNDEFINED))
+    one = adapt(model, base_hash(tmp_path), labels, places(60), QUICK, "half", Prepare())
+    assert one.about.level
+    assert one.about.after["severity_mae"] < 0.6 * one.about.before["severity_mae"]
+    now = answers_to(Adapted(tmp_path).use(one), sequences)
+    assert np.median(now[said > 1] / said[said > 1]) == pytest.approx(0.5, rel=0.2)
+    assert not one.about.temperature_calibrated
+
+
+def test_what_labels_say_of_buildings_is_learned(base):
+    """The base is untrained: what it says has nothing to do with the buildings."""
     section = QUICK.model_copy(update={"epochs": 20, "learning_rate": 0.03, "batch_size": 16, "unfreeze_at": 0.0})
     one = adapt(load_diagnosis(base), base_hash(base), make_sequences(80, 8), places(80), section, "one", Prepare())
     assert one.about.after["score"] > one.about.before["score"] + 0.1
-    assert one.about.strength > 0
+    assert one.about.part > 0
 
 
 def test_the_same_labels_give_the_same_adapter(base, adapters):
-    again = adapt(load_diagnosis(base), base_hash(base), make_sequences(60, 50), places(60), QUICK, "athens", Prepare())
-    known = load_adapter(adapters / "athens")
+    again, known = adapted(base, "cairo"), load_adapter(adapters / "cairo")
     assert again.tensors.keys() == known.tensors.keys()
     assert all(torch.equal(value, known.tensors[name]) for name, value in again.tensors.items())
-
-
-def test_buildings_that_stand_together_are_still_dealt_to_all_folds(base):
-    near = np.random.default_rng(0).uniform(0, 60, (60, 2))
-    one = adapt(load_diagnosis(base), base_hash(base), make_sequences(60, 8), near, QUICK, "one", Prepare())
-    assert one.about.labels == 60
 
 
 @pytest.mark.parametrize("damage", ["cut", "other", "gone", "key"])

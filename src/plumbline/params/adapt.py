@@ -45,9 +45,16 @@ class Adapt(Section):
     """From so many the interval is set anew: the share that it then holds varies by 5 points from city to city."""
     min_temperature_labels: int = Field(default=40, ge=10)
     """From so many buildings with a quadrant the temperature is set anew."""
+    caution: float = Field(default=1.0, ge=0)
+    """A simpler way counts that is worse by at most so many standard errors: 0 takes what was best."""
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
     threads: int = Field(default=0, ge=0)
     """CPU threads; 0: all."""
+
+    @property
+    def late_epoch(self) -> int:
+        """Epoch, counted from 0, from which on parameters are changed as a whole."""
+        return round(self.unfreeze_at * self.epochs)
 
     def as_train(self) -> Train:
         """The run of optimisation that fits the changes, as training is told of its own."""

@@ -144,10 +144,11 @@ def _tell(about: About, folder: Path) -> None:
     kept = " and ".join(name for name, done in calibrated.items() if not done)
     if kept:
         log.info("%d labels: too few to calibrate the %s anew; kept as in the base", about.labels, kept)
-    if not about.strength:
-        log.warning("on held-out buildings the base was best: the adapter changes no weight, only statistics")
-    log.info("%s: %d labels, %d parameters (%.1f %% of the network), strength %g", folder, about.labels,
-             about.parameters, 100 * about.share, about.strength)  # fmt: skip
+    if not about.level and not about.part:
+        log.warning("on held-out buildings nothing was clearly better than the base: only statistics are changed")
+    log.info("%s: %d labels, severities at %s level, %g of the changes of %d parameters (%.1f %% of the network)",
+             folder, about.labels, "their" if about.level else "the base's", about.part, about.parameters,
+             100 * about.share)  # fmt: skip
 
 
 def _package(adapter: Adapter) -> dict[str, object]:
@@ -159,6 +160,7 @@ def _package(adapter: Adapter) -> dict[str, object]:
         "hashes": {"base": about.base_sha256, "adapter": about.weights_sha256},
         "metrics": {"before": about.before, "after": about.after},
         "gate": {"verdict": "not asked", "rules": []},
+        "records": {},
     }
 
 

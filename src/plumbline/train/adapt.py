@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,24 +13,39 @@ from torch import Tensor
 from plumbline.console import track
 from plumbline.errors import InputError
 from plumbline.model.diagnosis import SEVERITY_FLOOR, Diagnosis
-from plumbline.model.heads import RawAnswer
-from plumbline.model.losses import quadrant_loss
 from plumbline.model.network import count_parameters
-from plumbline.params import Prepare
+from plumbline.params import Prepare, Train
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.blocks import number_blocks
 from plumbline.prepare.folds import fold_blocks
 from plumbline.prepare.sequences import Sequences
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.train.adapter import BUFFERS, About, Adapter
-from plumbline.train.calibrate import RawAnswers, best_temperature, interval_stretches, raw_answers
-from plumbline.train.lowrank import attach, changes, count_changes, set_strength, settle
+from plumbline.train.calibrate import RawAnswers, best_temperature, raw_answers, set_scales
+from plumbline.train.choice import first_as_good, losses, on_scale_of
+from plumbline.train.level import fit_level, set_level
+from plumbline.train.lowrank import attach, blend, changes, count_changes
 from plumbline.train.quick import quick_fit
 from plumbline.train.score import Score, score
 from plumbline.train.statistics import FARTHEST, fit_statistics
 
-STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Parts of the fitted changes that are tried on held-out buildings; the first is the base."""
+PARTS = (0.25, 0.5, 1.0)
+"""Of what is learned from the labels, tried on held-out buildings."""
+
+
+class Way(NamedTuple):
+    """What an adapter does to its base; each is tried on held-out buildings, the simplest first."""
+
+    level: bool = False
+    """Severities are put at the level of the labels."""
+    part: float = 0.0
+    """How much is kept of low-rank changes that are fitted to the labels."""
+
+
+class _Fold(NamedTuple):
+    """One fold that is held out, and the others."""
+
+    others: Sequences
+    own: Sequences
 
 
 def adapt(
@@ -38,9 +54,10 @@ def adapt(
 ) -> Adapter:  # fmt: skip
     """Fit an adapter of `base`, which stays as it is, to labelled buildings.
 
-    Every building is held out once, with its block, while changes are fitted to the others: so figures, temperature
-    and interval are of buildings that were not fitted to. The adapter itself is fitted to all. Of its changes that part
-    is kept which is best on held-out buildings: where labels say nothing new, none.
+    Every building is held out once, with its block, while level and changes are fitted to the others: so the choice
+    among the ways, figures, temperature and interval are of buildings that were not fitted to. The adapter itself is
+    fitted to all. The simplest way counts that is not clearly worse than the best: where labels say nothing new, the
+    base.
 
     Args:
         base: a trained model; `base_sha256` names it, see `base_hash`.
@@ -60,51 +77,86 @@ def adapt(
             "(adapt.min_labels). Label more buildings."
         )
     parameters, share = _check_share(base, params)
-    fold = _folds(centre, params)
-    held_out: list[list[RawAnswers]] = [[] for _ in STRENGTHS]
-    for number in track(range(params.folds), params.folds, "adapt: folds"):
-        model = changed(base, sequences.take(np.flatnonzero(fold != number)), params)
-        own = sequences.take(np.flatnonzero(fold == number))
-        for answers, strength in zip(held_out, STRENGTHS, strict=True):
-            set_strength(model.network, strength)
-            answers.append(raw_answers(model, own))
-    said_by = [RawAnswers(*(torch.cat(parts) for parts in zip(*answers, strict=True))) for answers in held_out]
-    best = int(np.argmin([_loss(said, params) for said in said_by]))
-    said, strength = said_by[best], STRENGTHS[best]
-    model = changed(base, sequences, params)
-    set_strength(model.network, strength)
-    settle(model.network)
+    start = unchanged(base, params)
+    number = _folds(centre, params)
+    folds = [
+        _Fold(sequences.take(np.flatnonzero(number != i)), sequences.take(np.flatnonzero(number == i)))
+        for i in range(params.folds)
+    ]
+    ways = _tried(base, start, folds, params)
+    found = [losses(said, params.quadrant_weight, params.severity_weight) for said in ways.values()]
+    way = list(ways)[first_as_good(found, params.caution)]
+    model = _made(start, sequences, params, way)
     _widen(model, sequences)
+    said = on_scale_of(model, base, ways[way])
     temperature = int((sequences.quadrant >= 0).sum()) >= params.min_temperature_labels
     interval = len(sequences) >= params.min_interval_labels
     if temperature:
         model.get_buffer("temperature").fill_(best_temperature(said.logits_B4, said.quadrant_B))
     if interval:
-        edges = model.standard_severity(torch.tensor(CATEGORY_BOUNDS_PERMILLE))
-        model.get_buffer("interval_stretch").copy_(interval_stretches(said.severity_B3, said.standard_B, edges))
+        set_scales(model, said)
     about = About(
         name=name, base_sha256=base_sha256, rank=params.rank, alpha=params.alpha, parameters=parameters, share=share,
-        labels=len(sequences), temperature_calibrated=temperature, interval_calibrated=interval,
-        strength=strength, before=_figures(base, said_by[0]), after=_figures(model, said), prepare=prepare,
+        labels=len(sequences), temperature_calibrated=temperature, interval_calibrated=interval, **way._asdict(),
+        before=_figures(base, ways[Way()]), after=_figures(model, said), prepare=prepare,
     )  # fmt: skip
     return Adapter(about, _tensors(model))
 
 
-def changed(base: Diagnosis, sequences: Sequences, params: Adapt) -> Diagnosis:
-    """A copy of `base` with changes attached that are fitted to labelled buildings; its statistics are the base's."""
+def unchanged(base: Diagnosis, params: Adapt) -> Diagnosis:
+    """A copy of `base` with changes attached that change nothing yet; the same ones for a seed."""
     torch.manual_seed(params.seed)  # the first changes are drawn here
     model = deepcopy(base)
     attach(model.network, params.targets, params.unfreeze, params.rank, params.alpha)
+    return model.eval()
+
+
+def changed(start: Diagnosis, sequences: Sequences, losses: Train, late_epoch: int) -> Diagnosis:
+    """A copy of `start` whose changes are fitted to labelled buildings; all else is that of `start`.
+
+    Args:
+        start: a model with changes attached. sequences: labelled buildings. losses: how to fit.
+        late_epoch: from which on whole changes join the low-rank ones.
+    """
+    model = deepcopy(start)
     late = [change for change in changes(model.network).values() if change.late]
-    quick_fit(model, sequences, params.as_train(), late, round(params.unfreeze_at * params.epochs))
+    quick_fit(model, sequences, losses, late, late_epoch)
+    return model
+
+
+def _tried(base: Diagnosis, start: Diagnosis, folds: list[_Fold], params: Adapt) -> dict[Way, RawAnswers]:
+    """What each way says of the held-out buildings, on the base's scale, the simplest way first."""
+    said: dict[Way, list[RawAnswers]] = {}
+    for fold in track(folds, len(folds), "adapt: folds"):
+        level = _made(start, fold.others, params, Way(level=True))
+        fitted = changed(level, fold.others, params.as_train(), params.late_epoch)
+        models = {Way(): start, Way(level=True): level}
+        models |= {Way(level=True, part=part): _blended(fitted, level, part) for part in PARTS}
+        for way, model in models.items():
+            said.setdefault(way, []).append(on_scale_of(base, model, raw_answers(model, fold.own)))
+    return {way: RawAnswers(*(torch.cat(parts) for parts in zip(*own, strict=True))) for way, own in said.items()}
+
+
+def _made(start: Diagnosis, sequences: Sequences, params: Adapt, way: Way) -> Diagnosis:
+    """The model that a way makes of labelled buildings."""
+    model = deepcopy(start)
+    if way.level:
+        raw = raw_answers(start, sequences)
+        set_level(model, fit_level(raw.severity_B3[:, 1], raw.standard_B))
+    if not way.part:
+        return model
+    return _blended(changed(model, sequences, params.as_train(), params.late_epoch), model, way.part)
+
+
+def _blended(fitted: Diagnosis, before: Diagnosis, part: float) -> Diagnosis:
+    model = deepcopy(fitted)
+    blend(model.network, before.network, part)
     return model
 
 
 def _check_share(base: Diagnosis, params: Adapt) -> tuple[int, float]:
     """Number of trained values, and their share of the network's."""
-    model = deepcopy(base)
-    attach(model.network, params.targets, params.unfreeze, params.rank, params.alpha)
-    trained, total = count_changes(model.network), count_parameters(base.network)["total"]
+    trained, total = count_changes(unchanged(base, params).network), count_parameters(base.network)["total"]
     if trained > params.max_share * total:
         raise InputError(
             f"adapt: {trained} of {total} parameters would be trained, {trained / total:.1%}; at most "
@@ -136,13 +188,6 @@ def _widen(model: Diagnosis, sequences: Sequences) -> None:
     highest = torch.maximum(middle + reach, own.get_buffer("geometry_middle") + own.get_buffer("geometry_reach"))
     bounded = reach.isfinite()
     middle[bounded], reach[bounded] = ((lowest + highest) / 2)[bounded], ((highest - lowest) / 2)[bounded]
-
-
-def _loss(raw: RawAnswers, params: Adapt) -> float:
-    """What training makes small, of the middle and the quadrant: smoother than shares of right answers."""
-    answer = RawAnswer(raw.logits_B4, raw.severity_B3)
-    middle = (raw.severity_B3[:, 1] - raw.standard_B).abs().mean()
-    return float(params.quadrant_weight * quadrant_loss(answer, raw.quadrant_B) + params.severity_weight * middle)
 
 
 def _figures(model: Diagnosis, raw: RawAnswers) -> dict[str, float]:

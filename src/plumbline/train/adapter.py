@@ -27,9 +27,11 @@ WEIGHTS, ABOUT = "adapter.safetensors", "adapter.json"
 MAX_BYTES = 100_000
 """Of the weights file."""
 BUFFERS = (
-    "temperature", "interval_stretch", "severity_limit", "novelty_limit", "geometry_middle", "geometry_reach",
+    "temperature", "interval_scale", "interval_stretch", "severity_mean", "severity_sd", "severity_limit",
+    "novelty_limit", "geometry_middle", "geometry_reach",
 )  # fmt: skip
-"""Statistics that an adapter brings along. The standardisation stays: the frozen weights were trained with it."""
+"""Statistics that an adapter brings along. The standardisation of what is read stays: the frozen weights were trained
+with it. That of what is said is the level of the city's severities."""
 
 
 class About(BaseModel):
@@ -50,8 +52,9 @@ class About(BaseModel):
     """The same, of the network's parameters."""
     labels: int
     """Buildings it was fitted to."""
-    strength: float
-    """Part of the fitted changes that was best on held-out buildings; 0: the base, with other statistics."""
+    level: bool
+    part: float
+    """What held-out buildings chose of it, see `train.adapt.Way`; nothing: the base, with other statistics."""
     temperature_calibrated: bool
     interval_calibrated: bool
     before: dict[str, float]

@@ -23,8 +23,6 @@ class LowRank(nn.Module):
     """The weight of a layer, with a change of low rank; a convolution's as the matrix of its outputs."""
 
     late = False
-    strength = 1.0
-    """Between the base, at 0, and what was fitted, at 1."""
 
     def __init__(self, weight: Tensor, rank: int, alpha: float) -> None:
         super().__init__()
@@ -36,14 +34,13 @@ class LowRank(nn.Module):
 
     def forward(self, weight: Tensor) -> Tensor:
         """The changed weight."""
-        return weight + (self.strength * self.scale * self.lora_B @ self.lora_A).view_as(weight)
+        return weight + (self.scale * self.lora_B @ self.lora_A).view_as(weight)
 
 
 class Shift(nn.Module):
     """A small parameter with a change of its own size."""
 
     late = True
-    strength = 1.0
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
@@ -51,7 +48,7 @@ class Shift(nn.Module):
 
     def forward(self, weight: Tensor) -> Tensor:
         """The changed parameter."""
-        return weight + self.strength * self.shift
+        return weight + self.shift
 
 
 Change = LowRank | Shift
@@ -105,15 +102,12 @@ def count_changes(network: Network) -> int:
     return sum(value.numel() for change in changes(network).values() for value in change.parameters())
 
 
-def set_strength(network: Network, strength: float) -> None:
-    """Let the attached changes act in part (Wortsman et al. 2022, weights between those before and after tuning)."""
-    for change in changes(network).values():
-        change.strength = strength
+def blend(network: Network, before: Network, part: float) -> None:
+    """Take back what the changes have learned since `before`, a copy of the network, but for a part of it.
 
-
-def settle(network: Network) -> None:
-    """Make the present strength that of the changes themselves."""
+    Wortsman et al. 2022: weights between those before and after tuning hold better where labels are few.
+    """
     with torch.no_grad():
-        for change in changes(network).values():
-            (change.lora_B if isinstance(change, LowRank) else change.shift).mul_(change.strength)
-    set_strength(network, 1.0)
+        for name, change in changes(before).items():
+            for own, start in zip(changes(network)[name].parameters(), change.parameters(), strict=True):
+                own.copy_(start + part * (own - start))
