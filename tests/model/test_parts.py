@@ -10,7 +10,7 @@ from torch import nn
 from plumbline.model.network import Network, count_parameters, new_spec, spec_of
 from plumbline.model.pooling import POOLINGS
 from plumbline.model.position import LONGEST_LEARNED, Sinusoidal, build_position, resolve
-from plumbline.model.stream import CONVOLUTIONS, Block, Separable, Stream
+from plumbline.model.stream import CONVOLUTIONS, Block, Convolution, Separable, Stream
 from plumbline.params import Model
 from tests.model.made import SMALL, inputs, small_model
 
@@ -45,6 +45,21 @@ def test_a_separable_convolution_is_a_plain_one_whose_weights_are_products():
     wanted = nn.functional.conv1d(x, weight, separable.pointwise.bias, padding=2)
     torch.testing.assert_close(separable(x), wanted, atol=1e-5, rtol=1e-5)
     assert sum(parameter.numel() for parameter in separable.parameters()) == 6 * (5 + 4) + 4
+
+
+@pytest.mark.parametrize(("kernel", "groups"), [(1, 1), (3, 1), (5, 6)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_convolution_is_that_of_torch_however_the_sequence_lies_in_memory(kernel, groups, turned):
+    torch.manual_seed(0)
+    ours, theirs = Convolution(6, 6, kernel, groups), nn.Conv1d(6, 6, kernel, padding=kernel // 2, groups=groups)
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(2, 9, 6).transpose(1, 2) if turned else torch.randn(2, 6, 9)
+    results = []
+    for layer in (ours, theirs):
+        out = layer(x.requires_grad_())
+        results.append((out, *torch.autograd.grad(out.square().sum(), (x, *layer.parameters()))))
+    for found, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-5)
 
 
 def test_positions_differ_and_do_not_depend_on_the_values():

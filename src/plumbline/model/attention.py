@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from plumbline.model.dropout import Dropout
 from plumbline.model.kernels import KERNELS, Keys, attention_weights, key_mask
 
 
@@ -49,7 +50,7 @@ class AttentionLayer(nn.Module):
         self.norm_feedforward = nn.LayerNorm(width)
         self.widen = nn.Linear(width, feedforward)
         self.narrow = nn.Linear(feedforward, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x_BLD: Tensor, keys: Keys) -> Tensor:
         """Same shape as `x_BLD`; what stands outside of `keys` never reaches a position inside."""

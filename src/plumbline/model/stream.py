@@ -8,14 +8,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from plumbline.model.recompute import run
 
 
+class Convolution(nn.Conv1d):
+    """As `nn.Conv1d`, of sequences that lie in memory as (B, L, C): they are neither copied before nor after.
+
+    torch has that for images only, of which a sequence is one of height 1. Export takes the operator for sequences.
+    """
+
+    def __init__(self, channels_in: int, channels_out: int, kernel: int, groups: int = 1, bias: bool = True) -> None:
+        super().__init__(channels_in, channels_out, kernel, padding=kernel // 2, groups=groups, bias=bias)
+
+    def forward(self, x_BCL: Tensor) -> Tensor:
+        """(B, channels out, L)."""
+        if torch.compiler.is_exporting():
+            return super().forward(x_BCL)
+        image_BC1L, weight_OI1K = x_BCL.unsqueeze(2), self.weight.unsqueeze(2)
+        padding = (0, self.kernel_size[0] // 2)
+        out_BC1L = nn.functional.conv2d(image_BC1L, weight_OI1K, self.bias, padding=padding, groups=self.groups)
+        return out_BC1L.squeeze(2)
+
+
 def plain(channels_in: int, channels_out: int, kernel: int) -> nn.Module:
     """Every channel out sees every channel in at every place under the kernel."""
-    return nn.Conv1d(channels_in, channels_out, kernel, padding=kernel // 2)
+    return Convolution(channels_in, channels_out, kernel)
 
 
 class Separable(nn.Module):
@@ -27,10 +47,8 @@ class Separable(nn.Module):
     def __init__(self, channels_in: int, channels_out: int, kernel: int) -> None:
         super().__init__()
         # The second convolution's bias does what one here could.
-        self.depthwise = nn.Conv1d(
-            channels_in, channels_in, kernel, padding=kernel // 2, groups=channels_in, bias=False
-        )
-        self.pointwise = nn.Conv1d(channels_in, channels_out, 1)
+        self.depthwise = Convolution(channels_in, channels_in, kernel, groups=channels_in, bias=False)
+        self.pointwise = Convolution(channels_in, channels_out, 1)
 
     @property
     def out_channels(self) -> int:

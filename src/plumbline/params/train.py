@@ -137,7 +137,8 @@ class Train(Optimise):
     resident: Literal["auto", "always", "never"] = "auto"
     """Keep the data on the device; `auto`: on a GPU that has room for them, where nothing is perturbed."""
     profile: Literal["none", "simple", "pytorch"] = "none"
-    """Write where the time goes into `.plumbline/profile`."""
+    """Write where the time goes into `.plumbline/profile`, for each process: `simple` a table of the parts of a run;
+    `pytorch` a table of operators in a few steps, and these as a trace that a browser draws (`chrome://tracing`)."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

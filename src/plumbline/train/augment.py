@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, Column, names, quadrant_symmetry, symmetry
@@ -23,32 +25,52 @@ class Symmetry(NamedTuple):
     swap: bool
 
 
+class Turns(NamedTuple):
+    """What the eight symmetries do to the columns of one table."""
+
+    source_8F: NDArray[np.intp]
+    """which column comes to each place"""
+    sign_8F: NDArray[np.float32]
+
+
+def turns_of(columns: tuple[Column, ...]) -> Turns:
+    """By `features.symmetry`."""
+    sources, signs = zip(*(symmetry(columns, *which) for which in SYMMETRIES), strict=True)
+    return Turns(np.stack(sources), np.stack(signs))
+
+
 SYMMETRIES = tuple(Symmetry(*flags) for flags in itertools.product((False, True), repeat=3))
+TURNS = {columns: turns_of(columns) for columns in (DISTANCE, SLOPE, GEOMETRY)}
+QUADRANTS_TURNED = np.stack([quadrant_symmetry(*which) for which in SYMMETRIES])
+"""(8, 4) where each symmetry takes each quadrant"""
 
 
 def apply_symmetry(batch: Batch, which: Symmetry) -> Batch:
     """The same buildings in the other frame; sequences still run along the long axis."""
-    reverse_B = torch.where(_runs_along_x(batch), which.mirror_x, which.mirror_y)
-    turned_4 = torch.from_numpy(quadrant_symmetry(*which)).to(batch.quadrant_B.device)
+    return turn(batch, torch.full_like(batch.quadrant_B, SYMMETRIES.index(which)))
+
+
+def turn(batch: Batch, choice_B: Tensor) -> Batch:
+    """Each building in the frame `SYMMETRIES[choice_B]`; sequences still run along the long axis."""
+    mirror_x_B, mirror_y_B, _ = _of_each(np.array(SYMMETRIES), choice_B).unbind(1)
+    place_BL = _places(batch.mask_BL, torch.where(_runs_along_x(batch), mirror_x_B, mirror_y_B))
+    turned_B4 = _of_each(QUADRANTS_TURNED, choice_B)
+    turned_B = turned_B4.gather(1, batch.quadrant_B.clamp(min=0)[:, None])[:, 0]
+    source_BF, sign_BF = (_of_each(table, choice_B) for table in TURNS[GEOMETRY])
     return Batch(
-        _reverse(_turn(batch.distance_BLF, DISTANCE, which), batch.mask_BL, reverse_B),
-        _reverse(_turn(batch.slope_BLF, SLOPE, which), batch.mask_BL, reverse_B),
-        _turn(batch.geometry_BF, GEOMETRY, which),
+        _turn(batch.distance_BLF, TURNS[DISTANCE], choice_B, place_BL),
+        _turn(batch.slope_BLF, TURNS[SLOPE], choice_B, place_BL),
+        batch.geometry_BF.gather(1, source_BF) * sign_BF,
         batch.mask_BL,
         batch.severity_B,
-        torch.where(batch.quadrant_B >= 0, turned_4[batch.quadrant_B.clamp(min=0)], batch.quadrant_B),
+        torch.where(batch.quadrant_B >= 0, turned_B, batch.quadrant_B),
         batch.weight_B,
     )
 
 
-def turn(batch: Batch, choice_B: Tensor) -> Batch:
-    """Each building in the frame `SYMMETRIES[choice_B]`; the order of the buildings changes."""
-    parts = []
-    for i, which in enumerate(SYMMETRIES):
-        rows = choice_B == i
-        if rows.any():
-            parts.append(apply_symmetry(Batch(*(tensor[rows] for tensor in batch)), which))
-    return Batch(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
+def _of_each(table_8X: NDArray[Any], choice_B: Tensor) -> Tensor:
+    """(B, X) the row of each building's symmetry."""
+    return torch.from_numpy(table_8X).to(choice_B.device)[choice_B]
 
 
 def _runs_along_x(batch: Batch) -> Tensor:
@@ -59,14 +81,15 @@ def _runs_along_x(batch: Batch) -> Tensor:
     return (side_x_B > side_y_B) | ((side_x_B == side_y_B) & (along_x_B | ~along_y_B))
 
 
-def _turn(values: Tensor, columns: tuple[Column, ...], which: Symmetry) -> Tensor:
-    source, sign = symmetry(columns, *which)
-    return values[..., torch.from_numpy(source).to(values.device)] * torch.from_numpy(sign).to(values.device)
-
-
-def _reverse(values_BLF: Tensor, mask_BL: Tensor, reverse_B: Tensor) -> Tensor:
-    """Reverse the valid part of the sequences where `reverse_B`; padding stays at the end."""
+def _places(mask_BL: Tensor, reverse_B: Tensor) -> Tensor:
+    """(B, L) which scatterer comes to each place: the last first where `reverse_B`; padding stays at the end."""
     place_BL = torch.arange(mask_BL.shape[1], device=mask_BL.device).expand(mask_BL.shape)
-    backward_BL = (mask_BL.sum(1, keepdim=True) - 1 - place_BL) % mask_BL.shape[1]
-    source_BL = torch.where(reverse_B[:, None] & mask_BL, backward_BL, place_BL)
-    return values_BLF.gather(1, source_BL[..., None].expand(values_BLF.shape))
+    backward_BL = mask_BL.sum(1, keepdim=True) - 1 - place_BL
+    return torch.where(reverse_B[:, None] & mask_BL, backward_BL, place_BL)
+
+
+def _turn(values_BLF: Tensor, turns: Turns, choice_B: Tensor, place_BL: Tensor) -> Tensor:
+    """Columns and scatterers in their new places, in one pass."""
+    source_BF, sign_BF = (_of_each(table, choice_B) for table in turns)
+    from_BLF = place_BL[..., None] * values_BLF.shape[-1] + source_BF[:, None]
+    return values_BLF.flatten(1).gather(1, from_BLF.flatten(1)).view(values_BLF.shape) * sign_BF[:, None]

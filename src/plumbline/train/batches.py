@@ -17,7 +17,7 @@ from plumbline.prepare.shards import SequenceSet
 from plumbline.train.perturb import draw_numbers, perturb, perturbs
 from plumbline.train.sample import building_weights, draw
 
-POOL = 16
+POOL = 64
 """So many batches' worth of shuffled buildings are sorted by length together: little padding, still random."""
 
 

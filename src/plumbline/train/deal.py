@@ -20,12 +20,8 @@ from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from plumbline.model.losses import QuadrantLoss
-from plumbline.prepare.features import quadrant_symmetry
-from plumbline.train.augment import SYMMETRIES
+from plumbline.train.augment import QUADRANTS_TURNED, SYMMETRIES
 from plumbline.train.batches import Batch, Buildings, SimilarLengths
-
-TURNED = np.array([quadrant_symmetry(*which) for which in SYMMETRIES])
-"""(8, 4) where each symmetry takes each quadrant"""
 
 
 class Scale(NamedTuple):
@@ -106,7 +102,7 @@ class Examples(Dataset[Example]):
         weight = self.buildings.weight
         weight_S = np.ones(len(index_S)) if weight is None else weight[index_S].astype(float)
         quadrant_S = self.buildings.quadrant[index_S]
-        turned_S = np.where(quadrant_S >= 0, TURNED[symmetry_S, quadrant_S], -1)
+        turned_S = np.where(quadrant_S >= 0, QUADRANTS_TURNED[symmetry_S, quadrant_S], -1)
         counts_S = self.quadrant.counts(torch.from_numpy(turned_S), torch.from_numpy(weight_S)).numpy()
         parts = (counts_S, weight_S, np.ones(len(index_S)))
         scale = Scale(*(torch.tensor(0.0 if empty else _part(part, own, shares)) for part in parts))

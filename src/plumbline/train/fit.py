@@ -175,7 +175,9 @@ def _remembered(folder: Path) -> int | None:
 
 
 def _profiler(losses: Train, run: str) -> Profiler | None:
-    """Of `train.profile`; writes into `.plumbline/profile`."""
-    kinds: dict[str, type[Profiler]] = {"simple": SimpleProfiler, "pytorch": PyTorchProfiler}
-    kind = kinds.get(losses.profile)
-    return None if kind is None else kind(dirpath=WORK / "profile", filename=run)
+    """Of `train.profile`; writes into `.plumbline/profile`. `pytorch` records three steps each of both splits."""
+    folder = WORK / "profile"
+    if losses.profile == "pytorch":
+        # Events are kept, so that the table has both: each recording would take the place of the one before.
+        return PyTorchProfiler(folder, run, row_limit=100, acc_events=True)
+    return SimpleProfiler(folder, run) if losses.profile == "simple" else None

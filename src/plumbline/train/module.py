@@ -124,4 +124,8 @@ class Optimisation(LightningModule):
     def configure_optimizers(self) -> Optimizer:
         """AdamW; its rate is set at each step, see `schedule`."""
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        return AdamW(trained, lr=self.optimise.learning_rate, weight_decay=self.optimise.weight_decay)
+        # One pass over all weights; a scaled loss, or weights in parts, would have to be dealt with inside of it.
+        fused = self.losses.precision != "fp16" and self.losses.strategy in ("auto", "ddp")
+        return AdamW(
+            trained, lr=self.optimise.learning_rate, weight_decay=self.optimise.weight_decay, fused=fused or None
+        )

@@ -1,0 +1,235 @@
+"""One case of `benchmarks/train.py`, alone in its process: `python cases.py CASE FOLDER`, where CASE is JSON.
+
+Prints a line of JSON. Peak memory is what came on top of libraries and data: of the process, or of the GPU's tensors.
+
+Shape legend: B buildings, L scatterers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.dropout import Dropout
+from plumbline.model.kernels import KERNELS
+from plumbline.model.losses import quadrant_loss, severity_loss
+from plumbline.model.network import new_spec
+from plumbline.model.stream import Convolution
+from plumbline.params import Params, load_params
+from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import load_shards
+from plumbline.train.batches import Batch
+from plumbline.train.deal import Example
+from plumbline.train.fit import fit
+from plumbline.train.module import Optimisation
+from plumbline.train.statistics import fit_statistics
+
+Result = dict[str, float]
+FIRST_GENERATION_BATCH = 16
+EPOCHS = 3
+"""The first one warms up."""
+REPEATS = 5
+
+
+def begin_memory() -> float:
+    """Memory of now, MB; from here on the peak counts."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.memory_allocated() / 2**20
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def peak_memory() -> float:
+    """The most since `begin_memory`, MB."""
+    return torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else _status("VmHWM")
+
+
+def _status(name: str) -> float:
+    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.M)
+    return int(found[1]) / 1024 if found else float("nan")
+
+
+def wait() -> float:
+    """The time, once the device has done what it was asked for; s."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+class Clocked(Optimisation):
+    """The optimisation that `plumbline train` runs, with a clock: buildings, seconds and seconds between steps."""
+
+    epochs: list[tuple[int, float, float]]
+    base: float
+
+    def on_train_start(self) -> None:
+        """Everything is imported and in its place."""
+        self.base = begin_memory()
+
+    def on_train_epoch_start(self) -> None:
+        """Begin to count."""
+        self.began = self.last = wait()
+        self.buildings, self.between = 0, 0.0
+
+    def on_train_batch_start(self, batch: Example, batch_index: int) -> None:
+        """What is between the steps: data, their way to the device, and what Lightning does for itself."""
+        self.between += wait() - self.last
+        super().on_train_batch_start(batch, batch_index)
+
+    def on_train_batch_end(self, outputs: Any, batch: Example, batch_index: int) -> None:
+        """One step is done."""
+        self.buildings += len(batch.symmetry_B)
+        self.last = wait()
+
+    def on_train_epoch_end(self) -> None:
+        """Keep the epoch's figures; its evaluation does not count."""
+        self.epochs.append((self.buildings, self.last - self.began, self.between))
+
+
+def ours(params: Params, case: dict[str, Any]) -> Result:
+    """As `plumbline train` does it, augmentation, mean of the weights and record included."""
+    data = {name: load_shards(Path("data/prepare") / name) for name in ("train", "tune")}
+    changed: dict[str, Any] = {
+        key: case[key] for key in ("devices", "threads", "precision", "batch_size") if key in case
+    }
+    section = params.train.model_copy(update={"epochs": EPOCHS, "patience": EPOCHS, **changed})
+    torch.manual_seed(0)
+    model = Diagnosis(new_spec(params.model, params.prepare.max_points))
+    fit_statistics(model, data["train"])
+    if case.get("compile"):
+        model.network.compile(dynamic=True)
+    module = Clocked(model, section, section)
+    module.epochs = []
+    fit(module, data["train"], data["tune"], name="bench", key=str(time.time_ns()), seed=0, settings={},
+        start_from=["random"])  # fmt: skip
+    buildings, seconds, between = np.sum(module.epochs[1:], axis=0)
+    rate, memory = section.devices * buildings / seconds, peak_memory() - module.base
+    return {"rate": rate, "memory": memory, "between": between / seconds}
+
+
+def first_generation(params: Params, case: dict[str, Any]) -> Result:
+    """The same network, fed a sample at a time: batches of 16 at random, padded to their longest, float32.
+
+    With `torch_layers`, of torch's own layers instead of ours that compute the same.
+    """
+    torch.set_num_threads(case["threads"])
+    shards = load_shards(Path("data/prepare/train"))
+    data = shards.take(np.arange(len(shards)))
+    torch.manual_seed(0)
+    model = Diagnosis(new_spec(params.model, params.prepare.max_points)).train()
+    fit_statistics(model, data)
+    for layer in model.modules():
+        if case["torch_layers"] and isinstance(layer, Convolution | Dropout):
+            plain: Any = torch.nn.Conv1d if isinstance(layer, Convolution) else torch.nn.Dropout
+            layer.__class__ = plain
+    optimiser = torch.optim.AdamW(model.parameters(), lr=params.train.learning_rate)
+    loader: Any = DataLoader(
+        range(len(data)),  # type: ignore[arg-type]
+        batch_size=FIRST_GENERATION_BATCH, shuffle=True, collate_fn=lambda rows: collate(data, rows),
+    )  # fmt: skip
+    base, times = begin_memory(), []
+    for _ in range(2):
+        began = time.perf_counter()
+        for batch in loader:
+            answer = model.raw(*batch[:4])
+            loss = quadrant_loss(answer, batch.quadrant_B)
+            loss = loss + 2 * severity_loss(answer, model.standard_severity(batch.severity_B))
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+        times.append(time.perf_counter() - began)
+    return {"rate": len(data) / times[-1], "memory": peak_memory() - base}
+
+
+def collate(data: Sequences, rows: list[int]) -> Batch:
+    """One sample after another into lists, each padded by itself."""
+    width = max(int(data.offsets[row + 1] - data.offsets[row]) for row in rows)
+    parts: list[list[torch.Tensor]] = [[], [], [], [], [], [], []]
+    for row in rows:
+        points = slice(int(data.offsets[row]), int(data.offsets[row + 1]))
+        missing = width - (points.stop - points.start)
+        for part, values in zip(parts[:2], (data.distance, data.slope), strict=False):
+            part.append(torch.nn.functional.pad(torch.tensor(np.array(values[points])), (0, 0, 0, missing)))
+        parts[2].append(torch.tensor(np.array(data.geometry[row])))
+        parts[3].append(torch.arange(width) < width - missing)
+        parts[4].append(torch.tensor(float(data.severity[row])))
+        parts[5].append(torch.tensor(int(data.quadrant[row])))
+        parts[6].append(torch.tensor(1.0))
+    return Batch(*(torch.stack(part) for part in parts))
+
+
+def timed(step: Callable[[], None]) -> Result:
+    """Fastest of some repetitions, ms, and peak memory."""
+    step()  # compiles, and takes memory that stays
+    base, times = begin_memory(), []
+    for _ in range(REPEATS):
+        began = wait()
+        step()
+        times.append(wait() - began)
+    return {"ms": 1e3 * min(times), "memory": peak_memory() - base}
+
+
+def attention(params: Params, case: dict[str, Any]) -> Result:
+    """One attention, forward and backward, of `scatterers` in all; buildings are half to all of the length."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    buildings, length, heads = case["scatterers"] // case["length"], case["length"], params.model.heads
+    torch.manual_seed(0)
+    mask_BL = torch.arange(length) < torch.randint(length // 2, length + 1, (buildings, 1))
+    keys = KERNELS[case["kind"]].keys(mask_BL.to(device))
+    shape = (buildings, heads, length, 2 * params.model.channels // heads)
+    query, key, value = (torch.randn(shape, device=device, requires_grad=True) for _ in range(3))
+
+    def step() -> None:
+        mixed = KERNELS[case["kind"]].mix(query, key, value, keys)
+        torch.autograd.grad(mixed.square().mean(), (query, key, value))
+
+    return timed(step)
+
+
+def checkpointing(params: Params, case: dict[str, Any]) -> Result:
+    """The whole network, forward and backward, with or without `checkpoint_activations`."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    buildings, length = case["scatterers"] // case["length"], case["length"]
+    section = params.model.model_copy(update={"checkpoint_activations": case["checkpoint"]})
+    model = Diagnosis(new_spec(section, length)).to(device).train()
+    inputs = [*_random(buildings, length, device), torch.ones(buildings, length, dtype=torch.bool, device=device)]
+
+    def step() -> None:
+        answer = model.raw(*inputs)
+        (answer.logits_B4.square().mean() + answer.severity_B3.square().mean()).backward()  # type: ignore[no-untyped-call]
+
+    return timed(step)
+
+
+def _random(buildings: int, length: int, device: str) -> Iterator[torch.Tensor]:
+    for columns in (DISTANCE, SLOPE):
+        yield torch.randn(buildings, length, len(columns), device=device)
+    yield torch.randn(buildings, len(GEOMETRY), device=device)
+
+
+CASES = {"ours": ours, "first_generation": first_generation, "attention": attention, "checkpointing": checkpointing}
+
+
+def main() -> None:
+    """Run the case."""
+    case = json.loads(sys.argv[1])
+    if "threads" in case:
+        torch.set_num_threads(case["threads"])
+    result = CASES[case["case"]](load_params(Path(sys.argv[2]) / "params.yaml"), case)
+    sys.stdout.write(json.dumps({key: float(value) for key, value in result.items()}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
