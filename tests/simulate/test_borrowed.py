@@ -8,8 +8,11 @@ from pyarrow import csv as arrow_csv
 from plumbline.errors import InputError
 from plumbline.files import sha256_folder
 from plumbline.params import Borrowed, Simulate
-from plumbline.simulate.borrowed import write_borrowed
+from plumbline.simulate.borrowed import borrowed_layout, write_borrowed
 from plumbline.simulate.egms import Points, Product, egms_rows
+from plumbline.simulate.hinge import draw_hinges
+from plumbline.simulate.motion import MOST_DROP_MM, scaled_to_target
+from plumbline.simulate.outlines import own_outlines
 from plumbline.simulate.stage import simulate
 from plumbline.sources.read import read_points
 
@@ -216,3 +219,18 @@ def test_one_name_for_two_cities_is_refused(folder):
         Simulate.model_validate(
             {"cities": {"town": small}, "showcase": small, "borrowed": {"town": {"folder": folder}}}
         )
+
+
+def test_a_corner_that_no_wing_reaches_does_not_fall_by_metres():
+    """Of footprints that a user brings: a thin L, whose strain is taken over its wings alone, and a plus."""
+    thin = shapely.Polygon([(0, 0), (30, 0), (30, 2), (2, 2), (2, 30), (0, 30)])
+    plus = shapely.union_all([shapely.box(-15, -6, 15, 6), shapely.box(-6, -15, 6, 15)])
+    shapes = np.array([shapely.affinity.translate(s, 100 * i) for i, s in enumerate([thin, plus] * 150)], dtype=object)
+    layout, _ = borrowed_layout(geopandas.GeoDataFrame(geometry=shapes, crs=3035))
+    assert (layout.standing.sum(axis=1) >= 1).all()
+    rng = np.random.default_rng(3)
+    hinges = draw_hinges(rng, layout.frames.side, layout.standing)
+    hinges, broken = scaled_to_target(rng, hinges, 1.0, own_outlines(layout.polygon, layout.frames))
+    assert np.abs(hinges.drop).max() <= MOST_DROP_MM
+    assert (hinges.drop != 0).mean() > 0.5
+    np.testing.assert_array_equal(broken.severity_permille > 0, hinges.drop != 0)

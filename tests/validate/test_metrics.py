@@ -119,3 +119,17 @@ def test_figures_stay_within_their_ranges(rows):
     assert figures.get("severity_r2", 0) <= 1
     assert figures.get("severity_mae", 0) >= 0
     assert figures.get("interval_width", 2) == pytest.approx(2)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, np.nan), (0.0, np.inf), (np.nan, 1.0)])
+def test_an_interval_that_is_not_two_numbers_has_no_figures(low, high):
+    truth = np.full(3, 0.6)
+    figures = accuracy_figures(judged([0] * 3, truth, [0.0, 0.0, low], [1.0, 1.0, high]), np.zeros(3, dtype=int), truth)
+    assert not {"interval_coverage", "interval_width"} & set(figures)
+
+
+def test_a_severity_that_is_no_number_is_in_no_category():
+    """Of the highest, for numpy: a gate on that slice would be passed by a broken model."""
+    truth = np.full(3, 4.0)
+    figures = accuracy_figures(judged([0] * 3, [4.0, 4.0, np.nan]), np.zeros(3, dtype=int), truth)
+    assert "category_accuracy" not in figures

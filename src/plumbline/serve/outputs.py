@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,3 +41,5 @@ def check_outputs(
         raise InputError(f"{page}: the {what} is an HTML file; give a name that ends in .html.")
     if not page.resolve().parent.is_dir():
         raise InputError(f"{page}: its folder does not exist. Make it first.")
+    if not os.access(page.resolve().parent, os.W_OK | os.X_OK):
+        raise InputError(f"{page}: its folder is not writable. Give another name for the {what}.")

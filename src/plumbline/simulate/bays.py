@@ -28,7 +28,7 @@ FINEST = 500
 SAMPLES_AT_A_TIME = 100_000
 CELL_M = 0.5
 """Largest side of the equal cells whose middles stand for a footprint that is not a rectangle."""
-ALONG_A_BAY = np.linspace(0, 1, 4)
+ALONG_A_BAY = np.linspace(0, 1, 9)
 """Places of a bay that have to be on such a footprint."""
 OFF = 1e6
 """Permille: more than any strain is."""

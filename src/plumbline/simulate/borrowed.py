@@ -13,7 +13,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.compass import frames
+from plumbline.compass import Frames, frames
 from plumbline.console import log, track
 from plumbline.errors import InputError
 from plumbline.params import Borrowed
@@ -21,6 +21,7 @@ from plumbline.simulate.borrowed_files import find_borrowed
 from plumbline.simulate.borrowed_track import Copy, Setting, write_track
 from plumbline.simulate.difficulty import Evidence, difficulty, nothing
 from plumbline.simulate.egms import CRS
+from plumbline.simulate.hinge import CORNERS
 from plumbline.simulate.layout import Layout, standing_corners
 from plumbline.simulate.motion import draw_labels, draw_motion
 from plumbline.simulate.places import place
@@ -123,10 +124,20 @@ def borrowed_layout(buildings: geopandas.GeoDataFrame) -> tuple[Layout, Array]:
     frame = frames(polygon)
     frame.side[:] = np.maximum(frame.side, LEAST_SIDE_M)
     standing = standing_corners(polygon, frame)
-    standing[~standing.any(axis=1)] = True
+    none = np.flatnonzero(~standing.any(axis=1))
+    standing[none, _nearest_corner(polygon[none], frame, none)] = True
     height = np.asarray(buildings[HEIGHT], float) if HEIGHT in buildings.columns else np.full(len(buildings), np.nan)
     extent = max(float(max(east - west, north - south)), 1.0)
     return Layout(polygon, height, np.zeros(len(buildings)), frame, standing, extent), origin
+
+
+def _nearest_corner(polygon: NDArray[np.object_], frame: Frames, which: NDArray[np.intp]) -> NDArray[np.intp]:
+    """(b,) the corner of the frame that is least far from the footprint of buildings `which`."""
+    cos, sin = np.cos(frame.angle[which])[:, None], np.sin(frame.angle[which])[:, None]
+    x, y = (CORNERS * frame.side[which, None, :] / 2).transpose(2, 0, 1)
+    east = frame.centre[which, :1] + x * cos - y * sin
+    north = frame.centre[which, 1:] + x * sin + y * cos
+    return np.asarray(shapely.distance(polygon[:, None], shapely.points(east, north)).argmin(axis=1), np.intp)
 
 
 def _open(products: list[Path], about: Borrowed) -> list[PointSource]:

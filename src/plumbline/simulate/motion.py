@@ -21,6 +21,9 @@ from plumbline.simulate.trough import Tunnel, arrival
 Array = NDArray[np.float64]
 TARGET_PERMILLE = (0.1, 6.0)
 """Range of the strain of a local failure by itself; log-uniform."""
+MOST_DROP_MM = 600.0
+"""A corner that would have to move further for its strain does not fail: it hardly bears on the footprint, as where
+a borrowed one has a thin wing or none at that corner."""
 UPWARD_SHARE = 0.03
 """Corners that are lifted, as by swelling clay; the others drop."""
 
@@ -103,6 +106,8 @@ def scaled_to_target(
     target = log_uniform(rng, *TARGET_PERMILLE, count)
     factor = np.where(rng.random(count) < UPWARD_SHARE, -1.0, 1.0) * target
     unit = hinge_strains(hinges, np.flatnonzero(failed), outline)
+    # The drops are of 1 mm: so much strain has to come of each millimetre.
+    failed &= unit.severity_permille > np.abs(factor) / MOST_DROP_MM
     drop = np.divide(hinges.drop * factor, unit.severity_permille, out=np.zeros(count), where=failed)
     return replace(hinges, drop=drop), Strains(np.where(failed, target, 0.0), unit.quadrant)
 

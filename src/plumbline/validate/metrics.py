@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.strain import category
-from plumbline.validate.confidence import accuracy_at, expected_calibration_error
+from plumbline.validate.confidence import COVERED, accuracy_at, expected_calibration_error
 
 Float = NDArray[np.floating]
 Figures = dict[str, float]
@@ -59,8 +59,10 @@ def accuracy_figures(judged: Judged, quadrant_true: NDArray[np.int64], severity_
     spread = float(((severity_true - severity_true.mean()) ** 2).sum())
     if spread > 0:
         figures["severity_r2"] = 1 - float((error**2).sum()) / spread
-    figures["category_accuracy"] = float((category(judged.severity) == category(severity_true)).mean())
-    if np.isfinite(judged.low).all():
+    # No number is of the highest category, so that a broken model would seem to say it; nor does it lie in an interval.
+    if np.isfinite(judged.severity).all():
+        figures["category_accuracy"] = float((category(judged.severity) == category(severity_true)).mean())
+    if np.isfinite(judged.low).all() and np.isfinite(judged.high).all():
         figures["interval_coverage"] = float(((judged.low <= severity_true) & (severity_true <= judged.high)).mean())
         figures["interval_width"] = float((judged.high - judged.low).mean())
     defined = quadrant_true >= 0
@@ -72,7 +74,7 @@ def accuracy_figures(judged: Judged, quadrant_true: NDArray[np.int64], severity_
         figures["quadrant_macro_f1"] = macro_f1(said, true)
         confidence = judged.probability[defined].max(1)
         figures["expected_calibration_error"] = expected_calibration_error(confidence, said == true)
-        figures["quadrant_accuracy_at_70"] = accuracy_at(confidence, said == true, 0.7)
+        figures["quadrant_accuracy_at_70"] = accuracy_at(confidence, said == true, COVERED)
     return figures
 
 
