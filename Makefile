@@ -13,7 +13,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench pretrained lock clean
+.PHONY: help run test tests lint format bench pretrained lock clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -21,8 +21,12 @@ help:  ## Show this list
 run: $(VENV)/.run  ## Run the whole pipeline: simulate ... package, release, map
 	$(BIN)/python -m flows.pipeline
 
-test: $(VENV)/.test lint  ## Lint, then run the tests (PYTEST_ARGS="-m 'not slow'" for the quick ones)
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+test: $(VENV)/.test  ## Lint, and run the tests beside it (PYTEST_ARGS="-m 'not slow'" for the quick ones)
+	@$(MAKE) --no-print-directory --jobs 2 tests lint
+
+# One thread a worker: more would wait for one another. The order is that of tests/conftest.py.
+tests: $(VENV)/.test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: $(VENV)/.test  ## Check style, format, types and layers
 	$(BIN)/ruff check

@@ -12,9 +12,7 @@ import torch
 
 from plumbline.export.onnx import INPUTS, OUTPUTS, export_onnx
 from plumbline.export.runtime import OnnxModel
-from plumbline.model.diagnosis import Diagnosis, load_diagnosis
-from plumbline.model.network import new_spec
-from plumbline.params import Model
+from plumbline.model.diagnosis import load_diagnosis
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 
 COLUMNS = {"distance": len(DISTANCE), "slope": len(SLOPE), "geometry": len(GEOMETRY)}
@@ -75,26 +73,6 @@ def test_it_answers_as_torch_does(exported, batch, length):
 def test_it_answers_as_torch_does_where_only_one_scatterer_is_real(exported):
     model, onnx_model = exported
     compare(model, onnx_model, batch_of(model, np.random.default_rng(1), 7, 17, np.ones(7, dtype=int)))
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"attention": "none", "kernel": 5},
-        {"attention": "math", "attention_layers": 2, "position": "learned"},
-        {"attention": "sdpa", "attention_layers": 1, "max_attention_length": 8},
-    ],
-    ids=["without attention", "learned positions", "short attention"],
-)
-def test_other_networks_answer_as_torch_does_too(settings, tmp_path):
-    torch.manual_seed(3)
-    widths = {"channels": 6, "blocks": 2, "heads": 2, "hidden": 8}
-    model = Diagnosis(new_spec(Model.model_validate({**widths, **settings}), 20)).eval()
-    export_onnx(model, tmp_path / "other.onnx", 20)
-    onnx_model = OnnxModel(tmp_path / "other.onnx")
-    for batch, length in ((1, 1), (5, 7), (5, 8), (5, 9), (5, 20)):
-        valid = np.linspace(1, length, batch).astype(int)
-        compare(model, onnx_model, batch_of(model, np.random.default_rng(2), batch, length, valid))
 
 
 @pytest.mark.parametrize("artifact", ["float32", "pruned", "int8"])

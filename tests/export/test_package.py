@@ -22,7 +22,7 @@ from plumbline.prepare.shards import load_shards
 
 ROOT = Path(__file__).parents[2]
 FILES = ("MODEL_CARD.md", "manifest.json", "model.int8.onnx", "model.onnx", "network.json", "weights.safetensors")
-ABOUT = ("name", "default_model", "prepare", "hashes", "metrics", "gate")
+ABOUT = ("name", "default_model", "prepare", "hashes", "metrics", "gate", "records")
 
 
 @pytest.fixture

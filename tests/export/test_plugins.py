@@ -21,9 +21,10 @@ KINDS = [
     {"attention": "flex", "position": "learned", "pooling": "attention", "convolution": "separable"},
     {"attention": "math", "position": "sinusoidal", "pooling": "mean_deviation", "max_attention_length": 8},
     {"attention": "none", "pooling": "max", "convolution": "separable", "kernel": 5},
-    {"attention": "sdpa", "position": "none", "pooling": "mean", "checkpoint_activations": True},
+    {"attention": "sdpa", "position": "none", "pooling": "mean", "checkpoint_activations": True, "attention_layers": 2},
 ]
 LONGEST = 40
+GARBAGE = 1e4
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +82,15 @@ def test_the_pruned_channels_are_the_same_in_all_that_reads_them(whole, data, ti
 
 
 def test_the_pruned_network_answers_in_onnx_as_in_torch(half, exported, data):
-    onnx_model = OnnxModel(exported)
-    for number, length in ((1, 7), (5, 8), (20, 9), (3, LONGEST)):
-        inputs = data.pad(np.flatnonzero(np.asarray(data.length) <= length)[:number])
+    onnx_model, rng = OnnxModel(exported), np.random.default_rng(2)
+    for number, length in ((1, 1), (5, 7), (5, 8), (20, 9), (3, LONGEST)):
+        inputs = data.pad(np.arange(number), LONGEST)
+        inputs["mask"] &= np.arange(LONGEST) < np.linspace(length, 1, number).astype(int)[:, None]
+        for name in ("distance", "slope", "mask"):
+            inputs[name] = inputs[name][:, :length]
+        for name in ("distance", "slope"):
+            empty = ~inputs["mask"]
+            inputs[name][empty] = GARBAGE * rng.standard_normal((empty.sum(), inputs[name].shape[-1]))
         with torch.inference_mode():
             wanted = half.eval()(*(torch.from_numpy(np.array(inputs[name])) for name in inputs))
         found = onnx_model.run(inputs)

@@ -43,7 +43,7 @@ def service(project: Project, *arguments: str) -> Iterator[Path]:
 
 
 @pytest.fixture
-def api(project: Project) -> Iterator[httpx.Client]:
+def api(project: Project, prefect_home: None) -> Iterator[httpx.Client]:
     """A server with a database of its own on a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -11,9 +11,9 @@ import pytest
 from tests.flows.conftest import STAGES, Project, stage_process, wait_until_gone
 
 FLOW = ("-m", "flows.pipeline")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_home")]
 
 
-@pytest.mark.slow
 def test_a_run_releases_and_recomputes_only_what_changed(project: Project) -> None:
     code, said = project.run(*FLOW)
     assert code == 0, said
@@ -44,7 +44,6 @@ def test_a_run_releases_and_recomputes_only_what_changed(project: Project) -> No
     assert "this run: nothing was recomputed" in said
 
 
-@pytest.mark.slow
 def test_a_killed_run_leaves_nothing_behind_and_the_next_one_goes_on(project: Project) -> None:
     project.behave(train={"sleep": 60})
     run = project.start(*FLOW)
@@ -60,7 +59,6 @@ def test_a_killed_run_leaves_nothing_behind_and_the_next_one_goes_on(project: Pr
     wait_until_gone(int(server))
 
 
-@pytest.mark.slow
 def test_a_terminated_run_ends_its_stage(project: Project) -> None:
     project.behave(simulate={"sleep": 60})
     run = project.start(*FLOW)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +39,12 @@ def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def cluster(town: Path) -> Iterator[str]:
+def cluster(
+    town: Path, prefect_database: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    home = tmp_path_factory.mktemp("harness")  # in place of the harness's own new folder, where it would make tables
+    shutil.copy(prefect_database, home / "prefect-test.db")
+    monkeypatch.setattr("prefect.testing.utilities.mkdtemp", lambda: str(home))
     with (
         prefect_test_harness(server_startup_timeout=120),
         LocalCluster(

@@ -90,8 +90,8 @@ def test_the_network_answers_the_same_for_every_strategy(strategy, lengths, widt
     with torch.inference_mode():
         answer = model(*padded, *batch[2:])
         for name, found, wanted in zip(answer._fields, answer, model(*batch), strict=True):
-            torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5, msg=lambda said, n=name: f"{n}: {said}")
+            torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4, msg=lambda said, n=name: f"{n}: {said}")
         for row in range(len(lengths)):
             alone = model(*rows([*padded, *batch[2:]], [row]))
             for found, wanted in zip(alone, answer, strict=True):
-                torch.testing.assert_close(found, wanted[row : row + 1], atol=1e-5, rtol=1e-5)
+                torch.testing.assert_close(found, wanted[row : row + 1], atol=1e-5, rtol=1e-4)

@@ -21,6 +21,7 @@ from tests.sources import make
 from tests.tiny import run_cli, run_process
 
 SUFFIXES = ("csv", "gpkg", "geojson", "parquet")
+NUMBERS = ("building_id", "status", "n_points", *JUDGEMENT[1:])
 
 
 @pytest.fixture
@@ -72,8 +73,8 @@ def left_behind(folder: Path) -> list[str]:
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_every_footprint_gets_a_row_in_every_format(case, suffix):
     case.output = case.folder / f"out.{suffix}"
-    ended = case.process()
-    assert ended.returncode == 0, ended.stderr
+    ended = case.run()
+    assert ended.code == 0, ended.err
     table = read_predictions(case.output)
     footprints = geopandas.read_file(case.buildings)
     assert tuple(table.columns) == COLUMNS
@@ -91,7 +92,7 @@ def test_every_footprint_gets_a_row_in_every_format(case, suffix):
     assert said[["p_ne", "p_nw", "p_sw", "p_se"]].sum(axis=1).to_numpy() == pytest.approx(1, abs=1e-4)
     assert left_behind(case.folder) == []
     for status, count in table["status"].value_counts().items():
-        assert f"{count} {status}" in ended.stderr
+        assert f"{count} {status}" in ended.err
 
 
 def test_few_points_are_a_reason_to_abstain(case):
@@ -361,6 +362,16 @@ def test_bad_input_is_one_clear_message_and_no_file(case, failure):
     assert {path: path.read_bytes() for path in case.folder.rglob("*") if path.is_file()} == before
 
 
+def test_the_real_process_answers_as_the_command_called_here(case):
+    here = answers(case)
+    case.output = case.folder / "out.gpkg"
+    ended = case.process()
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == ""
+    pd.testing.assert_frame_equal(read_predictions(case.output)[list(NUMBERS)], here[list(NUMBERS)], atol=1e-4)
+    assert left_behind(case.folder) == []
+
+
 def test_the_real_process_ends_with_2_and_no_traceback(case):
     one_byte("model.onnx")(case)
     ended = case.process()
@@ -382,10 +393,15 @@ def test_a_failure_leaves_the_former_predictions_alone(case):
 def test_a_map_that_does_not_fit_on_the_disk_takes_the_predictions_with_it(case):
     """A limit of 300 KB a file: room for the predictions, none for a map."""
     case.more = ["--map", case.folder / "map.html"]
-    ended = case.process(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)))
-    assert ended.returncode == 2, ended.stderr
-    assert "could not be written (File too large)" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
+    try:
+        ended = case.run()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert ended.code == 2, ended.err
+    assert "could not be written (File too large)" in ended.err
+    assert "Traceback" not in ended.err
     assert not case.output.exists()
     assert not (case.folder / "map.html").exists()
     assert left_behind(case.folder) == []

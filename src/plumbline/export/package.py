@@ -72,7 +72,9 @@ def write_package(files: Mapping[str, Path], about: Mapping[str, Any], card: str
         (folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
         listed = {path.name: _file(path) for path in sorted(folder.iterdir())}
         content = {"format": 1, **_interface(), **about, "files": listed}
-        manifest = Manifest.model_validate({**content, "version": _version(content)})
+        manifest = Manifest.model_validate({**content, "version": ""})
+        described = manifest.model_dump(mode="json", exclude={"version"})
+        manifest = manifest.model_copy(update={"version": _version(described)})
         write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
         return verify_package(folder)
 

@@ -47,6 +47,8 @@ def first_as_good(found: Sequence[Tensor], errors: float) -> int:
     """
     best = min(range(len(found)), key=lambda number: float(found[number].mean()))
     for number, own in enumerate(found[:best]):
+        if float(own.mean()) > float(found[0].mean()):
+            continue  # not clearly worse than the best, and yet worse than no change
         more_B = own - found[best]
         if float(more_B.mean()) <= errors * float(more_B.std()) / len(more_B) ** 0.5:
             return number
