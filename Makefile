@@ -26,7 +26,7 @@ test: $(VENV)/.test  ## Lint, and run the tests beside it (PYTEST_ARGS="-m 'not 
 
 # One thread a worker: more would wait for one another. The order is that of tests/conftest.py.
 tests: $(VENV)/.test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: $(VENV)/.test  ## Check style, format, types and layers
 	$(BIN)/ruff check

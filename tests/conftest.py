@@ -1,9 +1,12 @@
 """What several folders of tests share, and how the tests are shared out between workers."""
 
+import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from tests.tiny import tiny
 
@@ -14,24 +17,35 @@ settings.register_profile("quick", deadline=None, max_examples=40)
 settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("quick")
 
-TESTS = Path(__file__).parent
-SHARED = ("tiny", "prefect_database")
-"""Fixtures that take long to make: all files that need one share a worker, which makes it once."""
-FIRST = (*SHARED, "flows", "train")
-"""Groups, or what their names begin with, that take long: begun late, one would keep one worker at work alone."""
+ROOT = Path(__file__).parents[1]
+SHARED = {"prefect_database": r"\bprefect_(database|home)\b", "tiny": r"[(, ]tiny[,:)]"}
+"""Fixtures that take half a minute to make, and how a file that needs one is known."""
+FIRST = (*SHARED, "tests/flows", "tests/train")
+"""What takes long goes first: begun late, it would keep one worker at work while the others are done."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file together, and those of all files that need the same shared fixture."""
-    group = {item.path: ".".join(item.path.relative_to(TESTS).with_suffix("").parts) for item in items}
-    for name in reversed(SHARED):
-        group |= {item.path: name for item in items if name in getattr(item, "fixturenames", ())}
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group[item.path]))
-    items.sort(key=lambda item: place(group[item.path]))
+@cache
+def group(path: str) -> str:
+    """The shared fixture that a file of tests needs, or the file itself: what goes to one worker as a whole."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    return next((name for name, pattern in SHARED.items() if re.search(pattern, text)), path)
 
 
-def place(group: str) -> int:
-    """Position in the order of execution."""
-    return next((number for number, name in enumerate(FIRST) if group.startswith(name)), len(FIRST))
+class Scheduling(LoadFileScheduling):
+    """A file's tests stay together, and so do all files that need the same shared fixture: it is made once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(nodeid.split("::")[0])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items):
+    def place(item):
+        own = group(item.path.relative_to(ROOT).as_posix())
+        return next((number for number, name in enumerate(FIRST) if own.startswith(name)), len(FIRST))
+
+    items.sort(key=place)
