@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 from plumbline.errors import InputError
 from plumbline.model.diagnosis import SEVERITY_FLOOR, Answer, load_diagnosis, save_diagnosis
-from plumbline.model.interval import POINT_BOUNDS, deviation, passed_bounds, stretched
+from plumbline.model.interval import (
+    LEAST_WIDTH,
+    POINT_BOUNDS,
+    STEPS,
+    deviation,
+    halves,
+    narrowness,
+    passed_bounds,
+    stretched,
+)
 from plumbline.prepare.features import GEOMETRY, names
 from tests.model.made import inputs, small_model
 
@@ -46,6 +55,7 @@ def test_the_interval_is_that_of_the_network_scaled_and_lengthened():
     with torch.inference_mode():
         model.get_buffer("interval_scale").fill_(1.5)
         model.get_buffer("interval_steps").zero_()
+        model.get_buffer("interval_length").zero_()
         model.get_buffer("interval_stretch").fill_(0.7)
         low, middle, high = model.raw(*batch).severity_B3.T
         answer = model(*batch)
@@ -66,6 +76,7 @@ def test_kinds_of_buildings_have_intervals_of_their_own():
     with torch.inference_mode():
         model.get_buffer("interval_stretch").zero_()
         model.get_buffer("interval_scale").fill_(1.0)
+        model.get_buffer("interval_length").zero_()
         model.get_buffer("interval_steps").copy_(torch.tensor([0.5, 0, 0, -1.0, 0, 0]))
         low, middle, _ = model.raw(*batch).severity_B3.T
         halves = torch.tensor([1.0, 1.5, 0.5])
@@ -91,6 +102,41 @@ def test_a_severity_is_inside_where_its_deviation_is_within_the_scale_of_its_cat
     within = deviation(severity, truth) <= scale - 1e-4
     assert (low[within, 0] <= truth[within]).all()
     assert (truth[within] <= high[within, 0]).all()
+
+
+@given(st.floats(0.01, 3), st.floats(0.01, 3), st.floats(0, 2), st.floats(0, 3))
+def test_a_length_is_shared_between_the_sides_as_the_halves_are(below, above, scale, length):
+    """Where the network's interval is at least `LEAST_WIDTH` long, it is `scale` times as long and `length` longer."""
+    model, severity = small_model(), torch.tensor([[-below, 0.0, above]])
+    for name, value in (("scale", scale), ("length", length)):
+        model.get_buffer(f"interval_{name}").fill_(value)
+    by_category = model.interval_scale_of(torch.zeros(1, STEPS), narrowness(severity))
+    low, high = stretched(severity, by_category, torch.zeros(5), torch.tensor([-0.5, 0.0, 0.5, 1.0]))
+    width = below + above
+    assert (high - low).item() == pytest.approx(scale * width + length * min(1, width / LEAST_WIDTH), rel=1e-4)
+    torch.testing.assert_close(-low * above, high * below, rtol=1e-4, atol=1e-6)
+
+
+@given(st.integers(0, 1000), st.floats(1.01, 4))
+def test_a_network_that_is_less_sure_has_an_interval_that_is_no_shorter(seed, times):
+    generator = torch.Generator().manual_seed(seed)
+    model, half = small_model(), torch.rand(30, 1, generator=generator) * 2
+    severity = torch.cat([-half, torch.zeros(30, 1), half], dim=1)
+    model.get_buffer("interval_length").abs_()
+    edges = torch.tensor([-0.5, 0.0, 0.5, 1.0])
+
+    def length(severity):
+        given_BC = model.interval_scale_of(torch.zeros(30, STEPS), narrowness(severity))
+        low, high = stretched(severity, given_BC, torch.zeros(5), edges)
+        return high - low
+
+    assert (length(times * severity) >= length(severity) - 1e-5).all()
+
+
+def test_narrowness_is_one_over_the_length_of_the_interval_down_to_the_least():
+    severity = torch.tensor([[-1.0, 0.0, 3.0], [0.0, 0.1, 0.2], [2.0, 1.0, 0.0]])
+    assert narrowness(severity)[:, 0].tolist() == pytest.approx([1 / 4, 1 / LEAST_WIDTH, 1 / LEAST_WIDTH])
+    assert torch.stack(halves(severity)).min() > 0
 
 
 def test_novelty_is_the_whitened_distance_over_its_limit():

@@ -8,6 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from plumbline.errors import InputError
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
+from plumbline.model.interval import narrowness, passed_bounds
 from plumbline.model.older import RENAMED
 from tests.model.made import inputs, small_model
 
@@ -42,11 +43,11 @@ def test_names_and_description_of_then(tmp_path, kind):
 @pytest.mark.parametrize("stretch", [torch.tensor(0.4), torch.tensor([0.1, -0.2, 0.3, 0.0, 0.5])], ids=["one", "each"])
 def test_intervals_of_then_were_lengths_alone(tmp_path, stretch):
     model, batch = small_model(), inputs([4, 9, 1])
-    for name, value in (("stretch", stretch), ("scale", torch.tensor(1.0)), ("steps", torch.tensor(0.0))):
-        model.get_buffer(f"interval_{name}").copy_(value)
+    for name, value in {"stretch": stretch, "scale": 1.0, "steps": 0.0, "length": 0.0}.items():
+        model.get_buffer(f"interval_{name}").copy_(torch.as_tensor(value))
     save_diagnosis(model, tmp_path)
     then = load_file(tmp_path / "model.safetensors")
-    del then["interval_scale"], then["interval_steps"]
+    del then["interval_scale"], then["interval_steps"], then["interval_length"]
     save_file({**then, "interval_stretch": stretch}, tmp_path / "model.safetensors")
     again = load_diagnosis(tmp_path)
     with torch.inference_mode():
@@ -56,6 +57,22 @@ def test_intervals_of_then_were_lengths_alone(tmp_path, stretch):
         low, _, high = again.raw(*batch).severity_B3.T
         torch.testing.assert_close(again(*batch).severity_low, again.permille(low - 0.4))
         torch.testing.assert_close(again(*batch).severity_high, again.permille(high + 0.4))
+
+
+def test_intervals_of_then_were_scaled_alike_however_narrow(tmp_path):
+    model, batch = small_model(), inputs([4, 9, 1])
+    model.get_buffer("interval_length").zero_()
+    save_diagnosis(model, tmp_path)
+    then = load_file(tmp_path / "model.safetensors")
+    del then["interval_length"]
+    save_file(then, tmp_path / "model.safetensors")
+    again = load_diagnosis(tmp_path)
+    passed = passed_bounds(batch[2])
+    scale = again.get_buffer("interval_scale") + (passed * again.get_buffer("interval_steps")).sum(-1, keepdim=True)
+    with torch.inference_mode():
+        assert torch.equal(again.interval_scale_of(passed, narrowness(again.raw(*batch).severity_B3)), scale)
+        for left, right in zip(model(*batch), again(*batch), strict=True):
+            assert torch.equal(left, right)
 
 
 def test_weights_that_lack_an_interval_are_refused(tmp_path):

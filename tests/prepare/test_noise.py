@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
+from plumbline.prepare.memory import kinds_of
 from plumbline.prepare.noise import CUT, effective_share, rows_of, trusted, typical_variance
 
 
@@ -44,25 +45,41 @@ def test_one_bad_series_hardly_moves_what_is_typical():
     np.testing.assert_allclose(typical_variance(one_bad, rows), 4 * 10**0.1, rtol=1e-9)
 
 
+EPOCHS = 200
+WHEN = np.linspace(0, 1, EPOCHS)
+DESIGN = np.stack([np.ones(EPOCHS), np.sin(6 * np.pi * WHEN), np.cos(6 * np.pi * WHEN), WHEN])
+
+
+def shares(noise, buildings):
+    """Residuals' effective shares, and the true one: what the spread of the lines through the noise says."""
+    back = np.linalg.pinv(DESIGN.T)
+    amplitude, residual = noise @ back[-1], noise - noise @ back.T @ DESIGN
+    variance = (residual**2).sum(1) / (EPOCHS - len(DESIGN))
+    rows = rows_of(np.repeat(np.arange(buildings), len(noise) // buildings))
+    found = effective_share(residual, np.ones_like(noise), variance, rows, kinds_of(DESIGN, WHEN))
+    white = variance.mean() * np.linalg.inv(DESIGN @ DESIGN.T)[-1, -1]
+    return found, white / amplitude.var()
+
+
 @pytest.mark.parametrize("rho", [0.0, 0.3, 0.6, 0.8])
-def test_the_effective_share_is_that_of_the_noise_before_the_fit(rho):
-    """(1 - rho) / (1 + rho), and what makes up for the variance that the fit took beyond that of white noise."""
-    rng = np.random.default_rng(2)
-    epochs = 100
-    noise = correlated(rng, (600, epochs), rho)
-    when = np.linspace(0, 1, epochs)
-    season = 2 * np.pi * 3 * when
-    design = np.stack([when, np.ones(epochs), np.sin(season), np.cos(season)], axis=1)
-    residual = noise - noise @ np.linalg.pinv(design).T @ design.T
-    found = effective_share(residual, np.ones_like(noise), residual.var(axis=1), rows_of(np.zeros(600, int)))
-    expected = (1 - rho) / (1 + rho) * (1 - 4 / epochs * (1 + rho) / (1 - rho)) / (1 - 4 / epochs)
-    assert np.median(found) == pytest.approx(expected, rel=0.2)
+def test_the_effective_share_of_an_autoregression_is_known(rho):
+    found, true = shares(correlated(np.random.default_rng(2), (6000, EPOCHS), rho), 500)
+    assert np.median(found) == pytest.approx(true, rel=0.3)  # of a square: 15 % of the standard error
+
+
+def test_a_long_memory_beside_white_noise_is_seen():
+    """The correlation of neighbours alone would say 0.4, of epochs that count by themselves."""
+    rng = np.random.default_rng(3)
+    noise = 0.6 * correlated(rng, (6000, EPOCHS), 0.85) + 0.8 * rng.normal(size=(6000, EPOCHS))
+    found, true = shares(noise, 500)
+    assert true < 0.3
+    assert np.median(found) == pytest.approx(true, rel=0.25)
 
 
 def test_a_series_after_an_unwrapping_error_keeps_its_own_correlation():
     rng = np.random.default_rng(3)
-    residual = rng.normal(size=(12, 100))
-    residual[0] += np.where(np.arange(100) < 50, -6, 6)
-    found = effective_share(residual, np.ones_like(residual), residual.var(axis=1), rows_of(np.zeros(12, int)))
-    assert found[0] < 0.3
-    assert (found[1:] > 0.6).all()
+    noise = rng.normal(size=(12, EPOCHS))
+    noise[0] += np.where(np.arange(EPOCHS) < 100, -6, 6)
+    found, _ = shares(noise, 1)
+    assert found[0] < 0.1
+    assert (found[1:] > 0.8).all()

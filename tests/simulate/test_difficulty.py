@@ -13,12 +13,13 @@ from plumbline.simulate.difficulty import (
     point_precision,
     signal_to_noise,
 )
+from plumbline.simulate.noise import line_variance
 
 SIDE = np.array([[18.0, 12.0]])
 
 
 def level(strain, sigma, points, misplaced):
-    precision = point_precision(np.full(points, sigma), np.full(points, 0.8), 100, 0.4)
+    precision = point_precision(np.full(points, sigma), np.full(points, 0.8), line_variance(100, 0.4))
     evidence = gather(np.zeros(points, int), precision, np.full((points, 2), misplaced), 1)
     return int(difficulty(np.array([strain]), SIDE, evidence)[0])
 
@@ -48,7 +49,7 @@ def test_the_error_of_a_change_is_that_of_a_line_through_white_noise():
     when = np.linspace(0, 1, epochs)
     noise = rng.normal(0, 3.0, (20_000, epochs))
     change = noise @ np.linalg.pinv(np.stack([np.ones(epochs), when], axis=1))[1]
-    expected = 1 / np.sqrt(point_precision(np.array([3.0]), np.array([1.0]), epochs, 0.0)[0])
+    expected = 1 / np.sqrt(point_precision(np.array([3.0]), np.array([1.0]), line_variance(epochs, 0.0))[0])
     assert change.std() == pytest.approx(expected, rel=0.03)
 
 

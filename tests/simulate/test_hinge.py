@@ -105,10 +105,10 @@ def test_oblique_hinge_is_straight():
 def test_drops_are_scaled_to_the_target_and_the_label_is_the_failing_corner(seed):
     rng = np.random.default_rng(seed)
     hinges, _ = scaled_to_target(rng, draw_hinges(rng, rng.uniform(6, 60, (4, 2)), np.ones((4, 4), bool)), 1.0)
-    strain = hinge_strains(hinges)
-    assert (strain.severity_permille >= TARGET_PERMILLE[0] * 0.999).all()
+    strain, failed = hinge_strains(hinges), hinges.drop != 0  # a few would have to drop too far, and do not fail
+    assert (strain.severity_permille[failed] >= TARGET_PERMILLE[0] * 0.999).all()
     assert (strain.severity_permille <= TARGET_PERMILLE[1] * 1.001).all()
-    np.testing.assert_array_equal(strain.quadrant, hinges.corner)
+    np.testing.assert_array_equal(strain.quadrant[failed], hinges.corner[failed])
 
 
 def test_an_opening_strains_more_than_the_drop_alone():

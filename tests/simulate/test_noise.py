@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from plumbline.simulate.noise import add_bad_epochs, add_jumps, correlated
+from plumbline.simulate.noise import Law, add_bad_epochs, add_jumps, correlated, draw_memory, power_law, response
 
 
 def rng():
@@ -41,3 +41,52 @@ def test_jumps_are_half_a_wavelength_and_last():
     assert (off[:, 0] == 0).all()
     # Up once, and back at most once.
     assert set((np.diff(off[jumped], axis=1) != 0).sum(axis=1)) == {1, 2}
+
+
+def about_mean(noise):
+    return np.sqrt(noise.var(axis=1).mean())
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.6, 1.0, 1.6])
+def test_power_law_noise_has_its_deviation_and_its_spectrum(exponent):
+    noise = power_law(rng(), np.full(4000, 3.0), 256, exponent)
+    assert about_mean(noise) == pytest.approx(3.0, rel=0.03)
+    # A window, because a walk's two ends differ, which a transform takes for a jump at every frequency.
+    power = (np.abs(np.fft.rfft(noise * np.hanning(256))) ** 2).mean(axis=0)
+    at = np.arange(4, 24)
+    slope = np.polyfit(np.log(at), np.log(power[at]), 1)[0]
+    assert slope == pytest.approx(-exponent, abs=0.06)
+
+
+def test_an_impulse_leaves_nothing_in_white_noise_and_all_in_a_random_walk():
+    assert response(5, 0.0).tolist() == [1, 0, 0, 0, 0]
+    assert response(5, 2.0).tolist() == [1, 1, 1, 1, 1]
+
+
+def test_a_law_mixes_a_short_and_a_long_memory():
+    law, memory = Law(0.3, 1.2), np.repeat([0.0, 0.5], 6000)
+    noise = law.draw(rng(), np.full(12_000, 2.0), memory, 200)
+    short, long = noise[:6000], noise[6000:]
+    assert [about_mean(short), about_mean(long)] == pytest.approx([2, 2], rel=0.03)
+
+    def after(series, lag):
+        return (series[:, lag:] * series[:, :-lag]).mean() / (series**2).mean()
+
+    assert after(short, 20) == pytest.approx(0, abs=0.01)
+    assert after(long - long.mean(axis=1, keepdims=True), 20) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("rho", "exponent", "memory"), [(0.0, 1.0, 0.0), (0.4, 1.0, 0.0), (0.4, 0.8, 1.0), (0.2, 1.6, 0.5)]
+)
+def test_the_variance_of_a_line_is_that_of_lines_through_noise(rho, exponent, memory):
+    law, epochs = Law(rho, exponent), 150
+    noise = law.draw(rng(), np.full(20_000, 3.0), np.full(20_000, memory), epochs)
+    change = noise @ np.linalg.pinv(np.stack([np.ones(epochs), np.linspace(0, 1, epochs)], axis=1))[1]
+    assert change.var() / 9 == pytest.approx(law.line_variance(np.array([memory]), epochs)[0], rel=0.05)
+
+
+def test_half_of_the_buildings_have_a_long_memory():
+    memory = draw_memory(rng(), 10_000)
+    assert (memory > 0).mean() == pytest.approx(0.5, abs=0.02)
+    assert 0.7 < memory.max() < 0.8

@@ -5,6 +5,7 @@ import pytest
 
 from plumbline.simulate.acquisition import BANDS, draw_acquisitions
 from plumbline.simulate.motion import draw_labels, draw_motion
+from plumbline.simulate.noise import Law
 from plumbline.simulate.outlines import own_outlines
 from plumbline.simulate.scatterers import ASTRAY, GROUND, STRUCTURE, Scatterers, draw_scatterers
 from plumbline.simulate.series import (
@@ -147,15 +148,16 @@ def many_points(buildings, each, sigma):
 
 def test_noise_has_the_statistics_that_were_asked_for():
     """Deviation and correlation of the own and of the common part, told apart by pairs of points of one building."""
-    rng, reference = np.random.default_rng(3), Reference(0.0, 0.0, 0.0, own_rho=0.3, common_rho=0.6)
+    rng, reference = np.random.default_rng(3), Reference(0.0, 0.0, 0.0, own=Law(0.3, 1.0), common=Law(0.6, 0.0))
     track = replace(draw_acquisitions(rng, BANDS["C"], 0, 5)[0], revisit_days=6, kept=np.ones(300, bool))
     points = many_points(400, 6, sigma=3.0)
     common = common_noise(rng, 400, track, reference)
-    noise = measurement_noise(rng, points, common, track, BANDS["C"], reference)
+    noise = measurement_noise(rng, points, np.zeros(400), common, track, BANDS["C"], reference)
     typical = common.std(axis=1)
     assert COMMON_NOISE_MM[0] * 0.8 < typical.min() < typical.max() < COMMON_NOISE_MM[1] * 1.2
     assert typical.mean() == pytest.approx(np.mean(COMMON_NOISE_MM), rel=0.05)
-    assert lag_one(common) == pytest.approx(0.6, abs=0.02)
+    # An exponent of 0 is white: a fifth of the variance, over all buildings, has no correlation.
+    assert lag_one(common) == pytest.approx(0.6 * 0.8, abs=0.02)
     own = noise - common[points.building]
     # Bad epochs and jumps are few: the median of the squares hardly sees them (0.4549 of a normal variance).
     assert np.sqrt(np.median(own**2) / 0.4549) == pytest.approx(3.0, rel=0.05)
@@ -167,10 +169,10 @@ def test_noise_has_the_statistics_that_were_asked_for():
 
 
 def test_outliers_and_jumps_have_their_shares():
-    rng, reference = np.random.default_rng(4), Reference(0.0, 0.0, 0.0, own_rho=0.2, common_rho=0.2)
+    rng, reference = np.random.default_rng(4), Reference(0.0, 0.0, 0.0, own=Law(0.2, 1.0), common=Law(0.2, 1.0))
     track = replace(draw_acquisitions(rng, BANDS["C"], 0, 5)[0], revisit_days=6, kept=np.ones(200, bool))
     points = many_points(3000, 1, sigma=0.01)  # so small that what is far off is an outlier or a jump
-    noise = measurement_noise(rng, points, np.zeros((3000, 200)), track, BANDS["C"], reference)
+    noise = measurement_noise(rng, points, np.zeros(3000), np.zeros((3000, 200)), track, BANDS["C"], reference)
     jumped = np.abs(noise).max(axis=1) > 27
     assert jumped.mean() == pytest.approx(0.03, abs=0.01)
     assert np.abs(noise[jumped]).max() == pytest.approx(55.5 / 2, abs=0.2)
@@ -184,12 +186,14 @@ def lag_one(series):
 
 
 def test_a_gap_parts_what_lies_on_its_sides():
-    rng, reference = np.random.default_rng(5), Reference(0.0, 0.0, 0.0, own_rho=0.6, common_rho=0.6)
+    rng, reference = np.random.default_rng(5), Reference(0.0, 0.0, 0.0, own=Law(0.6, 1.0), common=Law(0.6, 1.0))
     kept = np.ones(40, bool)
     kept[10:20] = False
     track = replace(draw_acquisitions(rng, BANDS["X"], 0, 5)[0], kept=kept)
     points = many_points(4000, 1, sigma=2.0)
-    noise = np.clip(measurement_noise(rng, points, np.zeros((4000, 40)), track, BANDS["X"], reference), -6, 6)
+    noise = np.clip(
+        measurement_noise(rng, points, np.zeros(4000), np.zeros((4000, 40)), track, BANDS["X"], reference), -6, 6
+    )
     assert noise.shape == (4000, 30)
     assert np.corrcoef(noise[:, 8], noise[:, 9])[0, 1] > 0.45
     assert abs(np.corrcoef(noise[:, 9], noise[:, 10])[0, 1]) < 0.1

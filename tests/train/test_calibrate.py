@@ -6,11 +6,21 @@ import torch
 from torch import nn
 
 from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.interval import INTERVAL_SHARE, deviation, narrowness
 from plumbline.model.network import RawAnswer
 from plumbline.prepare.features import GEOMETRY, names
 from plumbline.prepare.sequences import concatenate
 from plumbline.strain import category
-from plumbline.train.calibrate import COVERAGE, MIN_FOR_STEPS, calibrate, quantile_regression
+from plumbline.train.calibrate import (
+    CATEGORIES,
+    MIN_CATEGORY,
+    MIN_FOR_STEPS,
+    calibrate,
+    category_quantiles,
+    quantile_regression,
+    raw_answers,
+    set_scales,
+)
 from tests.model.made import small_model
 from tests.train.made import make_sequences
 
@@ -81,11 +91,11 @@ def test_the_interval_holds_its_share_of_buildings_never_seen(spread):
     calibrate(model, echoed(model, rng, 8000, spread=spread))
     assert (model.get_buffer("interval_scale").mean() < 1) == (spread < 0.5)
     again = echoed(model, rng, 8000, spread=spread)
-    assert coverage(model, again) >= COVERAGE - 0.02
+    assert coverage(model, again) >= INTERVAL_SHARE - 0.02
     for number in range(5):
         own = again.take(np.flatnonzero(category(again.severity) == number))
         if len(own) > 400:
-            assert coverage(model, own) >= COVERAGE - 0.04
+            assert coverage(model, own) >= INTERVAL_SHARE - 0.04
 
 
 def test_few_buildings_cover_too_on_average():
@@ -154,6 +164,81 @@ def test_few_buildings_have_no_steps():
     assert not model.get_buffer("interval_steps").any()
     calibrate(model, concatenate([*parts, *parts]))
     assert model.get_buffer("interval_steps").any()
+
+
+class Unsure(Flat):
+    """Says how unsure it is in the sixth column: half the length of its interval."""
+
+    def forward(self, distance, slope, geometry, mask):
+        middle, half = geometry[:, :1], geometry[:, 5:6]
+        return RawAnswer(geometry[:, :4], torch.cat([middle - half, middle, middle + half], dim=1))
+
+
+def unsure(model, rng, half, spread, count):
+    """Buildings of one kind with an interval of so many on each side, whose severities spread otherwise."""
+    part = of_kind(make_sequences(count, shortest=5, longest=6), 30, 80.0)
+    middle = rng.normal(0, 1, count)
+    part.geometry[:, 0], part.geometry[:, 5] = np.sinh(middle), np.sinh(half)
+    standard = torch.tensor(middle + rng.normal(0, spread, count), dtype=torch.float32)
+    return replace(part, severity=model.permille(standard).numpy())
+
+
+NARROW, WIDE = (0.4, 0.7), (1.5, 1.0)
+"""Half of the interval, and the spread of the truth: of the one 2.9 halves are needed, of the other 1.1."""
+
+
+def test_narrow_intervals_are_held_as_wide_ones_are():
+    model, rng = echo_model(), np.random.default_rng(10)
+    model.network = Unsure()
+    calibrate(model, concatenate([unsure(model, rng, *kind, 4000) for kind in (NARROW, WIDE)]))
+    length = model.get_buffer("interval_length")
+    assert length[:-1].max() > 0.5
+    assert length[-1] == 0
+    again = [unsure(model, rng, *kind, 4000) for kind in (NARROW, WIDE)]
+    found = [coverage(model, part) for part in again]
+    length.zero_()
+    set_scales(model, raw_answers(model, concatenate(again)))
+    without = [coverage(model, part) for part in again]
+    assert without[0] < found[0] - 0.03
+    assert min(found) > INTERVAL_SHARE - 0.03
+
+
+def test_intervals_that_differ_by_nothing_have_no_length():
+    model, rng = echo_model(), np.random.default_rng(11)
+    model.network = Unsure()
+    calibrate(model, unsure(model, rng, *NARROW, 2000))
+    assert not model.get_buffer("interval_length").any()
+    calibrate(model, concatenate([unsure(model, rng, *kind, (MIN_FOR_STEPS - 1) // 2) for kind in (NARROW, WIDE)]))
+    assert not model.get_buffer("interval_length").any()
+
+
+@pytest.mark.parametrize("length", [0.0, 0.7, -0.4])
+def test_each_category_holds_its_rank_whatever_its_length(length):
+    """Split conformal prediction: of n buildings the scale lets `ceil(0.9 (n + 1))` in, be they few or many."""
+    model, rng = echo_model(), np.random.default_rng(12)
+    model.network = Unsure()
+    model.get_buffer("severity_sd").fill_(1.0)  # so that all categories are there
+    raw = raw_answers(model, concatenate([unsure(model, rng, *kind, 1000) for kind in (NARROW, WIDE)]))
+    model.get_buffer("interval_steps").normal_(std=0.1)
+    model.get_buffer("interval_length").copy_(length * torch.arange(CATEGORIES))
+    set_scales(model, raw)
+    number = torch.tensor(category(model.permille(raw.standard_B).numpy()))
+    scale = model.interval_scale_of(raw.passed_BK, narrowness(raw.severity_B3))
+    held = deviation(raw.severity_B3, raw.standard_B) <= scale[torch.arange(len(scale)), number] + 1e-5
+    for own in range(CATEGORIES):
+        inside = held[number == own]
+        assert len(inside) >= MIN_CATEGORY
+        assert inside.sum() == int(np.ceil(INTERVAL_SHARE * (len(inside) + 1)))
+
+
+def test_a_category_with_few_buildings_takes_what_all_would_need_of_it():
+    generator = torch.Generator().manual_seed(0)
+    excess, number = torch.randn(400, CATEGORIES, generator=generator), torch.arange(400) % 4
+    number[: MIN_CATEGORY - 1] = 4
+    found = category_quantiles(excess, number)
+    assert found[4] == excess[:, 4].sort().values[int(np.ceil(INTERVAL_SHARE * 401)) - 1]
+    own = excess[number == 2, 2].sort().values
+    assert found[2] == own[int(np.ceil(INTERVAL_SHARE * (len(own) + 1))) - 1]
 
 
 def test_quantiles_of_groups_are_what_the_regression_finds():

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from plumbline.errors import InputError
 from plumbline.files import read_json, write_json
 from plumbline.model.heads import RawAnswer
-from plumbline.model.interval import STEPS, passed_bounds, stretched
+from plumbline.model.interval import STEPS, narrowness, passed_bounds, stretched
 from plumbline.model.network import Network, spec_of
 from plumbline.model.older import take_older_interval
 from plumbline.model.spec import NetworkSpec
@@ -62,6 +62,7 @@ class Diagnosis(nn.Module):
         categories = len(CATEGORY_BOUNDS_PERMILLE) + 1
         self.register_buffer("interval_scale", torch.ones(categories))
         self.register_buffer("interval_steps", torch.zeros(STEPS))
+        self.register_buffer("interval_length", torch.zeros(categories))
         self.register_buffer("interval_stretch", torch.zeros(categories))
         self.register_buffer("novelty_whitening", torch.eye(len(GEOMETRY)))
         self.register_buffer("novelty_limit", torch.full((), 1e3))
@@ -114,7 +115,7 @@ class Diagnosis(nn.Module):
         middle_B1 = raw.severity_B3[:, 1:2]
         low_B1, high_B1 = stretched(
             raw.severity_B3,
-            self.interval_scale_of(passed_bounds(geometry)),
+            self.interval_scale_of(passed_bounds(geometry), narrowness(raw.severity_B3)),
             self.get_buffer("interval_stretch"),
             self.standard_severity(torch.tensor(CATEGORY_BOUNDS_PERMILLE).to(middle_B1)),
         )
@@ -127,13 +128,14 @@ class Diagnosis(nn.Module):
             novelty=self.novelty(geometry),
         )
 
-    def interval_scale_of(self, passed_BK: Tensor) -> Tensor:
+    def interval_scale_of(self, passed_BK: Tensor, narrowness_B1: Tensor) -> Tensor:
         """(B, C) how many halves of the network's own interval the ends are from its middle, by category.
 
         Args:
-            passed_BK: see `interval.passed_bounds`.
+            passed_BK: see `interval.passed_bounds`. narrowness_B1: see `interval.narrowness`.
         """
-        return self.get_buffer("interval_scale") + (passed_BK * self.get_buffer("interval_steps")).sum(-1, keepdim=True)
+        steps_B1 = (passed_BK * self.get_buffer("interval_steps")).sum(-1, keepdim=True)
+        return self.get_buffer("interval_scale") + steps_B1 + self.get_buffer("interval_length") * narrowness_B1
 
 
 def save_diagnosis(model: Diagnosis, folder: Path) -> None:

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from plumbline.prepare.features import GEOMETRY, names
 
+INTERVAL_SHARE = 0.9
+"""Of the true severities, that an interval is to hold."""
 POINT_BOUNDS = (10, 20, 50)
 AREA_BOUNDS_M2 = (100, 250, 600)
 """Bounds between kinds of buildings, by scatterers and by area of the footprint: what says most about a sensor."""
@@ -22,6 +24,8 @@ _STEPS = [("log_points", math.log(bound - 0.5)) for bound in POINT_BOUNDS] + [
 STEPS = len(_STEPS)
 LEAST_HALF = 0.01
 """Standardised; what a half of the interval counts at least, so that every deviation is a number of halves."""
+LEAST_WIDTH = 0.5
+"""Standardised; what the network's interval counts at least where a length is added to it: hardly one is narrower."""
 
 
 def passed_bounds(geometry_BF: Tensor) -> Tensor:
@@ -35,6 +39,15 @@ def halves(severity_B3: Tensor) -> tuple[Tensor, Tensor]:
     """(B, 1) lengths of the network's interval below and above its middle."""
     low_B1, middle_B1, high_B1 = severity_B3[:, :1], severity_B3[:, 1:2], severity_B3[:, 2:]
     return (middle_B1 - low_B1).clamp(min=LEAST_HALF), (high_B1 - middle_B1).clamp(min=LEAST_HALF)
+
+
+def narrowness(severity_B3: Tensor) -> Tensor:
+    """(B, 1) one over the length of the network's interval: what a length of 1 that is added to it scales it by.
+
+    The sides share the length as their halves are. The more the points tell, the narrower the interval is.
+    """
+    below_B1, above_B1 = halves(severity_B3)
+    return (below_B1 + above_B1).clamp(min=LEAST_WIDTH).reciprocal()
 
 
 def deviation(severity_B3: Tensor, standard_B: Tensor) -> Tensor:

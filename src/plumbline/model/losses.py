@@ -14,11 +14,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from plumbline.model.heads import RawAnswer
+from plumbline.model.interval import INTERVAL_SHARE
 from plumbline.params import Train
 from plumbline.params.train import QuadrantKind, SeverityKind
 
-LOW, HIGH = 0.05, 0.95
-"""Quantiles that the interval's ends aim at before calibration: 90 % between them."""
+LOW, HIGH = (1 - INTERVAL_SHARE) / 2, (1 + INTERVAL_SHARE) / 2
+"""Quantiles that the interval's ends aim at before calibration."""
 CHARBONNIER_WIDTH = 1e-3
 """Errors below are squared, those above absolute; standardised severity."""
 

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.prepare.memory import LAGS, Kinds
+
 Float = NDArray[np.floating[Any]]
 COLUMNS = 4
 """Parameters of a fit: amplitude, offset and the two of the annual term."""
@@ -16,10 +18,7 @@ HELD = 0.86
 """Of normal values under these weights, the ratio of the fit's residual variance to what its standard error needs."""
 FAR = 4.0
 """A series with this many times its neighbours' variance, as after an unwrapping error, does not stand for them."""
-ROUNDS = 4
-"""Of solving for the correlation of the noise."""
 ODD = 3.0
-MOST_CORRELATED, MOST_LOST = 0.9, 0.6
 
 
 class Rows(NamedTuple):
@@ -59,30 +58,35 @@ def typical_variance(variance: Float, rows: Rows) -> Float:
     return np.asarray(rows.spread(np.exp(rows.total(np.log(variance + 1e-12)) / rows.size)))
 
 
-def effective_share(residual: Float, weight: Float, variance: Float, rows: Rows, caution: float = 0.0) -> Float:
-    """(N,) effective over actual number of values, from the lag-one autocorrelation pooled over each building's rows.
+def effective_share(residual: Float, weight: Float, variance: Float, rows: Rows, kinds: Kinds) -> Float:
+    """(N,) effective over actual number of values, from the autocorrelation pooled over each building's rows.
 
     Each series speaks in units of its `variance` (N,), so that a bad one has one voice; one whose own correlation is
-    higher by far (`ODD` standard errors, `sqrt((1 - rho^2) / T)` each) keeps that, less the same: after an unwrapping
-    error, for one. Residuals of a fit vary and correlate less than the noise did. Each of its columns is slow, and
-    takes with it one part in T of the noise's spectral density at frequency 0, which is (1 + rho) / (1 - rho) times
-    that of white noise: a share `lost` of both the variance and the covariance. With `caution`, the correlation is
-    taken to be that many of its standard errors higher.
+    higher by far (`ODD` standard errors, each `sqrt((1 + r^2) / (1 - r^2) / T)`: Bartlett 1946) keeps that, and has
+    none: after an unwrapping error, for one. What the correlations mean for a trend is for `kinds` to say.
     """
+    over, under = _products(residual, weight)
+    over, under = over / (variance + 1e-12), under / (variance + 1e-12)
+    epochs = rows.spread(np.maximum(rows.total(weight.sum(1)) / rows.size, 8))
+    own, shared = over / np.maximum(under, 1e-9), _pooled(over, under, rows)
+    first = np.clip(shared[0], 0, 0.9) ** 2
+    odd = (own - shared > ODD * np.sqrt((1 + first) / (1 - first) / epochs)).any(0)
+    shared = _pooled(over * ~odd, under * ~odd, rows)
+    return 1 / kinds.line_variance(np.where(odd, own, shared), epochs * rows.spread(rows.size))
+
+
+def _products(residual: Float, weight: Float) -> tuple[Float, Float]:
+    """(lags, N) sums of the products of residuals `LAGS` epochs apart, and of the squares that belong to them."""
     weighted = weight * residual
     square = weighted * residual
-    over = np.einsum("nt,nt->n", weighted[:, 1:], weighted[:, :-1])
-    under = np.einsum("nt,nt->n", square[:, 1:], weight[:, :-1]) + np.einsum("nt,nt->n", square[:, :-1], weight[:, 1:])
-    scale = variance + 1e-12
-    pooled = rows.spread(rows.total(over / scale) / np.maximum(rows.total(under / scale) / 2, 1e-9))
-    epochs = rows.spread(np.maximum(rows.total(weight.sum(1)) / rows.size, 8))
-    odd = over / np.maximum(under / 2, 1e-9) - ODD * np.sqrt(np.maximum(1 - pooled**2, 0) / epochs)
-    seen = np.maximum(pooled, odd)
-    rho, lost = seen, np.zeros_like(seen)
-    for _ in range(ROUNDS):
-        rho = np.clip(rho, 0, MOST_CORRELATED)
-        lost = np.minimum(COLUMNS / epochs * (1 + rho) / (1 - rho), MOST_LOST)
-        rho = seen + lost * (1 - seen)
-    rho = np.clip(rho, 0, MOST_CORRELATED)
-    rho = np.minimum(rho + caution * np.sqrt((1 - rho**2) / epochs), MOST_CORRELATED)
-    return np.asarray((1 - rho) / (1 + rho) * (1 - lost) / (1 - COLUMNS / epochs), float)
+    over, under = np.zeros((2, len(LAGS), len(residual)))
+    for row, lag in enumerate(lag for lag in LAGS if lag < residual.shape[1]):
+        over[row] = np.einsum("nt,nt->n", weighted[:, lag:], weighted[:, :-lag])
+        under[row] = np.einsum("nt,nt->n", square[:, lag:], weight[:, :-lag]) / 2
+        under[row] += np.einsum("nt,nt->n", square[:, :-lag], weight[:, lag:]) / 2
+    return over, under
+
+
+def _pooled(over: Float, under: Float, rows: Rows) -> Float:
+    """(lags, N) ratio of the sums over each building's rows."""
+    return np.asarray(rows.spread(rows.total(over.T) / np.maximum(rows.total(under.T), 1e-9)).T)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.prepare.curves import Basis, amplitudes, fitted, make_basis, normal_matrices
+from plumbline.prepare.curves import SEASON, Basis, amplitudes, fitted, make_basis, normal_matrices
+from plumbline.prepare.memory import Kinds, kinds_of
 from plumbline.prepare.noise import (
     COLUMNS,
     FAR,
@@ -39,9 +40,6 @@ LINE = 0
 """Place of the straight line in the dictionary."""
 LEAST_ERROR = 0.05
 """mm; no change is known better."""
-CAUTION = 0.5
-"""The correlation in time of one series is known to some tenths only; taken as found, it would make the error of what a
-building shares too small more often than too large."""
 
 
 class Trend(NamedTuple):
@@ -72,15 +70,15 @@ def estimate_trend(displacement: NDArray[np.float32], when: Float, years: float,
         building: (N,) ascending index of each row's building.
 
     Returns:
-        (N,) arrays. Standard errors count the time correlation of the residuals (effective sample size
-        of an AR(1) process, (1 - rho) / (1 + rho)).
+        (N,) arrays. Standard errors count how the noise hangs together in time; see `memory`.
     """
     count = len(displacement)
     change, change_se, line, line_se, common_se = np.zeros((5, count))
     trend = Trend(change, change_se, np.zeros(count, dtype=np.intp), line, line_se, common_se)
     basis = make_basis(when, years)
+    kinds = kinds_of(basis.columns[: SEASON + 1], when)
     for rows in _chunks(building):
-        for whole, part in zip(trend, _estimate(displacement[rows], basis, building[rows]), strict=True):
+        for whole, part in zip(trend, _estimate(displacement[rows], basis, kinds, building[rows]), strict=True):
             whole[rows] = part
     return trend
 
@@ -95,7 +93,7 @@ def _chunks(building: NDArray[np.intp]) -> list[slice]:
     return [slice(a, b) for a, b in zip(cuts, [*cuts[1:], len(building)], strict=True) if b > a]
 
 
-def _estimate(series: NDArray[np.float32], basis: Basis, building: NDArray[np.intp]) -> Trend:
+def _estimate(series: NDArray[np.float32], basis: Basis, kinds: Kinds, building: NDArray[np.intp]) -> Trend:
     known = np.isfinite(series)
     y = np.where(known, series, 0).astype(float)
     rows = rows_of(building)
@@ -121,13 +119,18 @@ def _estimate(series: NDArray[np.float32], basis: Basis, building: NDArray[np.in
         lost = whole / np.maximum(rows.spread(members), 2) * (rows.spread(members) > 0)
         left = found.left / (HELD * np.maximum(total - COLUMNS, 1) * (1 - lost))[:, None]
         variance = left.min(1)
-        effective = effective_share(residual, weight, variance, rows)
-        chosen = rows.spread(_choose(found.left, variance, effective, rows))
+        # What the best curve leaves: beside the line, a movement that is not one would pass for slow noise.
+        best = rows.spread(_badness(found.left, variance, np.ones_like(variance), rows).argmin(1))
+        residual = (own - fitted(basis, normal, found, best)) * plain
+        effective = effective_share(residual, weight, variance, rows, kinds)
+        chosen = rows.spread(_choose(_badness(found.left, variance, effective, rows)))
 
+    residual = (own - fitted(basis, normal, found, chosen)) * plain
+    effective = effective_share(residual, weight, variance, rows, kinds)
     error = np.maximum(np.sqrt(left / effective[:, None] / normal.own), LEAST_ERROR)
     amplitude = amplitudes(basis, normal, weight * y, y).amplitude
     row = np.arange(len(y))
-    common_error = _common_error(basis, common, members, known, error[:, LINE], rows)
+    common_error = _common_error(basis, kinds, common, members, known, error[:, LINE], rows)
     return Trend(
         amplitude[row, chosen], error[row, chosen], chosen,
         amplitude[:, LINE], error[:, LINE], rows.spread(common_error),
@@ -146,21 +149,26 @@ def _common(filled: Float, whole: NDArray[np.bool_], rows: Rows) -> tuple[Float,
     return np.where(members[:, None] > 0, total / np.maximum(members, 1)[:, None], 0), members
 
 
-def _choose(left: Float, variance: Float, effective: Float, rows: Rows) -> NDArray[np.intp]:
-    """(G,) the curve that leaves least of a building's series; the line, unless another is clearly better.
+def _badness(left: Float, variance: Float, effective: Float, rows: Rows) -> Float:
+    """(G, K) chi-square of each building's series on each curve, beyond what each series' best leaves.
 
-    No series alone can say so: one that jumps by an unwrapping error looks much like one that moves late.
+    No series says more than `MOST_GAIN`: one that jumps by an unwrapping error looks much like one that moves late.
     """
     scale = np.maximum(variance, typical_variance(variance, rows)) + 1e-12
     chi_square = (left - left.min(1)[:, None]) * (effective / scale)[:, None]
-    badness = rows.total(np.minimum(chi_square, MOST_GAIN))
+    return rows.total(np.minimum(chi_square, MOST_GAIN))
+
+
+def _choose(badness: Float) -> NDArray[np.intp]:
+    """(G,) the curve that leaves least of a building's series; the line, unless another is clearly better."""
     best: NDArray[np.intp] = np.argmin(badness, axis=1)
     best[badness[:, LINE] - badness.min(1) < NEEDED_GAIN] = LINE
     return best
 
 
 def _common_error(
-    basis: Basis, common: Float, members: NDArray[np.intp], known: NDArray[np.bool_], error: Float, rows: Rows
+    basis: Basis, kinds: Kinds, common: Float, members: NDArray[np.intp], known: NDArray[np.bool_], error: Float,
+    rows: Rows,
 ) -> Float:  # fmt: skip
     """(G,) standard error of the common series' line, beyond what the rows' own errors (N,) put into it, mm.
 
@@ -171,7 +179,7 @@ def _common_error(
     found = amplitudes(basis, normal, common, common)
     residual = common - fitted(basis, normal, found, np.full(len(common), LINE))
     alone = rows_of(np.arange(len(common)))
-    effective = effective_share(residual, weight, np.ones(len(common)), alone, CAUTION)
+    effective = effective_share(residual, weight, np.ones(len(common)), alone, kinds)
     # Filled gaps hold no noise, so what is seen of it is the less the more gaps there are.
     share = rows.total(known.mean(1)) / rows.size
     degrees = np.maximum(common.shape[1] * share - COLUMNS, 1) * share

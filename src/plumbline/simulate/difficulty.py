@@ -1,11 +1,12 @@
 """How hard a building's label is to find: its strain against the noise of as many points as it has.
 
 From the fit of a straight line over the observation, a point's vertical change has the variance
-`12 sigma^2 / (T_eff los_up^2)` with `T_eff = T (1 - rho) / (1 + rho)` epochs that count (first-order autoregressive
-noise). A quarter of n such points against the other three quarters tells a quadrant's drop with the variance
-`(4 + 4/3) / n` of that; points that differ count by their precision. The strain's drop is that of an angular distortion
-of twice the strain (`plumbline.strain`, without horizontal strain) over half a side: strain times side. A point that
-is not where the product says shows the drop of another place: that distortion times the position error, once a point.
+`12 sigma^2 / (T_eff los_up^2)` with `T_eff = T (1 - rho) / (1 + rho)` epochs that count, for first-order autoregressive
+noise; `noise.Law` has it for noise with a long memory. A quarter of n such points against the other three quarters
+tells a quadrant's drop with the variance `(4 + 4/3) / n` of that; points that differ count by their precision. The
+strain's drop is that of an angular distortion of twice the strain (`plumbline.strain`, without horizontal strain) over
+half a side: strain times side. A point that is not where the product says shows the drop of another place: that
+distortion times the position error, once a point.
 """
 
 from __future__ import annotations
@@ -24,17 +25,15 @@ VISIBLE_PERMILLE = CATEGORY_BOUNDS_PERMILLE[0]
 """Strain of a damage that is just visible: a building with less is as hard as that damage would be on it."""
 
 
-def point_precision(sigma: Array, los_up: Array, epochs: int, rho: float) -> Array:
+def point_precision(sigma: Array, los_up: Array, line_variance: Array | float) -> Array:
     """(N,) inverse variance of points' vertical change over the observation, 1/mm2.
 
     Args:
         sigma: (N,) standard deviation of one epoch, mm.
         los_up: (N,) vertical component of the line of sight.
-        epochs: number of epochs of the track.
-        rho: correlation of one epoch with the next.
+        line_variance: of a straight line's change, in that of one epoch; see `noise.line_variance`.
     """
-    effective = epochs * (1 - rho) / (1 + rho)
-    return np.asarray(effective * los_up**2 / (12 * sigma**2), float)
+    return np.asarray(los_up**2 / (line_variance * sigma**2), float)
 
 
 class Evidence(NamedTuple):

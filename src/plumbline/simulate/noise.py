@@ -1,11 +1,59 @@
-"""What else is in a displacement history: correlated noise, bad epochs, unwrapping jumps."""
+"""What else is in a displacement history: noise with a short and a long memory, bad epochs, unwrapping jumps."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy import fft
 
 Array = NDArray[np.float64]
+MEMORY_SHARE, MOST_MEMORY = 0.5, 0.8
+"""Share of the buildings whose noise has a long memory, and most of its variance that has it."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """How noise hangs together in time: a part of it with a short memory, the rest with a long one."""
+
+    rho: float
+    """Correlation of the short one, first-order autoregressive, from one epoch to the next; 0 to below 1."""
+    exponent: float
+    """Of the long one: its power falls with frequency to the power of minus this; 1: flicker noise, 2: random walk."""
+
+    def draw(self, rng: np.random.Generator, sigma: Array, memory: Array, epochs: int) -> Array:
+        """(N, epochs) noise.
+
+        Args:
+            rng: the generator to draw from.
+            sigma: (N,) standard deviation, mm; of the long memory, about its mean over the epochs.
+            memory: (N,) share of the variance with a long memory, 0 to 1.
+            epochs: number of regular epochs.
+        """
+        noise = correlated(rng, sigma * np.sqrt(1 - memory), epochs, self.rho)
+        long = np.flatnonzero(memory)
+        noise[long] += power_law(rng, (sigma * np.sqrt(memory))[long], epochs, self.exponent)
+        return noise
+
+    def line_variance(self, memory: Array, epochs: int) -> Array:
+        """(N,) variance of the change over the observation by a straight line, in that of one epoch.
+
+        Of the long memory by what each impulse of its white noise changes the fit.
+        """
+        short = line_variance(epochs, self.rho)
+        long = _line_variance(response(2 * epochs, self.exponent), epochs)
+        return np.asarray((1 - memory) * short + memory * long, float)
+
+
+def line_variance(epochs: int, rho: float) -> float:
+    """Variance of the change over `epochs` by a straight line, in that of one epoch, of autoregressive noise."""
+    return 12 / epochs * (1 + rho) / (1 - rho)
+
+
+def draw_memory(rng: np.random.Generator, count: int) -> Array:
+    """(count,) shares of variance with a long memory: 0 for half, up to `MOST_MEMORY` for the others."""
+    return np.asarray((rng.random(count) < MEMORY_SHARE) * rng.uniform(0, MOST_MEMORY, count), float)
 
 
 def correlated(rng: np.random.Generator, sigma: Array, epochs: int, rho: float) -> Array:
@@ -25,6 +73,44 @@ def correlated(rng: np.random.Generator, sigma: Array, epochs: int, rho: float) 
         noise[epoch] *= fresh
         noise[epoch] += rho * noise[epoch - 1]
     return np.ascontiguousarray(noise.T)
+
+
+def power_law(rng: np.random.Generator, sigma: Array, epochs: int, exponent: float) -> Array:
+    """(N, epochs) noise whose power falls with frequency to the power of minus `exponent`, 0 to 2.
+
+    Such noise is in the series of geodesy (Williams 2003, The effect of coloured noise on the uncertainties of rates
+    from geodetic time series). It is white noise through the filter of `response`, which has run for `epochs`
+    epochs before the first. From an exponent of 1 on the variance has no limit, so `sigma` (N,) is what is expected
+    about the mean over the epochs.
+    """
+    taps = response(2 * epochs, exponent)
+    size = fft.next_fast_len(4 * epochs, real=True)
+    white = fft.rfft(rng.standard_normal((len(sigma), 2 * epochs)), size)
+    series = fft.irfft(white * fft.rfft(taps, size), size)[:, epochs : 2 * epochs]
+    return np.asarray(series * (sigma / np.sqrt(_variance(taps, epochs)))[:, None], float)
+
+
+def response(epochs: int, exponent: float) -> Array:
+    """(epochs,) what an impulse leaves: fractional integration of order `exponent / 2` (Hosking 1981, Kasdin 1995)."""
+    order, lag = exponent / 2, np.arange(1, epochs)
+    return np.asarray(np.r_[1.0, np.cumprod((lag - 1 + order) / lag)], float)
+
+
+def _variance(taps: Array, epochs: int) -> float:
+    """Expected about the mean over the second half of `taps` (2 `epochs`,)."""
+    power = np.cumsum(taps**2)[epochs:].sum()
+    sums = np.r_[np.zeros(epochs), np.cumsum(taps)]
+    # How often each impulse, before and during the epochs, enters the sum over them.
+    entered = sums[epochs:] - sums[: 2 * epochs]
+    return float((power - (entered**2).sum() / epochs) / epochs)
+
+
+def _line_variance(taps: Array, epochs: int) -> float:
+    """Variance of a straight line's change over the epochs, in that of `_variance`."""
+    time = np.arange(epochs) - (epochs - 1) / 2
+    weight = time / (time**2).sum() * epochs
+    change = np.correlate(np.r_[np.zeros(epochs), weight], taps, "full")[2 * epochs - 1 :]  # by each impulse
+    return float((change**2).sum() / _variance(taps, epochs))
 
 
 def add_bad_epochs(rng: np.random.Generator, series: Array, sigma: Array, share: float) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from plumbline.simulate.acquisition import Acquisition, Band
 from plumbline.simulate.layout import Layout
 from plumbline.simulate.motion import Motion
-from plumbline.simulate.noise import add_bad_epochs, add_jumps, correlated
+from plumbline.simulate.noise import Law, add_bad_epochs, add_jumps, draw_memory
 from plumbline.simulate.scatterers import ASTRAY, GROUND, STRUCTURE, Scatterers
 from plumbline.simulate.trough import greenfield
 
@@ -19,6 +19,9 @@ Index = NDArray[np.intp]
 COMMON_NOISE_MM = (2.0, 5.0)
 BAD_EPOCH_SHARE = 0.02
 JUMP_SHARE = 0.03
+RHO, EXPONENT = (0.0, 0.6), (0.6, 1.6)
+"""Of the noise's short and long memory. In the series of EGMS both are seen: correlations of 0.34, 0.33, 0.17, 0.11 and
+0.06 after 1, 2, 3, 5 and 8 epochs (docs/simulation.md), where an autoregression would go down to 0.04 by the third."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +34,16 @@ class Reference:
     """Motion of the track's reference, mm a year."""
     phase: float
     """Of the season of points that are astray, rad."""
-    own_rho: float
-    """Correlation of a point's noise from one regular epoch to the next."""
-    common_rho: float
-    """The same of the noise common to a building."""
+    own: Law
+    """Of a point's noise."""
+    common: Law
+    """Of the noise common to a building."""
 
 
 def draw_reference(rng: np.random.Generator) -> Reference:
-    """A track's reference; correlations of 0.2 to 0.6."""
-    own, common = rng.uniform(0.2, 0.6, 2)
-    return Reference(rng.normal(0, 3), rng.normal(0, 0.5), rng.uniform(0, 2 * np.pi), float(own), float(common))
+    """A track's reference; noise with correlations of 0 to 0.6 and exponents of 0.6 to 1.6."""
+    own, common = (Law(*(float(rng.uniform(*ends)) for ends in (RHO, EXPONENT))) for _ in range(2))
+    return Reference(rng.normal(0, 3), rng.normal(0, 0.5), rng.uniform(0, 2 * np.pi), own, common)
 
 
 @dataclass(frozen=True)
@@ -132,18 +135,19 @@ def background(
 def common_noise(rng: np.random.Generator, buildings: int, acquisition: Acquisition, reference: Reference) -> Array:
     """(B, E) noise that the points of a building share, on the regular grid of epochs, mm."""
     sigma = rng.uniform(*COMMON_NOISE_MM, buildings)
-    return correlated(rng, sigma, len(acquisition.kept), reference.common_rho)
+    return reference.common.draw(rng, sigma, draw_memory(rng, buildings), len(acquisition.kept))
 
 
 def measurement_noise(
-    rng: np.random.Generator, points: Scatterers, common: Array, acquisition: Acquisition, band: Band,
+    rng: np.random.Generator, points: Scatterers, memory: Array, common: Array, acquisition: Acquisition, band: Band,
     reference: Reference,
 ) -> Array:  # fmt: skip
     """Noise (N, T), mm: each point's own, the part `common` (B, E) to its building, bad epochs and unwrapping jumps.
 
-    Drawn on the regular grid of epochs, so that a gap also parts what lies on its two sides.
+    `memory` (B,) is the share of the own noise's variance with a long memory. Drawn on the regular grid of epochs, so
+    that a gap also parts what lies on its two sides.
     """
-    noise = correlated(rng, points.noise, len(acquisition.kept), reference.own_rho)
+    noise = reference.own.draw(rng, points.noise, memory[points.building], len(acquisition.kept))
     noise += common[points.building]
     add_bad_epochs(rng, noise, points.noise, BAD_EPOCH_SHARE)
     add_jumps(rng, noise, JUMP_SHARE, band.wavelength_mm)

@@ -16,6 +16,7 @@ from plumbline.simulate.egms import Points, egms_rows
 from plumbline.simulate.layout import Layout, draw_layout, draw_plan
 from plumbline.simulate.los import range_and_azimuth
 from plumbline.simulate.motion import Motion, draw_labels, draw_motion
+from plumbline.simulate.noise import draw_memory
 from plumbline.simulate.scatterers import STRUCTURE, Scatterers, draw_scatterers, position_errors
 from plumbline.simulate.series import background, common_noise, courses, measurement_noise, true_motion
 from plumbline.simulate.site import SHARD_BUILDINGS, SHARD_DISTRICTS, Site, generators
@@ -58,9 +59,10 @@ def write_shard(site: Site, number: int, parts: list[Path]) -> int:
         order = np.lexsort((delivered.pixel, delivered.line))  # as the service sorts, within a shard
         visible, delivered = points.subset(seen[order]), delivered.take(order)
         delivered = replace(delivered, number=np.sort(delivered.number))
-        evidence = evidence.plus(_evidence(site, track, visible, error[seen[order]], delivered.los, len(layout.height)))
+        memory = draw_memory(rng, len(layout.height))
+        evidence = evidence.plus(_evidence(site, track, visible, error[seen[order]], delivered.los, memory))
         with parts[track].open("wb") as stream:
-            for rows, series in _series(rng, site, track, layout, motion, visible, delivered.los):
+            for rows, series in _series(rng, site, track, layout, motion, visible, delivered.los, memory):
                 stream.write(egms_rows(rng, site.product(track), delivered.take(rows), series))
 
     identifiers = [f"{site.name}_{i:06d}" for i in range(first, first + len(layout.height))]
@@ -97,8 +99,9 @@ def _delivered(
 
 
 def _series(
-    rng: np.random.Generator, site: Site, track: int, layout: Layout, motion: Motion, points: Scatterers, los: Array
-) -> Iterator[tuple[NDArray[np.intp], Array]]:
+    rng: np.random.Generator, site: Site, track: int, layout: Layout, motion: Motion, points: Scatterers, los: Array,
+    memory: Array,
+) -> Iterator[tuple[NDArray[np.intp], Array]]:  # fmt: skip
     """Histories of the points (rows, displacement in mm), `ROWS` of them at a time."""
     a, reference, band = site.tracks[track], site.references[track], BANDS[site.band]
     course = courses(motion, np.arange(len(layout.height)), a.days, site.start_day, site.length_days)
@@ -108,13 +111,14 @@ def _series(
         part, part_los = points.subset(rows), los[rows]
         displacement = true_motion(motion, layout, part, a.los(part.east_north), course)
         displacement += background(rng, np.array(site.velocity), part, part_los, a.days / DAYS_A_YEAR, reference)
-        displacement += measurement_noise(rng, part, common, a, band, reference)
+        displacement += measurement_noise(rng, part, memory, common, a, band, reference)
         yield rows, displacement
 
 
-def _evidence(site: Site, track: int, points: Scatterers, error: Array, los: Array, buildings: int) -> Evidence:
-    """What the points of a track tell of each building."""
+def _evidence(site: Site, track: int, points: Scatterers, error: Array, los: Array, memory: Array) -> Evidence:
+    """What the points of a track tell of each building, whose noise has `memory` (B,)."""
     on = points.kind == STRUCTURE
-    epochs = int(site.tracks[track].kept.sum())
-    precision = point_precision(points.noise[on], los[on, 2], epochs, site.references[track].own_rho)
-    return gather(points.building[on], precision, error[on, :2], buildings)
+    building, epochs = points.building[on], int(site.tracks[track].kept.sum())
+    variance = site.references[track].own.line_variance(memory, epochs)
+    precision = point_precision(points.noise[on], los[on, 2], variance[building])
+    return gather(building, precision, error[on, :2], len(memory))

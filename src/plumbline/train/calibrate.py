@@ -1,6 +1,6 @@
 """Confidence that means something: temperature and interval from a split that training has not seen.
 
-Shape legend: B buildings, C categories, K bounds between kinds of buildings.
+Shape legend: B buildings, C categories, K bounds between kinds of buildings (with the design of a regression: columns).
 """
 
 from __future__ import annotations
@@ -15,18 +15,27 @@ from torch import Tensor, nn
 
 from plumbline.console import log
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.interval import AREA_BOUNDS_M2, POINT_BOUNDS, deviation, passed_bounds
-from plumbline.model.losses import HIGH, LOW
+from plumbline.model.interval import (
+    AREA_BOUNDS_M2,
+    INTERVAL_SHARE,
+    POINT_BOUNDS,
+    deviation,
+    narrowness,
+    passed_bounds,
+)
 from plumbline.prepare.shards import SequenceSet
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.train.batches import loader
 
-COVERAGE = HIGH - LOW
-"""Share of buildings whose true severity the interval shall hold, of each category."""
+CATEGORIES = len(CATEGORY_BOUNDS_PERMILLE) + 1
 MIN_CATEGORY = 30
 """With fewer buildings than this the quantile is hardly more than their largest value."""
 MIN_FOR_STEPS = 500
 """With fewer buildings, what kinds of buildings seem to differ by is chance."""
+MIN_FOR_LENGTH = 100
+"""With fewer buildings of a category, what its narrow intervals seem to differ by from its wide ones is chance."""
+LEAST_SPREAD = 0.05
+"""Standard deviation of `narrowness`; where it is less in a category, narrow ones cannot be told from wide ones."""
 MOST_FOR_STEPS = 20_000
 """More say nothing new; evenly taken from all."""
 
@@ -46,19 +55,23 @@ def calibrate(model: Diagnosis, sequences: SequenceSet) -> None:
     """Set the model's temperature and interval from the calibrate split."""
     raw = raw_answers(model, sequences)
     model.get_buffer("temperature").fill_(best_temperature(raw.logits_B4, raw.quadrant_B))
-    model.get_buffer("interval_steps").copy_(kind_steps(raw, _category(model, raw)))
+    steps_K, length_C = steps_and_lengths(raw, _category(model, raw))
+    model.get_buffer("interval_steps").copy_(steps_K)
+    model.get_buffer("interval_length").copy_(length_C)
     set_scales(model, raw)
-    scales, steps = (
-        " ".join(f"{v:.2f}" for v in model.get_buffer(f"interval_{n}").tolist()) for n in ("scale", "steps")
+    found = (
+        f"{n} {' '.join(f'{v:.2f}' for v in model.get_buffer(f'interval_{n}').tolist())}"
+        for n in ("scale", "length", "steps")
     )
-    log.info("temperature %.2f, interval scales of the categories %s, steps %s", model.temperature, scales, steps)
+    log.info("temperature %.2f, interval: %s", model.temperature, ", ".join(found))
 
 
 def set_scales(model: Diagnosis, raw: RawAnswers) -> None:
-    """Set what the interval is scaled by in each category, given the model's steps between kinds of buildings."""
-    steps_B = (raw.passed_BK * model.get_buffer("interval_steps")).sum(-1)
-    excess_B = deviation(raw.severity_B3, raw.standard_B) - steps_B
-    model.get_buffer("interval_scale").copy_(category_quantiles(excess_B, _category(model, raw)))
+    """Set what the interval is scaled by in each category, given the model's steps between kinds and its lengths."""
+    model.get_buffer("interval_scale").zero_()  # what is left is given whatever the scale
+    given_BC = model.interval_scale_of(raw.passed_BK, narrowness(raw.severity_B3))
+    excess_BC = deviation(raw.severity_B3, raw.standard_B)[:, None] - given_BC
+    model.get_buffer("interval_scale").copy_(category_quantiles(excess_BC, _category(model, raw)))
     model.get_buffer("interval_stretch").zero_()
 
 
@@ -86,36 +99,47 @@ def best_temperature(logits_B4: Tensor, quadrant_B: Tensor) -> float:
     return float(candidates[int(torch.stack(losses).argmin())])
 
 
-def category_quantiles(excess_B: Tensor, category_B: Tensor) -> Tensor:
-    """(C,) what `COVERAGE` of each category stay below: split conformal prediction with its rank for finite samples.
+def category_quantiles(excess_BC: Tensor, category_B: Tensor) -> Tensor:
+    """(C,) what `INTERVAL_SHARE` of each category stay below: split conformal prediction, its rank for finite samples.
 
     Conformalised quantile regression (Romano, Patterson and Candes 2019), relative to the network's own interval (Sesia
     and Candes 2020, A comparison of some conformal quantile regression methods). For each category on its own (Vovk
     2012, Conditional validity of inductive conformal predictors): one for all holds its share of all buildings, but
-    leaves out three in ten of the worst. A category with few buildings takes that of all.
+    leaves out three in ten of the worst. A category with few buildings takes what all would need of it.
+
+    Args:
+        excess_BC: deviation beyond what each category's steps and length hold. category_B: the true ones.
     """
-    parts = [excess_B[category_B == number] for number in range(len(CATEGORY_BOUNDS_PERMILLE) + 1)]
-    return torch.stack([_upper(part if len(part) >= MIN_CATEGORY else excess_B) for part in parts])
+    own = [category_B == number for number in range(CATEGORIES)]
+    return torch.stack(
+        [_upper(excess_BC[b if b.sum() >= MIN_CATEGORY else slice(None), number]) for number, b in enumerate(own)]
+    )
 
 
-def kind_steps(raw: RawAnswers, category_B: Tensor) -> Tensor:
-    """(K,) what the interval's scale changes by at each bound between kinds of buildings.
+def steps_and_lengths(raw: RawAnswers, category_B: Tensor) -> tuple[Tensor, Tensor]:
+    """(K,) what the scale changes by at each bound between kinds of buildings, and (C,) length that is added.
 
-    Quantile regression (Koenker and Bassett 1978) of the deviation on category and kind: every kind holds its share too
-    (Gibbs, Cherian and Candes 2025, Conformal prediction with conditional guarantees). A bound with few buildings
-    on a side is no step.
+    Quantile regression (Koenker and Bassett 1978) of the deviation on category, kind, and the category's narrowness:
+    every kind holds its share too (Gibbs, Cherian and Candes 2025, Conformal prediction with conditional guarantees). A
+    length counts most where the interval is narrow: there, categories in between need more halves than where it is so
+    wide that others reach across them, and sound buildings fewer. A bound with few buildings on a side is no step, a
+    category with few has no length. Nor has the last: it needs as many halves of a narrow interval as of a wide one,
+    and X band buildings of it were held less with one.
     """
-    steps_K = torch.zeros(raw.passed_BK.shape[1])
-    told = _told(raw.passed_BK)
-    if len(category_B) < MIN_FOR_STEPS or not told.any():
-        return steps_K
+    narrow_B1 = narrowness(raw.severity_B3)
+    steps_K, length_C = torch.zeros(raw.passed_BK.shape[1]), torch.zeros(CATEGORIES)
+    if len(category_B) < MIN_FOR_STEPS:
+        return steps_K, length_C
+    step, longer = _told(raw.passed_BK), _spread(narrow_B1[:, 0], category_B)
+    if not (step.any() or longer.any()):
+        return steps_K, length_C
+    own_BC = nn.functional.one_hot(category_B, CATEGORIES).to(raw.passed_BK)
+    columns = [raw.passed_BK[:, step], narrow_B1 * own_BC[:, longer], own_BC[:, own_BC.any(0)]]
     every = -(-len(category_B) // MOST_FOR_STEPS)
-    seen_C = category_B.bincount(minlength=1) > 0
-    own_BC = nn.functional.one_hot(category_B, len(seen_C))[:, seen_C].to(raw.passed_BK)
-    design = torch.cat([raw.passed_BK[:, told], own_BC], dim=1)[::every].double().numpy()
-    found = quantile_regression(design, deviation(raw.severity_B3, raw.standard_B)[::every].double().numpy(), COVERAGE)
-    steps_K[told] = torch.from_numpy(found[: int(told.sum())]).to(steps_K)
-    return steps_K
+    design, values = torch.cat(columns, dim=1)[::every], deviation(raw.severity_B3, raw.standard_B)[::every]
+    found = torch.from_numpy(quantile_regression(design.double().numpy(), values.double().numpy(), INTERVAL_SHARE))
+    steps_K[step], length_C[longer] = found[: step.sum() + longer.sum()].to(steps_K).tensor_split([int(step.sum())])
+    return steps_K, length_C
 
 
 def quantile_regression(design: NDArray[np.float64], values: NDArray[np.float64], share: float) -> NDArray[np.float64]:
@@ -138,6 +162,12 @@ def _told(passed_BK: Tensor) -> Tensor:
     return torch.cat(told)
 
 
+def _spread(narrow_B: Tensor, category_B: Tensor) -> Tensor:
+    """(C,) categories, but the last, with enough buildings, whose intervals differ in length."""
+    parts = [narrow_B[category_B == number] for number in range(CATEGORIES - 1)]
+    return torch.tensor([len(part) >= MIN_FOR_LENGTH and bool(part.std() >= LEAST_SPREAD) for part in parts] + [False])
+
+
 def _category(model: Diagnosis, raw: RawAnswers) -> Tensor:
     """(B,) of the true severities."""
     edges = model.standard_severity(torch.tensor(CATEGORY_BOUNDS_PERMILLE).to(raw.standard_B))
@@ -146,5 +176,5 @@ def _category(model: Diagnosis, raw: RawAnswers) -> Tensor:
 
 def _upper(excess_B: Tensor) -> Tensor:
     count = len(excess_B)
-    rank = min(count, int(torch.ceil(torch.tensor((count + 1) * COVERAGE))))
+    rank = min(count, int(torch.ceil(torch.tensor((count + 1) * INTERVAL_SHARE))))
     return excess_B.sort().values[rank - 1]

@@ -10,8 +10,6 @@ Rows = list[dict[str, float]]
 
 COVERED = 0.7
 """Share of the buildings that selective accuracy is taken over, the most confident first."""
-INTERVAL_SHARE = 0.9
-"""Of the true severities, that an interval is to hold."""
 STEPS = 50
 """Shares at which accuracy is tabled."""
 

@@ -14,10 +14,10 @@ from plumbline.export.runtime import Answers, OnnxModel
 from plumbline.export.stage import ARTIFACTS
 from plumbline.files import atomic_folder, sha256_folder, write_json
 from plumbline.model.diagnosis import load_diagnosis
+from plumbline.model.interval import INTERVAL_SHARE
 from plumbline.params import Validate
 from plumbline.prepare.shards import Shards, load_shards
 from plumbline.validate.baseline import least_squares
-from plumbline.validate.confidence import INTERVAL_SHARE
 from plumbline.validate.evidence import write_evidence
 from plumbline.validate.gates import check_rules, evaluate, failed_rules
 from plumbline.validate.measure import parity_figures, size_figures, speed_figures
