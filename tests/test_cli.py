@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -111,3 +113,18 @@ def test_release_list_of_a_new_project_says_that_there_is_nothing(tiny, tmp_path
 
 def test_verbose_is_no_command_and_says_more(tmp_path):
     assert run_cli("--verbose", "train", cwd=tmp_path).code == 2
+
+
+def test_ctrl_c_while_libraries_load_is_quiet():
+    stopped = """
+import sys
+class Stop:
+    def find_spec(self, name, path, target=None):
+        if name == "plumbline.cli":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Stop())
+from plumbline.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", stopped], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -1,5 +1,16 @@
-"""`python -m plumbline` is the command `plumbline`."""
+"""The command `plumbline`, also as `python -m plumbline`."""
 
-from plumbline.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command line; stopped by Ctrl-C while its libraries load, it ends as quietly as later."""
+    try:
+        from plumbline.cli import main as run
+    except KeyboardInterrupt:
+        sys.exit(130)
+    run()
+
+
+if __name__ == "__main__":
+    main()

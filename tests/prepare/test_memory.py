@@ -67,6 +67,8 @@ def test_uneven_epochs_count_by_their_time():
     assert with_gap.line[-1] != pytest.approx(squeezed.line[-1], rel=0.05)
 
 
-def test_two_epochs_are_no_error():
-    when = np.array([0.0, 1.0])
-    assert np.isfinite(kinds_of(np.stack([np.ones(2), when]), when).line).all()
+@pytest.mark.parametrize("epochs", [2, 4, 5])
+def test_few_epochs_are_no_error(epochs):
+    when = np.linspace(0, 1, epochs)
+    kinds = kinds_of(np.stack([np.ones(epochs), np.sin(5 * when), np.cos(5 * when), when]), when)
+    assert (kinds.line_variance(np.full((len(LAGS), 3), 0.5), np.full(3, 50.0)) >= 1).all()

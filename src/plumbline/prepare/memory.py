@@ -27,6 +27,9 @@ EXPONENTS = (0.7, 1.0, 1.3, 1.6)
 TOLD = 0.6
 """Values that hang together tell less of their correlation than so many independent ones."""
 
+LEAST_LEFT = 1e-6
+"""Of the variance: with as many columns as epochs a fit leaves nothing, and nothing can be told."""
+
 
 class Kinds(NamedTuple):
     """Kinds of noise, each of unit variance; the first is white."""
@@ -48,6 +51,8 @@ class Kinds(NamedTuple):
             values: (N,) of how many values.
         """
         white, others = self.moments[0], self.moments[1:]
+        if white[0] < LEAST_LEFT:
+            return np.ones(len(values))
         expected = white[1:] / white[0]
         seen, beyond = correlation.T - expected, others[:, 1:] - others[:, :1] * expected
         along, size = seen @ beyond.T, (beyond**2).sum(1)
