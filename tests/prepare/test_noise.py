@@ -82,4 +82,4 @@ def test_a_series_after_an_unwrapping_error_keeps_its_own_correlation():
     noise[0] += np.where(np.arange(EPOCHS) < 100, -6, 6)
     found, _ = shares(noise, 1)
     assert found[0] < 0.1
-    assert (found[1:] > 0.8).all()
+    assert (found[1:] > 0.75).all()

@@ -28,7 +28,7 @@ class Model(Section):
     attention: AttentionKind = "sdpa"
     """How attention is computed; all but `none` have the same weights and answers. `flex` needs a GPU to differ from
     `sdpa`, and is exported as `sdpa`."""
-    attention_layers: int = Field(default=2, ge=0, le=16)
+    attention_layers: int = Field(default=1, ge=0, le=16)
     max_attention_length: int = Field(default=1024, ge=1)
     """Sequences longer than this pass without attention."""
     position: PositionKind = "auto"

@@ -18,7 +18,7 @@ from scipy.linalg import toeplitz
 Float = NDArray[np.floating[Any]]
 LAGS = (1, 2, 3, 5, 8, 13, 21)
 """Epochs after which residuals are compared: a long memory shows in the later ones."""
-RHOS = (0.2, 0.4, 0.6, 0.75, 0.85, 0.92)
+RHOS = (0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.96)
 """Of autoregressions, from one usual epoch to the next."""
 EXPONENTS = (0.7, 1.0, 1.3, 1.6)
 """Of power laws in frequency: 1 is flicker noise, 2 a random walk."""

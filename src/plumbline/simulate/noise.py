@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import fft
 
 Array = NDArray[np.float64]
-MEMORY_SHARE, MOST_MEMORY = 0.5, 0.8
+MEMORY_SHARE, MOST_MEMORY = 0.5, 0.6
 """Share of the buildings whose noise has a long memory, and most of its variance that has it."""
 
 
@@ -21,6 +21,9 @@ class Law:
     """Correlation of the short one, first-order autoregressive, from one epoch to the next; 0 to below 1."""
     exponent: float
     """Of the long one: its power falls with frequency to the power of minus this; 1: flicker noise, 2: random walk."""
+    memory: float
+    """Epochs for which that goes on: at lower frequencies its power is level. With an exponent of 2 the long one is
+    autoregressive, too."""
 
     def draw(self, rng: np.random.Generator, sigma: Array, memory: Array, epochs: int) -> Array:
         """(N, epochs) noise.
@@ -33,7 +36,7 @@ class Law:
         """
         noise = correlated(rng, sigma * np.sqrt(1 - memory), epochs, self.rho)
         long = np.flatnonzero(memory)
-        noise[long] += power_law(rng, (sigma * np.sqrt(memory))[long], epochs, self.exponent)
+        noise[long] += filtered(rng, (sigma * np.sqrt(memory))[long], epochs, self.response(2 * epochs))
         return noise
 
     def line_variance(self, memory: Array, epochs: int) -> Array:
@@ -42,8 +45,17 @@ class Law:
         Of the long memory by what each impulse of its white noise changes the fit.
         """
         short = line_variance(epochs, self.rho)
-        long = _line_variance(response(2 * epochs, self.exponent), epochs)
+        long = _line_variance(self.response(2 * epochs), epochs)
         return np.asarray((1 - memory) * short + memory * long, float)
+
+    def response(self, epochs: int) -> Array:
+        """(epochs,) what an impulse leaves in the long one, a generalised Gauss-Markov process (Langbein 2004).
+
+        Fractional integration of order `exponent / 2` (Hosking 1981) that forgets.
+        """
+        lag = np.arange(1, epochs)
+        each = (lag - 1 + self.exponent / 2) / lag * np.exp(-1 / self.memory)
+        return np.asarray(np.r_[1.0, np.cumprod(each)], float)
 
 
 def line_variance(epochs: int, rho: float) -> float:
@@ -75,25 +87,19 @@ def correlated(rng: np.random.Generator, sigma: Array, epochs: int, rho: float) 
     return np.ascontiguousarray(noise.T)
 
 
-def power_law(rng: np.random.Generator, sigma: Array, epochs: int, exponent: float) -> Array:
-    """(N, epochs) noise whose power falls with frequency to the power of minus `exponent`, 0 to 2.
+def filtered(rng: np.random.Generator, sigma: Array, epochs: int, taps: Array) -> Array:
+    """(N, epochs) white noise through a filter that has run for `epochs` epochs before the first.
 
-    Such noise is in the series of geodesy (Williams 2003, The effect of coloured noise on the uncertainties of rates
-    from geodetic time series). It is white noise through the filter of `response`, which has run for `epochs`
-    epochs before the first. From an exponent of 1 on the variance has no limit, so `sigma` (N,) is what is expected
-    about the mean over the epochs.
+    Args:
+        rng: the generator to draw from.
+        sigma: (N,) standard deviation that is expected about the mean over the epochs, mm: a random walk has no other.
+        epochs: number of regular epochs.
+        taps: (2 epochs,) what an impulse leaves.
     """
-    taps = response(2 * epochs, exponent)
     size = fft.next_fast_len(4 * epochs, real=True)
     white = fft.rfft(rng.standard_normal((len(sigma), 2 * epochs)), size)
     series = fft.irfft(white * fft.rfft(taps, size), size)[:, epochs : 2 * epochs]
     return np.asarray(series * (sigma / np.sqrt(_variance(taps, epochs)))[:, None], float)
-
-
-def response(epochs: int, exponent: float) -> Array:
-    """(epochs,) what an impulse leaves: fractional integration of order `exponent / 2` (Hosking 1981, Kasdin 1995)."""
-    order, lag = exponent / 2, np.arange(1, epochs)
-    return np.asarray(np.r_[1.0, np.cumprod((lag - 1 + order) / lag)], float)
 
 
 def _variance(taps: Array, epochs: int) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.simulate.acquisition import Acquisition, Band
+from plumbline.simulate.draw import log_uniform
 from plumbline.simulate.layout import Layout
 from plumbline.simulate.motion import Motion
 from plumbline.simulate.noise import Law, add_bad_epochs, add_jumps, draw_memory
@@ -19,9 +20,9 @@ Index = NDArray[np.intp]
 COMMON_NOISE_MM = (2.0, 5.0)
 BAD_EPOCH_SHARE = 0.02
 JUMP_SHARE = 0.03
-RHO, EXPONENT = (0.0, 0.6), (0.6, 1.6)
-"""Of the noise's short and long memory. In the series of EGMS both are seen: correlations of 0.34, 0.33, 0.17, 0.11 and
-0.06 after 1, 2, 3, 5 and 8 epochs (docs/simulation.md), where an autoregression would go down to 0.04 by the third."""
+RHO, EXPONENT, MEMORY_EPOCHS = (0.0, 0.6), (0.6, 2.0), (2.0, 60.0)
+"""Of the noise's short and long memory; epochs log-uniform. EGMS series show both: correlations of 0.34, 0.33, 0.17,
+0.11 and 0.06 after 1, 2, 3, 5 and 8 epochs, where an autoregression would be down to 0.04 by the third."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,10 @@ class Reference:
 
 
 def draw_reference(rng: np.random.Generator) -> Reference:
-    """A track's reference; noise with correlations of 0 to 0.6 and exponents of 0.6 to 1.6."""
-    own, common = (Law(*(float(rng.uniform(*ends)) for ends in (RHO, EXPONENT))) for _ in range(2))
+    """A track's reference, and the laws of its noise."""
+    own, common = (
+        Law(rng.uniform(*RHO), rng.uniform(*EXPONENT), float(log_uniform(rng, *MEMORY_EPOCHS, 1)[0])) for _ in range(2)
+    )
     return Reference(rng.normal(0, 3), rng.normal(0, 0.5), rng.uniform(0, 2 * np.pi), own, common)
 
 
