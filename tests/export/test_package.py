@@ -17,7 +17,7 @@ from plumbline.errors import InputError
 from plumbline.export.package import MANIFEST, open_package, verify_package, write_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.files import read_json
-from plumbline.prepare.features import GEOMETRY, names
+from plumbline.prepare.features import GEOMETRY, PREPARATION, names
 from plumbline.prepare.shards import load_shards
 
 ROOT = Path(__file__).parents[2]
@@ -172,6 +172,16 @@ def test_a_package_made_for_other_inputs_is_refused(package, monkeypatch):
     monkeypatch.setattr(module, "GEOMETRY", others)
     with pytest.raises(InputError, match=r"manifest\.json: inputs: other columns"):
         open_package(package)
+
+
+def test_a_package_from_before_another_preparation_is_opened_with_a_warning(package, monkeypatch, caplog):
+    from plumbline.export import package as module
+
+    manifest, _ = open_package(package)
+    assert (manifest.preparation, caplog.text) == (PREPARATION, "")
+    monkeypatch.setattr(module, "PREPARATION", PREPARATION + 1)
+    open_package(package)
+    assert f"prepared in another way ({PREPARATION}, now {PREPARATION + 1})" in caplog.text
 
 
 def test_failing_to_write_leaves_no_package(tiny, tmp_path):

@@ -275,3 +275,14 @@ def test_one_epoch_and_another_crs_are_refused():
         prepare_buildings([tracks[0], replace(tracks[1], crs="EPSG:32633")], buildings, PARAMS)
     with pytest.raises(InputError, match="CRS EPSG:3035 found"):
         prepare_buildings(tracks, buildings.set_crs("EPSG:32633", allow_override=True), PARAMS)
+
+
+@pytest.mark.parametrize("value", [0.0, -12.5])
+def test_a_series_that_never_changes_is_no_point(value):
+    tracks, buildings = one_building()
+    without = prepare_buildings([subset(tracks[0], np.arange(3, 12)), tracks[1]], buildings, PARAMS)
+    filled = tracks[0].displacement.copy()
+    filled[:3] = np.where(np.arange(len(EPOCHS)) % 7, value, np.nan)
+    found = prepare_buildings([replace(tracks[0], displacement=filled), tracks[1]], buildings, PARAMS)
+    assert found.sequences.length.tolist() == without.sequences.length.tolist() == [21]
+    np.testing.assert_array_equal(found.sequences.geometry, without.sequences.geometry)

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -61,10 +63,26 @@ def test_few_values_prove_nothing():
 
 
 def test_uneven_epochs_count_by_their_time():
-    gap = np.delete(WHEN, np.arange(40, 80))
-    design = np.stack([np.ones(80), gap])
-    with_gap, squeezed = kinds_of(design, gap), kinds_of(design, np.linspace(0, 1, 80))
-    assert with_gap.line[-1] != pytest.approx(squeezed.line[-1], rel=0.05)
+    """Moments after a fit to the epochs that are there, of noise that went on in between."""
+    rng, rho, kept = np.random.default_rng(1), RHOS[2], np.r_[0:40, 80:EPOCHS]
+    noise = rng.normal(size=(20_000, EPOCHS))
+    for t in range(1, EPOCHS):
+        noise[:, t] = rho * noise[:, t - 1] + np.sqrt(1 - rho**2) * noise[:, t]
+    design, noise = DESIGN[:, kept], noise[:, kept]
+    residual = noise - noise @ np.linalg.pinv(design.T).T @ design
+    kinds = kinds_of(design, WHEN[kept])
+    assert kinds.moments[3, 1] == pytest.approx((residual[:, 1:] * residual[:, :-1]).mean(), abs=0.01)
+    assert kinds.line[3] == pytest.approx((noise @ np.linalg.pinv(design.T)[-1]).var(), rel=0.04)
+
+
+def test_few_epochs_over_a_long_time_need_little_memory():
+    """A dense stretch makes the grid fine, and a late epoch makes it long: 9,000 steps for 40 epochs."""
+    when = np.r_[np.arange(39.0), 9000.0]
+    tracemalloc.start()
+    kinds_of(np.stack([np.ones(40), when]), when)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6
 
 
 @pytest.mark.parametrize("epochs", [2, 4, 5])

@@ -153,3 +153,21 @@ def test_too_few_points_for_a_common_series_count_as_one():
     found = estimate_trend(series, WHEN, YEARS, building)
     each = (found.line_se**2).reshape(-1, 2).mean(1)
     np.testing.assert_allclose(found.common_se.reshape(-1, 2)[:, 0] ** 2 + each / 2, each)
+
+
+@pytest.mark.parametrize(("epochs", "step"), [(8, 6), (11, 11), (22, 6), (30, 6)])
+@pytest.mark.parametrize("rho", [0.0, 0.4])
+def test_less_than_a_year_bends_no_curve(epochs, step, rho):
+    """There the annual term takes the line along, so that any other curve would win."""
+    building = np.repeat(np.arange(20), 20)
+    noise = noise_of(np.random.default_rng(9), (400, epochs), 3.0, rho)
+    found = estimate_trend(noise.astype("f4"), np.linspace(0, 1, epochs), epochs * step / 365.25, building)
+    assert (found.curve == 0).all()
+    assert np.std(found.change / found.change_se) < 1.3
+
+
+def test_series_with_many_gaps_are_not_taken_for_broken_ones():
+    series, change, building = made(np.random.default_rng(10), 0, buildings=150, size=12, sd=3.0, gaps=0.5)
+    found = estimate_trend(series, WHEN, YEARS, building)
+    assert 0.85 < np.std((found.change - change) / found.change_se) < 1.15
+    assert np.quantile(found.change_se, 0.99) < 2 * np.median(found.change_se)

@@ -12,11 +12,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from plumbline.compass import QUADRANTS
+from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.export.runtime import OnnxModel
 from plumbline.files import atomic_folder, read_json, sha256_file, write_json
 from plumbline.params import Prepare
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, Column
+from plumbline.prepare.features import DISTANCE, GEOMETRY, PREPARATION, SLOPE, Column
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 MANIFEST = "manifest.json"
@@ -47,6 +48,8 @@ class Manifest(BaseModel):
     category_bounds_permille: list[float]
     prepare: Prepare
     """How scatterers must be prepared for this model."""
+    preparation: int = Field(default=1, ge=1)
+    """`features.PREPARATION` of the version of Plumbline that made it; 1 in packages from before there was one."""
     hashes: dict[str, str]
     """SHA-256 of the data, the test data, the code and the parameters that the model comes from."""
     metrics: dict[str, Any]
@@ -71,7 +74,7 @@ def write_package(files: Mapping[str, Path], about: Mapping[str, Any], card: str
             shutil.copyfile(source, folder / name)
         (folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
         listed = {path.name: _file(path) for path in sorted(folder.iterdir())}
-        content = {"format": 1, **_interface(), **about, "files": listed}
+        content = {"format": 1, "preparation": PREPARATION, **_interface(), **about, "files": listed}
         manifest = Manifest.model_validate({**content, "version": ""})
         described = manifest.model_dump(mode="json", exclude={"version"})
         manifest = manifest.model_copy(update={"version": _version(described)})
@@ -127,6 +130,11 @@ def open_package(folder: Path, artifact: str | None = None) -> tuple[Manifest, O
     if manifest.inputs != _interface()["inputs"]:
         raise InputError(f"{folder / MANIFEST}: inputs: other columns than this version of Plumbline prepares. Use the "
                          "version that made the package, or a package that this version made.")  # fmt: skip
+    if manifest.preparation != PREPARATION:
+        log.warning(
+            "%s: trained on points that were prepared in another way (%d, now %d). It may judge fewer buildings, and "
+            "less well; train it anew.", folder, manifest.preparation, PREPARATION,
+        )  # fmt: skip
     names = {**{file: file for file in MODELS}, **{kind: file for file, kind in MODELS.items()}}
     chosen = names.get(artifact, "") if artifact else manifest.default_model
     if chosen not in manifest.files or chosen not in MODELS:

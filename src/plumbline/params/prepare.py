@@ -97,8 +97,8 @@ class Prepare(Section):
     """A building with fewer usable points is not judged."""
     max_strain_error_permille: Positive = 0.2
     """By the noise of a building's points alone (`prepare.resolution`). With a larger one it is prepared, trained on
-    and measured, but `predict` does not judge it: what makes category 1, 0.5, is then less than 2.5 standard errors, and
-    errors of position and of the shape come on top."""
+    and measured, but `predict` does not judge it: what makes category 1 (0.5) is then less than 2.5 standard errors,
+    and errors of position and of the shape come on top."""
     max_points: int = Field(default=128, ge=8, le=4096)
     """Longest sequence; a building with more points keeps a sample spread evenly over its footprint."""
     min_side_m: float = Field(default=2.0, ge=0, le=20)

@@ -43,7 +43,8 @@ def collect_scatterers(
 ) -> tuple[Scatterers, Frames]:
     """Assign the points of all tracks to footprints and estimate their change.
 
-    Points with fewer than `min_epochs` values are left out: their trend would be noise.
+    Points with fewer than `min_epochs` values are left out: their trend would be noise; so are those whose values are
+    all the same.
 
     Args:
         tracks: in one projected CRS.
@@ -77,6 +78,7 @@ def _one_track(
     owner = assign_points(track.easting, track.northing, footprints, buffer_m)
     usable = (owner != UNASSIGNED) & (np.isfinite(track.displacement).sum(axis=1) >= min_epochs)
     rows = np.flatnonzero(usable)
+    rows = rows[_moves(track.displacement[rows])]
     rows = rows[np.argsort(owner[rows], kind="stable")]
     building = owner[rows]
     when = (track.epochs - period.start) / (period.end - period.start)
@@ -95,6 +97,16 @@ def _one_track(
         velocity_se=trend.line_se / period.years,
         common_se=trend.common_se / period.years,
     )
+
+
+def _moves(displacement: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """(N,) whether a series is more than one value over and over, as where a product was filled with zeros.
+
+    It would pass for a point without any noise, and outweigh all others.
+    """
+    known = np.isfinite(displacement)
+    highest, lowest = (np.where(known, displacement, fill) for fill in (-np.inf, np.inf))
+    return np.asarray(highest.max(axis=1) > lowest.min(axis=1), bool)
 
 
 def footprint_area(footprints: NDArray[np.object_]) -> Float:

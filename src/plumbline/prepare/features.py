@@ -8,6 +8,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+PREPARATION = 2
+"""Goes up when the same points give other numbers in the same columns: a model wants those that it was trained on.
+2: standard errors know of noise with a long memory (docs/decisions/0010)."""
 Kind = Literal["even", "x", "y", "xx", "yy", "ne", "nw", "sw", "se"]
 
 

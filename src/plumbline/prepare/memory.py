@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import toeplitz
 
 Float = NDArray[np.floating[Any]]
 LAGS = (1, 2, 3, 5, 8, 13, 21)
@@ -32,7 +31,7 @@ LEAST_LEFT = 1e-6
 
 
 class Kinds(NamedTuple):
-    """Kinds of noise, each of unit variance; the first is white."""
+    """Kinds of noise, each on any scale; the first is white."""
 
     moments: Float
     """(Q, 1 + lags) mean square of residuals, and mean products of those that are `LAGS` epochs apart."""
@@ -44,7 +43,8 @@ class Kinds(NamedTuple):
 
         Noise is taken as white and one other kind together. For each kind least squares finds how much of it there is;
         the kinds count by how well they then agree, and white noise alone by so much more as it has a parameter less
-        (Schwarz 1978, Estimating the dimension of a model).
+        (Schwarz 1978, Estimating the dimension of a model). Of their variances the geometric mean is taken: some are
+        a hundred times those of others, and a small chance of them would outweigh all else.
 
         Args:
             correlation: (lags, N) of residuals that are `LAGS` epochs apart.
@@ -65,8 +65,8 @@ class Kinds(NamedTuple):
         told = TOLD * values[:, None]
         trust = np.exp(told / 2 * (explained - most))
         by_itself = np.exp(-told / 2 * most) * np.sqrt(told)
-        found = ((trust * variance).sum(1) + by_itself[:, 0] * alone) / (trust.sum(1) + by_itself[:, 0])
-        return np.asarray(found / alone, float)
+        logarithm = (trust * np.log(variance / alone)).sum(1) / (trust.sum(1) + by_itself[:, 0])
+        return np.asarray(np.exp(logarithm), float)
 
 
 def kinds_of(columns: Float, when: Float) -> Kinds:
@@ -100,5 +100,7 @@ def power_law(at: NDArray[np.intp], exponent: float) -> Float:
     length, order = int(at[-1]) + 1, exponent / 2
     lag = np.arange(1, 2 * length)
     taps = np.r_[1.0, np.cumprod((lag - 1 + order) / lag)]
-    through = toeplitz(taps, np.r_[taps[0], np.zeros(len(taps) - 1)])[length + at]
+    # A row for each epoch there is: a few of them may lie far apart.
+    before = length + at[:, None] - np.arange(2 * length)
+    through = np.where(before >= 0, taps[np.maximum(before, 0)], 0)
     return np.asarray(through @ through.T, float)

@@ -62,29 +62,33 @@ def effective_share(residual: Float, weight: Float, variance: Float, rows: Rows,
     """(N,) effective over actual number of values, from the autocorrelation pooled over each building's rows.
 
     Each series speaks in units of its `variance` (N,), so that a bad one has one voice; one whose own correlation is
-    higher by far (`ODD` standard errors, each `sqrt((1 + r^2) / (1 - r^2) / T)`: Bartlett 1946) keeps that, and has
+    higher by far (`ODD` standard errors, each `sqrt((1 + r^2) / (1 - r^2) / pairs)`: Bartlett 1946) keeps that, and has
     none: after an unwrapping error, for one. What the correlations mean for a trend is for `kinds` to say.
     """
-    over, under = _products(residual, weight)
+    over, under, pairs = _products(residual, weight)
     over, under = over / (variance + 1e-12), under / (variance + 1e-12)
-    epochs = rows.spread(np.maximum(rows.total(weight.sum(1)) / rows.size, 8))
     own, shared = over / np.maximum(under, 1e-9), _pooled(over, under, rows)
     first = np.clip(shared[0], 0, 0.9) ** 2
-    odd = (own - shared > ODD * np.sqrt((1 + first) / (1 - first) / epochs)).any(0)
+    odd = (own - shared > ODD * np.sqrt((1 + first) / (1 - first) / np.maximum(pairs, 1))).any(0)
     shared = _pooled(over * ~odd, under * ~odd, rows)
-    return 1 / kinds.line_variance(np.where(odd, own, shared), epochs * rows.spread(rows.size))
+    epochs = rows.spread(np.maximum(rows.total(weight.sum(1)) / rows.size, 8))
+    series = np.where(odd, 1, rows.spread(rows.total((~odd).astype(float))))
+    return 1 / kinds.line_variance(np.where(odd, own, shared), epochs * np.maximum(series, 1))
 
 
-def _products(residual: Float, weight: Float) -> tuple[Float, Float]:
-    """(lags, N) sums of the products of residuals `LAGS` epochs apart, and of the squares that belong to them."""
+def _products(residual: Float, weight: Float) -> Float:
+    """(3, lags, N) sums of the products of residuals `LAGS` epochs apart, of the squares that belong to them, and of
+    the weights: how many pairs they are."""
     weighted = weight * residual
     square = weighted * residual
-    over, under = np.zeros((2, len(LAGS), len(residual)))
+    found = np.zeros((3, len(LAGS), len(residual)))
     for row, lag in enumerate(lag for lag in LAGS if lag < residual.shape[1]):
-        over[row] = np.einsum("nt,nt->n", weighted[:, lag:], weighted[:, :-lag])
-        under[row] = np.einsum("nt,nt->n", square[:, lag:], weight[:, :-lag]) / 2
-        under[row] += np.einsum("nt,nt->n", square[:, :-lag], weight[:, lag:]) / 2
-    return over, under
+        early, late = np.s_[:, :-lag], np.s_[:, lag:]
+        found[0, row] = np.einsum("nt,nt->n", weighted[late], weighted[early])
+        squares = np.einsum("nt,nt->n", square[late], weight[early]), np.einsum("nt,nt->n", square[early], weight[late])
+        found[1, row] = sum(squares) / 2
+        found[2, row] = np.einsum("nt,nt->n", weight[late], weight[early])
+    return found
 
 
 def _pooled(over: Float, under: Float, rows: Rows) -> Float:

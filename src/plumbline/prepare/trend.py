@@ -36,6 +36,8 @@ MIN_COMMON = 3
 """From so many scatterers of a track on a building their mean stands for the common movement."""
 LEAST_KNOWN = 0.5
 """Share of the epochs that a series must have to count in that mean."""
+LEAST_YEARS = 1.0
+"""Over less, the annual term takes the line along, and a curve that it does not take would win by that alone."""
 LINE = 0
 """Place of the straight line in the dictionary."""
 LEAST_ERROR = 0.05
@@ -77,8 +79,9 @@ def estimate_trend(displacement: NDArray[np.float32], when: Float, years: float,
     trend = Trend(change, change_se, np.zeros(count, dtype=np.intp), line, line_se, common_se)
     basis = make_basis(when, years)
     kinds = kinds_of(basis.columns[: SEASON + 1], when)
+    bends = bool(np.ptp(when) * years >= LEAST_YEARS) if len(when) else False
     for rows in _chunks(building):
-        for whole, part in zip(trend, _estimate(displacement[rows], basis, kinds, building[rows]), strict=True):
+        for whole, part in zip(trend, _estimate(displacement[rows], basis, kinds, building[rows], bends), strict=True):
             whole[rows] = part
     return trend
 
@@ -93,7 +96,9 @@ def _chunks(building: NDArray[np.intp]) -> list[slice]:
     return [slice(a, b) for a, b in zip(cuts, [*cuts[1:], len(building)], strict=True) if b > a]
 
 
-def _estimate(series: NDArray[np.float32], basis: Basis, kinds: Kinds, building: NDArray[np.intp]) -> Trend:
+def _estimate(
+    series: NDArray[np.float32], basis: Basis, kinds: Kinds, building: NDArray[np.intp], bends: bool
+) -> Trend:
     known = np.isfinite(series)
     y = np.where(known, series, 0).astype(float)
     rows = rows_of(building)
@@ -123,7 +128,8 @@ def _estimate(series: NDArray[np.float32], basis: Basis, kinds: Kinds, building:
         best = rows.spread(_badness(found.left, variance, np.ones_like(variance), rows).argmin(1))
         residual = (own - fitted(basis, normal, found, best)) * plain
         effective = effective_share(residual, weight, variance, rows, kinds)
-        chosen = rows.spread(_choose(_badness(found.left, variance, effective, rows)))
+        if bends:
+            chosen = rows.spread(_choose(_badness(found.left, variance, effective, rows)))
 
     residual = (own - fitted(basis, normal, found, chosen)) * plain
     effective = effective_share(residual, weight, variance, rows, kinds)
