@@ -13,6 +13,7 @@ from plumbline.prepare.sequences import concatenate
 from plumbline.strain import category
 from plumbline.train.calibrate import (
     CATEGORIES,
+    CATEGORY_SHARES,
     MIN_CATEGORY,
     MIN_FOR_STEPS,
     calibrate,
@@ -214,7 +215,7 @@ def test_intervals_that_differ_by_nothing_have_no_length():
 
 @pytest.mark.parametrize("length", [0.0, 0.7, -0.4])
 def test_each_category_holds_its_rank_whatever_its_length(length):
-    """Split conformal prediction: of n buildings the scale lets `ceil(0.9 (n + 1))` in, be they few or many."""
+    """Split conformal prediction: of n buildings the scale lets `ceil(share (n + 1))` in, be they few or many."""
     model, rng = echo_model(), np.random.default_rng(12)
     model.network = Unsure()
     model.get_buffer("severity_sd").fill_(1.0)  # so that all categories are there
@@ -225,17 +226,36 @@ def test_each_category_holds_its_rank_whatever_its_length(length):
     number = torch.tensor(category(model.permille(raw.standard_B).numpy()))
     scale = model.interval_scale_of(raw.passed_BK, narrowness(raw.severity_B3))
     held = deviation(raw.severity_B3, raw.standard_B) <= scale[torch.arange(len(scale)), number] + 1e-5
-    for own in range(CATEGORIES):
-        inside = held[number == own]
-        assert len(inside) >= MIN_CATEGORY
-        assert inside.sum() == int(np.ceil(INTERVAL_SHARE * (len(inside) + 1)))
+    inside = [held[number == own] for own in range(CATEGORIES)]
+    assert min(len(part) for part in inside) >= MIN_CATEGORY
+    ranks = [[int(np.ceil(share * (len(part) + 1))) for part in inside] for share in CATEGORY_SHARES]
+    assert [int(part.sum()) for part in inside] in ranks
+
+
+def test_categories_are_asked_for_less_where_together_they_hold_more():
+    """Wide intervals reach over each other's categories; narrow ones do not."""
+    model, rng = echo_model(), np.random.default_rng(13)
+    model.network = Unsure()
+    found = {}
+    for name, kind in (("narrow", (0.02, 0.03)), ("wide", WIDE)):
+        model.get_buffer("severity_sd").fill_(1.0)
+        raw = raw_answers(model, unsure(model, rng, *kind, 4000))
+        set_scales(model, raw)
+        low, high = model.interval(raw.severity_B3, raw.passed_BK)
+        inside = ((low[:, 0] <= raw.standard_B) & (raw.standard_B <= high[:, 0])).double()
+        number = torch.tensor(category(model.permille(raw.standard_B).numpy()))
+        found[name] = inside.mean(), min(inside[number == own].mean() for own in range(CATEGORIES))
+    assert found["narrow"][0] >= INTERVAL_SHARE
+    assert found["narrow"][1] >= INTERVAL_SHARE - 0.01
+    assert found["wide"][0] >= INTERVAL_SHARE
+    assert found["wide"][1] >= CATEGORY_SHARES[0] - 0.001
 
 
 def test_a_category_with_few_buildings_takes_what_all_would_need_of_it():
     generator = torch.Generator().manual_seed(0)
     excess, number = torch.randn(400, CATEGORIES, generator=generator), torch.arange(400) % 4
     number[: MIN_CATEGORY - 1] = 4
-    found = category_quantiles(excess, number)
+    found = category_quantiles(excess, number, INTERVAL_SHARE)
     assert found[4] == excess[:, 4].sort().values[int(np.ceil(INTERVAL_SHARE * 401)) - 1]
     own = excess[number == 2, 2].sort().values
     assert found[2] == own[int(np.ceil(INTERVAL_SHARE * (len(own) + 1))) - 1]

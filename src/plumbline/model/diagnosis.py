@@ -112,21 +112,29 @@ class Diagnosis(nn.Module):
             distance: (B, L, F). slope: (B, L, F). geometry: (B, F). mask: (B, L) bool, one True a building at least.
         """
         raw = self.raw(distance, slope, geometry, mask)
-        middle_B1 = raw.severity_B3[:, 1:2]
+        low_B1, high_B1 = self.interval(raw.severity_B3, passed_bounds(geometry))
+        return Answer(
+            quadrant_probability=(raw.logits_B4 / self.temperature).softmax(-1),  # type: ignore[operator]
+            severity_permille=self.permille(raw.severity_B3[:, 1:2]).squeeze(-1),
+            severity_low=self.permille(low_B1).squeeze(-1),
+            severity_high=self.permille(high_B1).squeeze(-1),
+            novelty=self.novelty(geometry),
+        )
+
+    def interval(self, severity_B3: Tensor, passed_BK: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, 1) ends of the severity's interval, standardised, about the middle of `severity_B3`.
+
+        `passed_BK`: see `interval.passed_bounds`.
+        """
+        middle_B1 = severity_B3[:, 1:2]
         low_B1, high_B1 = stretched(
-            raw.severity_B3,
-            self.interval_scale_of(passed_bounds(geometry), narrowness(raw.severity_B3)),
+            severity_B3,
+            self.interval_scale_of(passed_BK, narrowness(severity_B3)),
             self.get_buffer("interval_stretch"),
             self.standard_severity(torch.tensor(CATEGORY_BOUNDS_PERMILLE).to(middle_B1)),
         )
-        return Answer(
-            quadrant_probability=(raw.logits_B4 / self.temperature).softmax(-1),  # type: ignore[operator]
-            severity_permille=self.permille(middle_B1).squeeze(-1),
-            # A category that lets nothing in, or a negative stretch, takes the interval past its middle: never.
-            severity_low=self.permille(torch.minimum(low_B1, middle_B1)).squeeze(-1),
-            severity_high=self.permille(torch.maximum(high_B1, middle_B1)).squeeze(-1),
-            novelty=self.novelty(geometry),
-        )
+        # A category that lets nothing in, or a negative stretch, takes the interval past its middle: never.
+        return torch.minimum(low_B1, middle_B1), torch.maximum(high_B1, middle_B1)
 
     def interval_scale_of(self, passed_BK: Tensor, narrowness_B1: Tensor) -> Tensor:
         """(B, C) how many halves of the network's own interval the ends are from its middle, by category.
