@@ -97,7 +97,8 @@ def test_position_errors_are_wide_in_range_and_narrow_in_azimuth(layout, band):
     axes = np.stack([range_and_azimuth(track.heading_deg) for track in tracks])
     error = position_errors(rng, points.building, points.track, axes[points.track], BANDS[band])
     low, high = BANDS[band].position_m
-    expected = np.sqrt((high**2 - low**2) / (2 * np.log(high / low)))  # root mean square of a log-uniform deviation
+    k = 2 * np.log(high / low)
+    expected = low * np.sqrt(2 * (np.exp(k) - 1 - k) / k**2)  # root mean square; 2 (1 - b) is the density of NEAR
     for number, track in enumerate(tracks):
         at = points.track == number
         in_range, in_azimuth = range_and_azimuth(track.heading_deg) @ error[at, :2].T

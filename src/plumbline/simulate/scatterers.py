@@ -9,13 +9,15 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.simulate.acquisition import Band
-from plumbline.simulate.draw import log_uniform
 from plumbline.simulate.layout import Layout
 
 Array = NDArray[np.float64]
 STRUCTURE, GROUND, ASTRAY = range(3)
 """Kinds: on the building; on the ground beside it; a reflection that is on neither and moves on its own."""
 ASTRAY_SHARE = 0.02
+NEAR = (1.0, 2.0)
+"""Beta distribution of a building's place in the band's range of position errors, on a logarithmic scale: errors of a
+metre or two are usual, those of ten are rare."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ def position_errors(
         band: of the satellite.
     """
     count = int(building.max(initial=0)) + 1
-    in_range = log_uniform(rng, *band.position_m, count)
+    low, high = band.position_m
+    in_range = low * (high / low) ** rng.beta(*NEAR, count)
     sigma = np.stack([in_range, in_range * rng.uniform(0.2, 0.6, count)], axis=1)
     common = rng.uniform(0, 0.4, count)[building][:, None]
     shared = rng.standard_normal((count, int(track.max(initial=0)) + 1, 2))[building, track]
