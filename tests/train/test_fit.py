@@ -255,7 +255,7 @@ def start(folder: Path, **options) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 def test_a_process_killed_by_force_resumes_and_ends_as_if_it_had_not_been(work):
-    changed = {"epochs": 30, "learning_rate": 0.01}
+    changed = {"epochs": 12, "learning_rate": 0.01}
     Path("params.yaml").write_text(yaml.safe_dump(settings(**changed)))
     killed = start(work)
     for line in killed.stderr:
@@ -272,11 +272,11 @@ def test_a_process_killed_by_force_resumes_and_ends_as_if_it_had_not_been(work):
     _, text = again.communicate()
     assert again.returncode == 0, text
     after = int(re.search(r"resuming from the checkpoint of an interrupted run, after epoch (\d+)", text)[1])
-    assert 1 <= after < 30
+    assert 1 <= after < 12
     first = int(re.search(r"epoch (\d+) of at most", text)[1])
     assert first == after + 1
     rows = history("data/train")
-    assert [row["epoch"] for row in rows] == list(range(1, 31))
+    assert [row["epoch"] for row in rows] == list(range(1, 13))
     assert not list(CHECKPOINTS.iterdir())
 
     run("whole", **changed)
