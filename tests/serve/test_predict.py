@@ -15,8 +15,10 @@ import pytest
 import shapely
 
 from plumbline.export.package import verify_package
+from plumbline.serve.predict import warn_of_short
 from plumbline.serve.predictions import COLUMNS, JUDGEMENT, STATUSES, read_predictions
 from plumbline.strain import category
+from tests.prepare.made import make_track
 from tests.sources import make
 from tests.tiny import run_cli, run_process
 
@@ -495,3 +497,14 @@ def test_odd_but_legal_input_gets_an_answer(case, name):
         assert table["status"].tolist() == [ABSTAINS[name]]
     said = table[table["status"] == "ok"]
     assert np.isfinite(said[["severity_low", "severity_permille", "severity_high"]].to_numpy()).all()
+
+
+@pytest.mark.parametrize(("days", "warned"), [(110, True), (364, True), (365, False)])
+def test_less_than_a_year_is_said_to_be_too_short(caplog, days, warned):
+    first = np.datetime64("2020-01-01")
+    short, long = (
+        make_track("t", np.zeros((1, 2)), [0.0], (0.0, 0.0, 1.0), np.zeros((1, 2)), np.array([first, first + lasting]))
+        for lasting in (days - 50, days)
+    )
+    warn_of_short([short, long])
+    assert (f"observed for {days} days" in caplog.text) == warned

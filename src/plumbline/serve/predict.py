@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import geopandas
+import numpy as np
 
 from plumbline.console import log
 from plumbline.errors import InputError
@@ -24,6 +25,8 @@ from plumbline.sources.distinct import check_distinct
 from plumbline.sources.overlap import check_overlap
 from plumbline.sources.points import Track
 from plumbline.sources.read import read_points
+
+DAYS_A_YEAR = 365
 
 
 def predict(
@@ -49,6 +52,7 @@ def predict(
     tracks = read_tracks(points, products, format_)
     footprints = read_buildings(buildings, tracks[0].crs)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
+    warn_of_short(tracks)
     table = judge(tracks, footprints, manifest.prepare, model, manifest.version)
     with ExitStack() as staged:
         if map_path is not None:
@@ -59,6 +63,16 @@ def predict(
     counts = table["status"].value_counts()
     log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
     return table
+
+
+def warn_of_short(tracks: Sequence[Track]) -> None:
+    """Say so where nothing was observed for a year: what heat does then looks like movement."""
+    days = max(int((track.epochs[-1] - track.epochs[0]) / np.timedelta64(1, "D")) for track in tracks)
+    if days < DAYS_A_YEAR:
+        log.warning(
+            "The points were observed for %d days. In less than a year movement cannot be told from what heat does, "
+            "and no model was trained on it: trust no judgement whose interval is wide.", days,
+        )  # fmt: skip
 
 
 def judge(
