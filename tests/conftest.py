@@ -13,7 +13,7 @@ from tests.tiny import tiny
 __all__ = ["tiny"]
 
 # Without deadlines: on a busy machine a first call may take long. `--hypothesis-profile=thorough` looks further.
-settings.register_profile("quick", deadline=None, max_examples=40)
+settings.register_profile("quick", deadline=None, max_examples=25)
 settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("quick")
 
