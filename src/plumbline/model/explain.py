@@ -18,7 +18,7 @@ from plumbline.model.heads import RawAnswer
 from plumbline.model.network import Network
 
 Question = Literal["quadrant", "severity"]
-FIRST, HALVINGS = 8, 10
+FIRST, HALVINGS = 8, 12
 """Equal stretches that the way begins as, and how often one may be halved where the answer changes steeply."""
 TOLERANCE = 0.01
 """Share of the difference of the answers that attributions may miss."""
@@ -105,7 +105,7 @@ def integrated_gradients(
             way = _Way(model, question, ends, mask, decided_B)
             todo = _first_stretches(way)
         difference_B = todo.after_S.view(FIRST, -1)[-1] - todo.before_S.view(FIRST, -1)[0]
-        # An equal part of what may be missed for each of the first stretches, and less for those that are halved.
+        # An equal part of what may be missed for each of the first stretches, and half of it for those that are halved.
         allowed_B = TOLERANCE * difference_B.abs().clamp(min=NEGLIGIBLE) / FIRST
         for depth in range(HALVINGS + 1):
             width, halved = 1 / (FIRST << depth), [_none_of(todo)]
@@ -113,7 +113,7 @@ def integrated_gradients(
                 gradients, middle_S = way.gradients(some.owner_S, some.place_S + width / 2)
                 found = [width * ends_S * own for ends_S, own in zip(way.ends(some.owner_S), gradients, strict=True)]
                 gap_S = sum(part.flatten(1).sum(1) for part in found) - (some.after_S - some.before_S)
-                missed_S = (gap_S.abs() > allowed_B[some.owner_S] * 0.5 ** (depth / 2)) & (depth < HALVINGS)
+                missed_S = (gap_S.abs() > allowed_B[some.owner_S] * 0.5**depth) & (depth < HALVINGS)
                 for part, own in zip(parts, found, strict=True):
                     part.index_add_(0, some.owner_S[~missed_S], own[~missed_S])
                 halved += some.take(missed_S).halves(middle_S[missed_S], width / 2)

@@ -76,9 +76,7 @@ def _one_track(
     min_epochs: int,
 ) -> Scatterers:
     owner = assign_points(track.easting, track.northing, footprints, buffer_m)
-    usable = (owner != UNASSIGNED) & (np.isfinite(track.displacement).sum(axis=1) >= min_epochs)
-    rows = np.flatnonzero(usable)
-    rows = rows[_moves(track.displacement[rows])]
+    rows = usable_rows(track, owner, min_epochs)
     rows = rows[np.argsort(owner[rows], kind="stable")]
     building = owner[rows]
     when = (track.epochs - period.start) / (period.end - period.start)
@@ -99,14 +97,21 @@ def _one_track(
     )
 
 
-def _moves(displacement: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """(N,) whether a series is more than one value over and over, as where a product was filled with zeros.
+def usable_rows(track: Track, owner: NDArray[np.intp], min_epochs: int = MIN_EPOCHS) -> NDArray[np.intp]:
+    """Rows of the points that belong to a building and say something, ascending.
 
-    It would pass for a point without any noise, and outweigh all others.
+    A series of one value over and over, as where a product was filled with zeros, says nothing: it would pass for a
+    point without any noise, and outweigh all others.
+
+    Args:
+        track: its points. owner: (N,) building of each, `UNASSIGNED` without one.
+        min_epochs: smallest number of values in a series.
     """
-    known = np.isfinite(displacement)
-    highest, lowest = (np.where(known, displacement, fill) for fill in (-np.inf, np.inf))
-    return np.asarray(highest.max(axis=1) > lowest.min(axis=1), bool)
+    rows = np.flatnonzero((owner != UNASSIGNED) & (np.isfinite(track.displacement).sum(axis=1) >= min_epochs))
+    series = track.displacement[rows]
+    known = np.isfinite(series)
+    highest, lowest = (np.where(known, series, fill) for fill in (-np.inf, np.inf))
+    return np.asarray(rows[highest.max(axis=1, initial=-np.inf) > lowest.min(axis=1, initial=np.inf)])
 
 
 def footprint_area(footprints: NDArray[np.object_]) -> Float:

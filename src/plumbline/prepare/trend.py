@@ -124,11 +124,11 @@ def _estimate(
         lost = whole / np.maximum(rows.spread(members), 2) * (rows.spread(members) > 0)
         left = found.left / (HELD * np.maximum(total - COLUMNS, 1) * (1 - lost))[:, None]
         variance = left.min(1)
-        # What the best curve leaves: beside the line, a movement that is not one would pass for slow noise.
-        best = rows.spread(_badness(found.left, variance, np.ones_like(variance), rows).argmin(1))
-        residual = (own - fitted(basis, normal, found, best)) * plain
-        effective = effective_share(residual, weight, variance, rows, kinds)
         if bends:
+            # Noise is what the best curve leaves: what the line leaves of another movement would pass for slow noise.
+            best = rows.spread(_badness(found.left, variance, np.ones_like(variance), rows).argmin(1))
+            residual = (own - fitted(basis, normal, found, best)) * plain
+            effective = effective_share(residual, weight, variance, rows, kinds)
             chosen = rows.spread(_choose(_badness(found.left, variance, effective, rows)))
 
     residual = (own - fitted(basis, normal, found, chosen)) * plain

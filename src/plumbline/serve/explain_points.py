@@ -15,7 +15,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from plumbline.compass import Frames
-from plumbline.prepare.collect import MIN_EPOCHS
+from plumbline.prepare.collect import usable_rows
 from plumbline.prepare.features import DISTANCE, SLOPE, names
 from plumbline.prepare.sequences import Sequences
 from plumbline.sources.points import Track
@@ -108,8 +108,7 @@ def _candidates(tracks: Sequence[Track], owners: Sequence[NDArray[np.intp]], fra
     """By building; as `collect_scatterers` makes them, without what needs the series."""
     parts = []
     for number, (track, owner) in enumerate(zip(tracks, owners, strict=True)):
-        usable = (owner >= 0) & (np.isfinite(track.displacement).sum(axis=1) >= MIN_EPOCHS)
-        row = np.flatnonzero(usable)
+        row = usable_rows(track, owner)
         own, position = owner[row], np.stack([track.easting[row], track.northing[row]], axis=1)
         place = np.column_stack([frame.to_building(own, position), track.height[row]])
         los = np.column_stack([frame.rotate(own, track.los[row, :2]), track.los[row, 2]])
