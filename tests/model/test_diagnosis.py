@@ -4,9 +4,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from plumbline.errors import InputError
-from plumbline.model.diagnosis import SEVERITY_FLOOR, Answer, load_diagnosis, save_diagnosis
+from plumbline.model.diagnosis import SEVERITY_FLOOR, YEARS, Answer, load_diagnosis, save_diagnosis
 from plumbline.model.interval import (
     LEAST_WIDTH,
     POINT_BOUNDS,
@@ -149,6 +150,27 @@ def test_novelty_is_the_whitened_distance_over_its_limit():
         torch.testing.assert_close(one, wanted)
         model.get_buffer("novelty_limit").fill_(6.0)
         torch.testing.assert_close(model(*batch).novelty, one / 2)
+
+
+def test_a_time_is_strange_where_it_is_shorter_than_the_least_and_never_where_it_is_longer():
+    model = small_model()
+    model.get_buffer("least_years").fill_(0.9)
+    geometry = inputs([4])[2].expand(4, -1).clone()
+    geometry[:, YEARS] = torch.tensor([0.0, 0.3, 0.9, 40.0])
+    model.get_buffer("novelty_limit").fill_(1e9)
+    none, short, least, long = model.novelty(geometry).tolist()
+    assert none > 100
+    assert short == pytest.approx(3.0)
+    assert least == pytest.approx(1.0)
+    assert long == pytest.approx(0.9 / 40)
+
+
+def test_a_model_saved_before_short_times_were_strange_knows_none(tmp_path):
+    save_diagnosis(small_model(), tmp_path)
+    state = load_file(tmp_path / "model.safetensors")
+    del state["least_years"]
+    save_file(state, tmp_path / "model.safetensors")
+    assert load_diagnosis(tmp_path).get_buffer("least_years").item() == 0
 
 
 def test_standardising_is_linear_near_zero_and_bounded_far_out():

@@ -95,7 +95,8 @@ def test_position_errors_are_wide_in_range_and_narrow_in_azimuth(layout, band):
     points = draw_scatterers(rng, layout, BANDS[band])
     tracks = draw_acquisitions(rng, BANDS[band], 0, 2.0)
     axes = np.stack([range_and_azimuth(track.heading_deg) for track in tracks])
-    error = position_errors(rng, points.building, points.track, axes[points.track], BANDS[band])
+    rise = np.tan(np.radians([track.incidence_deg for track in tracks]))[points.track]
+    error = position_errors(rng, points.building, points.track, axes[points.track], rise, BANDS[band])
     low, high = BANDS[band].position_m
     k = 2 * np.log(high / low)
     expected = low * np.sqrt(2 * (np.exp(k) - 1 - k) / k**2)  # root mean square; 2 (1 - b) is the density of NEAR
@@ -104,4 +105,8 @@ def test_position_errors_are_wide_in_range_and_narrow_in_azimuth(layout, band):
         in_range, in_azimuth = range_and_azimuth(track.heading_deg) @ error[at, :2].T
         assert in_range.std() == pytest.approx(expected, rel=0.15)
         assert 0.2 < in_azimuth.std() / in_range.std() < 0.6
-        assert BANDS[band].height_m[0] < error[at, 2].std() < BANDS[band].height_m[1]
+        # Half of the height's error, on average, goes up with the distance from the satellite.
+        slope = (error[at, 2] * in_range).mean() / (in_range**2).mean()
+        assert slope / rise[at][0] == pytest.approx(0.5, abs=0.12)
+        apart = error[at, 2] - slope * in_range
+        assert 0.3 * BANDS[band].height_m[0] < apart.std() < BANDS[band].height_m[1]

@@ -111,6 +111,7 @@ def directly(sequences, model):
     wanted["geometry_middle"] = (lowest + highest) / 2
     wanted["geometry_reach"] = np.maximum(1.25 * (highest - lowest) / 2, 1e-3)
     wanted["geometry_reach"][free] = np.inf
+    wanted["least_years"] = lowest[free[0]] / 1.25
     return wanted
 
 

@@ -18,13 +18,17 @@ from plumbline.files import read_json, write_json
 from plumbline.model.heads import RawAnswer
 from plumbline.model.interval import STEPS, narrowness, passed_bounds, stretched
 from plumbline.model.network import Network, spec_of
-from plumbline.model.older import take_older_interval
+from plumbline.model.older import take_older_buffers
 from plumbline.model.spec import NetworkSpec
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 SEVERITY_FLOOR = 0.1
 """Added to permille before the logarithm: differences far below category 1 do not matter."""
+
+YEARS = names(GEOMETRY).index("years")
+SHORTEST = 1e-3
+"""Years that are divided by at least."""
 
 
 class Answer(NamedTuple):
@@ -51,7 +55,7 @@ class Diagnosis(nn.Module):
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
         self.network = Network(spec)
-        self.register_load_state_dict_pre_hook(take_older_interval)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(take_older_buffers)  # type: ignore[no-untyped-call]
         for name, columns in (("distance", DISTANCE), ("slope", SLOPE), ("geometry", GEOMETRY)):
             self.register_buffer(f"{name}_mean", torch.zeros(len(columns)))
             self.register_buffer(f"{name}_sd", torch.ones(len(columns)))
@@ -68,6 +72,7 @@ class Diagnosis(nn.Module):
         self.register_buffer("novelty_limit", torch.full((), 1e3))
         self.register_buffer("geometry_middle", torch.zeros(len(GEOMETRY)))
         self.register_buffer("geometry_reach", torch.full((len(GEOMETRY),), torch.inf))
+        self.register_buffer("least_years", torch.zeros(()))
 
     def standardise(self, name: str, values: Tensor) -> Tensor:
         """Standardised and compressed: `asinh` is linear near zero and logarithmic for what lies far out."""
@@ -98,12 +103,15 @@ class Diagnosis(nn.Module):
         return whitened.square().mean(-1).sqrt()
 
     def novelty(self, geometry: Tensor) -> Tensor:
-        """(B,) the larger of the distance over its limit, and of each column's deviation over its reach.
+        """(B,) the largest of the distance over its limit, and of each column's deviation over its reach.
 
         The distance sees odd combinations. It grows slowly with one value far out, so each value is bounded as well.
+        Of the years only too few are strange: least asked for over those that were observed.
         """
         beyond = (geometry - self.get_buffer("geometry_middle")).abs() / self.get_buffer("geometry_reach")
-        return torch.maximum(self.novelty_distance(geometry) / self.get_buffer("novelty_limit"), beyond.amax(-1))
+        short = self.get_buffer("least_years") / geometry[:, YEARS].clamp(min=SHORTEST)
+        of_all = torch.maximum(self.novelty_distance(geometry) / self.get_buffer("novelty_limit"), beyond.amax(-1))
+        return torch.maximum(of_all, short)
 
     def forward(self, distance: Tensor, slope: Tensor, geometry: Tensor, mask: Tensor) -> Answer:
         """Judge buildings by raw features (columns as in `prepare.features`).

@@ -1,4 +1,4 @@
-"""Models saved when the network was one module without parts, and an interval was stretched in simpler ways."""
+"""Models saved when the network was one module without parts, an interval simpler, and no time of observation short."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ RENAMED = {
 """Name within the network then, and now."""
 
 
-def take_older_interval(model: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """A pre-hook of `load_state_dict`: an interval of then was the network's own with lengths added, later scaled.
+def take_older_buffers(model: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """A pre-hook of `load_state_dict`: what models of then lack does nothing to them.
 
-    The one stretch of the first models is that of every category now. What came later does nothing to them.
+    An interval of then was the network's own with lengths added, later scaled. The one stretch of the first models is
+    that of every category now. No time was too short for them.
     """
     name = f"{prefix}interval_stretch"
     if name in state and state[name].ndim == 0:
         state[name] = state[name].expand_as(model.get_buffer("interval_stretch")).clone()
-    for later, value in (("interval_scale", 1.0), ("interval_steps", 0.0), ("interval_length", 0.0)):
+    later_buffers = {"interval_scale": 1.0, "interval_steps": 0.0, "interval_length": 0.0, "least_years": 0.0}
+    for later, value in later_buffers.items():
         if name in state and prefix + later not in state:
             state[prefix + later] = torch.full_like(model.get_buffer(later), value)
 

@@ -70,8 +70,8 @@ def warn_of_short(tracks: Sequence[Track]) -> None:
     days = max(int((track.epochs[-1] - track.epochs[0]) / np.timedelta64(1, "D")) for track in tracks)
     if days < DAYS_A_YEAR:
         log.warning(
-            "The points were observed for %d days. In less than a year movement cannot be told from what heat does, "
-            "and no model was trained on it: trust no judgement whose interval is wide.", days,
+            "The points were observed for %d days. In less than a year movement cannot be told from what heat does: "
+            "a model answers only if it was trained on times as short.", days,
         )  # fmt: skip
 
 

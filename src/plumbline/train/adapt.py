@@ -188,6 +188,7 @@ def _widen(model: Diagnosis, sequences: Sequences) -> None:
     highest = torch.maximum(middle + reach, own.get_buffer("geometry_middle") + own.get_buffer("geometry_reach"))
     bounded = reach.isfinite()
     middle[bounded], reach[bounded] = ((lowest + highest) / 2)[bounded], ((highest - lowest) / 2)[bounded]
+    model.get_buffer("least_years").clamp_(max=float(own.get_buffer("least_years")))
 
 
 def _figures(model: Diagnosis, raw: RawAnswers) -> dict[str, float]:

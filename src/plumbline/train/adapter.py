@@ -28,7 +28,7 @@ MAX_BYTES = 100_000
 """Of the weights file."""
 BUFFERS = (
     "temperature", "interval_scale", "interval_stretch", "severity_mean", "severity_sd", "severity_limit",
-    "novelty_limit", "geometry_middle", "geometry_reach",
+    "novelty_limit", "geometry_middle", "geometry_reach", "least_years",
 )  # fmt: skip
 """Statistics that an adapter brings along. The standardisation of what is read stays: the frozen weights were trained
 with it. That of what is said is the level of the city's severities."""

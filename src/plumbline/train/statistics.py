@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from plumbline.model.diagnosis import SEVERITY_FLOOR, Diagnosis
+from plumbline.model.diagnosis import SEVERITY_FLOOR, YEARS, Diagnosis
 from plumbline.prepare.features import GEOMETRY, names
 from plumbline.prepare.sequences import Sequences
 from plumbline.prepare.shards import SequenceSet
@@ -24,7 +24,8 @@ REACH = 1.25
 """Answered for: each value up to so many times half the range of training, from its middle."""
 UNBOUNDED = ("years", "tracks", "rectangularity")
 """How long and from how many orbits one has watched does not make a building strange; nor do wings and courts: on
-held-out cities, shapes less like a rectangle than any in training were judged as well as others (decision 9)."""
+held-out cities, shapes less like a rectangle than any in training were judged as well as others (decision 9). A time
+that is shorter than in training does: `least_years`."""
 STANDARDISATION = tuple(
     f"{name}_{part}" for name in ("distance", "slope", "geometry", "severity") for part in ("mean", "sd")
 )
@@ -102,6 +103,7 @@ def _bound(model: Diagnosis, lowest: NDArray[np.float64], highest: NDArray[np.fl
     """Set how far each column of geometry may lie from the middle of its range."""
     reach = np.maximum(REACH * (highest - lowest) / 2, 1e-3)
     reach[_unbounded()] = np.inf
+    _set(model, "least_years", lowest[YEARS] / REACH)
     _set(model, "geometry_middle", (lowest + highest) / 2)
     _set(model, "geometry_reach", reach)
 
