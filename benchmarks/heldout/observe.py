@@ -101,7 +101,8 @@ def observe(
     along = generator.normal(0, position[owner] / 2)
     look = -los[:, :2] / np.hypot(los[:, 0], los[:, 1])[:, None]
     told = east_north + slant[:, None] * look + along[:, None] * np.column_stack([-look[:, 1], look[:, 0]])
-    height = GROUND_M + height - slant * np.tan(incidence)
+    # At one distance from the satellite what lies farther away is higher.
+    height = GROUND_M + height + slant * np.tan(incidence)
     return Product(view, owner, told, height, los, incidence, series)
 
 

@@ -27,7 +27,7 @@ class Band:
     position_m: tuple[float, float]
     """Standard deviation of the position in ground range."""
     height_m: tuple[float, float]
-    """Standard deviation of the height."""
+    """Standard deviation of the height, where it errs by itself."""
     pixel_m: tuple[float, float]
     """Spacing in azimuth and in slant range."""
     points: tuple[int, int]

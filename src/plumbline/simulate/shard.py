@@ -51,7 +51,8 @@ def write_shard(site: Site, number: int, parts: list[Path]) -> int:
     motion = draw_motion(of_motion, layout, tunnels, site.damaged)
     points = draw_scatterers(of_points, layout, band)
     axes = np.stack([range_and_azimuth(acquisition.heading_deg) for acquisition in site.tracks])[points.track]
-    error = position_errors(of_points, points.building, points.track, axes, band)
+    rise = np.tan(np.radians([acquisition.incidence_deg for acquisition in site.tracks]))[points.track]
+    error = position_errors(of_points, points.building, points.track, axes, rise, band)
     evidence = nothing(len(layout.height))
     for track, rng in enumerate(of_tracks):
         seen = np.flatnonzero(points.track == track)
