@@ -80,8 +80,8 @@ $(VENV)/.test: requirements/test.lock requirements/cpu.lock requirements/torch.t
 # --no-compile: Python compiles what is imported, which is a small part of what is installed.
 define install
 	@echo "Installing $(1) into $(VENV)"
-	$(PIP) install $(PIP_ARGS) --no-compile --no-deps -r requirements/torch.txt
-	$(PIP) install $(PIP_ARGS) --no-compile --no-deps --require-hashes -r $(1)
+	$(PIP) install $(PIP_ARGS) --no-compile --no-deps -r requirements/torch.txt & torch=$$!; \
+		$(PIP) install $(PIP_ARGS) --no-compile --no-deps --require-hashes -r $(1); rest=$$?; wait $$torch && exit $$rest
 	$(PIP) install --no-deps --no-build-isolation -e .
 	$(PIP) check
 	@$(BIN)/python -c 'import torch' \
