@@ -43,7 +43,7 @@ bench: $(VENV)/.test  ## Run the benchmarks, each of which prints its figures
 
 # In a folder of its own, so that it neither reads nor writes what `make run` does there.
 PRETRAINED := .plumbline/pretrained
-pretrained: $(VENV)/.run  ## Make the package that `plumbline predict` uses by default anew (about an hour)
+pretrained: $(VENV)/.run  ## Make the package that `plumbline predict` uses by default anew (about twenty minutes)
 	mkdir -p $(PRETRAINED)
 	cp pretrained/params.yaml $(PRETRAINED)
 	cd $(PRETRAINED) && for stage in simulate ingest prepare train compress export validate package; do \
