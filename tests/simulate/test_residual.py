@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from plumbline.prepare.trend import estimate_trend
-from plumbline.simulate.residual import LEAST_EPOCHS, RHOS, Smooth, smooth_design
+from plumbline.simulate.residual import LEAST_EPOCHS, Law, Smooth, long_correlation, smooth_design
 
 BUILDINGS, EACH = 150, 6
 BUILDING = np.repeat(np.arange(BUILDINGS), EACH)
@@ -20,20 +20,23 @@ def smooth(years):
     return Smooth(years)
 
 
-def autoregressive(rng, smooth, rho, common, sigma):
-    root = np.linalg.cholesky(smooth.correlation(rho))
+def drawn(rng, smooth, rho, common, sigma, long=0.0):
+    root = np.linalg.cholesky(smooth.correlation(rho, long))
     shared, own = (rng.standard_normal((count, len(root))) @ root.T for count in (BUILDINGS, len(BUILDING)))
     return sigma[:, None] * (np.sqrt(common) * shared[BUILDING] + np.sqrt(1 - common) * own)
 
 
-@pytest.mark.parametrize(("rho", "common"), [(0.0, 0.0), (0.4, 0.5), (0.7, 0.2)])
-def test_the_law_of_known_noise_is_found_and_what_was_lost_comes_back(smooth, years, rho, common):
+@pytest.mark.parametrize(
+    ("rho", "common", "long"), [(0.0, 0.0, 0.0), (0.4, 0.5, 0.0), (0.7, 0.2, 0.0), (0.2, 0.2, 0.4)]
+)
+def test_the_law_of_known_noise_is_found_and_what_was_lost_comes_back(smooth, years, rho, common, long):
     rng = np.random.default_rng(1)
     sigma = rng.uniform(2, 5, len(BUILDING))
-    noise = autoregressive(rng, smooth, rho, common, sigma)
+    noise = drawn(rng, smooth, rho, common, sigma, long)
     residual = smooth.residual(noise)
     law = smooth.law(residual, BUILDING)
-    assert law.rho == pytest.approx(rho, abs=0.02)
+    assert law.rho == pytest.approx(rho, abs=0.051)
+    assert law.long == pytest.approx(long, abs=0.1)
     assert law.common == pytest.approx(common, abs=0.04)
     assert np.mean(smooth.sigma(residual, law) / sigma) == pytest.approx(1, abs=0.03)
 
@@ -55,7 +58,7 @@ def test_the_law_of_known_noise_is_found_and_what_was_lost_comes_back(smooth, ye
 def test_real_motion_is_not_in_the_residual(smooth, years, course):
     """40 mm and a season, under noise: what is left of it is a fiftieth, as the next stage measures movement."""
     rng, when = np.random.default_rng(2), years / years[-1]
-    noise = autoregressive(rng, smooth, 0.4, 0.3, np.full(len(BUILDING), 3.0))
+    noise = drawn(rng, smooth, 0.4, 0.3, np.full(len(BUILDING), 3.0))
     shape = {
         "steady": when,
         "late onset": np.clip((when - 0.6) / 0.4, 0, 1),
@@ -74,7 +77,7 @@ def test_real_motion_is_not_in_the_residual(smooth, years, course):
 
 def test_an_unwrapping_jump_stays_in_the_residual(smooth, years):
     rng = np.random.default_rng(3)
-    noise = autoregressive(rng, smooth, 0.3, 0.0, np.full(len(BUILDING), 2.0))
+    noise = drawn(rng, smooth, 0.3, 0.0, np.full(len(BUILDING), 2.0))
     jump = 27.7 * (np.arange(len(years)) == 80)
     left = smooth.residual(noise + jump)[:, 80] - smooth.residual(noise)[:, 80]
     np.testing.assert_allclose(np.median(left), 27.7, rtol=0.03)
@@ -82,7 +85,7 @@ def test_an_unwrapping_jump_stays_in_the_residual(smooth, years):
 
 def test_gaps_stay_and_change_nothing_else(smooth):
     rng = np.random.default_rng(4)
-    whole = autoregressive(rng, smooth, 0.4, 0.0, np.full(len(BUILDING), 3.0))
+    whole = drawn(rng, smooth, 0.4, 0.0, np.full(len(BUILDING), 3.0))
     holed = np.where(rng.random(whole.shape) < 0.05, np.nan, whole)
     residual = smooth.residual(holed)
     np.testing.assert_array_equal(np.isnan(residual), np.isnan(holed))
@@ -109,7 +112,18 @@ def test_the_motion_never_takes_more_terms_than_the_epochs_bear(epochs, days):
     assert np.linalg.matrix_rank(design) == design.shape[1]
 
 
-def test_correlations_are_told_apart_by_what_the_fit_leaves(smooth):
-    ratio = smooth._product / smooth._variance
-    assert (np.diff(ratio) > 0).all()
-    assert len(ratio) == len(RHOS)
+def test_a_long_memory_makes_a_line_more_uncertain_and_white_noise_as_its_formula_says():
+    smooth = Smooth(np.arange(120) * 12 / 365.25)
+    white, short, long = (
+        smooth.line_variance(Law(rho, share, 0.0, 1.0)) for rho, share in ((0, 0), (0.3, 0), (0.3, 0.3))
+    )
+    assert white == pytest.approx(12 / 120, rel=0.02)
+    assert white < short < long
+
+
+def test_a_long_memory_is_level_at_first_and_gone_at_last():
+    correlation = long_correlation(np.array([0.0, 1.0, 10.0, 100.0, 1000.0]))
+    assert correlation[0] == pytest.approx(1)
+    assert (np.diff(correlation) < 0).all()
+    assert correlation[1] > 0.9
+    assert correlation[-1] < 0.001

@@ -15,7 +15,6 @@ from plumbline.simulate.difficulty import Evidence, gather, point_precision
 from plumbline.simulate.egms import Points, Product, egms_rows
 from plumbline.simulate.layout import Layout
 from plumbline.simulate.motion import Motion
-from plumbline.simulate.noise import line_variance
 from plumbline.simulate.residual import Law, Smooth
 from plumbline.simulate.scatterers import ASTRAY, ASTRAY_SHARE, GROUND, STRUCTURE, Scatterers, position_errors
 from plumbline.simulate.series import Reference, background, courses, draw_reference, true_motion
@@ -114,7 +113,7 @@ def write_track(points: Track, file_name: str, number: int, setting: Setting, co
             sigma = view.smooth.sigma(residual, view.law)
             # What all points of a building share says nothing of its damage, and hides none.
             own = sigma * np.sqrt(1 - view.law.common)
-            precision[rows] = point_precision(own, points.los[rows, 2], line_variance(len(view.days), view.law.rho))
+            precision[rows] = point_precision(own, points.los[rows, 2], view.smooth.line_variance(view.law))
             delivered = _delivered(view, rows, number, setting)
             for copy, draw, stream in zip(copies, drawn, streams, strict=True):
                 series = _series(view, rows, sigma, setting, copy, draw)

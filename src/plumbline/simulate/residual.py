@@ -2,9 +2,9 @@
 
 A robust fit of an offset, a broken line and a yearly term takes the motion out of a history: of the region, of the
 building, of its heat, and of any damage it really has. It takes the slowest part of the noise too, the very part that
-makes a trend uncertain. That part is drawn again: the noise is taken as first-order autoregressive, with the deviation
-of each point, and a correlation in time and a share common to a building that hold for the track; all three are
-measured on the residuals, whose moments the fit changes in a known way.
+makes a trend uncertain. That part is drawn again: the noise is taken as in part first-order autoregressive and in part
+with a long memory, with the deviation of each point, and a law in time and a share common to a building that hold for
+the track; all are measured on the residuals, whose moments the fit changes in a known way.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.simulate.noise import Law as Memory
+
 Array = NDArray[np.float64]
 KNOT_YEARS = 0.75
 EPOCHS_A_TERM = 6
@@ -22,7 +24,14 @@ LEAST_EPOCHS = 3 * EPOCHS_A_TERM
 ROUNDS = 4
 HUBER, WINSOR = 2.0, 3.0
 """In robust standard deviations: from where values count less in the fit; where they are cut off for the moments."""
-RHOS = np.linspace(0, 0.95, 20)
+RHOS, LONGS = np.linspace(0, 0.95, 39), np.linspace(0, 0.8, 9)
+"""Correlations of the short memory and shares of the long one that are tried."""
+LAGS = (1, 2, 3, 5, 8, 13)
+"""Epochs apart, at which residuals are compared with what each of them would leave."""
+LONG_EXPONENT, LONG_STEPS = 1.5, 60.0
+"""Of noise with a long memory, see `noise.Law`: between flicker noise and a random walk, for some 60 usual steps."""
+LITTLE, MUCH = 0.008, 0.02
+"""Root mean square misfit of correlations: a difference between laws that is none, and one that no noise has."""
 LEAST_SIGMA_MM = 0.05
 
 
@@ -30,7 +39,9 @@ class Law(NamedTuple):
     """What the noise of a track is like, besides each point's deviation."""
 
     rho: float
-    """Correlation over one usual step between epochs."""
+    """Correlation of what has a short memory, over one usual step between epochs."""
+    long: float
+    """Share of the variance that has a long memory."""
     common: float
     """Share of the variance that is common to the points of a building."""
     kept: float
@@ -45,15 +56,21 @@ class Smooth:
         self.design = smooth_design(years)
         steps = np.diff(years)
         self._lag = np.abs(years[:, None] - years[None, :]) / max(float(np.median(steps)), 1e-6)
+        self._long = long_correlation(self._lag)
+        self._line = np.linalg.pinv(np.stack([np.ones_like(years), (years - years[0]) / np.ptp(years)], axis=1))[1]
         self._back = np.linalg.pinv(self.design)
         left = np.eye(len(years)) - self.design @ self._back
-        moments = [left @ self.correlation(rho) @ left for rho in RHOS]
-        self._variance = np.array([np.trace(m) / len(years) for m in moments])
-        self._product = np.array([np.trace(m, 1) / (len(years) - 1) for m in moments])
+        self._short_moments = np.array([_moments(left @ self.correlation(rho, 0.0) @ left) for rho in RHOS])
+        self._long_moments = _moments(left @ self._long @ left)
 
-    def correlation(self, rho: float) -> Array:
-        """(T, T) of autoregressive noise at the epochs, which may be unevenly spaced."""
-        return np.asarray(rho**self._lag if rho else np.eye(len(self._lag)), float)
+    def correlation(self, rho: float, long: float) -> Array:
+        """(T, T) of noise at the epochs, which may be unevenly spaced; `rho`, `long`: see `Law`."""
+        short = rho**self._lag if rho else np.eye(len(self._lag))
+        return np.asarray((1 - long) * short + long * self._long, float)
+
+    def line_variance(self, law: Law) -> float:
+        """Variance of the change over the observation by a straight line, in that of one epoch."""
+        return float(self._line @ self.correlation(law.rho, law.long) @ self._line)
 
     def residual(self, displacement: Array) -> Array:
         """(N, T) what the robust fit leaves of histories (N, T), mm; NaN stays NaN."""
@@ -73,10 +90,19 @@ class Smooth:
     def law(self, residual: Array, building: NDArray[np.intp]) -> Law:
         """The law of the noise behind residuals (N, T) of points on buildings (N,); -1: on none."""
         cut = winsorised(residual)
-        pair, single = cut[:, 1:] * cut[:, :-1], cut**2
-        ratio = _mean(pair) / max(_mean(single), 1e-12)
-        rho = float(np.interp(ratio, self._product / self._variance, RHOS))
-        return Law(rho, _common_share(cut, building), float(np.interp(rho, RHOS, self._variance)))
+        single = max(_mean(cut**2), 1e-12)
+        found = np.array([_mean(cut[:, lag:] * cut[:, :-lag]) for lag in self._lags]) / single
+        long = LONGS[:, None, None]
+        moments = (1 - long) * self._short_moments + long * self._long_moments
+        misfit = np.sqrt(((moments[..., 1:] / moments[..., :1] - found) ** 2).mean(axis=-1))
+        # Two memories alike explain a little more than one; and what neither explains is motion that the fit left.
+        told = misfit[0].min() > misfit.min() + LITTLE and misfit.min() < MUCH
+        share, rho = np.unravel_index(int(misfit.argmin()), misfit.shape) if told else (0, misfit[0].argmin())
+        return Law(float(RHOS[rho]), float(LONGS[share]), _common_share(cut, building), float(moments[share, rho, 0]))
+
+    @property
+    def _lags(self) -> tuple[int, ...]:
+        return _lags(len(self.design))
 
     def sigma(self, residual: Array, law: Law) -> Array:
         """(N,) standard deviation of the noise behind residuals (N, T), mm."""
@@ -91,10 +117,29 @@ class Smooth:
             shared: (N, P) standard normal; the same for the points of one building. P is the number of terms.
             law: of the track.
         """
-        covariance = self._back @ self.correlation(law.rho) @ self._back.T
+        covariance = self._back @ self.correlation(law.rho, law.long) @ self._back.T
         root = np.linalg.cholesky(covariance + 1e-9 * np.trace(covariance) * np.eye(len(covariance)))
         draw = np.sqrt(law.common) * shared + np.sqrt(1 - law.common) * rng.standard_normal(shared.shape)
         return np.asarray(sigma[:, None] * (draw @ root.T @ self.design.T), float)
+
+
+def long_correlation(lag: Array) -> Array:
+    """Correlation of the noise with a long memory at lags (...), in usual steps."""
+    most = int(np.ceil(lag.max(initial=1))) + 1
+    # What an impulse leaves after twelve memories is nothing.
+    response = Memory(0.0, LONG_EXPONENT, LONG_STEPS).response(most + 12 * int(LONG_STEPS))
+    along = np.correlate(response, response, "full")[len(response) - 1 :][: most + 1]
+    return np.asarray(np.interp(lag, np.arange(most + 1), along / along[0]), float)
+
+
+def _moments(covariance: Array) -> Array:
+    """(1 + K,) mean variance, and mean covariance at each of `LAGS` that there are epochs for."""
+    count = len(covariance)
+    return np.array([np.trace(covariance, lag) / (count - lag) for lag in (0, *_lags(count))])
+
+
+def _lags(epochs: int) -> tuple[int, ...]:
+    return tuple(lag for lag in LAGS if lag <= epochs // 3)
 
 
 def smooth_design(years: Array) -> Array:
