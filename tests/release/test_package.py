@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import numpy as np
@@ -49,6 +50,15 @@ def test_packing_again_gives_the_same_version(tiny, project):
     assert run_cli("package", cwd=project).code == 0
     again, first = verify_package(project / "data" / "package"), verify_package(tiny.data("package"))
     assert again.version == first.version
+
+
+@pytest.mark.parametrize("year", [1980, 2100])
+def test_evidence_is_known_by_its_content_not_by_its_time(tiny, project, year):
+    """Clocks differ between machines, and a checkout has the time at which it was made."""
+    seconds = (year - 1970) * 31557600
+    os.utime(project / "data" / "validate" / "gate.json", (seconds, seconds))
+    assert run_cli("package", cwd=project).code == 0
+    assert verify_package(project / "data" / "package").version == verify_package(tiny.data("package")).version
 
 
 def test_other_parameters_give_another_version(tiny, project):

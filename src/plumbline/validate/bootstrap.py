@@ -75,7 +75,7 @@ def resampled_drops(
             own, other = (pair.metric, pair.artifact), (pair.metric, pair.reference)
             if own in ways and other in ways:
                 gain = np.concatenate(figures[own]) - np.concatenate(figures[other])
-                drops[pair] = -gain if HIGHER_IS_BETTER[pair.metric] else gain
+                drops[pair] = 0 - gain if HIGHER_IS_BETTER[pair.metric] else gain  # no -0
     return drops
 
 

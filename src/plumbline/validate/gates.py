@@ -124,7 +124,7 @@ def _compared(rule: Gate, part: str, table: Table, drops: Drops, params: Validat
         "kind": f"max_drop_vs {against}", "value": value, "reference": reference, "difference": difference,
         "margin": rule.margin,
     }  # fmt: skip
-    drop = None if difference is None else -difference if HIGHER_IS_BETTER[rule.metric] else difference
+    drop = None if difference is None else 0 - difference if HIGHER_IS_BETTER[rule.metric] else difference  # no -0
     words = f"{against} {_show(reference)}, drop {_show(drop)}"
     held = drop
     if rule.metric in OF_BUILDINGS:
