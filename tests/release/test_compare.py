@@ -89,7 +89,11 @@ def test_a_spoiled_candidate_is_refused_by_name(tiny, good_and_spoiled, held_out
         compare_with_champion(spoiled, good, tiny.data("prepare"), tiny.params.validate_)
     said = str(refused.value)
     assert f"{spoiled}: not promoted, champion {champion} stays" in said
-    assert f"quadrant_accuracy of pruned on all: {worse:.4g} found, at least {better - 0.05:.4g}" in said
+    assert (
+        f"quadrant_accuracy of pruned on all: {worse:.4g} found, champion {better:.4g}, drop {better - worse:.4g}"
+        in said
+    )
+    assert "at most 0.05 (margin) allowed" in said
     assert "severity_mae" not in said
 
 
@@ -113,6 +117,37 @@ def test_a_damaged_package_is_refused(tiny, tmp_path, harmed):
     (packages[harmed] / "model.onnx").write_bytes(b"something else")
     with pytest.raises(InputError, match=rf"{harmed}/model\.onnx: changed since it was released"):
         compare_with_champion(**packages, prepared=tiny.data("prepare"), params=tiny.params.validate_)
+
+
+def repacked(tiny, out, **changed):
+    """The tiny run's package with another manifest."""
+    source = tiny.data("package")
+    manifest = read_json(source / MANIFEST) | changed
+    files = {name: source / name for name in manifest["files"] if name != "MODEL_CARD.md"}
+    write_package(files, {key: manifest[key] for key in ABOUT}, "A card.", out)
+    return out
+
+
+def test_a_champion_of_other_test_data_is_run_on_those_of_the_candidate(tiny, tmp_path, caplog):
+    hashes = read_json(tiny.data("package") / MANIFEST)["hashes"]
+    champion = repacked(tiny, tmp_path / "champion", hashes={**hashes, "test_data": "0" * 64})
+    with caplog.at_level(logging.INFO, "plumbline"):
+        compare_with_champion(tiny.data("package"), champion, tiny.data("prepare"), tiny.params.validate_)
+    assert "was validated on other test data; both are run on those of the candidate" in caplog.text
+    assert sum("met champion" in line and "drop 0" in line for line in caplog.messages) == 1  # of the same network
+
+
+def test_a_candidate_that_does_not_say_its_test_data_is_refused(tiny, tmp_path):
+    candidate = repacked(tiny, tmp_path / "candidate", hashes={"data": "d" * 64})
+    with pytest.raises(InputError, match="not the test data that"):
+        compare_with_champion(candidate, tiny.data("package"), tiny.data("prepare"), tiny.params.validate_)
+
+
+def test_a_gate_of_a_format_of_the_future_is_refused(tiny, tmp_path):
+    gate = read_json(tiny.data("package") / MANIFEST)["gate"]
+    candidate = repacked(tiny, tmp_path / "candidate", gate={**gate, "format": 99})
+    with pytest.raises(InputError, match=r"manifest\.json: gate of format 99 found"):
+        compare_with_champion(candidate, tiny.data("package"), tiny.data("prepare"), tiny.params.validate_)
 
 
 def test_missing_test_data_are_refused(tiny, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,18 @@ def test_what_was_rolled_back_is_promoted_only_on_purpose(registry: Registry, ma
     assert registry.champion() == promote(good, lambda candidate, champion: None).champion
     assert promote(bad, lambda candidate, champion: None, again=True).changed
     assert not promote(bad, lambda candidate, champion: None).changed
+
+
+def test_a_clock_that_went_back_changes_nothing(registry: Registry, make_package: MakePackage) -> None:
+    """Which is the newer one, and which was the champion before, is known by number and alias, not by time."""
+    one, two = (promote(make_package(words), agree).champion for words in ("one", "two"))
+    with sqlite3.connect("mlflow.db") as database:
+        later = "UPDATE model_versions SET creation_time = creation_time + 315360000000 WHERE version = ?"
+        assert database.execute(later, (one.number,)).rowcount == 1
+    assert [item.number for item in list_versions()] == [two.number, one.number]
+    assert list_versions()[1].registered.year > two.registered.year + 8
+    assert registry.champion() == two
+    assert rollback().champion.number == one.number
 
 
 def test_rollback_before_any_release_says_so(registry: Registry) -> None:

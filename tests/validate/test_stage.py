@@ -65,6 +65,23 @@ def test_every_artifact_and_the_baseline_have_their_figures(tiny):
     assert "size_bytes" not in table["all"]["baseline"]
 
 
+def test_ratios_are_to_float32_of_the_same_run(tiny):
+    figures = read_json(tiny.data("validate") / "metrics.json")["all"]
+    for name in ARTIFACTS:
+        for ratio, of in (("size_ratio", "size_bytes"), ("latency_ratio", "latency_ms")):
+            assert figures[name][ratio] == pytest.approx(figures[name][of] / figures["float32"][of])
+    assert "size_ratio" not in figures["baseline"]
+
+
+def test_a_comparison_says_reference_bound_and_margin(tiny):
+    (rule,) = (rule for rule in read_json(tiny.data("validate") / "gate.json")["rules"] if "margin" in rule)
+    figures = read_json(tiny.data("validate") / "metrics.json")["all"]
+    assert rule["reference"] == pytest.approx(figures["baseline"]["severity_mae"])
+    assert rule["difference"] == pytest.approx(rule["value"] - rule["reference"])
+    assert rule["difference"] < rule["drop_bound"] < rule["difference"] + 1
+    assert (rule["margin"], rule["confidence"]) == (100.0, 0.95)
+
+
 def test_figures_are_those_of_the_files_that_are_released(tiny):
     from plumbline.export.runtime import OnnxModel
 

@@ -12,9 +12,11 @@ COVERED = 0.7
 """Share of the buildings that selective accuracy is taken over, the most confident first."""
 STEPS = 50
 """Shares at which accuracy is tabled."""
+BINS = 15
+"""Equal bins of confidence that the calibration error is taken over."""
 
 
-def confidence_bins(confidence: Float, right: NDArray[np.bool_], bins: int = 15) -> Rows:
+def confidence_bins(confidence: Float, right: NDArray[np.bool_], bins: int = BINS) -> Rows:
     """Confidence, accuracy and share of the buildings of each equal bin of confidence that is not empty.
 
     Args:
@@ -22,7 +24,7 @@ def confidence_bins(confidence: Float, right: NDArray[np.bool_], bins: int = 15)
     """
     told = np.isfinite(confidence)
     confidence, right = confidence[told], right[told]
-    place = np.minimum((confidence * bins).astype(int), bins - 1)
+    place = bin_of(confidence, bins)
     return [
         {
             "confidence": float(confidence[place == number].mean()),
@@ -33,14 +35,19 @@ def confidence_bins(confidence: Float, right: NDArray[np.bool_], bins: int = 15)
     ]
 
 
-def expected_calibration_error(confidence: Float, right: NDArray[np.bool_], bins: int = 15) -> float:
+def bin_of(confidence: Float, bins: int) -> NDArray[np.int64]:
+    """(B,) number of the bin that each confidence within 0 and 1 is in."""
+    return np.minimum((confidence * bins).astype(np.int64), bins - 1)
+
+
+def expected_calibration_error(confidence: Float, right: NDArray[np.bool_], bins: int = BINS) -> float:
     """Mean gap between confidence and accuracy over equal bins of confidence (Naeini, Cooper and Hauskrecht 2015)."""
     return float(
         sum(abs(row["accuracy"] - row["confidence"]) * row["share"] for row in confidence_bins(confidence, right, bins))
     )
 
 
-def chance_calibration_error(confidence: Float, bins: int = 15) -> float:
+def chance_calibration_error(confidence: Float, bins: int = BINS) -> float:
     """What `expected_calibration_error` comes to by chance where every confidence is true; NaN of nobody.
 
     The gap of a bin of n is then about normal with variance `sum c (1 - c) / n^2`: its mean size is `sqrt(2 / pi)`
@@ -48,14 +55,14 @@ def chance_calibration_error(confidence: Float, bins: int = 15) -> float:
     """
     if not len(confidence):
         return float("nan")
-    place = np.minimum((confidence * bins).astype(int), bins - 1)
+    place = bin_of(confidence, bins)
     variance = np.bincount(place, confidence * (1 - confidence), minlength=bins)
     return float(np.sqrt(2 / np.pi * variance).sum() / len(confidence))
 
 
 def accuracy_at(confidence: Float, right: NDArray[np.bool_], share: float = COVERED) -> float:
     """Accuracy among the `share` of the buildings with the highest confidence; NaN where that is none."""
-    first = right[_most_confident_first(confidence)][: round(share * len(right))]
+    first = right[most_confident_first(confidence)][: round(share * len(right))]
     return float(first.mean()) if len(first) else float("nan")
 
 
@@ -65,7 +72,7 @@ def accuracy_by_coverage(confidence: Float, right: NDArray[np.bool_], steps: int
     Returns:
         For each of at most `steps` shares up to all: `coverage`, the least `confidence` among them, and `accuracy`.
     """
-    order = _most_confident_first(confidence)
+    order = most_confident_first(confidence)
     if not len(order):
         return []
     reached = np.cumsum(right[order]) / np.arange(1, len(order) + 1)
@@ -86,5 +93,6 @@ def share_error(share: float, count: int) -> float:
     return float(np.sqrt(share * (1 - share) / count)) if count else float("nan")
 
 
-def _most_confident_first(confidence: Float) -> NDArray[np.intp]:
+def most_confident_first(confidence: Float) -> NDArray[np.intp]:
+    """(B,) places of the buildings in the order of their confidence; equal ones stay in theirs."""
     return np.argsort(-np.asarray(confidence, float), kind="stable")

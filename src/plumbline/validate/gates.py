@@ -1,4 +1,4 @@
-"""Rules as data: each compares one figure with one bound. No figure, no pass."""
+"""Rules as data: each holds one figure, or one drop, against one bound. No figure, no pass. See docs/gates.md."""
 
 from __future__ import annotations
 
@@ -6,50 +6,66 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plumbline.errors import InputError
-from plumbline.params import Gate
-from plumbline.validate.metrics import HIGHER_IS_BETTER
+import numpy as np
+from numpy.typing import NDArray
 
-NOT_COMPARED = (
-    "parity_probability",
-    "parity_severity_permille",
-    "size_bytes",
-    "weight_bytes",
-    "latency_ms",
-    "buildings_per_second",
-)
-"""Metrics that a promotion does not measure again."""
+from plumbline.errors import InputError
+from plumbline.params import Gate, Validate
+from plumbline.validate.bootstrap import Pair, upper_bound
+from plumbline.validate.metrics import HIGHER_IS_BETTER, OF_BUILDINGS, OF_QUADRANTS
+
+FORMAT = 2
+"""Of `gate.json`: 2 has the confidence bounds of drops; 1, which did not say so, had none."""
+WORST = "worst"
+"""The slice of a rule that holds on every slice with enough buildings; the worst of them is the one reported."""
+ROUNDING = 1e-9
+"""0.31 less 0.28 is a little more than 0.03 for a computer: a drop may exceed its margin by this."""
 
 Table = Mapping[str, Mapping[str, Mapping[str, float | None]]]
 """slice -> artifact (or `baseline`, `champion`) -> metric -> figure."""
+Drops = Mapping[str, Mapping[Pair, NDArray[np.floating]]]
+"""slice -> what is compared -> (R,) drops in resamples, see `bootstrap.resampled_drops`."""
 
 
 def check_rules(rules: Sequence[Gate]) -> None:
-    """Refuse rules that name something unknown, before any work is done.
+    """Refuse rules that name something unknown or prove nothing, before any work is done.
 
     Raises:
-        InputError: a metric is not one of `HIGHER_IS_BETTER`, or is not measured against the champion.
+        InputError: a metric is not one of `HIGHER_IS_BETTER`, is not measured against the champion, or cannot be
+            compared by resampling buildings; or an artifact is compared with itself.
     """
     for number, rule in enumerate(rules):
+        place = f"params: validate.gates.{number}"
         if rule.metric not in HIGHER_IS_BETTER:
             known = ", ".join(HIGHER_IS_BETTER)
-            raise InputError(f"params: validate.gates.{number}.metric: {rule.metric!r} found; one of {known} needed.")
-        if rule.max_drop_vs == "champion" and (rule.metric in NOT_COMPARED or rule.artifact == "float32"):
+            raise InputError(f"{place}.metric: {rule.metric!r} found; one of {known} needed.")
+        if rule.max_drop_vs == "champion" and (rule.metric not in OF_BUILDINGS or rule.artifact == "float32"):
             raise InputError(
-                f"params: validate.gates.{number}: {rule.metric} of {rule.artifact} is not measured against the "
+                f"{place}: {rule.metric} of {rule.artifact} is not measured against the "
                 "champion; accuracy metrics of pruned and int8 are."
             )
+        if rule.max_drop_vs == rule.artifact:
+            raise InputError(f"{place}: {rule.artifact} is compared with itself. Name another artifact or reference.")
+        if rule.max_drop_vs and rule.metric == "interval_coverage_gap":
+            raise InputError(f"{place}: interval_coverage_gap is not compared. Bound it by `max`, or compare "
+                             "interval_coverage.")  # fmt: skip
+        if rule.confidence and rule.metric not in OF_BUILDINGS:
+            raise InputError(f"{place}.confidence: {rule.metric} is not taken over buildings, so its drop has no "
+                             "bound. Leave `confidence` out.")  # fmt: skip
 
 
-def evaluate(rules: Sequence[Gate], table: Table) -> dict[str, Any]:
+def evaluate(rules: Sequence[Gate], table: Table, drops: Drops, params: Validate) -> dict[str, Any]:
     """The verdict over `rules`: `pass` only if there is a rule and every one is met.
 
+    Args:
+        params: section `validate`, for the confidence, and for the slices that `worst` looks at.
+
     Returns:
-        `{"verdict": "pass" | "fail", "rules": [{metric, artifact, slice, value, bound, passed, text}, ...]}`
+        `{"format": 2, "verdict": "pass" | "fail", "rules": [...]}`; docs/gates.md describes the fields of a rule.
     """
-    results = [_one(rule, table) for rule in rules]
+    results = [_one(rule, table, drops, params) for rule in rules]
     passed = bool(results) and all(result["passed"] for result in results)
-    return {"verdict": "pass" if passed else "fail", "rules": results}
+    return {"format": FORMAT, "verdict": "pass" if passed else "fail", "rules": results}
 
 
 def failed_rules(gate: Mapping[str, Any]) -> list[str]:
@@ -57,32 +73,83 @@ def failed_rules(gate: Mapping[str, Any]) -> list[str]:
     return [str(rule["text"]) for rule in gate["rules"] if not rule["passed"]]
 
 
-def _one(rule: Gate, table: Table) -> dict[str, Any]:
-    where = f"{rule.metric} of {rule.artifact} on {rule.slice}"
-    value = _figure(table, rule.slice, rule.artifact, rule.metric)
-    higher = HIGHER_IS_BETTER[rule.metric]
-    bound: float | None
-    if rule.max_drop_vs is not None:
-        reference = _figure(table, rule.slice, rule.max_drop_vs, rule.metric)
-        bound = None if reference is None else reference - rule.margin if higher else reference + rule.margin
-        lower_bound = higher
-        words = f"{rule.max_drop_vs} {_show(reference)} with margin {rule.margin:g}"
-    else:
-        bound = rule.min if rule.min is not None else rule.max
-        lower_bound = rule.min is not None
-        words = "min" if lower_bound else "max"
-    met = value is not None and bound is not None and (value >= bound if lower_bound else value <= bound)
-    relation = ("at least" if lower_bound else "at most") + f" {_show(bound)} ({words})"
-    return {
-        "metric": rule.metric,
-        "artifact": rule.artifact,
-        "slice": rule.slice,
-        "value": value,
-        "bound": bound,
-        "kind": f"max_drop_vs {rule.max_drop_vs}" if rule.max_drop_vs else words,
-        "passed": met,
-        "text": f"{where}: {_show(value)} found, {relation} needed",
-    }
+def check_format(gate: Mapping[str, Any], path: object) -> None:
+    """Refuse a gate.json whose words this version does not know: a `pass` there may mean something else.
+
+    Raises:
+        InputError: it is of another format than 1 or 2.
+    """
+    found = gate.get("format", 1)
+    if isinstance(found, bool) or found not in (1, FORMAT):
+        raise InputError(f"{path}: gate of format {found!r} found, 1 to {FORMAT} are known. Use the version of "
+                         "Plumbline that wrote it, or run `plumbline validate` again.")  # fmt: skip
+
+
+def _one(rule: Gate, table: Table, drops: Drops, params: Validate) -> dict[str, Any]:
+    judge = _absolute if rule.max_drop_vs is None else _compared
+    if rule.slice != WORST:
+        return _told(judge(rule, rule.slice, table, drops, params))
+    results = [judge(rule, part, table, drops, params) for part in _large(rule, table, params)]
+    if not results:
+        return _told(judge(rule, WORST, table, drops, params))
+    worst = max(results, key=lambda result: result["excess"])
+    return _told({**worst, "slice": WORST, "worst_slice": worst["slice"]})
+
+
+def _large(rule: Gate, table: Table, params: Validate) -> list[str]:
+    """Slices with enough buildings for a rule on `worst`, whether their figures are there or not."""
+    counted = "buildings_with_quadrant" if rule.metric in OF_QUADRANTS else "buildings"
+    least = max(params.min_slice, params.min_worst_slice)
+    return [part for part, row in table.items() if (row.get(rule.artifact, {}).get(counted) or 0) >= least]
+
+
+def _absolute(rule: Gate, part: str, table: Table, drops: Drops, params: Validate) -> dict[str, Any]:
+    """A figure against a bound."""
+    value = _figure(table, part, rule.artifact, rule.metric)
+    kind, bound = ("min", rule.min) if rule.min is not None else ("max", rule.max)
+    excess = math.inf
+    if value is not None and bound is not None:
+        excess = bound - value if kind == "min" else value - bound
+    relation = "at least" if kind == "min" else "at most"
+    about = {"kind": kind, "value": value, "bound": bound}
+    return _result(rule, part, about, excess, excess <= 0, f"{relation} {_show(bound)} ({kind}) needed")
+
+
+def _compared(rule: Gate, part: str, table: Table, drops: Drops, params: Validate) -> dict[str, Any]:
+    """A drop against a margin: its confidence bound, or the drop itself where the metric is not over buildings."""
+    against = str(rule.max_drop_vs)
+    value, reference = (_figure(table, part, who, rule.metric) for who in (rule.artifact, against))
+    difference = None if value is None or reference is None else value - reference
+    about: dict[str, Any] = {
+        "kind": f"max_drop_vs {against}", "value": value, "reference": reference, "difference": difference,
+        "margin": rule.margin,
+    }  # fmt: skip
+    drop = None if difference is None else 0 - difference if HIGHER_IS_BETTER[rule.metric] else difference  # no -0
+    words = f"{against} {_show(reference)}, drop {_show(drop)}"
+    held = drop
+    if rule.metric in OF_BUILDINGS:
+        confidence = rule.confidence or params.confidence
+        resampled = drops.get(part, {}).get(Pair(rule.metric, rule.artifact, against))
+        bound = None if resampled is None or drop is None else upper_bound(resampled, confidence)
+        held = bound if bound is not None and math.isfinite(bound) else None
+        about |= {"drop_bound": held, "confidence": confidence}
+        words += f" and with {100 * confidence:g} % confidence at most {_show(held)}"
+    excess = math.inf if held is None else held - rule.margin
+    words += f"; at most {_show(rule.margin)} (margin) allowed"
+    return _result(rule, part, about, excess, excess <= ROUNDING, words)
+
+
+def _result(rule: Gate, part: str, about: Mapping[str, Any], excess: float, passed: bool, words: str) -> dict[str, Any]:
+    same = {"metric": rule.metric, "artifact": rule.artifact, "slice": part}
+    return {**same, **about, "passed": passed, "words": words, "excess": excess}
+
+
+def _told(result: dict[str, Any]) -> dict[str, Any]:
+    """The result as it stands in gate.json: with its sentence, without what only served to find the worst."""
+    told = {key: value for key, value in result.items() if key not in ("words", "excess")}
+    where = result["slice"] + (f" ({result['worst_slice']})" if "worst_slice" in result else "")
+    text = f"{result['metric']} of {result['artifact']} on {where}: {_show(result['value'])} found, {result['words']}"
+    return {**told, "text": text}
 
 
 def _figure(table: Table, part: str, who: str, metric: str) -> float | None:

@@ -28,10 +28,24 @@ HIGHER_IS_BETTER = {
     "parity_severity_permille": False,
     "size_bytes": False,
     "weight_bytes": False,
+    "size_ratio": False,
     "latency_ms": False,
+    "latency_ratio": False,
     "buildings_per_second": True,
 }
-"""Every metric a gate may name, and which way is better."""
+"""Every metric a gate may name, and which way is better. A ratio is to `float32`, measured in the same run."""
+
+OF_QUADRANTS = ("quadrant_accuracy", "quadrant_macro_f1", "expected_calibration_error", "quadrant_accuracy_at_70")
+"""Metrics over the buildings that have a quadrant."""
+OF_BUILDINGS = (
+    *OF_QUADRANTS,
+    "severity_mae",
+    "severity_r2",
+    "category_accuracy",
+    "interval_coverage",
+    "interval_width",
+)
+"""Metrics over buildings: two artifacts' are compared on resamples of them."""
 
 
 class Judged(NamedTuple):

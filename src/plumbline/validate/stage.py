@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.errors import InputError
@@ -18,17 +20,17 @@ from plumbline.model.interval import INTERVAL_SHARE
 from plumbline.params import Validate
 from plumbline.prepare.shards import Shards, load_shards
 from plumbline.validate.baseline import least_squares
+from plumbline.validate.comparisons import drops_of
 from plumbline.validate.evidence import write_evidence
 from plumbline.validate.gates import check_rules, evaluate, failed_rules
 from plumbline.validate.measure import parity_figures, size_figures, speed_figures
-from plumbline.validate.metrics import Figures, Judged, accuracy_figures
+from plumbline.validate.metrics import OF_QUADRANTS, Figures, Judged, accuracy_figures
 from plumbline.validate.slices import slices
 
 Table = dict[str, dict[str, Figures]]
 BASELINE = "baseline"
 SHOWN = "int8"
 """The artifact whose answers are tabled and drawn."""
-OF_QUADRANTS = ("quadrant_accuracy", "quadrant_macro_f1", "expected_calibration_error", "quadrant_accuracy_at_70")
 SUMMARY = (
     "quadrant_accuracy",
     "quadrant_macro_f1",
@@ -59,13 +61,15 @@ def validate(
     """
     check_rules(params.gates)
     test = load_shards(prepared / "test")
-    table, judged = judge_test(test, exported, params, max_strain_error_permille)
+    parts = slices(test, max_strain_error_permille)
+    table, answers = judge_test(test, exported, params, parts)
     for name, source in (("float32", trained), ("pruned", compressed), ("int8", compressed)):
-        figures = parity_figures(load_diagnosis(source), test, judged[name])
+        figures = parity_figures(load_diagnosis(source), test, answers[name])
         table["all"][name].update(figures)
     table = {part: {who: _finite(figures) for who, figures in row.items()} for part, row in table.items()}
     own = [rule for rule in params.gates if rule.max_drop_vs != "champion"]
-    gate = evaluate(own, table)
+    judged = {BASELINE: least_squares(test)} | {name: as_judged(one) for name, one in answers.items()}
+    gate = evaluate(own, table, drops_of(own, judged, test, parts, params.min_slice), params)
     gate["left_for_promotion"] = [r.model_dump(exclude_none=True) for r in params.gates if r.max_drop_vs == "champion"]
     gate["test_data"] = {"sha256": sha256_folder(prepared / "test"), "buildings": len(test)}
     gate["exported"] = {"sha256": sha256_folder(exported)}
@@ -75,7 +79,7 @@ def validate(
         for name, figures in table["all"].items():
             short = {key: float(f"{figures[key]:.4g}") for key in SUMMARY if key in figures}
             write_json(folder / "summary" / f"{name}.json", short)
-        write_evidence(folder, test, as_judged(judged[SHOWN]), table, SHOWN)
+        write_evidence(folder, test, judged[SHOWN], table, SHOWN)
     log.info(
         "gate: %s, %d of %d rules met", gate["verdict"], sum(r["passed"] for r in gate["rules"]), len(gate["rules"])
     )
@@ -84,13 +88,12 @@ def validate(
 
 
 def judge_test(
-    test: Shards, exported: Path, params: Validate, max_strain_error_permille: float
+    test: Shards, exported: Path, params: Validate, parts: Mapping[str, NDArray[np.bool_]]
 ) -> tuple[Table, dict[str, Answers]]:
-    """Figures of every artifact and the baseline on every slice, and the artifacts' answers."""
+    """Figures of every artifact and the baseline on every slice of `parts`, and the artifacts' answers."""
     if not np.isfinite(test.severity).all():
         raise InputError("validate: a test building has no label. Run `plumbline prepare` again.")
     answers, table = {}, {}
-    parts = slices(test, max_strain_error_permille)
     everyone: dict[str, Judged] = {BASELINE: least_squares(test)}
     fixed: dict[str, Figures] = {BASELINE: {}}
     for name in ARTIFACTS:
@@ -99,11 +102,19 @@ def judge_test(
         answers[name] = model.answer(test)
         everyone[name] = as_judged(answers[name])
         fixed[name] = {**size_figures(path), **speed_figures(model, test, params.latency_batch)}
+    for figures in fixed.values():
+        figures |= ratios(figures, fixed[ARTIFACTS[0]])
     for part, inside in parts.items():
         table[part] = {name: slice_figures(one, test, inside, params.min_slice) for name, one in everyone.items()}
     for name, figures in fixed.items():
         table["all"][name].update(figures | coverage_gap(table, name, params.min_interval_slice))
     return table, answers
+
+
+def ratios(figures: Figures, reference: Figures) -> Figures:
+    """Size and time over those of the reference, measured in the same run: a slow machine is slow for both."""
+    pairs = {"size_ratio": "size_bytes", "latency_ratio": "latency_ms"}
+    return {name: figures[of] / reference[of] for name, of in pairs.items() if of in figures}
 
 
 def coverage_gap(table: Table, name: str, least: int) -> Figures:

@@ -1,0 +1,38 @@
+"""The drops that rules ask for, on the slices that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.params import Gate
+from plumbline.prepare.shards import SequenceSet
+from plumbline.validate.bootstrap import Pair, resampled_drops
+from plumbline.validate.gates import WORST, Drops
+from plumbline.validate.metrics import OF_BUILDINGS, Judged
+
+
+def drops_of(
+    rules: Sequence[Gate], everyone: Mapping[str, Judged], test: SequenceSet, parts: Mapping[str, NDArray[np.bool_]],
+    min_slice: int,
+) -> Drops:  # fmt: skip
+    """Resampled drops for every rule `max_drop_vs` over buildings, on its slice, or on all for `worst`.
+
+    Args:
+        everyone: what each artifact and reference said of the B buildings of `test`. parts: slice -> (B,) which.
+        min_slice: a slice with fewer buildings has no drops, as it has no figures.
+    """
+    drops = {}
+    for part, inside in parts.items():
+        pairs = {
+            Pair(rule.metric, rule.artifact, str(rule.max_drop_vs))
+            for rule in rules
+            if rule.max_drop_vs and rule.metric in OF_BUILDINGS and rule.slice in (part, WORST)
+        }
+        if pairs and inside.sum() >= min_slice:
+            said = {name: Judged(*(np.asarray(values)[inside] for values in one)) for name, one in everyone.items()}
+            quadrant, severity = np.asarray(test.quadrant)[inside], np.asarray(test.severity)[inside]
+            drops[part] = resampled_drops(sorted(pairs), said, quadrant, severity)
+    return drops

@@ -1,0 +1,144 @@
+"""The bootstrap: against formulas where there are some, and against the figures of the test split themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.validate.bootstrap import CELLS, RESAMPLES, Pair, resampled_drops, resamples, upper_bound
+from plumbline.validate.metrics import HIGHER_IS_BETTER, OF_BUILDINGS, OF_QUADRANTS, Judged, accuracy_figures
+from plumbline.validate.resampled import of_all, of_quadrants
+
+
+def answers(count, seed, noise=0.3):
+    """Truth of `count` buildings, some without a quadrant, and answers that are near it."""
+    rng = np.random.default_rng(seed)
+    severity = rng.uniform(0, 4, count)
+    quadrant = np.where(severity < 0.5, -1, rng.integers(0, 4, count))
+    said = severity + noise * rng.standard_normal(count)
+    likely = np.where(np.arange(4) == quadrant[:, None], 1.5, 0) + rng.standard_normal((count, 4))
+    probability = np.exp(likely) / np.exp(likely).sum(1, keepdims=True)
+    width = rng.uniform(0.1, 1.5, count)
+    return Judged(probability, said, said - width, said + width), quadrant.astype(np.int64), severity
+
+
+def drops(metric, own, other, quadrant, severity):
+    return resampled_drops([Pair(metric, "a", "b")], {"a": own, "b": other}, quadrant, severity)[metric, "a", "b"]
+
+
+def test_resamples_draw_as_many_as_there_are_and_the_same_again():
+    count = CELLS // 1500  # more than one portion
+    found = np.concatenate(list(resamples(count)))
+    assert found.shape == (RESAMPLES, count)
+    assert (found.sum(1) == count).all()
+    assert found.mean() == 1
+    assert found.var() == pytest.approx(1 - 1 / count, rel=0.01)  # multinomial
+    np.testing.assert_array_equal(found, np.concatenate(list(resamples(count))))
+
+
+@pytest.mark.parametrize("metric", OF_BUILDINGS)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 60))
+def test_every_metric_of_a_resample_is_the_figure_of_its_buildings(metric, seed, count):
+    said, quadrant, severity = answers(count, seed)
+    inside = quadrant >= 0 if metric in OF_QUADRANTS else np.ones(count, dtype=bool)
+    if not inside.any():
+        return
+    part = Judged(*(values[inside] for values in said))
+    drawn = np.random.default_rng(seed + 1).integers(0, inside.sum(), inside.sum())
+    weights = np.stack([np.bincount(drawn, minlength=inside.sum()), np.ones(inside.sum())]).astype(float)
+    if metric in OF_QUADRANTS:
+        found = of_quadrants(metric, part.probability, quadrant[inside])(weights)
+    else:
+        found = of_all(metric, part, severity[inside])(weights)
+    for value, places in zip(found, (np.sort(drawn), np.arange(inside.sum())), strict=True):
+        chosen = Judged(*(values[places] for values in part))
+        expected = accuracy_figures(chosen, quadrant[inside][places], severity[inside][places])
+        assert value == pytest.approx(expected.get(metric, np.nan), abs=1e-9, nan_ok=True)
+
+
+def test_the_bound_of_a_mean_is_that_of_the_normal_distribution():
+    """With many buildings, the mean of the differences and 1.645 of its standard errors (central limit theorem)."""
+    own, quadrant, severity = answers(3000, 1, noise=0.5)
+    other = answers(3000, 1, noise=0.3)[0]
+    difference = np.abs(own.severity - severity) - np.abs(other.severity - severity)
+    error = difference.std() / np.sqrt(3000)
+    found = drops("severity_mae", own, other, quadrant, severity)
+    assert found.mean() == pytest.approx(difference.mean(), abs=0.1 * error)
+    assert found.std() == pytest.approx(error, rel=0.06)
+    assert upper_bound(found, 0.95) == pytest.approx(difference.mean() + 1.645 * error, abs=0.15 * error)
+
+
+def test_pairing_takes_out_what_is_hard_for_both():
+    """The same great error and a small one of its own: unpaired, the great one would hide the small one."""
+    rng = np.random.default_rng(0)
+    severity = rng.uniform(1, 4, 800)
+    hard, unknown = 2 * np.abs(rng.standard_normal(800)), np.full(800, np.nan)
+    own = Judged(np.full((800, 4), 0.25), severity + hard + 0.02, unknown, unknown)
+    other = own._replace(severity=severity + hard)
+    found = drops("severity_mae", own, other, np.zeros(800, dtype=int), severity)
+    np.testing.assert_allclose(found, 0.02)
+    assert hard.std() / np.sqrt(800) > 0.02
+
+
+@pytest.mark.parametrize("metric", OF_BUILDINGS)
+def test_equal_answers_lose_nothing(metric):
+    own, quadrant, severity = answers(200, 3)
+    assert (drops(metric, own, own, quadrant, severity) == 0).all()
+
+
+@pytest.mark.parametrize("metric", OF_BUILDINGS)
+def test_a_drop_is_above_0_where_the_artifact_is_worse(metric):
+    own, quadrant, severity = answers(400, 4)
+    figures = [accuracy_figures(one, quadrant, severity)[metric] for one in (own, answers(400, 5)[0])]
+    found = drops(metric, own, answers(400, 5)[0], quadrant, severity)
+    gain = figures[0] - figures[1]
+    assert found.mean() == pytest.approx(-gain if HIGHER_IS_BETTER[metric] else gain, abs=0.02 + 0.1 * abs(gain))
+
+
+@pytest.mark.slow
+def test_a_model_that_is_worse_by_the_margin_passes_at_most_as_often_as_the_confidence_says():
+    """The error that counts: 200 test splits on which the artifact is worse by just the margin."""
+    margin, passed, rng = 0.05, 0, np.random.default_rng(7)
+    for _ in range(200):
+        right = rng.random(300) < 0.8
+        own = right & (rng.random(300) > 2 * margin) | ~right & (rng.random(300) < (2 * margin * 0.8 - margin) / 0.2)
+        true = np.zeros(300, dtype=int)
+        unknown = np.full(300, 1.0)
+        a, b = (Judged(np.where(np.arange(4) == (~r)[:, None], 0.7, 0.1), unknown, unknown, unknown)
+                for r in (own, right))  # fmt: skip
+        passed += upper_bound(drops("quadrant_accuracy", a, b, true, unknown), 0.95) <= margin
+    assert passed / 200 == pytest.approx(0.05, abs=0.04)
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf])
+@pytest.mark.parametrize("who", ["a", "b"])
+@pytest.mark.parametrize(("metric", "place"), [("severity_mae", 1), ("quadrant_accuracy", 0), ("interval_width", 3)])
+def test_one_answer_that_is_no_number_leaves_no_drop(metric, place, who, broken):
+    own, quadrant, severity = answers(60, 6)
+    values = [np.array(part) for part in own]
+    values[place][np.flatnonzero(quadrant >= 0)[5]] = broken
+    everyone = {"a": own, "b": own, who: Judged(*values)}
+    assert resampled_drops([Pair(metric, "a", "b")], everyone, quadrant, severity) == {}
+
+
+def test_nobody_and_nothing_leave_no_drop():
+    own, _, severity = answers(60, 6)
+    pairs = [Pair("quadrant_accuracy", "a", "b"), Pair("severity_mae", "a", "gone")]
+    assert resampled_drops(pairs, {"a": own, "b": own}, np.full(60, -1), severity) == {}
+
+
+def test_a_resample_without_a_figure_counts_as_the_worst():
+    values = np.r_[np.zeros(95), np.full(5, np.nan)]
+    assert upper_bound(values, 0.9) == 0
+    assert upper_bound(values, 0.99) == np.inf
+
+
+def test_other_pairs_change_nothing():
+    own, quadrant, severity = answers(80, 8)
+    other = answers(80, 9)[0]
+    pairs = [Pair(metric, "a", "b") for metric in OF_BUILDINGS]
+    together = resampled_drops(pairs, {"a": own, "b": other}, quadrant, severity)
+    for pair in pairs:
+        np.testing.assert_array_equal(together[pair], drops(pair.metric, own, other, quadrant, severity))

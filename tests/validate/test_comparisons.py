@@ -1,0 +1,51 @@
+"""Which drops are computed for which rules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plumbline.params import Gate
+from plumbline.validate.bootstrap import RESAMPLES, Pair
+from plumbline.validate.comparisons import drops_of
+from plumbline.validate.metrics import Judged
+from plumbline.validate.slices import slices
+from tests.validate.test_slices import buildings
+
+TEST = buildings([9] * 6 + [30] * 12, [2.0] * 18, ["c"] * 6 + ["x"] * 12, [0] * 18, [200] * 18)
+PARTS = slices(TEST, max_strain_error_permille=0.1)
+PAIR = Pair("severity_mae", "int8", "float32")
+
+
+def said(error):
+    unknown = np.full(18, np.nan)
+    return Judged(np.full((18, 4), 0.25), np.asarray(TEST.severity) + error, unknown, unknown)
+
+
+EVERYONE = {"int8": said(np.where(np.arange(18) < 6, 0.5, 0.1)), "float32": said(0.1)}
+
+
+def drops(min_slice=5, **changed):
+    content = {"metric": "severity_mae", "artifact": "int8", "max_drop_vs": "float32", **changed}
+    return drops_of([Gate.model_validate(content)], EVERYONE, TEST, PARTS, min_slice)
+
+
+def test_a_rule_has_drops_on_its_slice_alone():
+    found = drops(slice="city:c")
+    assert set(found) == {"city:c"}
+    assert found["city:c"][PAIR] == pytest.approx(np.full(RESAMPLES, 0.4), abs=1e-6)
+    assert drops(slice="city:x")["city:x"][PAIR] == pytest.approx(np.zeros(RESAMPLES), abs=1e-6)
+    assert drops()["all"][PAIR].mean() == pytest.approx(0.4 / 3, abs=0.01)
+
+
+def test_worst_looks_at_every_slice_that_is_large_enough():
+    assert set(drops(slice="worst")) == {part for part, inside in PARTS.items() if inside.any()}
+    assert "city:c" not in drops(slice="worst", min_slice=7)
+    assert drops(slice="city:c", min_slice=7) == {}
+
+
+@pytest.mark.parametrize(
+    "changed", [{"metric": "latency_ms"}, {"max_drop_vs": None, "max": 1.0}, {"slice": "city:gone"}], ids=str
+)
+def test_rules_without_buildings_have_none(changed):
+    assert drops(**changed) == {}
