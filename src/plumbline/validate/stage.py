@@ -60,8 +60,8 @@ def validate(
     check_rules(params.gates)
     test = load_shards(prepared / "test")
     table, judged = judge_test(test, exported, params, max_strain_error_permille)
-    for name, source in (("float32", trained), ("pruned", compressed), ("int8", compressed)):
-        figures = parity_figures(load_diagnosis(source), test, judged[name])
+    for name in ARTIFACTS:
+        figures = parity_figures(load_diagnosis(trained if name == "float32" else compressed), test, judged[name])
         table["all"][name].update(figures)
     table = {part: {who: _finite(figures) for who, figures in row.items()} for part, row in table.items()}
     own = [rule for rule in params.gates if rule.max_drop_vs != "champion"]
