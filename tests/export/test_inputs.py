@@ -118,6 +118,16 @@ def test_all_buildings_are_looked_at_before_the_first_is_answered_for(model, dat
         model.answer(harmed)
 
 
+def test_of_all_buildings_only_one_without_numbers_has_no_answer(model, data):
+    few = data.take(np.arange(5))
+    slope = few.slope.copy()
+    slope[few.offsets[2]] = np.nan
+    answers, expected = model.answer(replace(few, slope=slope)), model.answer(few)
+    assert np.isnan(answers.severity_permille).tolist() == [False, False, True, False, False]
+    others = [0, 1, 3, 4]
+    np.testing.assert_allclose(answers.severity_permille[others], expected.severity_permille[others], atol=1e-5)
+
+
 def test_the_model_that_comes_with_plumbline_is_checked_too(data):
     """A file from before it said anything of itself is checked by its tensors."""
     model = OnnxModel(pretrained.PACKAGE / "model.onnx")

@@ -99,12 +99,13 @@ def test_it_answers_as_torch_does_where_only_one_scatterer_is_real(tiny, exporte
 def test_fewer_bits_answer_nearly_so_in_every_shape(tiny, exported, artifact):
     model, onnx_model = exported[0], OnnxModel(tiny.data("export") / f"{artifact}.onnx")
     data, rng = load_shards(tiny.data("prepare") / "test"), np.random.default_rng(3)
-    for batch in BATCHES:
-        for length in LENGTHS:
-            inputs = data.pad(rng.integers(0, len(data), batch), LENGTHS[-1])
-            for name in ("distance", "slope", "mask"):
-                inputs[name] = inputs[name][:, :length]
-            compare(model, onnx_model, inputs, artifact)
+    # Of the large batch not every length: the time goes there, and the shapes before it hold all that could differ.
+    shapes = [(b, n) for b in BATCHES[:2] for n in LENGTHS] + [(BATCHES[-1], n) for n in (1, 17, 128)]
+    for batch, length in shapes:
+        inputs = data.pad(rng.integers(0, len(data), batch), LENGTHS[-1])
+        for name in ("distance", "slope", "mask"):
+            inputs[name] = inputs[name][:, :length]
+        compare(model, onnx_model, inputs, artifact)
 
 
 def test_the_longest_length_is_that_of_the_parameters(tiny, exported):
@@ -215,10 +216,9 @@ def test_most_weights_are_in_half_precision_and_what_decides_is_not(tiny):
 
 
 def test_the_same_network_gives_the_same_file(tiny, tmp_path):
-    model = load_diagnosis(tiny.data("compress"))
-    for name, again in (("pruned", model), ("fp16", in_half(model))):
-        export_onnx(again, tmp_path / f"{name}.onnx", tiny.params.export.opset)
-        assert (tmp_path / f"{name}.onnx").read_bytes() == (tiny.data("export") / f"{name}.onnx").read_bytes()
+    """The mixed one, whose parts are wrapped: what is true of it is true of the other."""
+    export_onnx(in_half(load_diagnosis(tiny.data("compress"))), tmp_path / "again.onnx", tiny.params.export.opset)
+    assert (tmp_path / "again.onnx").read_bytes() == (tiny.data("export") / "fp16.onnx").read_bytes()
 
 
 def test_a_weight_that_half_precision_cannot_hold_is_an_error(tiny):

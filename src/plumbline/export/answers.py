@@ -42,10 +42,13 @@ class Released(ABC):
             InputError: it is not what the model takes, see `Signature.check`.
         """
         self.signature.check(inputs)
-        return Answers(*self.execute(inputs)) if len(inputs[MASK]) else _nothing()
+        return self._ask(inputs)
 
     def answer(self, sequences: SequenceSet) -> Answers:
         """Answer for all buildings, those of similar length together.
+
+        A building with a feature that is no finite number, as absurd data give, has answers that are none: it alone is
+        not judged.
 
         Raises:
             InputError: a building has no scatterer, or more than the model takes.
@@ -60,13 +63,18 @@ class Released(ABC):
             stop = min(len(order), start + min(most, max(1, CELLS // int(sequences.length[order[start]]))))
             longest = int(sequences.length[order[stop - 1]])
             stop = min(stop, start + max(1, CELLS // longest))
-            parts.append(self.run(sequences.pad(order[start:stop])))
+            inputs: dict[str, NDArray[Any]] = sequences.pad(order[start:stop])
+            self.signature.check(inputs, finite=False)
+            parts.append(self._ask(inputs))
             at.append(order[start:stop])
             start = stop
         if not parts:
             return _nothing()
         back = np.argsort(np.concatenate(at))
         return Answers(*(np.concatenate(part)[back] for part in zip(*parts, strict=True)))
+
+    def _ask(self, inputs: Mapping[str, NDArray[Any]]) -> Answers:
+        return Answers(*self.execute(inputs)) if len(inputs[MASK]) else _nothing()
 
 
 def _nothing() -> Answers:

@@ -34,8 +34,8 @@ class Signature:
     max_batch: int | None = None
     """Buildings at a time at most; None: as many as the memory holds."""
 
-    def check(self, inputs: Mapping[str, NDArray[Any]]) -> None:
-        """Refuse what the model would fail on, or answer with NaN.
+    def check(self, inputs: Mapping[str, NDArray[Any]], finite: bool = True) -> None:
+        """Refuse what the model would fail on, or answer with NaN; numbers that are none only where `finite`.
 
         Raises:
             InputError: a tensor is missing, unknown, no array, of another type or shape than the model's or than the
@@ -59,7 +59,7 @@ class Signature:
         if not (real_B := inputs[MASK].any(axis=1)).all():
             raise InputError(f"model inputs: mask: building {int(np.argmin(real_B))} of the batch has no scatterer. "
                              "Leave such buildings out.")  # fmt: skip
-        for name in FLOATS:
+        for name in FLOATS if finite else ():
             self._check_finite(name, inputs)
 
     def check_lengths(self, length_B: NDArray[np.integer[Any]]) -> None:
