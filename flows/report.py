@@ -14,7 +14,7 @@ METRICS = Path("data/validate/metrics.json")
 PREDICTIONS = Path("data/predict/predictions.gpkg")
 MAP = Path("data/predict/map.html")
 
-ARTIFACTS = ("float32", "pruned", "int8", "baseline")
+ARTIFACTS = ("float32", "pruned", "fp16", "int8", "baseline")
 ROWS = {
     "quadrant_accuracy": "quadrant accuracy",
     "quadrant_macro_f1": "quadrant macro-F1",

@@ -19,13 +19,14 @@ OUTPUTS = {
     "prepare": {"train", "tune", "calibrate", "test", "motion", "audit"},
     "train": {"model.safetensors", "model.json", "metrics.json", "history.csv", "record.json"},
     "compress": {"model.safetensors", "model.json", "metrics.json", "history.csv", "record.json"},
-    "export": {"float32.onnx", "pruned.onnx", "int8.onnx", "weights.safetensors", "network.json"},
+    "export": {"float32.onnx", "pruned.onnx", "fp16.onnx", "int8.onnx", "weights.safetensors", "network.json"},
     "validate": {
         "gate.json", "metrics.json", "summary", "severity.csv", "reliability.csv", "category_confusion.csv",
         "quadrant_confusion.csv", "coverage.csv", "intervals.csv", "coverage.svg", "reliability.svg",
     },
     "package": {
-        "model.onnx", "model.int8.onnx", "weights.safetensors", "network.json", "manifest.json", "MODEL_CARD.md",
+        "model.onnx", "model.fp16.onnx", "model.int8.onnx", "weights.safetensors", "network.json", "manifest.json",
+        "MODEL_CARD.md",
     },
 }  # fmt: skip
 

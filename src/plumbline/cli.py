@@ -14,6 +14,7 @@ from plumbline.console import console, log, setup_logging
 from plumbline.errors import InputError, PlumblineError
 from plumbline.jobs import die_with_parent, one_thread
 from plumbline.params import FORMATS, load_params
+from plumbline.params.export import EngineArtifact, Through
 
 DATA = Path("data")
 
@@ -117,7 +118,7 @@ def compress(params: ParamsOption = PARAMS) -> None:
 
 @app.command(epilog="Example: `plumbline export`")
 def export(params: ParamsOption = PARAMS) -> None:
-    """Write the networks as ONNX files: float32, pruned, and pruned in int8."""
+    """Write the networks as ONNX files: float32, pruned, and pruned in fp16 and in int8."""
     from plumbline.export.stage import export as run
 
     run(DATA / "prepare", DATA / "train", DATA / "compress", load_params(params).export, DATA / "export")
@@ -156,7 +157,7 @@ def predict(
     output: Annotated[Path, typer.Option(help="Predictions: .csv, .gpkg, .geojson or .parquet.")],
     model: PackageOption = "pretrained",
     map_path: Annotated[Path | None, typer.Option("--map", help="Also draw a map: an HTML file.")] = None,
-    artifact: Annotated[str | None, typer.Option(help="Model of the package: `pruned` or `int8`.")] = None,
+    artifact: Annotated[str | None, typer.Option(help="Model of the package: `pruned`, `fp16` or `int8`.")] = None,
     format_: FormatOption = None,
     params: ProductsOption = None,
 ) -> None:
@@ -216,6 +217,20 @@ def adapt(
     given = load_params(params) if params else None
     section, prepare = (given.adapt, given.prepare) if given else (Adapt(), None)
     run(points, buildings, labels, model, name, section, prepare, given.ingest.products if given else None, format_)
+
+
+@app.command(epilog="Example: `plumbline tensorrt data/package --output engines --artifact fp16`")
+def tensorrt(
+    package: Annotated[Path, typer.Argument(help="Folder of a model package.", metavar="PACKAGE_DIR")],
+    output: Annotated[Path, typer.Option(help="Folder for engines; each gets a folder of its own in it.")],
+    artifact: Annotated[EngineArtifact, typer.Option(help="Model of the package.")] = "fp16",
+    through: Annotated[Through, typer.Option(help="From the ONNX file, or from torch by torch-tensorrt.")] = "onnx",
+    batch: Annotated[int, typer.Option(min=1, help="Buildings at a time at most.")] = 256,
+) -> None:
+    """Build a TensorRT engine of a released model, for this machine's GPU; needs the extra `trt`."""
+    from plumbline.export.tensorrt.build import build_from_package as run
+
+    run(package, output, artifact, through, batch)
 
 
 @adapters_app.command("list", epilog="Example: `plumbline adapters list`")

@@ -9,6 +9,7 @@ from onnx import TensorProto
 
 from plumbline.compress.quantize import OPERATORS, Calibration, quantize
 from plumbline.errors import PlumblineError
+from plumbline.export.onnx import finish, said_by
 from plumbline.export.runtime import OnnxModel
 from plumbline.prepare.shards import load_shards
 
@@ -115,4 +116,5 @@ def test_the_same_model_and_data_give_the_same_file(tiny, data, tmp_path):
     for name in ("a.onnx", "b.onnx"):
         quantize(tiny.data("export") / "pruned.onnx", tmp_path / name, Calibration(data, 3, 16, seed=0))
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+    finish(tmp_path / "a.onnx", said_by(tiny.data("export") / "pruned.onnx"))
     assert (tmp_path / "a.onnx").read_bytes() == (tiny.data("export") / "int8.onnx").read_bytes()

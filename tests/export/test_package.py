@@ -14,14 +14,17 @@ import numpy as np
 import pytest
 
 from plumbline.errors import InputError
-from plumbline.export.package import MANIFEST, open_package, verify_package, write_package
+from plumbline.export.package import MANIFEST, MODELS, open_package, verify_package, write_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.files import read_json
 from plumbline.prepare.features import GEOMETRY, PREPARATION, names
 from plumbline.prepare.shards import load_shards
 
 ROOT = Path(__file__).parents[2]
-FILES = ("MODEL_CARD.md", "manifest.json", "model.int8.onnx", "model.onnx", "network.json", "weights.safetensors")
+FILES = (
+    "MODEL_CARD.md", "manifest.json", "model.fp16.onnx", "model.int8.onnx", "model.onnx", "network.json",
+    "weights.safetensors",
+)  # fmt: skip
 ABOUT = ("name", "default_model", "prepare", "hashes", "metrics", "gate", "records")
 
 
@@ -151,8 +154,10 @@ def test_a_missing_folder_and_a_file_in_its_place_are_refused(tmp_path):
 
 def test_models_are_opened_by_file_or_by_artifact(tiny):
     data = load_shards(tiny.data("prepare") / "test")
-    expected = {name: OnnxModel(tiny.data("export") / f"{name}.onnx").answer(data) for name in ("pruned", "int8")}
-    asked = {None: "pruned", "pruned": "pruned", "model.onnx": "pruned", "int8": "int8", "model.int8.onnx": "int8"}
+    expected = {name: OnnxModel(tiny.data("export") / f"{name}.onnx").answer(data) for name in MODELS.values()}
+    asked = {None: "pruned"}
+    for file, name in MODELS.items():
+        asked |= {file: name, name: name}
     for artifact, name in asked.items():
         found = open_package(tiny.data("package"), artifact)[1].answer(data)
         assert np.array_equal(found.severity_permille, expected[name].severity_permille), artifact
@@ -160,13 +165,23 @@ def test_models_are_opened_by_file_or_by_artifact(tiny):
 
 @pytest.mark.parametrize("artifact", ["float32", "weights.safetensors", "../model.onnx", "INT8"])
 def test_an_unknown_model_is_refused(tiny, artifact):
-    with pytest.raises(InputError, match=r"asked for; model\.onnx, model\.int8\.onnx are in it"):
+    with pytest.raises(InputError, match=r"asked for; model\.onnx, model\.fp16\.onnx, model\.int8\.onnx are in it"):
         open_package(tiny.data("package"), artifact)
+
+
+def test_a_package_from_before_fp16_says_what_it_holds(tiny, tmp_path):
+    source = tiny.data("package")
+    manifest = read_json(source / MANIFEST)
+    files = {name: source / name for name in ("model.onnx", "model.int8.onnx")}
+    write_package(files, {key: manifest[key] for key in ABOUT}, "card", tmp_path / "older")
+    assert open_package(tmp_path / "older", "int8")
+    with pytest.raises(InputError, match=r"model 'fp16' asked for; model\.onnx, model\.int8\.onnx are in it"):
+        open_package(tmp_path / "older", "fp16")
 
 
 def test_a_package_made_for_other_inputs_is_refused(package, monkeypatch):
     """A model of another version must not be fed columns that only happen to be as many."""
-    from plumbline.export import package as module
+    from plumbline.export import interface as module
 
     others = tuple(reversed(GEOMETRY))
     monkeypatch.setattr(module, "GEOMETRY", others)

@@ -8,7 +8,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from plumbline.errors import InputError
-from plumbline.export import runtime
+from plumbline.export import answers
+from plumbline.export.onnx import finish, said_by
 from plumbline.export.runtime import OnnxModel
 from plumbline.prepare.shards import load_shards
 
@@ -33,7 +34,7 @@ def test_answers_come_in_the_order_of_the_buildings(model, data):
 
 def test_many_small_batches_answer_like_one(model, data, monkeypatch):
     whole = model.answer(data)
-    monkeypatch.setattr(runtime, "CELLS", 40)
+    monkeypatch.setattr(answers, "CELLS", 40)
     for left, right in zip(whole, model.answer(data), strict=True):
         np.testing.assert_allclose(left, right, atol=1e-5)
 
@@ -67,3 +68,22 @@ def test_somebody_elses_model_is_refused(tmp_path):
     onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=10), tmp_path / "other.onnx")
     with pytest.raises(InputError, match=r"other\.onnx: outputs y found, quadrant_probability, .* needed"):
         OnnxModel(tmp_path / "other.onnx")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [({"max_length": "many"}, "no JSON"), ({"max_length": "0"}, "max_length"), ({"quadrants": "7"}, "quadrants")],
+)
+def test_a_file_that_says_something_else_of_itself_is_refused(tiny, tmp_path, changed, said):
+    path = tmp_path / "model.onnx"
+    path.write_bytes((tiny.data("export") / "pruned.onnx").read_bytes())
+    finish(path, {**said_by(path), **changed})
+    with pytest.raises(InputError, match=rf"model\.onnx: its metadata are not those of a Plumbline model \({said}\)"):
+        OnnxModel(path)
+
+
+def test_what_a_later_version_says_besides_is_no_fault(tiny, tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes((tiny.data("export") / "pruned.onnx").read_bytes())
+    finish(path, {**said_by(path), "colour": "blue"})
+    assert OnnxModel(path).about == OnnxModel(tiny.data("export") / "pruned.onnx").about

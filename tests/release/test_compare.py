@@ -180,3 +180,13 @@ def test_without_a_rule_the_champion_is_replaced_with_a_warning(tiny, good_and_s
             rules({"metric": "severity_mae", "artifact": "int8", "max": 1.0}),
         )  # fmt: skip
     assert "replaced without a comparison" in caplog.text
+
+
+def test_a_package_from_before_fp16_is_compared_by_what_it_holds(tiny, tmp_path):
+    source, older = tiny.data("package"), tmp_path / "older"
+    manifest = read_json(source / MANIFEST)
+    files = {name: source / name for name in manifest["files"] if name not in ("MODEL_CARD.md", "model.fp16.onnx")}
+    write_package(files, {key: manifest[key] for key in ABOUT}, "A card.", older)
+    compare_with_champion(older, older, tiny.data("prepare"), rules(QUADRANT))
+    with pytest.raises(GateRefused, match="no figure"):
+        compare_with_champion(older, older, tiny.data("prepare"), rules({**QUADRANT, "artifact": "fp16"}))

@@ -12,7 +12,7 @@ import yaml
 from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import verify_package
 from plumbline.files import read_json, sha256_file, sha256_folder, write_json
-from plumbline.release.package import model_card, package, require_pass
+from plumbline.release.package import FILES, model_card, package, require_pass
 from tests.tiny import PARAMS, run_cli
 
 INPUTS = ("prepare", "export", "validate")
@@ -27,7 +27,7 @@ def project(tiny, tmp_path):
 
 def test_the_package_is_what_was_validated(tiny):
     manifest = verify_package(tiny.data("package"))
-    for name, source in (("model.onnx", "pruned.onnx"), ("model.int8.onnx", "int8.onnx")):
+    for name, source in FILES.items():
         assert manifest.files[name].sha256 == sha256_file(tiny.data("export") / source)
     assert manifest.gate == read_json(tiny.data("validate") / "gate.json")
     assert manifest.metrics == read_json(tiny.data("validate") / "metrics.json")["all"]
@@ -118,7 +118,7 @@ def test_test_data_that_changed_since_are_refused(project):
     assert not (project / "data" / "package").exists()
 
 
-@pytest.mark.parametrize("name", ["pruned.onnx", "int8.onnx", "weights.safetensors"])
+@pytest.mark.parametrize("name", ["pruned.onnx", "fp16.onnx", "int8.onnx", "weights.safetensors"])
 def test_a_model_that_changed_since_is_refused(project, name):
     """Else a model could be released on the evidence of another."""
     shutil.copyfile(project / "data" / "export" / "float32.onnx", project / "data" / "export" / name)
@@ -157,7 +157,7 @@ def test_the_card_says_how_good_it_is_and_on_what(tiny):
     card = (tiny.data("package") / "MODEL_CARD.md").read_text()
     manifest = verify_package(tiny.data("package"))
     audit = read_json(tiny.data("prepare") / "audit" / "audit.json")
-    mae = (f"{manifest.metrics[name]['severity_mae']:.4g}" for name in ("pruned", "int8", "baseline"))
+    mae = (f"{manifest.metrics[name]['severity_mae']:.4g}" for name in ("pruned", "fp16", "int8", "baseline"))
     assert f"| severity_mae | {' | '.join(mae)} |" in card
     assert f"Trained on {audit['statistics']['splits']['train']['buildings']} labelled buildings" in card
     assert f"tested on {manifest.gate['test_data']['buildings']} buildings" in card

@@ -13,56 +13,80 @@ import torch
 from torch.export import Dim
 
 from plumbline.errors import PlumblineError
+from plumbline.export.inputs import NAMES
+from plumbline.export.interface import properties
 from plumbline.files import atomic_file
 from plumbline.model.diagnosis import Answer, Diagnosis
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 
-INPUTS = ("distance", "slope", "geometry", "mask")
+INPUTS = NAMES
 OUTPUTS = Answer._fields
 LIMIT_BATCH = 1 << 16
 
 
 def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
-    """Write `model` as a float32 ONNX file with dynamic batch and length, checked by `onnx.checker`.
+    """Write `model` as an ONNX file with dynamic batch and length; see `finish` for what is in it.
 
-    Length may be anything up to the model's `max_length`. The example is longer than 1, because the exporter takes a
-    length of 1 for a constant.
+    Length may be anything up to the model's `max_length`, which the file tells.
     """
     model = model.eval()
-    batch, length = Dim("batch", max=LIMIT_BATCH), Dim("length", max=model.network.spec.max_length)
+    with atomic_file(path) as temporary, _quiet():
+        program = torch.onnx.export(
+            model, example(), dynamo=True, opset_version=opset, input_names=list(INPUTS), output_names=list(OUTPUTS),
+            dynamic_shapes=dynamic_shapes(model), verbose=False,
+        )  # fmt: skip
+        if program is None:
+            raise PlumblineError("torch.onnx.export returned no program.")
+        onnx.save(program.model_proto, temporary)
+        finish(temporary, properties(model.network.spec.max_length))
+
+
+def example() -> tuple[torch.Tensor, ...]:
+    """Inputs to trace a model with, longer than 1, because torch takes a length of 1 for a constant."""
     size = (3, 5)
-    example = (
+    return (
         torch.randn(*size, len(DISTANCE)),
         torch.randn(*size, len(SLOPE)),
         torch.randn(size[0], len(GEOMETRY)),
         torch.ones(size, dtype=torch.bool),
     )
-    dynamic = {
+
+
+def dynamic_shapes(model: Diagnosis) -> dict[str, dict[int, Dim]]:
+    """Which dimensions of the inputs may be anything, up to what."""
+    batch, length = Dim("batch", max=LIMIT_BATCH), Dim("length", max=model.network.spec.max_length)
+    return {
         "distance": {0: batch, 1: length},
         "slope": {0: batch, 1: length},
         "geometry": {0: batch},
         "mask": {0: batch, 1: length},
     }
-    with atomic_file(path) as temporary, _quiet():
-        program = torch.onnx.export(
-            model, example, dynamo=True, opset_version=opset, input_names=list(INPUTS), output_names=list(OUTPUTS),
-            dynamic_shapes=dynamic, verbose=False,
-        )  # fmt: skip
-        if program is None:
-            raise PlumblineError("torch.onnx.export returned no program.")
-        onnx.save(_without_notes(program.model_proto), temporary)
-        onnx.checker.check_model(str(temporary), full_check=True)
 
 
-def _without_notes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Without the exporter's notes: half the file, and the paths of this machine's sources are among them.
+def finish(path: Path, said: dict[str, str]) -> None:
+    """Leave in an ONNX file what belongs there, in place, and check it by `onnx.checker`.
 
-    Without them the same network gives the same bytes in any folder.
+    Out go the exporter's notes: half the file, and the paths of this machine's sources are among them; without them the
+    same network gives the same bytes in any folder. Out go operator sets that no node uses: ONNX Runtime's tools list
+    their own, which another runtime need not know. In comes `said`, in the order of its keys.
     """
+    model = onnx.load(path)
     graph = model.graph
     for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
         del part.metadata_props[:]
-    return model
+    used = {node.domain for node in graph.node} | {""}
+    opsets = [(opset.domain, opset.version) for opset in model.opset_import if opset.domain in used]
+    del model.opset_import[:]
+    model.opset_import.extend(onnx.helper.make_opsetid(*opset) for opset in sorted(opsets))
+    for key in sorted(said):
+        model.metadata_props.add(key=key, value=said[key])
+    onnx.save(model, path)
+    onnx.checker.check_model(str(path), full_check=True)
+
+
+def said_by(path: Path) -> dict[str, str]:
+    """What an ONNX file says of itself."""
+    return {entry.key: entry.value for entry in onnx.load(path).metadata_props}
 
 
 class _quiet:  # noqa: N801  (reads as a word where it is used)

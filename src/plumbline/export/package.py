@@ -11,18 +11,17 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from plumbline.compass import QUADRANTS
 from plumbline.console import log
 from plumbline.errors import InputError
+from plumbline.export.interface import interface
 from plumbline.export.runtime import OnnxModel
 from plumbline.files import atomic_folder, read_json, sha256_file, write_json
 from plumbline.params import Prepare
-from plumbline.prepare.features import DISTANCE, GEOMETRY, PREPARATION, SLOPE, Column
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.prepare.features import PREPARATION
 
 MANIFEST = "manifest.json"
-MODELS = {"model.onnx": "pruned", "model.int8.onnx": "int8"}
-"""Files of the package and the exported artifact each of them is."""
+MODELS = {"model.onnx": "pruned", "model.fp16.onnx": "fp16", "model.int8.onnx": "int8"}
+"""Files of the package and the exported artifact each of them is; packages from before fp16 hold the other two."""
 
 
 class File(BaseModel):
@@ -74,7 +73,7 @@ def write_package(files: Mapping[str, Path], about: Mapping[str, Any], card: str
             shutil.copyfile(source, folder / name)
         (folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
         listed = {path.name: _file(path) for path in sorted(folder.iterdir())}
-        content = {"format": 1, "preparation": PREPARATION, **_interface(), **about, "files": listed}
+        content = {"format": 1, "preparation": PREPARATION, **interface(), **about, "files": listed}
         manifest = Manifest.model_validate({**content, "version": ""})
         described = manifest.model_dump(mode="json", exclude={"version"})
         manifest = manifest.model_copy(update={"version": _version(described)})
@@ -127,7 +126,7 @@ def open_package(folder: Path, artifact: str | None = None) -> tuple[Manifest, O
             version prepares.
     """
     manifest = verify_package(folder)
-    if manifest.inputs != _interface()["inputs"]:
+    if manifest.inputs != interface()["inputs"]:
         raise InputError(f"{folder / MANIFEST}: inputs: other columns than this version of Plumbline prepares. Use the "
                          "version that made the package, or a package that this version made.")  # fmt: skip
     if manifest.preparation != PREPARATION:
@@ -138,7 +137,8 @@ def open_package(folder: Path, artifact: str | None = None) -> tuple[Manifest, O
     names = {**{file: file for file in MODELS}, **{kind: file for file, kind in MODELS.items()}}
     chosen = names.get(artifact, "") if artifact else manifest.default_model
     if chosen not in manifest.files or chosen not in MODELS:
-        raise InputError(f"{folder}: model {artifact!r} asked for; {', '.join(MODELS)} are in it.")
+        inside = ", ".join(file for file in MODELS if file in manifest.files)
+        raise InputError(f"{folder}: model {artifact!r} asked for; {inside} are in it.")
     return manifest, OnnxModel(folder / chosen)
 
 
@@ -148,31 +148,3 @@ def _file(path: Path) -> dict[str, Any]:
 
 def _version(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _interface() -> dict[str, Any]:
-    """What goes in and comes out, with shapes, units and order."""
-
-    def columns(parts: tuple[Column, ...]) -> list[dict[str, str]]:
-        return [{"name": column.name, "unit": column.unit} for column in parts]
-
-    def tensor(name: str, kind: str, *shape: str | int, **about: Any) -> dict[str, Any]:
-        return {"name": name, "type": kind, "shape": list(shape), **about}
-
-    return {
-        "inputs": [
-            tensor("distance", "float32", "batch", "length", len(DISTANCE), columns=columns(DISTANCE)),
-            tensor("slope", "float32", "batch", "length", len(SLOPE), columns=columns(SLOPE)),
-            tensor("geometry", "float32", "batch", len(GEOMETRY), columns=columns(GEOMETRY)),
-            tensor("mask", "bool", "batch", "length", meaning="true where there is a scatterer"),
-        ],
-        "outputs": [
-            tensor("quadrant_probability", "float32", "batch", 4, unit="1", order=list(QUADRANTS)),
-            tensor("severity_permille", "float32", "batch", unit="permille of tensile strain"),
-            tensor("severity_low", "float32", "batch", unit="permille; 5 % of true values are below"),
-            tensor("severity_high", "float32", "batch", unit="permille; 5 % of true values are above"),
-            tensor("novelty", "float32", "batch", unit="1; above 1: unlike the training data"),
-        ],
-        "quadrants": list(QUADRANTS),
-        "category_bounds_permille": list(CATEGORY_BOUNDS_PERMILLE),
-    }

@@ -1,33 +1,25 @@
-"""Answers of a released model through the runtime that serves it; torch is not needed, nor loaded."""
+"""Answers of a released model through ONNX Runtime; torch is not needed, nor loaded."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
 from plumbline.errors import InputError
-from plumbline.prepare.shards import SequenceSet
+from plumbline.export.answers import Answers, Released
+from plumbline.export.inputs import FLOATS, NAMES, signature
+from plumbline.export.interface import read_properties
 
-CELLS = 1 << 15
-"""Scatterers, padding included, answered for at a time: bounds the memory whatever the lengths."""
-
-
-class Answers(NamedTuple):
-    """Answers for B buildings, in their order; see `model.diagnosis.Answer`."""
-
-    quadrant_probability: NDArray[np.float32]
-    severity_permille: NDArray[np.float32]
-    severity_low: NDArray[np.float32]
-    severity_high: NDArray[np.float32]
-    novelty: NDArray[np.float32]
+__all__ = ["Answers", "OnnxModel"]
 
 
-class OnnxModel:
+class OnnxModel(Released):
     """An ONNX file under ONNX Runtime, on the CPU."""
 
     def __init__(self, path: Path) -> None:
@@ -44,32 +36,23 @@ class OnnxModel:
             self._session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime raises classes of its own for each sort of damage
             raise InputError(f"{path}: ONNX Runtime cannot open it ({error}).") from None
-        found = tuple(output.name for output in self._session.get_outputs())
-        if found != Answers._fields:
-            raise InputError(f"{path}: outputs {', '.join(found)} found, {', '.join(Answers._fields)} needed.")
+        given = {value.name: value.shape for value in self._session.get_inputs()}
+        for what, found, needed in (
+            ("outputs", tuple(output.name for output in self._session.get_outputs()), Answers._fields),
+            ("inputs", tuple(given), NAMES),
+        ):
+            if found != needed:
+                raise InputError(f"{path}: {what} {', '.join(found)} found, {', '.join(needed)} needed.")
+        self.about = read_properties(self._session.get_modelmeta().custom_metadata_map, str(path))
+        """What the file says of itself; None in one from before it said anything, whose longest length is unknown."""
+        columns = {name: given[name][-1] for name in FLOATS}
+        listed, max_length = (self.about.inputs, self.about.max_length) if self.about else ([], None)
+        self.signature = signature(columns, listed, max_length=max_length)
 
-    def run(self, inputs: dict[str, NDArray[Any]]) -> Answers:
-        """Answer one padded batch, as `Sequences.pad` makes it."""
-        return Answers(*self._session.run(None, inputs))
-
-    def answer(self, sequences: SequenceSet) -> Answers:
-        """Answer for all buildings, those of similar length together."""
-        order = np.argsort(np.asarray(sequences.length), kind="stable")
-        parts, at = [], []
-        start = 0
-        while start < len(order):
-            # The longest of a batch comes last; shrink the batch until its rectangle fits.
-            stop = min(len(order), start + max(1, CELLS // max(1, int(sequences.length[order[start]]))))
-            longest = max(1, int(sequences.length[order[stop - 1]]))
-            stop = min(stop, start + max(1, CELLS // longest))
-            parts.append(self.run(sequences.pad(order[start:stop])))
-            at.append(order[start:stop])
-            start = stop
-        if not parts:
-            shapes = ((0, 4), (0,), (0,), (0,), (0,))
-            return Answers(*(np.zeros(shape, np.float32) for shape in shapes))
-        back = np.argsort(np.concatenate(at))
-        return Answers(*(np.concatenate(part)[back] for part in zip(*parts, strict=True)))
+    def execute(self, inputs: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[np.float32]]:
+        """The outputs in the order of `Answers`."""
+        outputs: list[NDArray[np.float32]] = self._session.run(None, dict(inputs))
+        return outputs
 
 
 def _refuse_both_runtimes() -> None:

@@ -1,4 +1,4 @@
-"""The stage `export`: the trained and the pruned network as ONNX files, and the pruned one in int8."""
+"""The stage `export`: the trained and the pruned network as ONNX files, and the pruned one in fp16 and int8."""
 
 from __future__ import annotations
 
@@ -7,30 +7,43 @@ from pathlib import Path
 
 from plumbline.compress.quantize import Calibration, quantize
 from plumbline.console import log
-from plumbline.export.onnx import export_onnx
+from plumbline.export.half import in_half
+from plumbline.export.onnx import export_onnx, finish, said_by
+from plumbline.export.tensorrt.build import build
+from plumbline.export.tensorrt.device import this_device
 from plumbline.files import atomic_folder
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Export
 from plumbline.prepare.shards import load_shards
 
-ARTIFACTS = ("float32", "pruned", "int8")
-"""`float32` is what training made and what the others are measured against; `pruned` and `int8` are released."""
+ARTIFACTS = ("float32", "pruned", "fp16", "int8")
+"""`float32` is what training made and what the others are measured against; the rest is released."""
 
 
 def export(prepared: Path, trained: Path, compressed: Path, params: Export, out: Path) -> None:
-    """Write `float32.onnx`, `pruned.onnx`, `int8.onnx` and the pruned weights into `out`.
+    """Write `float32.onnx`, `pruned.onnx`, `fp16.onnx`, `int8.onnx` and the pruned weights into `out`.
+
+    Below `engines`, the TensorRT engines that `params.engines` names; nothing where it names none.
 
     Raises:
-        InputError: an input folder is missing or damaged.
+        InputError: an input folder is missing or damaged, or engines are asked for where none can be built.
     """
+    device = this_device() if params.engines else None  # else the work before it would be for nothing
     calibration = Calibration(
         load_shards(prepared / "train"), params.calibration_batches, params.calibration_batch_size, seed=0
     )
     with atomic_folder(out) as folder:
         for name, source in (("float32", trained), ("pruned", compressed)):
             export_onnx(load_diagnosis(source), folder / f"{name}.onnx", params.opset)
+        export_onnx(in_half(load_diagnosis(compressed)), folder / "fp16.onnx", params.opset)
         quantize(folder / "pruned.onnx", folder / "int8.onnx", calibration)
+        finish(folder / "int8.onnx", said_by(folder / "pruned.onnx"))
         shutil.copyfile(compressed / "model.safetensors", folder / "weights.safetensors")
         shutil.copyfile(compressed / "model.json", folder / "network.json")
+        if device is not None:
+            weights = (folder / "weights.safetensors", folder / "network.json")
+            for name in params.engines:
+                onnx = folder / f"{name}.onnx"
+                build(onnx, weights, folder / "engines", name, device, "onnx", params.engine_batch)
         for name in ARTIFACTS:
             log.info("%s.onnx: %d bytes", name, (folder / f"{name}.onnx").stat().st_size)

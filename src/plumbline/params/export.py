@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from plumbline.params.section import Section
 
+EngineArtifact = Literal["pruned", "fp16", "int8"]
+"""What a TensorRT engine can be made of; its precision is that of the ONNX file."""
+
+Through = Literal["onnx", "torch"]
+"""The way to it: TensorRT's own parser of the ONNX file, or torch-tensorrt."""
+
 
 class Export(Section):
-    """ONNX and int8."""
+    """ONNX files in float32, fp16 and int8, and engines of them."""
 
     opset: int = Field(default=20, ge=18, le=22)
     calibration_batches: int = Field(default=8, ge=2)
     calibration_batch_size: int = Field(default=64, ge=1)
+    engines: list[EngineArtifact] = []
+    """TensorRT engines to build in this stage; each needs a GPU and the extra `trt`. They are never packaged."""
+    engine_batch: int = Field(default=256, ge=1)
+    """Buildings at a time that an engine takes at most."""

@@ -13,7 +13,7 @@ class Gate(Section):
     """One rule: a metric of an artifact on a slice, and one bound."""
 
     metric: str
-    artifact: Literal["float32", "pruned", "int8"]
+    artifact: Literal["float32", "pruned", "fp16", "int8"]
     slice: str = "all"
     """A slice of `validate.slices`, or `worst`: all with at least `Validate.min_worst_slice` buildings."""
     min: float | None = None

@@ -46,6 +46,8 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
                     "been trained on some of them.", manifest.version)  # fmt: skip
     everyone = {"champion": as_judged(reigning.answer(test))}
     for file, name in MODELS.items():
+        if file not in about.files:
+            continue  # a package from before there was such a model; a rule that names it finds no figure, and fails
         everyone[name] = as_judged(open_package(candidate, file)[1].answer(test))
     parts = slices(test, about.prepare.max_strain_error_permille)
     wanted = {rule.slice for rule in rules}

@@ -15,6 +15,7 @@ from plumbline.validate.gates import failed_rules
 
 FILES = {
     "model.onnx": "pruned.onnx",
+    "model.fp16.onnx": "fp16.onnx",
     "model.int8.onnx": "int8.onnx",
     "weights.safetensors": "weights.safetensors",
     "network.json": "network.json",

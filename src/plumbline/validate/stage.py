@@ -63,8 +63,8 @@ def validate(
     test = load_shards(prepared / "test")
     parts = slices(test, max_strain_error_permille)
     table, answers = judge_test(test, exported, params, parts)
-    for name, source in (("float32", trained), ("pruned", compressed), ("int8", compressed)):
-        figures = parity_figures(load_diagnosis(source), test, answers[name])
+    for name in ARTIFACTS:
+        figures = parity_figures(load_diagnosis(trained if name == "float32" else compressed), test, answers[name])
         table["all"][name].update(figures)
     table = {part: {who: _finite(figures) for who, figures in row.items()} for part, row in table.items()}
     own = [rule for rule in params.gates if rule.max_drop_vs != "champion"]

@@ -1,0 +1,83 @@
+"""What every runtime of a released model can do: answer one padded batch, or all buildings of a data set."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.export.inputs import MASK, Signature
+from plumbline.prepare.shards import SequenceSet
+
+CELLS = 1 << 15
+"""Scatterers, padding included, answered for at a time: bounds the memory whatever the lengths."""
+
+
+class Answers(NamedTuple):
+    """Answers for B buildings, in their order; see `model.diagnosis.Answer`."""
+
+    quadrant_probability: NDArray[np.float32]
+    severity_permille: NDArray[np.float32]
+    severity_low: NDArray[np.float32]
+    severity_high: NDArray[np.float32]
+    novelty: NDArray[np.float32]
+
+
+class Released(ABC):
+    """A released model under some runtime."""
+
+    signature: Signature
+
+    @abstractmethod
+    def execute(self, inputs: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[np.float32]]:
+        """The outputs in the order of `Answers`, of a batch that was checked and is not empty."""
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> Answers:
+        """Answer one padded batch, as `Sequences.pad` makes it.
+
+        Raises:
+            InputError: it is not what the model takes, see `Signature.check`.
+        """
+        self.signature.check(inputs)
+        return self._ask(inputs)
+
+    def answer(self, sequences: SequenceSet) -> Answers:
+        """Answer for all buildings, those of similar length together.
+
+        A building with a feature that is no finite number, as absurd data give, has answers that are none: it alone is
+        not judged.
+
+        Raises:
+            InputError: a building has no scatterer, or more than the model takes.
+        """
+        self.signature.check_lengths(np.asarray(sequences.length))
+        order = np.argsort(np.asarray(sequences.length), kind="stable")
+        most = self.signature.max_batch or len(order)
+        parts, at = [], []
+        start = 0
+        while start < len(order):
+            # The longest of a batch comes last; shrink the batch until its rectangle fits.
+            stop = min(len(order), start + min(most, max(1, CELLS // int(sequences.length[order[start]]))))
+            longest = int(sequences.length[order[stop - 1]])
+            stop = min(stop, start + max(1, CELLS // longest))
+            inputs: dict[str, NDArray[Any]] = sequences.pad(order[start:stop])
+            self.signature.check(inputs, finite=False)
+            parts.append(self._ask(inputs))
+            at.append(order[start:stop])
+            start = stop
+        if not parts:
+            return _nothing()
+        back = np.argsort(np.concatenate(at))
+        return Answers(*(np.concatenate(part)[back] for part in zip(*parts, strict=True)))
+
+    def _ask(self, inputs: Mapping[str, NDArray[Any]]) -> Answers:
+        return Answers(*self.execute(inputs)) if len(inputs[MASK]) else _nothing()
+
+
+def _nothing() -> Answers:
+    """Answers for no buildings."""
+    shapes = ((0, 4), (0,), (0,), (0,), (0,))
+    return Answers(*(np.zeros(shape, np.float32) for shape in shapes))

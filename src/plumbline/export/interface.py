@@ -1,0 +1,95 @@
+"""What goes into a released model and what comes out: said in the package's manifest, and inside every ONNX file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from plumbline.compass import QUADRANTS
+from plumbline.errors import InputError
+from plumbline.prepare.features import DISTANCE, GEOMETRY, PREPARATION, SLOPE, Column
+from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
+
+NAME = "plumbline"
+WORDS = ("name", "version")
+"""What is plain text in an ONNX file's properties; the rest is JSON."""
+
+
+class About(BaseModel):
+    """What an ONNX file says of itself, under these keys; the fields of the last four are as in the manifest."""
+
+    model_config = ConfigDict(extra="ignore")  # a later version may say more
+    name: str
+    version: str
+    """Of Plumbline."""
+    preparation: int = Field(ge=1)
+    """`features.PREPARATION` of that version."""
+    max_length: int = Field(ge=1)
+    """Scatterers a building at most."""
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+    quadrants: list[str]
+    category_bounds_permille: list[float]
+
+
+def interface() -> dict[str, Any]:
+    """What goes in and comes out, with shapes, units and order."""
+
+    def columns(parts: tuple[Column, ...]) -> list[dict[str, str]]:
+        return [{"name": column.name, "unit": column.unit} for column in parts]
+
+    def tensor(name: str, kind: str, *shape: str | int, **about: Any) -> dict[str, Any]:
+        return {"name": name, "type": kind, "shape": list(shape), **about}
+
+    return {
+        "inputs": [
+            tensor("distance", "float32", "batch", "length", len(DISTANCE), columns=columns(DISTANCE)),
+            tensor("slope", "float32", "batch", "length", len(SLOPE), columns=columns(SLOPE)),
+            tensor("geometry", "float32", "batch", len(GEOMETRY), columns=columns(GEOMETRY)),
+            tensor("mask", "bool", "batch", "length", meaning="true where there is a scatterer"),
+        ],
+        "outputs": [
+            tensor("quadrant_probability", "float32", "batch", 4, unit="1", order=list(QUADRANTS)),
+            tensor("severity_permille", "float32", "batch", unit="permille of tensile strain"),
+            tensor("severity_low", "float32", "batch", unit="permille; 5 % of true values are below"),
+            tensor("severity_high", "float32", "batch", unit="permille; 5 % of true values are above"),
+            tensor("novelty", "float32", "batch", unit="1; above 1: unlike the training data"),
+        ],
+        "quadrants": list(QUADRANTS),
+        "category_bounds_permille": list(CATEGORY_BOUNDS_PERMILLE),
+    }
+
+
+def properties(max_length: int) -> dict[str, str]:
+    """What an ONNX file says of itself, as its `metadata_props` hold it: text, JSON where it is more than a word."""
+    about = About(name=NAME, version=_version(), preparation=PREPARATION, max_length=max_length, **interface())
+    return {key: value if key in WORDS else json.dumps(value) for key, value in about.model_dump().items()}
+
+
+def read_properties(found: Mapping[str, str], where: str) -> About | None:
+    """The reverse of `properties`; None for a file from before there were any.
+
+    Raises:
+        InputError: there are some, but not those.
+    """
+    told = {key: text for key, text in found.items() if key in About.model_fields}
+    if not told:
+        return None
+    try:
+        return About.model_validate({key: text if key in WORDS else json.loads(text) for key, text in told.items()})
+    except ValidationError as error:
+        key = error.errors()[0]["loc"][0]
+    except json.JSONDecodeError:
+        key = "no JSON"
+    raise InputError(f"{where}: its metadata are not those of a Plumbline model ({key}). Export it again.")
+
+
+def _version() -> str:
+    try:
+        return metadata.version("plumbline")
+    except metadata.PackageNotFoundError:  # the sources, on the path of a Python that has the rest
+        return "not installed"

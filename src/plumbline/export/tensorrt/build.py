@@ -1,0 +1,110 @@
+"""From a package to an engine: TensorRT's own parser of the ONNX file, with its timings kept for the next time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from plumbline.console import log
+from plumbline.errors import InputError, PlumblineError
+from plumbline.export.package import MODELS, verify_package
+from plumbline.export.runtime import OnnxModel
+from plumbline.export.tensorrt.device import Device, this_device
+from plumbline.export.tensorrt.engine import Key, Profile, engine_folder, profile, write_engine
+from plumbline.files import atomic_file, sha256_file
+from plumbline.params.export import EngineArtifact, Through
+
+
+def build_from_package(
+    package: Path, out: Path, artifact: EngineArtifact, through: Through = "onnx", max_batch: int = 256
+) -> Path:
+    """Build the engine of one model of a package into a folder of its own below `out`; returns that folder.
+
+    Raises:
+        InputError: this machine cannot build it, the package is damaged or has no such model.
+        PlumblineError: TensorRT refuses the network.
+    """
+    device = this_device()
+    manifest = verify_package(package)
+    files = {name: file for file, name in MODELS.items() if file in manifest.files}
+    if artifact not in files:
+        raise InputError(f"{package}: no model {artifact!r} in it; {', '.join(files)} are. Export it again.")
+    weights = (package / "weights.safetensors", package / "network.json")
+    return build(package / files[artifact], weights, out, artifact, device, through, max_batch)
+
+
+def build(
+    onnx: Path, weights: tuple[Path, Path], out: Path, artifact: EngineArtifact, device: Device, through: Through,
+    max_batch: int,
+) -> Path:  # fmt: skip
+    """Build the engine of an ONNX file, or (`torch`) of the same network from its `weights` and widths.
+
+    Raises:
+        InputError: the file does not tell its longest length, or there is no such way for the artifact.
+        PlumblineError: TensorRT refuses the network.
+    """
+    if through == "torch" and artifact == "int8":
+        raise InputError("int8 through torch: its roundings are in the ONNX file only. Build it through onnx.")
+    model = OnnxModel(onnx)
+    if model.about is None:
+        raise InputError(f"{onnx}: does not tell its longest length. Make the package with this version of Plumbline.")
+    shapes = profile(max_batch, model.about.max_length)
+    key = Key(artifact=artifact, through=through, onnx_sha256=sha256_file(onnx), device=device, profile=shapes)
+    columns = dict(model.signature.columns)
+    timings = out / f"timings-{key.device.short}.cache"
+    if through == "onnx":
+        plan = plan_from_onnx(onnx, shapes, columns, timings)
+    else:
+        from plumbline.export.tensorrt.through_torch import plan_from_torch
+
+        plan = plan_from_torch(*weights, artifact, shapes, columns, timings)
+    folder = engine_folder(out, key)
+    write_engine(folder, plan, {"key": key, "columns": columns, "said": model.about})
+    log.info("%s: %d bytes, for %s with TensorRT %s", folder, len(plan), device.gpu, device.tensorrt)
+    return folder
+
+
+def plan_from_onnx(onnx: Path, shapes: Profile, columns: dict[str, int], timings: Path) -> bytes:
+    """TensorRT's plan for an ONNX file, whose types are kept as they are.
+
+    Args:
+        onnx: file; its precision, QuantizeLinear and DequantizeLinear included, is the engine's.
+        shapes: that the engine takes.
+        columns: of the inputs.
+        timings: file with what earlier builds on this device found to be fastest; written anew.
+
+    Raises:
+        PlumblineError: TensorRT cannot read the network, or makes no engine of it.
+    """
+    import tensorrt
+
+    builder = tensorrt.Builder(logger := tensorrt.Logger(tensorrt.Logger.WARNING))
+    network = builder.create_network()
+    parser = tensorrt.OnnxParser(network, logger)
+    if not parser.parse(onnx.read_bytes()):
+        said = "; ".join(str(parser.get_error(i)) for i in range(parser.num_errors))
+        raise PlumblineError(f"{onnx}: TensorRT cannot read it ({said}).")
+    config = configure(tensorrt, builder, shapes, columns, timings.read_bytes() if timings.is_file() else b"")
+    plan = builder.build_serialized_network(network, config)
+    if plan is None:
+        raise PlumblineError(f"{onnx}: TensorRT made no engine of it; its own messages say why.")
+    with atomic_file(timings) as temporary:
+        temporary.write_bytes(bytes(config.get_timing_cache().serialize()))
+    return bytes(plan)
+
+
+def configure(tensorrt: Any, builder: Any, shapes: Profile, columns: dict[str, int], timings: bytes) -> Any:
+    """The builder's configuration: the shapes, the timings of earlier builds, and float32 that is float32."""
+    config = builder.create_builder_config()
+    # TF32 would multiply float32 with 10 bits of mantissa, as many as fp16 has: who wants that takes fp16.
+    config.clear_flag(tensorrt.BuilderFlag.TF32)
+    for content in (timings, b""):
+        cache = config.create_timing_cache(content)
+        if cache is not None and config.set_timing_cache(cache, False):
+            break
+        log.warning("TensorRT: timings of earlier builds are of another device or version; they are made anew.")
+    taken = builder.create_optimization_profile()
+    for name, (least, best, most) in shapes.shapes(columns).items():
+        taken.set_shape(name, least, best, most)
+    config.add_optimization_profile(taken)
+    return config

@@ -1,0 +1,85 @@
+"""What this machine has of what TensorRT needs: a GPU with its driver, and the libraries of the extra `trt`."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+from importlib import util
+
+from pydantic import BaseModel, ConfigDict
+
+from plumbline.errors import InputError
+
+MAJOR = "11"
+"""TensorRT's, whose networks are strongly typed: precision comes from the ONNX file and from nowhere else."""
+INSTALL = "pip install 'plumbline[trt]' --extra-index-url https://pypi.nvidia.com"
+NVML = "libnvidia-ml.so.1"
+"""NVIDIA's management library; it comes with the driver."""
+
+
+class Device(BaseModel):
+    """What an engine depends on besides the network: it runs on another GPU or version badly, wrongly or not at all."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    gpu: str
+    compute_capability: str
+    tensorrt: str
+    driver: str
+
+    @property
+    def short(self) -> str:
+        """First 12 hex digits of its SHA-256."""
+        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def this_device() -> Device:
+    """The first GPU and its software.
+
+    Raises:
+        InputError: something is missing; the message names all of it.
+    """
+    if missing := [problem for problem in (_without_tensorrt(), _without_gpu()) if problem]:
+        raise InputError(
+            f"TensorRT needs a machine with an NVIDIA GPU and the extra `trt`; here {'; and '.join(missing)}."
+        )
+    import torch
+
+    major, minor = torch.cuda.get_device_capability(0)
+    return Device(
+        gpu=torch.cuda.get_device_name(0), compute_capability=f"{major}.{minor}", tensorrt=_tensorrt_version(),
+        driver=_driver_version(),
+    )  # fmt: skip
+
+
+def _without_tensorrt() -> str:
+    if absent := [name for name in ("tensorrt", "torch_tensorrt") if util.find_spec(name) is None]:
+        return f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed ({INSTALL})"
+    found = _tensorrt_version()
+    return "" if found.split(".")[0] == MAJOR else f"TensorRT {found} is installed, {MAJOR} is needed ({INSTALL})"
+
+
+def _without_gpu() -> str:
+    import torch
+
+    if torch.version.cuda is None:
+        return f"torch {torch.__version__} is built without CUDA ({INSTALL}, in an environment without it)"
+    return "" if torch.cuda.is_available() else "torch sees no GPU (`nvidia-smi` says whether the driver does)"
+
+
+def _tensorrt_version() -> str:
+    import tensorrt
+
+    return str(tensorrt.__version__)
+
+
+def _driver_version() -> str:
+    """As `nvidia-smi` says it; torch knows the version of CUDA only, which many drivers share."""
+    try:
+        nvml = ctypes.CDLL(NVML)
+        text = ctypes.create_string_buffer(96)
+        if nvml.nvmlInit_v2() == 0 and nvml.nvmlSystemGetDriverVersion(text, len(text)) == 0:
+            return text.value.decode()
+    except (OSError, AttributeError):
+        pass
+    raise InputError(f"TensorRT: the driver's version is not to be had from {NVML}, and engines are kept by it.")

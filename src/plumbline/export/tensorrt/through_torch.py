@@ -1,0 +1,52 @@
+"""The other way to an engine: torch-tensorrt takes the network itself, ahead of time, without an ONNX file between."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from plumbline.export.half import in_half
+from plumbline.export.onnx import dynamic_shapes, example
+from plumbline.export.tensorrt.engine import Profile
+from plumbline.model.diagnosis import Diagnosis, load_diagnosis
+
+
+def plan_from_torch(
+    weights: Path, widths: Path, artifact: str, shapes: Profile, columns: dict[str, int], timings: Path
+) -> bytes:
+    """TensorRT's plan for the network of a package, in float32 (`pruned`) or mixed with half precision (`fp16`).
+
+    The whole network becomes one engine, so that the same runtime runs it as one that came from ONNX.
+
+    Raises:
+        InputError: the weights or widths are damaged.
+    """
+    import torch_tensorrt
+
+    with tempfile.TemporaryDirectory() as folder:
+        for source, name in ((weights, "model.safetensors"), (widths, "model.json")):
+            shutil.copyfile(source, Path(folder) / name)
+        model = load_diagnosis(Path(folder))
+    program = trace(in_half(model) if artifact == "fp16" else model, "cuda")
+    given = [
+        torch_tensorrt.Input(
+            name=name, min_shape=least, opt_shape=best, max_shape=most,
+            dtype=torch.bool if name == "mask" else torch.float32,
+        )
+        for name, (least, best, most) in shapes.shapes(columns).items()
+    ]  # fmt: skip
+    plan: bytes = torch_tensorrt.dynamo.convert_exported_program_to_serialized_trt_engine(
+        program, arg_inputs=given, use_explicit_typing=True, disable_tf32=True, timing_cache_path=str(timings)
+    )
+    return plan
+
+
+def trace(model: Diagnosis, device: str) -> Any:
+    """The model as an exported program of torch, for any batch and any length that it takes."""
+    inputs = tuple(value.to(device) for value in example())
+    with torch.no_grad():
+        return torch.export.export(model.to(device), inputs, dynamic_shapes=dynamic_shapes(model))

@@ -1,0 +1,158 @@
+"""What users give a model by mistake: refused before the runtime sees it, by what was found and what is needed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from plumbline import pretrained
+from plumbline.errors import InputError
+from plumbline.export.inputs import NAMES
+from plumbline.export.runtime import OnnxModel
+from plumbline.prepare.shards import load_shards
+
+
+@pytest.fixture(scope="module")
+def model(tiny):
+    return OnnxModel(tiny.data("export") / "pruned.onnx")
+
+
+@pytest.fixture(scope="module")
+def data(tiny):
+    return load_shards(tiny.data("prepare") / "test")
+
+
+def put(name, place, value):
+    def change(inputs):
+        inputs[name] = inputs[name].copy()
+        inputs[name][place] = value
+
+    return change
+
+
+def turn(name, by):
+    return lambda inputs: inputs.update({name: by(inputs[name])})
+
+
+WRONG = {
+    "missing": (lambda i: i.pop("slope"), r"'slope' is missing; distance, slope, geometry, mask are needed"),
+    "unknown": (lambda i: i.update(slopes=i["slope"]), r"'slopes' is unknown"),
+    "a list": (turn("geometry", np.ndarray.tolist), r"geometry: list found, numpy array needed"),
+    "a tensor": (turn("slope", torch.from_numpy), r"slope: Tensor found, numpy array needed"),
+    "double": (turn("slope", lambda v: v.astype(float)), r"slope: type float64 found, float32 needed\. Give slope"),
+    "bytes swapped": (turn("slope", lambda v: v.astype(">f4")), r"slope: type >f4 found, float32 needed"),
+    "a mask of numbers": (turn("mask", lambda v: v.astype(np.float32)), r"mask: type float32 found, bool needed"),
+    "one building": (turn("geometry", lambda v: v[0]), r"geometry: shape \(38,\) found, \(batch, columns\) needed"),
+    "flat": (turn("mask", lambda v: v[0]), r"mask: shape \(\d+,\) found, \(batch, length\) needed"),
+    "a column short": (
+        turn("slope", lambda v: v[..., :-1]), r"slope: 15 columns found, 16 needed: differential_displacement \(mm\), ",
+    ),
+    "turned": (turn("distance", lambda v: v.transpose(0, 2, 1)), r"distance: \d+ columns found, 6 needed: x \(m\), y"),
+    "other buildings": (turn("geometry", lambda v: v[:3]), r"geometry: shape \(3, 38\) found, but mask is 4 buildings"),
+    "other padding": (turn("mask", lambda v: v[:, :2]), r"distance: shape .* found, but mask is 4 buildings by 2"),
+    "an empty row": (put("mask", 2, False), r"mask: building 2 of the batch has no scatterer"),
+    "NaN": (put("slope", (1, 0, 3), np.nan), r"slope: nan found at building 1, scatterer 0, robust_weight \(1\)"),
+    "infinity": (put("geometry", (3, 0), -np.inf), r"geometry: -inf found at building 3, side_x \(m\); numbers"),
+    "two infinities": (put("geometry", (3, slice(0, 2)), [np.inf, -np.inf]), r"geometry: inf found at building 3"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_is_named(model, data, wrong):
+    inputs = data.pad(np.arange(4))
+    change, said = WRONG[wrong]
+    change(inputs)
+    with pytest.raises(InputError, match="model inputs: " + said):
+        model.run(inputs)
+
+
+def test_what_is_not_finite_in_the_padding_is_named_as_such(model, data):
+    inputs = data.pad(np.arange(4), 100)
+    put("distance", (0, 99, 1), np.nan)(inputs)
+    with pytest.raises(
+        InputError, match=r"nan found at building 0, scatterer 99, y \(m\).* in the padding too: give zeros"
+    ):
+        model.run(inputs)
+
+
+def test_a_sum_that_overflows_is_no_fault_of_the_data(model, data):
+    inputs = data.pad(np.arange(4), 100)
+    inputs["slope"][~inputs["mask"]] = 3e38
+    expected = model.run(data.pad(np.arange(4), 100))
+    assert np.allclose(model.run(inputs).severity_permille, expected.severity_permille, atol=1e-4)
+
+
+def test_no_dict_is_named(model):
+    with pytest.raises(InputError, match="model inputs: list found, a dict of distance, slope, geometry, mask needed"):
+        model.run([])
+
+
+def test_longer_than_the_model_takes_is_refused_and_the_longest_is_not(model, data):
+    assert np.isfinite(model.run(data.pad(np.arange(2), 128)).severity_permille).all()
+    with pytest.raises(
+        InputError, match=r"129 scatterers a building found, at most 128 allowed\. `prepare\.max_points`"
+    ):
+        model.run(data.pad(np.arange(2), 129))
+
+
+def test_an_empty_batch_has_no_answers(model, data):
+    for length in (0, 1, 9):
+        answers = model.run(data.pad(np.zeros(0, dtype=int), length))
+        assert [part.shape for part in answers] == [(0, 4), (0,), (0,), (0,), (0,)]
+
+
+@pytest.mark.parametrize(
+    ("length", "said"), [(0, "0 scatterers found, 1 to 128 needed"), (129, "129 scatterers found")]
+)
+def test_all_buildings_are_looked_at_before_the_first_is_answered_for(model, data, length, said, monkeypatch):
+    few = data.take(np.arange(3))
+    monkeypatch.setattr(model, "execute", lambda inputs: pytest.fail("asked"))
+    offsets = np.cumsum([0, few.length[0], length, few.length[2]])
+    rows = np.zeros(offsets[-1], dtype=int)
+    harmed = replace(few, offsets=offsets, distance=few.distance[rows], slope=few.slope[rows])
+    with pytest.raises(InputError, match=f"building 1 of the data: {said}"):
+        model.answer(harmed)
+
+
+def test_of_all_buildings_only_one_without_numbers_has_no_answer(model, data):
+    few = data.take(np.arange(5))
+    slope = few.slope.copy()
+    slope[few.offsets[2]] = np.nan
+    answers, expected = model.answer(replace(few, slope=slope)), model.answer(few)
+    assert np.isnan(answers.severity_permille).tolist() == [False, False, True, False, False]
+    others = [0, 1, 3, 4]
+    np.testing.assert_allclose(answers.severity_permille[others], expected.severity_permille[others], atol=1e-5)
+
+
+def test_the_model_that_comes_with_plumbline_is_checked_too(data):
+    """A file from before it said anything of itself is checked by its tensors."""
+    model = OnnxModel(pretrained.PACKAGE / "model.onnx")
+    inputs = data.pad(np.arange(4))
+    assert np.isfinite(model.run(inputs).severity_permille).all()
+    inputs["slope"] = inputs["slope"][..., :-1]
+    with pytest.raises(InputError, match="slope: 15 columns found, 16 needed"):
+        model.run(inputs)
+
+
+def test_checking_costs_little_beside_answering(model, data):
+    inputs = data.pad(np.random.default_rng(0).integers(0, len(data), 256))
+
+    def seconds(call):
+        times = []
+        for _ in range(7):
+            start = time.process_time()
+            call(inputs)
+            times.append(time.process_time() - start)
+        return np.median(times)
+
+    assert seconds(model.signature.check) < 0.2 * seconds(model.execute)
+
+
+def test_the_order_of_the_names_does_not_matter(model, data):
+    inputs = data.pad(np.arange(3))
+    mixed = {name: inputs[name] for name in reversed(NAMES)}
+    assert np.array_equal(model.run(inputs).severity_permille, model.run(mixed).severity_permille)

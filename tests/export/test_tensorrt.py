@@ -1,0 +1,339 @@
+"""TensorRT as far as a machine without a GPU can tell: what an engine is kept by, who is refused, what is asked for.
+
+The library itself cannot be here. Where a test needs its classes, `Library` stands for them: it answers as the
+documentation of TensorRT 11 says and writes down what it was asked. Engines were never built or run by these tests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import importlib.util
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline import pretrained
+from plumbline.errors import InputError, PlumblineError
+from plumbline.export.half import in_half
+from plumbline.export.inputs import NAMES
+from plumbline.export.onnx import finish, said_by
+from plumbline.export.runtime import OnnxModel
+from plumbline.export.tensorrt import build as building
+from plumbline.export.tensorrt.device import Device, this_device
+from plumbline.export.tensorrt.engine import (
+    ABOUT,
+    PLAN,
+    Key,
+    engine_folder,
+    profile,
+    read_engine,
+    refuse_other,
+    write_engine,
+)  # fmt: skip
+from plumbline.export.tensorrt.runtime import TensorRTModel
+from plumbline.export.tensorrt.through_torch import trace
+from plumbline.model.diagnosis import load_diagnosis
+from plumbline.params import parse_params
+from plumbline.prepare.shards import load_shards
+from tests.tiny import PARAMS, run_cli
+
+HERE = importlib.util.find_spec("tensorrt") is not None and torch.cuda.is_available()
+without = pytest.mark.skipif(HERE, reason="TensorRT and a GPU are here")
+DEVICE = Device(gpu="NVIDIA H200", compute_capability="9.0", tensorrt="11.0.0.114", driver="590.12")
+COLUMNS = {"distance": 6, "slope": 16, "geometry": 38}
+KEY = Key(artifact="fp16", through="onnx", onnx_sha256="0" * 64, device=DEVICE, profile=profile(256, 128))
+
+
+@given(st.integers(1, 5000), st.integers(1, 5000))
+def test_a_profile_takes_any_batch_and_length_up_to_the_largest(batch, length):
+    shapes = profile(batch, length).shapes(COLUMNS)
+    assert tuple(shapes) == NAMES
+    for least, best, most in shapes.values():
+        assert all(a <= b <= c for a, b, c in zip(least, best, most, strict=True))
+    assert shapes["slope"][0] == (1, 1, 16)
+    assert shapes["slope"][2] == (batch, length, 16)
+    assert shapes["geometry"][2] == (batch, 38)
+    assert shapes["mask"][2] == (batch, length)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *({"device": DEVICE.model_copy(update={name: "1.2"})} for name in Device.model_fields),
+        {"artifact": "pruned"}, {"through": "torch"}, {"onnx_sha256": "1" * 64}, {"profile": profile(128, 128)},
+    ],
+    ids=lambda other: "-".join(other),
+)  # fmt: skip
+def test_whatever_decides_an_engine_gives_it_a_folder_of_its_own(other, tmp_path):
+    changed = KEY.model_copy(update=other)
+    assert engine_folder(tmp_path, changed) != engine_folder(tmp_path, KEY)
+    assert engine_folder(tmp_path, changed) == engine_folder(tmp_path, Key.model_validate(changed.model_dump()))
+
+
+@pytest.fixture
+def engine(tiny, tmp_path):
+    """An engine's folder as one from another machine would lie there; its plan is none, which only a GPU could tell."""
+    about = OnnxModel(tiny.data("export") / "fp16.onnx").about
+    write_engine(tmp_path / "engine", b"a plan", {"key": KEY, "columns": COLUMNS, "said": about})
+    return tmp_path / "engine"
+
+
+def test_an_engine_is_read_as_it_was_written(engine):
+    found = read_engine(engine)
+    assert (found.plan, found.about.key, found.about.columns) == (b"a plan", KEY, COLUMNS)
+    assert found.about.said.max_length == 128
+
+
+def test_a_damaged_engine_is_refused_by_name(engine):
+    (engine / PLAN).write_bytes(b"a plam")
+    with pytest.raises(InputError, match=r"model\.engine: changed since it was built\. Build the engine again"):
+        read_engine(engine)
+    (engine / PLAN).unlink()
+    with pytest.raises(InputError, match=r"model\.engine: not readable"):
+        read_engine(engine)
+    (engine / ABOUT).write_text("{}")
+    with pytest.raises(InputError, match=r"engine\.json: key: Field required"):
+        read_engine(engine)
+    with pytest.raises(InputError, match=r"engine\.json: no such file"):
+        read_engine(engine.parent)
+
+
+@pytest.mark.parametrize("name", Device.model_fields)
+def test_another_gpu_or_version_is_refused_with_both_named(name, tmp_path):
+    here = DEVICE.model_copy(update={name: "something else"})
+    with pytest.raises(InputError) as refused:
+        refuse_other(DEVICE, here, tmp_path)
+    said = (
+        f"built for {name.replace('_', ' ')} {getattr(DEVICE, name)} (here something else). An engine runs only where"
+    )
+    assert said in str(refused.value)
+
+
+def test_the_same_gpu_and_versions_are_not_refused(tmp_path):
+    refuse_other(DEVICE, DEVICE.model_copy(), tmp_path)
+
+
+def test_all_that_differs_is_named_at_once(tmp_path):
+    with pytest.raises(InputError, match=r"gpu NVIDIA H200 \(here L4\), driver 590\.12 \(here 1\)\. An"):
+        refuse_other(DEVICE, DEVICE.model_copy(update={"gpu": "L4", "driver": "1"}), tmp_path)
+
+
+@without
+def test_a_machine_without_is_told_all_that_it_needs(engine):
+    with pytest.raises(InputError) as refused:
+        this_device()
+    said = str(refused.value)
+    assert "needs a machine with an NVIDIA GPU and the extra `trt`; here tensorrt and torch_tensorrt are not" in said
+    assert "pip install 'plumbline[trt]'" in said
+    assert "built without CUDA" in said or "sees no GPU" in said
+    with pytest.raises(InputError, match="needs a machine with an NVIDIA GPU"):
+        TensorRTModel(engine)
+
+
+@without
+def test_the_command_says_so_and_leaves_nothing(tiny, tmp_path):
+    ended = run_cli("tensorrt", tiny.data("package"), "--output", tmp_path / "engines", cwd=tmp_path)
+    assert ended.code == 2
+    assert ended.err.startswith("ERROR TensorRT needs a machine with an NVIDIA GPU and the extra `trt`")
+    assert list(tmp_path.iterdir()) == []
+
+
+@without
+def test_the_stage_builds_engines_only_where_they_are_named_and_can_be_built(tiny, tmp_path):
+    assert not (tiny.data("export") / "engines").exists()
+    project = tiny.copy(tmp_path / "project", "prepare", "train", "compress")
+    asked = {**PARAMS, "export": {**PARAMS["export"], "engines": ["fp16"]}}
+    (project / "params.yaml").write_text(yaml.safe_dump(asked))
+    ended = run_cli("export", cwd=project)
+    assert (ended.code, (project / "data" / "export").exists()) == (2, False)
+    assert "needs a machine with an NVIDIA GPU" in ended.err
+
+
+def test_an_engine_of_something_else_is_no_parameter():
+    asked = {**PARAMS, "export": {"engines": ["float32"]}}
+    with pytest.raises(InputError, match=r"export\.engines\.0: 'float32' found"):
+        parse_params(asked)
+    assert parse_params(PARAMS).export.engines == []
+
+
+class Library(ModuleType):
+    """As much of `tensorrt` as building asks of it; see the head of this file."""
+
+    def __init__(self, version="11.0.0.114", refuses=(), cache_of="this device"):
+        super().__init__("tensorrt")
+        self.__spec__ = importlib.machinery.ModuleSpec("tensorrt", None)
+        self.__version__ = version
+        self.asked = []
+        self.BuilderFlag = SimpleNamespace(TF32="TF32")  # TensorRT 11 has no FP16 and no INT8: asking for one fails
+        self.Logger = type("Logger", (), {"WARNING": 1, "__init__": lambda self, level: None})
+        self.Builder = lambda logger: Recorder(self.asked, "builder", {
+            "create_network": "network", "create_builder_config": self.config,
+            "create_optimization_profile": Recorder(self.asked, "profile", {"set_shape": None}),
+            "build_serialized_network": None if "build" in refuses else b"a plan",
+        })  # fmt: skip
+        errors = {"num_errors": 2, "get_error": "no such operator"}
+        self.OnnxParser = lambda network, logger: Recorder(
+            self.asked, "parser", {"parse": "parse" not in refuses, **errors}
+        )
+        self.cache = Recorder(self.asked, "cache", {"serialize": b"timings"})
+        self.config = Recorder(self.asked, "config", {
+            "clear_flag": None, "add_optimization_profile": 0, "get_timing_cache": self.cache,
+            "create_timing_cache": self.cache, "set_timing_cache": cache_of == "this device",
+        })  # fmt: skip
+
+
+class Recorder:
+    """Something whose calls are written down."""
+
+    def __init__(self, asked, name, answers):
+        self._asked, self._name, self._answers = asked, name, answers
+
+    def __getattr__(self, name):
+        if name.startswith("num_"):
+            return self._answers[name]
+
+        def call(*given):
+            self._asked.append((f"{self._name}.{name}", *given))
+            return self._answers[name]
+
+        return call
+
+
+@pytest.fixture
+def library(monkeypatch):
+    def install(**options):
+        made = Library(**options)
+        monkeypatch.setitem(sys.modules, "tensorrt", made)
+        return made
+
+    return install
+
+
+def asked_for(library, name):
+    return [entry[1:] for entry in library.asked if entry[0] == name]
+
+
+def test_the_precision_is_left_to_the_onnx_file(tiny, tmp_path, library):
+    """No flag is set, and TF32, on by default, is taken away: float32 is to be float32."""
+    made = library()
+    path = tiny.data("export") / "int8.onnx"
+    plan = building.plan_from_onnx(path, profile(256, 128), COLUMNS, tmp_path / "timings")
+    assert plan == b"a plan"
+    assert asked_for(made, "config.clear_flag") == [("TF32",)]
+    assert asked_for(made, "config.set_flag") == []
+    assert asked_for(made, "builder.create_network") == [()]
+    assert asked_for(made, "parser.parse") == [(path.read_bytes(),)]
+    shapes = profile(256, 128).shapes(COLUMNS)
+    assert asked_for(made, "profile.set_shape") == [(name, *shapes[name]) for name in NAMES]
+    assert len(asked_for(made, "config.add_optimization_profile")) == 1
+
+
+def test_timings_are_kept_and_given_again(tiny, tmp_path, library):
+    path, timings = tiny.data("export") / "fp16.onnx", tmp_path / "timings"
+    for before in (b"", b"timings"):
+        made = library()
+        building.plan_from_onnx(path, profile(8, 128), COLUMNS, timings)
+        assert asked_for(made, "config.create_timing_cache") == [(before,)]
+        assert timings.read_bytes() == b"timings"
+
+
+def test_timings_of_another_device_are_left_out_with_a_warning(tiny, tmp_path, library, caplog):
+    (tmp_path / "timings").write_bytes(b"another's")
+    made = library(cache_of="another device")
+    building.plan_from_onnx(tiny.data("export") / "fp16.onnx", profile(8, 128), COLUMNS, tmp_path / "timings")
+    assert asked_for(made, "config.create_timing_cache") == [(b"another's",), (b"",)]
+    assert "timings of earlier builds are of another device or version" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("refuses", "said"),
+    [
+        ("parse", r"TensorRT cannot read it \(no such operator; no such operator\)"),
+        ("build", "TensorRT made no engine"),
+    ],
+)
+def test_what_tensorrt_refuses_is_passed_on_and_leaves_nothing(tiny, tmp_path, library, refuses, said):
+    library(refuses=(refuses,))
+    with pytest.raises(PlumblineError, match=r"fp16\.onnx: " + said):
+        building.plan_from_onnx(tiny.data("export") / "fp16.onnx", profile(8, 128), COLUMNS, tmp_path / "timings")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_from_a_package_to_an_engines_folder(tiny, tmp_path, library, monkeypatch):
+    library()
+    monkeypatch.setattr(building, "this_device", lambda: DEVICE)
+    folder = building.build_from_package(tiny.data("package"), tmp_path / "engines", "int8", max_batch=64)
+    about = read_engine(folder).about
+    content = (tiny.data("package") / "model.int8.onnx").read_bytes()
+    assert about.key == Key(
+        artifact="int8", through="onnx", onnx_sha256=hashlib.sha256(content).hexdigest(), device=DEVICE,
+        profile=profile(64, 128),
+    )  # fmt: skip
+    assert about.columns == COLUMNS
+    assert about.said == OnnxModel(tiny.data("package") / "model.int8.onnx").about
+    assert {path.name for path in (tmp_path / "engines").iterdir()} == {folder.name, f"timings-{DEVICE.short}.cache"}
+
+
+def test_a_model_that_is_not_in_the_package_or_says_nothing_is_refused(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(building, "this_device", lambda: DEVICE)
+    with pytest.raises(InputError, match="int8 through torch: its roundings are in the ONNX file only"):
+        building.build_from_package(tiny.data("package"), tmp_path / "engines", "int8", "torch")
+    older = tmp_path / "older.onnx"
+    older.write_bytes((tiny.data("export") / "pruned.onnx").read_bytes())
+    finish(older, {})
+    assert said_by(older) == {}
+    with pytest.raises(InputError, match=r"older\.onnx: does not tell its longest length"):
+        building.build(older, (older, older), tmp_path / "engines", "pruned", DEVICE, "onnx", 8)
+    if "model.fp16.onnx" not in [path.name for path in pretrained.PACKAGE.iterdir()]:
+        with pytest.raises(InputError, match="no model 'fp16' in it; pruned, int8 are"):
+            building.build_from_package(pretrained.PACKAGE, tmp_path / "engines", "fp16")
+    assert not (tmp_path / "engines").exists()
+
+
+def test_another_generation_of_tensorrt_is_refused(library, monkeypatch):
+    library(version="10.9.0")
+    other = ModuleType("torch_tensorrt")
+    other.__spec__ = importlib.machinery.ModuleSpec("torch_tensorrt", None)
+    monkeypatch.setitem(sys.modules, "torch_tensorrt", other)
+    with pytest.raises(InputError, match=r"TensorRT 10\.9\.0 is installed, 11 is needed"):
+        this_device()
+
+
+def test_what_torch_tensorrt_is_given_takes_every_shape(tiny):
+    """The program that torch makes of the network is real here; what TensorRT makes of it is not seen."""
+    model = in_half(load_diagnosis(tiny.data("compress")))
+    program = trace(model, "cpu").module()
+    data = load_shards(tiny.data("prepare") / "test")
+    for batch, length in ((1, 1), (2, 9), (3, 128)):
+        inputs = data.pad(np.arange(batch), 128)
+        for name in ("distance", "slope", "mask"):
+            inputs[name] = inputs[name][:, :length]
+        given = [torch.from_numpy(inputs[name]) for name in NAMES]
+        with torch.no_grad():
+            for left, right in zip(program(*given), model(*given), strict=True):
+                torch.testing.assert_close(left, right, atol=1e-2, rtol=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HERE, reason="no TensorRT, or no GPU")
+@pytest.mark.parametrize(
+    ("artifact", "through"),
+    [("pruned", "onnx"), ("fp16", "onnx"), ("int8", "onnx"), ("pruned", "torch"), ("fp16", "torch")],
+)
+def test_an_engine_answers_as_its_onnx_file(tiny, tmp_path, artifact, through):
+    """The one test that builds and runs engines."""
+    model = TensorRTModel(building.build_from_package(tiny.data("package"), tmp_path, artifact, through))
+    onnx_model, data = OnnxModel(tiny.data("export") / f"{artifact}.onnx"), load_shards(tiny.data("prepare") / "test")
+    found, expected = model.answer(data), onnx_model.answer(data)
+    probability, permille = {"pruned": (1e-4, 1e-3), "fp16": (5e-3, 2e-2), "int8": (0.2, 2.0)}[artifact]
+    assert np.abs(found.quadrant_probability - expected.quadrant_probability).max() < probability
+    assert np.abs(found.severity_permille - expected.severity_permille).max() < permille
+    with pytest.raises(InputError, match="this engine takes at most 256 at a time"):
+        model.run(data.pad(np.zeros(257, dtype=int)))
