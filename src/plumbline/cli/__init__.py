@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from plumbline.cli import adapters, release, stages, use
+from plumbline.cli import adapters, bench, release, stages, use
 from plumbline.console import log, setup_logging
 from plumbline.errors import InputError, PlumblineError
 from plumbline.jobs import die_with_parent
@@ -19,6 +19,7 @@ app = typer.Typer(
 )  # fmt: skip
 app.add_typer(stages.app)
 app.add_typer(use.app)
+app.add_typer(bench.app)
 app.add_typer(release.app, name="release")
 app.add_typer(adapters.app, name="adapters")
 
