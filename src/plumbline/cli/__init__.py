@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from plumbline.cli import adapters, bench, release, stages, use
+from plumbline.cli import adapters, bench, release, stages, triton, use
 from plumbline.console import log, setup_logging
 from plumbline.errors import InputError, PlumblineError
 from plumbline.jobs import die_with_parent
@@ -20,6 +20,7 @@ app = typer.Typer(
 app.add_typer(stages.app)
 app.add_typer(use.app)
 app.add_typer(bench.app)
+app.add_typer(triton.app)
 app.add_typer(release.app, name="release")
 app.add_typer(adapters.app, name="adapters")
 
