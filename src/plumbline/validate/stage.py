@@ -22,6 +22,7 @@ from plumbline.validate.evidence import write_evidence
 from plumbline.validate.gates import check_rules, evaluate, failed_rules
 from plumbline.validate.measure import parity_figures, size_figures, speed_figures
 from plumbline.validate.metrics import Figures, Judged, accuracy_figures
+from plumbline.validate.report import write_report
 from plumbline.validate.slices import slices
 
 Table = dict[str, dict[str, Figures]]
@@ -76,6 +77,7 @@ def validate(
             short = {key: float(f"{figures[key]:.4g}") for key in SUMMARY if key in figures}
             write_json(folder / "summary" / f"{name}.json", short)
         write_evidence(folder, test, as_judged(judged[SHOWN]), table, SHOWN)
+        write_report(folder, test, {name: as_judged(answers) for name, answers in judged.items()}, table, gate)
     log.info(
         "gate: %s, %d of %d rules met", gate["verdict"], sum(r["passed"] for r in gate["rules"]), len(gate["rules"])
     )
