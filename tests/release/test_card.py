@@ -35,9 +35,8 @@ def test_it_says_how_good_and_on_what(tiny, report, audit):
         one = report["metrics"]["severity_mae"][name]
         assert cell == f"{manifest.metrics[name]['severity_mae']:.4g} ({one['low']:.4g} to {one['high']:.4g})"
     assert row(card, "interval_coverage")[3:] == ["", ""]  # an engineer gives none, and no champion is known
-    assert row(card, "size_bytes") == [
-        f"{manifest.metrics[n]['size_bytes']:.4g}" for n in ("float32", *MODELS.values())
-    ]
+    sizes = [manifest.metrics[name]["size_bytes"] for name in ("float32", *MODELS.values())]
+    assert row(card, "size_bytes") == [f"{size:,.0f}" for size in sizes]
     assert f"Trained on {audit['statistics']['splits']['train']['buildings']} labelled buildings" in card
     assert f"tested on {manifest.gate['test_data']['buildings']} buildings" in card
     for rule in manifest.gate["rules"]:

@@ -6,6 +6,7 @@ import json
 import math
 
 import numpy as np
+import onnx
 import pytest
 from rich.console import Console
 
@@ -71,13 +72,33 @@ def test_every_artifact_meets_every_runtime_and_has_its_figures(tiny, quick, ref
     assert parity["model.onnx"] < 1e-4 < parity["model.int8.onnx"]
 
 
-def test_an_artifact_that_was_added_appears_by_itself(tiny, tmp_path):
+def with_file(tiny, folder, name, path):
+    """The tiny run's package with one more file."""
     source = tiny.data("package")
     manifest = read_json(source / "manifest.json")
-    files = {name: source / name for name in manifest["files"] if name != "MODEL_CARD.md"}
+    files = {file: source / file for file in manifest["files"] if file != "MODEL_CARD.md"}
     about = {key: manifest[key] for key in ("name", "default_model", "prepare", "hashes", "metrics", "gate", "records")}
-    added = write_package({**files, "model.fp16.onnx": source / "model.onnx"}, about, "A card.", tmp_path / "package")
+    return write_package({**files, name: path}, about, "A card.", folder)
+
+
+def test_an_artifact_that_was_added_appears_by_itself(tiny, tmp_path):
+    added = with_file(tiny, tmp_path / "package", "model.fp16.onnx", tiny.data("package") / "model.onnx")
     assert artifacts(added) == ["model.onnx", "model.fp16.onnx", "model.int8.onnx"]
+
+
+def test_an_artifact_that_opens_and_does_not_run_is_told_of(tiny, quick, reference, tmp_path):
+    """One with half precision at its inputs, which are given in single."""
+    model = onnx.load(tiny.data("package") / "model.onnx")
+    (geometry,) = (value for value in model.graph.input if value.name == "geometry")
+    geometry.name, geometry.type.tensor_type.elem_type = "half", onnx.TensorProto.FLOAT16
+    model.graph.node.insert(0, onnx.helper.make_node("Cast", ["half"], ["geometry"], to=onnx.TensorProto.FLOAT))
+    onnx.save(model, tmp_path / "half.onnx")
+    manifest = with_file(tiny, tmp_path / "package", "model.fp16.onnx", tmp_path / "half.onnx")
+    inputs = prepared_inputs(tiny.data("prepare"))
+    rows = bench(tmp_path / "package", manifest, reference, inputs, batches=(1,), rounds=1)
+    trouble = {one.artifact for one in rows if one.trouble}
+    assert trouble == {"model.fp16.onnx"}
+    assert all("latency_p50_ms" in one.figures for one in rows if not one.trouble)
 
 
 def test_a_device_that_does_not_start_is_told_of_and_the_others_are_measured(tiny, quick, reference, monkeypatch):

@@ -20,6 +20,7 @@ from plumbline.export.runtime import Answers, OnnxModel
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
 from plumbline.validate.bench_inputs import BenchInputs
 from plumbline.validate.measure import (
+    Inputs,
     difference_figures,
     drawn_batches,
     middle_building,
@@ -115,9 +116,9 @@ def bench(
         )
     threads = torch.get_num_threads()
     try:
-        rows, contenders = _open(package, manifest, reference)
-        running = [row for row in rows if not row.trouble]
         sets = {LATENCY: [middle_building(inputs.sequences)]}
+        rows, contenders = _open(package, manifest, reference, sets[LATENCY][0])
+        running = [row for row in rows if not row.trouble]
         sets |= {batch: drawn_batches(inputs.sequences, batch, MIXED) for batch in batches}
         plan = [(batch, number) for batch in sets for _ in range(rounds) for number in range(len(running))]
         times: dict[tuple[int, int], list[NDArray[np.floating]]] = {}
@@ -137,16 +138,18 @@ def bench(
         torch.set_num_threads(threads)
 
 
-def _open(package: Path, manifest: Manifest, reference: Diagnosis) -> tuple[list[Row], list[OnnxModel]]:
-    """All rows, and what runs those of them that have no trouble; torch first."""
+def _open(package: Path, manifest: Manifest, reference: Diagnosis, inputs: Inputs) -> tuple[list[Row], list[OnnxModel]]:
+    """All rows, and what runs those of them that have no trouble with `inputs`; torch first."""
     rows: list[Row] = []
     opened: list[OnnxModel] = []
 
     def add(artifact: str, name: str, sizes: Figures, start: Callable[[], OnnxModel]) -> None:
         try:
-            opened.append(start())
+            model = start()
+            model.run(inputs)
+            opened.append(model)
             rows.append(Row(artifact, name, dict(sizes)))
-        except InputError as error:
+        except Exception as error:  # ONNX Runtime raises classes of its own for each sort of trouble
             log.warning("left out: %s", error)
             rows.append(Row(artifact, name, trouble=str(error)))
 

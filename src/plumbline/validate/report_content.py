@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.prepare.shards import Shards
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE, category
@@ -100,7 +101,7 @@ def _judged(judged: Judged, quadrant: Any, severity: Any) -> dict[str, Any]:
     return found
 
 
-def _confusion(true: Sequence[int], said: Sequence[int], size: int) -> list[list[int]]:
+def _confusion(true: NDArray[np.integer], said: NDArray[np.integer], size: int) -> list[list[int]]:
     counts = np.zeros((size, size), int)
     np.add.at(counts, (np.asarray(true), np.asarray(said)), 1)
     found: list[list[int]] = counts.tolist()
