@@ -36,7 +36,8 @@ def plain(text: str) -> str:
 def test_every_stage_and_every_release_command_is_there():
     release = {("release", name) for name in ("promote", "rollback", "list")}
     adapters = {("adapt",), ("adapters", "list"), ("adapters", "merge")}
-    assert set(ALL) == {*((stage,) for stage in STAGES), ("predict",), ("explain",), ("tensorrt",), *release, *adapters}
+    use = {("predict",), ("explain",), ("bench",), ("triton",), ("tensorrt",)}
+    assert set(ALL) == {*((stage,) for stage in STAGES), *use, *release, *adapters}
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)

@@ -23,6 +23,7 @@ OUTPUTS = {
     "validate": {
         "gate.json", "metrics.json", "summary", "severity.csv", "reliability.csv", "category_confusion.csv",
         "quadrant_confusion.csv", "coverage.csv", "intervals.csv", "coverage.svg", "reliability.svg",
+        "report.json", "report.html",
     },
     "package": {
         "model.onnx", "model.fp16.onnx", "model.int8.onnx", "weights.safetensors", "network.json", "manifest.json",

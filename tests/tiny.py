@@ -16,6 +16,7 @@ from unittest import mock
 import pytest
 import yaml
 
+import plumbline
 from plumbline import cli
 from plumbline.console import log
 from plumbline.export.stage import ARTIFACTS
@@ -126,7 +127,7 @@ def run_cli(*arguments: object, cwd: Path) -> Ended:
 
 def run_process(*arguments: object, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run `python -m plumbline ARGUMENTS` as a process of its own, whether the package is installed or not."""
-    environment = os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    environment = os.environ | {"PYTHONPATH": str(Path(plumbline.__file__).parents[1])}
     command = [sys.executable, "-m", "plumbline", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False, **options)
 

@@ -12,7 +12,7 @@ import yaml
 from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import verify_package
 from plumbline.files import read_json, sha256_file, sha256_folder, write_json
-from plumbline.release.package import FILES, model_card, package, require_pass
+from plumbline.release.package import FILES, package, require_pass
 from tests.tiny import PARAMS, run_cli
 
 INPUTS = ("prepare", "export", "validate")
@@ -107,6 +107,11 @@ def test_only_the_word_pass_is_a_pass(gate, tmp_path):
         require_pass(gate, tmp_path / "gate.json")
 
 
+def test_a_pass_in_words_that_are_not_known_is_none(tmp_path):
+    with pytest.raises(InputError, match="gate of format 3 found"):
+        require_pass({"format": 3, "verdict": "pass", "rules": []}, tmp_path / "gate.json")
+
+
 def test_test_data_that_changed_since_are_refused(project):
     path = project / "data" / "prepare" / "test" / "shard-00000" / "severity.npy"
     severity = np.load(path)
@@ -133,6 +138,7 @@ def test_a_model_that_changed_since_is_refused(project, name):
     [
         ("validate/gate.json", "gate.json: no such file"),
         ("validate/metrics.json", "metrics.json: no such file"),
+        ("validate/report.json", "report.json: no such file"),
         ("export/int8.onnx", "int8.onnx: no such file. Run `plumbline export` first."),
         ("prepare/audit/audit.json", "audit.json: no such file"),
     ],
@@ -151,25 +157,3 @@ def test_evidence_of_an_older_form_is_refused(tiny, project):
     write_json(project / "data" / "validate" / "gate.json", gate)
     with pytest.raises(InputError, match="measured on other models"):
         package(*(project / "data" / name for name in INPUTS), tiny.params, project / "data" / "package")
-
-
-def test_the_card_says_how_good_it_is_and_on_what(tiny):
-    card = (tiny.data("package") / "MODEL_CARD.md").read_text()
-    manifest = verify_package(tiny.data("package"))
-    audit = read_json(tiny.data("prepare") / "audit" / "audit.json")
-    mae = (f"{manifest.metrics[name]['severity_mae']:.4g}" for name in ("pruned", "fp16", "int8", "baseline"))
-    assert f"| severity_mae | {' | '.join(mae)} |" in card
-    assert f"Trained on {audit['statistics']['splits']['train']['buildings']} labelled buildings" in card
-    assert f"tested on {manifest.gate['test_data']['buildings']} buildings" in card
-    for rule in manifest.gate["rules"]:
-        assert f"- met: {rule['text']}" in card
-    # An engineer's fit has no file and no interval: the cells are empty, not zero.
-    assert "| size_bytes |" in card
-    assert card.split("| size_bytes |")[1].split("\n")[0].endswith("|  |")
-
-
-def test_the_card_stands_a_figure_that_could_not_be_told(tiny):
-    manifest = verify_package(tiny.data("package"))
-    figures = {name: {} for name in manifest.metrics}
-    audit = read_json(tiny.data("prepare") / "audit" / "audit.json")
-    assert "| severity_mae |  |  |  |" in model_card(figures, manifest.gate, audit)

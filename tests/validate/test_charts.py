@@ -6,7 +6,19 @@ from xml.etree import ElementTree
 
 import pytest
 
-from plumbline.validate.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Line, Mark, line_chart
+from plumbline.validate.charts import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Estimate,
+    Line,
+    Mark,
+    interval_chart,
+    line_chart,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -38,3 +50,32 @@ def test_a_dashed_curve_has_the_colour_of_the_one_before():
 def test_words_are_shown_as_they_are(words):
     chart = drawn(Line("one <i>", [(0, 0)]), marks=[Mark("bar & goal", 0.7, 0.9)])
     assert words in [part.text for part in chart.iter(f"{SVG}text")]
+
+
+def estimates(*rows, **more):
+    return ElementTree.fromstring(interval_chart("a < b", rows, **more))
+
+
+def test_an_interval_is_a_line_about_its_place():
+    chart = estimates(Estimate("one", 2.0, 1.0, 3.0), Estimate("alone", 1.5))
+    first, second = chart.findall(f"{SVG}circle")
+    (line,) = (part for part in chart.findall(f"{SVG}line") if part.get("stroke-width"))
+    low, place, high = (float(value) for value in (line.get("x1"), first.get("cx"), line.get("x2")))
+    assert place - low == pytest.approx(high - place, abs=0.2)
+    assert float(second.get("cx")) == pytest.approx((low + place) / 2, abs=0.2)
+    assert 0 < low < high < WIDTH
+
+
+def test_one_figure_alone_has_a_scale():
+    (circle,) = estimates(Estimate("one", 0.0)).findall(f"{SVG}circle")
+    assert 96 < float(circle.get("cx")) < WIDTH
+
+
+def test_paper_may_let_a_page_through():
+    assert estimates(Estimate("one", 1.0), paper="none").find(f"{SVG}rect").get("fill") == "none"
+    assert drawn(Line("one", [(0, 0)])).find(f"{SVG}rect").get("fill") == "#fff"
+
+
+def test_two_charts_on_one_page_share_no_name():
+    names = [ElementTree.fromstring(line_chart(title, "x", "y", [])).find(f"{SVG}clipPath").get("id") for title in "ab"]
+    assert names[0] != names[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import onnx
@@ -11,7 +12,7 @@ import pytest
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.prepare.shards import load_shards
-from plumbline.validate.measure import parity_figures, size_figures, speed_figures
+from plumbline.validate.measure import drawn_batches, parity_figures, run_seconds, size_figures, speed_figures
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +64,36 @@ def test_a_broken_answer_is_never_parity(tiny, data, released, place):
     figures = parity_figures(load_diagnosis(tiny.data("compress")), data, answers)
     assert math.isnan(figures["parity_probability"])
     assert math.isnan(figures["parity_severity_permille"])
+
+
+class Counting:
+    """Takes a known time, and remembers what it was given."""
+
+    def __init__(self, seconds=0.0):
+        self.seconds, self.given = seconds, []
+
+    def run(self, inputs):
+        self.given.append(inputs)
+        time.sleep(self.seconds)
+
+
+def test_runs_are_as_many_as_asked_for_and_go_round_the_batches():
+    model = Counting()
+    assert len(run_seconds(model, ["a", "b"], repeats=5)) == 5
+    assert model.given == ["a", "b", "a", *"ababa"]
+
+
+def test_a_slow_model_is_run_twice_and_no_more():
+    model = Counting(0.02)
+    times = run_seconds(model, ["a"], repeats=100, most_seconds=0.01)
+    assert len(times) == 2
+    assert times.min() >= 0.02
+    assert len(model.given) == 3
+
+
+def test_batches_hold_every_building_before_one_comes_again(data):
+    batches = drawn_batches(data, 4, least_buildings=len(data))
+    assert {len(batch["geometry"]) for batch in batches} == {4}
+    rows = np.concatenate([batch["geometry"] for batch in batches])[: len(data)]
+    assert len(np.unique(rows, axis=0)) == len(data)
+    assert len(drawn_batches(data, 3 * len(data))[0]["mask"]) == 3 * len(data)

@@ -12,7 +12,7 @@ from plumbline.errors import InputError
 from plumbline.params.adapt import Adapt
 from plumbline.params.compress import Compress
 from plumbline.params.export import Export
-from plumbline.params.ingest import Ingest
+from plumbline.params.ingest import Ingest, Product
 from plumbline.params.model import Model
 from plumbline.params.package import Package
 from plumbline.params.prepare import Prepare
@@ -44,13 +44,21 @@ def load_params(path: Path = Path("params.yaml")) -> Params:
         InputError: the file is missing, is not YAML, or a key is unknown, missing, of the wrong type or out of
             range; the message names every such key, what was found and what is allowed.
     """
+    return parse_params(_read(path), str(path))
+
+
+def load_products(path: Path) -> dict[str, Product]:
+    """What `ingest.products` of a params file says; the file need not hold any other section.
+
+    Raises:
+        InputError: the file is missing, is not YAML, or its section `ingest` is not right.
+    """
+    content = _read(path)
+    section = content.get("ingest") if isinstance(content, dict) else None
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file. Run from the project's root, or give --params FILE.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not readable as YAML ({error}).") from None
-    return parse_params(content, str(path))
+        return Ingest.model_validate({} if section is None else section).products
+    except ValidationError as error:
+        raise InputError("\n".join(f"{path}: ingest.{_explain(item)}" for item in error.errors())) from None
 
 
 def parse_params(content: Any, source: str = "params.yaml") -> Params:
@@ -64,6 +72,15 @@ def parse_params(content: Any, source: str = "params.yaml") -> Params:
     except ValidationError as error:
         lines = [f"{source}: {_explain(item)}" for item in error.errors()]
         raise InputError("\n".join(lines)) from None
+
+
+def _read(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file. Run from the project's root, or give --params FILE.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not readable as YAML ({error}).") from None
 
 
 def _explain(item: Any) -> str:

@@ -8,10 +8,11 @@ from typing import Any
 
 import plumbline
 from plumbline.errors import GateRefused, InputError
-from plumbline.export.package import MODELS, write_package
+from plumbline.export.package import write_package
 from plumbline.files import read_json, sha256_file, sha256_folder
 from plumbline.params import Params
-from plumbline.validate.gates import failed_rules
+from plumbline.release.card import model_card
+from plumbline.validate.gates import check_format, failed_rules
 
 FILES = {
     "model.onnx": "pruned.onnx",
@@ -69,7 +70,8 @@ def package(prepared: Path, exported: Path, validated: Path, params: Params, out
         "gate": gate,
         "records": {stage: read_json(prepared.with_name(stage) / RECORD) for stage in RECORDED},
     }
-    write_package(files, about, model_card(figures, gate, read_json(audit)), out)
+    report = read_json(validated / "report.json")
+    write_package(files, about, model_card(report, read_json(audit)), out)
 
 
 def _code() -> str:
@@ -85,44 +87,9 @@ def require_pass(gate: Any, path: Path) -> None:
 
     Raises:
         GateRefused: the verdict is another one, or there is none.
+        InputError: it is of a format that this version does not know.
     """
     if not isinstance(gate, dict) or gate.get("verdict") != "pass":
         reasons = failed_rules(gate) if isinstance(gate, dict) and "rules" in gate else ["no verdict found"]
         raise GateRefused(f"{path}: not released. " + "; ".join(reasons) + ".")
-
-
-def model_card(figures: dict[str, Any], gate: dict[str, Any], audit: dict[str, Any]) -> str:
-    """MODEL_CARD.md: what the model does, what it was made from, and how good it was found to be."""
-    rows = ["quadrant_accuracy", "quadrant_macro_f1", "severity_mae", "severity_r2", "interval_coverage", "size_bytes"]
-    columns = [*MODELS.values(), "baseline"]
-    table = [f"| metric | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
-    for row in rows:
-        cells = (figures[column].get(row) for column in columns)
-        table.append(f"| {row} | " + " | ".join("" if c is None else f"{c:.4g}" for c in cells) + " |")
-    train = audit["statistics"]["splits"]["train"]
-    return "\n".join(
-        [
-            "# Plumbline: damage of buildings from InSAR points",
-            "",
-            "For each building: the quadrant that is being damaged, the largest principal tensile strain in permille "
-            "with a 90 % interval, and how far the building is from the training data. `manifest.json` describes "
-            "inputs, outputs and units. A building with too few scatterers, or unlike the training data, is not "
-            "judged.",
-            "",
-            f"Trained on {train['buildings']} labelled buildings with {train['points']} scatterers of "
-            f"{len(train['cities'])} cities; tested on {gate['test_data']['buildings']} buildings of other blocks. "
-            "`baseline` is an engineer's least squares on the same buildings.",
-            "",
-            *table,
-            "",
-            "## Gates",
-            "",
-            *(f"- {'met' if rule['passed'] else 'not met'}: {rule['text']}" for rule in gate["rules"]),
-            "",
-            "## Limits",
-            "",
-            "Labels come from simulated structures: strain, not cracks. Satellites see north-south movement hardly "
-            "at all. A judgement is a reason to look at a building, not a survey of it.",
-            "",
-        ]
-    )
+    check_format(gate, path)

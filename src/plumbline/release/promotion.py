@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plumbline.errors import GateRefused, InputError
-from plumbline.export.package import verify_package
+from plumbline.export.package import MANIFEST, verify_package
 from plumbline.pretrained import NAME as PRETRAINED
 from plumbline.pretrained import PACKAGE
 from plumbline.release.registry import CHAMPION, DEFAULT_NAME, Registered, Registry
+from plumbline.validate.gates import check_format
 
 Compare = Callable[[Path, Path], None]
 """Takes the folders of the candidate and of the champion; raises `GateRefused` where the candidate is worse."""
@@ -35,7 +36,8 @@ def promote(package: Path, compare: Compare, registry: Registry | None = None, a
     stays what it was. A package that was rolled back is only promoted where `again` says that this is meant.
 
     Raises:
-        InputError: the package is damaged, or the registry does not answer.
+        InputError: the package is damaged, its gate is of a format that this version does not know, or the registry
+            does not answer.
         GateRefused: the package did not pass its gates, or was rolled back; or from `compare`, which is asked only
             where another package is the champion.
     """
@@ -44,6 +46,7 @@ def promote(package: Path, compare: Compare, registry: Registry | None = None, a
         raise GateRefused(
             f"{package}: the gate's verdict in its manifest is {manifest.gate.get('verdict')!r}, not 'pass'."
         )
+    check_format(manifest.gate, package / MANIFEST)
     registry = registry or Registry(manifest.name)
     known = registry.versions()
     former = next((item for item in known if item.champion), None)

@@ -1,7 +1,8 @@
-"""A line chart as plain SVG: drawn without a library, read by every browser."""
+"""Charts as plain SVG: drawn without a library, read by every browser, on paper of any colour."""
 
 from __future__ import annotations
 
+import hashlib
 import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 COLOURS = ("#2f6c9e", "#c46a3d", "#4f8a3c", "#b0517d", "#7a7a7a", "#2a9d8f", "#8c6bb1", "#b58900")
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 48
+GRID = 'stroke="#888" stroke-opacity="0.35"'
 TICKS = 5
 """Parts that each axis is divided into."""
 Range = tuple[float, float]
@@ -34,11 +36,25 @@ class Mark:
     y: float
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """One figure with the ends of its interval, where it has one."""
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
 def line_chart(
     title: str, x_label: str, y_label: str, lines: Sequence[Line], marks: Sequence[Mark] = (),
-    x_range: Range = (0.0, 1.0), y_range: Range = (0.0, 1.0),
+    x_range: Range = (0.0, 1.0), y_range: Range = (0.0, 1.0), paper: str = "#fff",
 ) -> str:  # fmt: skip
-    """An SVG document with axes, grid, key and curves; what lies outside of the ranges is cut off."""
+    """An SVG document with axes, grid, key and curves; what lies outside of the ranges is cut off.
+
+    `paper` is the colour behind it; `none` lets that of a page through, whose colour of text the words then have.
+    """
+    plot = "plot" + hashlib.sha256(title.encode()).hexdigest()[:8]  # two charts on one page share no name
 
     def place(x: float, y: float) -> tuple[float, float]:
         across = (x - x_range[0]) / (x_range[1] - x_range[0])
@@ -53,21 +69,54 @@ def line_chart(
             ' stroke-dasharray="5 4"' if line.dashed else ""
         )
         path = " ".join("{:.1f},{:.1f}".format(*place(x, y)) for x, y in line.points)
-        parts.append(f'<polyline clip-path="url(#plot)" fill="none" {look} points="{path}"/>')
+        parts.append(f'<polyline clip-path="url(#{plot})" fill="none" {look} points="{path}"/>')
         row = HEIGHT - BOTTOM - 10 - 16 * (len(lines) - 1 - number)
         parts.append(f'<line x1="{LEFT + 10}" x2="{LEFT + 34}" y1="{row - 4}" y2="{row - 4}" {look}/>')
         parts.append(_text(LEFT + 40, row, line.name, "start"))
     for mark in marks:
         x, y = place(mark.x, mark.y)
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="none" stroke="#000"/>')
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="none" stroke="currentColor"/>')
         parts.append(_text(x + 8, y - 6, mark.name, "start"))
     corner = f'x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT - TOP - BOTTOM}"'
+    defined = f'<clipPath id="{plot}"><rect {corner}/></clipPath>'
+    return _document(title, HEIGHT, paper, [defined, *parts])
+
+
+def interval_chart(title: str, rows: Sequence[Estimate], paper: str = "#fff") -> str:
+    """An SVG document with a row a figure: its place, and a line from end to end of its interval.
+
+    The scale is that of what is drawn; a row without an interval is a place alone.
+    """
+    values = [value for row in rows for value in (row.value, row.low, row.high) if value is not None]
+    low, high = min(values), max(values)
+    margin = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
+    low, high = low - margin, high + margin
+    left, height = 96, 44 + 26 * len(rows) + 22
+
+    def across(value: float) -> float:
+        return left + (value - low) / (high - low) * (WIDTH - left - RIGHT)
+
+    parts = [_text(8, 24, title, "start", bold=True)]
+    for number in range(TICKS + 1):
+        value = low + number / TICKS * (high - low)
+        x = across(value)
+        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="36" y2="{height - 24}" {GRID}/>')
+        parts.append(_text(x, height - 8, f"{value:.3g}", "middle"))
+    for number, row in enumerate(rows):
+        y, colour = 54 + 26 * number, COLOURS[number % len(COLOURS)]
+        parts.append(_text(left - 8, y + 4, row.name, "end"))
+        if row.low is not None and row.high is not None:
+            ends = f'x1="{across(row.low):.1f}" x2="{across(row.high):.1f}"'
+            parts.append(f'<line {ends} y1="{y}" y2="{y}" stroke="{colour}" stroke-width="3"/>')
+        parts.append(f'<circle cx="{across(row.value):.1f}" cy="{y}" r="5" fill="{colour}"/>')
+    return _document(title, height, paper, parts)
+
+
+def _document(title: str, height: int, paper: str, parts: Sequence[str]) -> str:
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
         f'aria-label="{html.escape(title)}" font-family="sans-serif" font-size="12">\n'
-        f'<clipPath id="plot"><rect {corner}/></clipPath>\n<rect width="100%" height="100%" fill="#fff"/>\n'
-        + "\n".join(parts)
-        + "\n</svg>\n"
+        f'<rect width="100%" height="100%" fill="{html.escape(paper)}"/>\n' + "\n".join(parts) + "\n</svg>\n"
     )
 
 
@@ -76,15 +125,14 @@ def _axes(place: Place, x_range: Range, y_range: Range, x_label: str, y_label: s
     for number in range(TICKS + 1):
         x, y = (low + number / TICKS * (high - low) for low, high in (x_range, y_range))
         (across, _), (_, up) = place(x, y_range[0]), place(x_range[0], y)
-        grid = 'stroke="#ddd"'
-        parts.append(f'<line x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" {grid}/>')
-        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}" {grid}/>')
+        parts.append(f'<line x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" {GRID}/>')
+        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}" {GRID}/>')
         parts.append(_text(across, HEIGHT - BOTTOM + 16, f"{x:g}", "middle"))
         parts.append(_text(LEFT - 6, up + 4, f"{y:.3g}", "end"))
     middle = (TOP + HEIGHT - BOTTOM) / 2
     parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, x_label, "middle"))
     parts.append(
-        f'<text x="14" y="{middle:g}" text-anchor="middle" transform="rotate(-90 14 {middle:g})">'
+        f'<text x="14" y="{middle:g}" text-anchor="middle" fill="currentColor" transform="rotate(-90 14 {middle:g})">'
         f"{html.escape(y_label)}</text>"
     )
     return parts
@@ -92,4 +140,6 @@ def _axes(place: Place, x_range: Range, y_range: Range, x_label: str, y_label: s
 
 def _text(x: float, y: float, words: str, anchor: str, bold: bool = False) -> str:
     weight = ' font-weight="bold"' if bold else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{weight}>{html.escape(words)}</text>'
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor"{weight}>{html.escape(words)}</text>'
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.prepare.shards import SequenceSet
 from plumbline.validate.metrics import Figures
 
-REPEATS = 30
+REPEATS, WARM_UPS = 30, 3
+Inputs = dict[str, NDArray[Any]]
 
 
 def size_figures(path: Path) -> Figures:
@@ -28,38 +30,75 @@ def size_figures(path: Path) -> Figures:
 
 def speed_figures(model: OnnxModel, sequences: SequenceSet, batch: int) -> Figures:
     """Median time of one building, ms, and buildings a second at `batch`, on real test buildings after warming up."""
-    middle = np.argsort(np.asarray(sequences.length), kind="stable")
-    single = sequences.pad(middle[len(middle) // 2 : len(middle) // 2 + 1])
-    many = sequences.pad(np.random.default_rng(0).permutation(len(sequences))[:batch])
+    batch = min(batch, len(sequences))
     return {
-        "latency_ms": 1000 * _median_time(model, single),
-        "buildings_per_second": len(many["geometry"]) / _median_time(model, many),
+        "latency_ms": 1000 * float(np.median(run_seconds(model, [middle_building(sequences)]))),
+        "buildings_per_second": batch / float(np.median(run_seconds(model, drawn_batches(sequences, batch)))),
     }
 
 
 def parity_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) -> Figures:
     """Largest difference between torch and the exported artifact, in probability and permille, over all buildings."""
-    probability, permille = [], []
-    for index in np.array_split(np.arange(len(sequences)), max(1, len(sequences) // 256)):
-        with torch.inference_mode():
-            own = model(*(torch.from_numpy(np.ascontiguousarray(part)) for part in _ordered(sequences, index)))
-        probability.append(np.abs(own.quadrant_probability.numpy() - answers.quadrant_probability[index]).max())
-        permille.append(np.abs(own.severity_permille.numpy() - answers.severity_permille[index]).max())
+    return difference_figures(torch_answers(model, sequences), answers)
+
+
+def difference_figures(reference: Answers, answers: Answers) -> Figures:
+    """Largest difference between two answers for the same buildings, in probability and permille."""
+    probability = np.abs(reference.quadrant_probability - answers.quadrant_probability)
+    permille = np.abs(reference.severity_permille - answers.severity_permille)
     # numpy's maximum of anything with a NaN is NaN; Python's depends on the order.
-    return {"parity_probability": float(np.max(probability)), "parity_severity_permille": float(np.max(permille))}
+    return {"parity_probability": float(probability.max()), "parity_severity_permille": float(permille.max())}
 
 
-def _ordered(sequences: SequenceSet, index: NDArray[np.intp]) -> list[NDArray[Any]]:
-    inputs = sequences.pad(index)
-    return [inputs[name] for name in ("distance", "slope", "geometry", "mask")]
+def torch_answers(model: Diagnosis, sequences: SequenceSet) -> Answers:
+    """What the network itself answers for all buildings, in their order."""
+    parts = []
+    for index in np.array_split(np.arange(len(sequences)), max(1, len(sequences) // 256)):
+        parts.append(run_torch(model, sequences.pad(index)))
+    return Answers(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
-def _median_time(model: OnnxModel, inputs: dict[str, NDArray[Any]]) -> float:
-    for _ in range(3):
-        model.run(inputs)
-    times = []
-    for _ in range(REPEATS):
+def run_torch(model: Diagnosis, inputs: Inputs) -> Answers:
+    """Answer one padded batch, as `Sequences.pad` makes it, by torch eager."""
+    ordered = [inputs[name] for name in ("distance", "slope", "geometry", "mask")]
+    with torch.inference_mode():
+        own = model(*(torch.from_numpy(np.ascontiguousarray(part)) for part in ordered))
+    return Answers(*(value.numpy() for value in own))
+
+
+def middle_building(sequences: SequenceSet) -> Inputs:
+    """The inputs of the one building of median length."""
+    order = np.argsort(np.asarray(sequences.length), kind="stable")
+    return sequences.pad(order[len(order) // 2 : len(order) // 2 + 1])
+
+
+def drawn_batches(sequences: SequenceSet, batch: int, least_buildings: int = 0) -> list[Inputs]:
+    """Batches of buildings that a fixed seed draws, one or as many as hold `least_buildings`.
+
+    A building comes again only after all others.
+    """
+    number = max(1, -(-least_buildings // batch))
+    drawn = np.resize(np.random.default_rng(0).permutation(len(sequences)), number * batch)
+    return [sequences.pad(index) for index in np.split(drawn, number)]
+
+
+def run_seconds(
+    model: OnnxModel, batches: Sequence[Inputs], repeats: int = REPEATS, most_seconds: float = np.inf
+) -> NDArray[np.floating]:
+    """Seconds that each run took, after warming up; two runs at least.
+
+    Args:
+        model: what runs. batches: padded, one after another and again from the first.
+        repeats: runs that are timed, at most. most_seconds: after which no further run begins.
+    """
+    times: list[float] = []
+    warm, start = 0, time.perf_counter()
+    while warm < WARM_UPS and time.perf_counter() - start < most_seconds:
+        model.run(batches[warm % len(batches)])
+        warm += 1
+    while len(times) < 2 or (len(times) < repeats and sum(times) < most_seconds):
+        inputs = batches[len(times) % len(batches)]
         start = time.perf_counter()
         model.run(inputs)
         times.append(time.perf_counter() - start)
-    return float(np.median(times))
+    return np.array(times)

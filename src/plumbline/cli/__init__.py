@@ -1,0 +1,54 @@
+"""The command line: `plumbline STAGE`, one command a stage, and the commands for models; a module a group of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from plumbline.cli import adapters, bench, release, stages, tensorrt, triton, use
+from plumbline.console import log, setup_logging
+from plumbline.errors import InputError, PlumblineError
+from plumbline.jobs import die_with_parent
+
+app = typer.Typer(
+    help="Which buildings are being damaged, where and how badly, from InSAR points and building footprints.",
+    no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False, add_completion=False,
+)  # fmt: skip
+app.add_typer(stages.app)
+app.add_typer(use.app)
+app.add_typer(bench.app)
+app.add_typer(triton.app)
+app.add_typer(tensorrt.app)
+app.add_typer(release.app, name="release")
+app.add_typer(adapters.app, name="adapters")
+
+
+def main() -> None:
+    """Entry point: errors meant for the user end with their exit code and one message, without a traceback."""
+    setup_logging("--verbose" in sys.argv)
+    # Before torch is loaded: threads that spin for long while they wait make training many times slower when another
+    # process wants the same cores (docs/decisions/0004).
+    os.environ.setdefault("GOMP_SPINCOUNT", "100000")
+    try:
+        _die_with_dvc()
+        app(prog_name="plumbline")  # also where it was started as `python -m plumbline`
+    except PlumblineError as error:
+        log.error("%s", error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        log.error("interrupted")
+        sys.exit(130)
+
+
+@app.callback()
+def _options(verbose: Annotated[bool, typer.Option("--verbose", help="Say more.")] = False) -> None:
+    """Options before the command; `--verbose` is read before logging is set up."""
+
+
+def _die_with_dvc() -> None:
+    """Under DVC, end when DVC does: a stage whose DVC was killed would go on unseen and write into its folder."""
+    if "DVC_STAGE" in os.environ and not die_with_parent():
+        raise InputError("DVC ended before this stage began.")

@@ -1,0 +1,41 @@
+"""`plumbline adapters`: what `plumbline adapt` made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from plumbline.cli.options import print_table
+from plumbline.console import log
+
+app = typer.Typer(help="Adapters that `plumbline adapt` made: list, merge.", no_args_is_help=True)
+
+
+@app.command("list", epilog="Example: `plumbline adapters list`")
+def list_adapters() -> None:
+    """List the adapters in the folder `adapters`, with what they were worth on held-out buildings."""
+    from plumbline.serve.adapt import ADAPTERS
+    from plumbline.train.adapter import list_adapters as run
+
+    table = Table("name", "base", "labels", "quadrant accuracy", "severity error, permille")
+    for about in run(ADAPTERS):
+        quadrant, error = (
+            f"{about.before[key]:.3f} -> {about.after[key]:.3f}" for key in ("quadrant_accuracy", "severity_mae")
+        )
+        table.add_row(about.name, about.base_sha256[:12], str(about.labels), quadrant, error)
+    print_table(table)
+
+
+@app.command(epilog="Example: `plumbline adapters merge athens --output athens_model`")
+def merge(
+    name: Annotated[str, typer.Argument(help="Name of the adapter.")],
+    output: Annotated[Path, typer.Option(help="Folder to write: a model for `predict`, `export` and `train`.")],
+    model: Annotated[str, typer.Option(help="The model that was adapted.")] = "pretrained",
+) -> None:
+    """Write an adapter and its base as one model."""
+    from plumbline.serve.adapt import merge as run
+
+    log.info("%s: version %s", output, run(name, model, output).version)

@@ -1,0 +1,129 @@
+"""`plumbline bench`: how fast, large and true a package is on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plumbline.cli.options import DATA, FormatOption, PackageArgument, ProductsOption, print_table
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.params import load_products
+
+if TYPE_CHECKING:
+    from plumbline.export.package import Manifest
+    from plumbline.model.diagnosis import Diagnosis
+    from plumbline.validate.bench_inputs import BenchInputs
+
+app = typer.Typer()
+TABLE_WIDTH = 200
+
+
+@app.command(epilog="Example: `plumbline bench pretrained --prepared data/prepare --json bench.json`")
+def bench(
+    package: PackageArgument,
+    prepared: Annotated[
+        Path | None, typer.Option(help="Folder of the stage `prepare`, or of one split, to take buildings from.")
+    ] = None,
+    points: Annotated[list[Path] | None, typer.Option(help="Else your own point products; give one a track.")] = None,
+    buildings: Annotated[Path | None, typer.Option(help="Footprints that belong to --points.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="Labels of these buildings, for the accuracy: csv.")] = None,
+    json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write all figures.")] = None,
+    batch: Annotated[
+        list[int] | None, typer.Option(min=1, help="Batch to measure; give more by repeating. 1, 16, 64, 256 without.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of each contender; more are slower and steadier.")] = 3,
+    format_: FormatOption = None,
+    params: ProductsOption = None,
+) -> None:
+    """Measure every artifact of a package under every runtime of this machine.
+
+    Without --prepared and --points it takes data/prepare/test where that is, and else random inputs.
+    """
+    from plumbline.export.package import open_package
+    from plumbline.files import write_json
+    from plumbline.release.promotion import resolve_model
+    from plumbline.train.record import hardware
+    from plumbline.validate.bench import BATCHES, load_reference
+    from plumbline.validate.bench import bench as run
+    from plumbline.validate.bench_report import advice, document, table
+
+    _check(prepared, points, buildings, labels)
+    folder = resolve_model(package)
+    if json_path is not None:
+        _check_json(json_path, folder, [*(points or ()), *filter(None, (buildings, labels, params))])
+    manifest, _ = open_package(folder)
+    reference = load_reference(folder)
+    if points and buildings:
+        inputs = _own(points, buildings, labels, manifest, params, format_)
+    else:
+        inputs = _prepared(prepared, reference)
+    machine = hardware()
+    rows = run(folder, manifest, reference, inputs, sorted(set(batch or BATCHES)), rounds)
+    said = advice(rows, manifest.default_model)
+    if json_path is not None:
+        write_json(json_path, document(rows, manifest, inputs, machine, said))
+    print_table(table(rows, manifest, inputs, machine), TABLE_WIDTH)
+    for sentence in said:
+        typer.echo(sentence)
+
+
+def _check(
+    prepared: Path | None, points: Sequence[Path] | None, buildings: Path | None, labels: Path | None
+) -> None:  # fmt: skip
+    if prepared is not None and (points or buildings or labels):
+        raise InputError("--prepared goes with neither --points, --buildings nor --labels. Give one or the other.")
+    if bool(points) != (buildings is not None):
+        there, missing = ("--points", "--buildings") if points else ("--buildings", "--points")
+        raise InputError(f"{there} was given and {missing} was not. Give both, or neither.")
+    if labels is not None and not points:
+        raise InputError("--labels: they belong to --points and --buildings. Give those as well.")
+
+
+def _check_json(path: Path, package: Path, inputs: Sequence[Path]) -> None:
+    """Said before minutes of measuring."""
+    if package.resolve() in path.resolve().parents:
+        raise InputError(f"--json {path}: is inside the model package, which must stay as it is. Give another folder.")
+    if path.resolve() in {other.resolve() for other in inputs}:
+        raise InputError(f"--json {path}: is one of the inputs, which would be overwritten. Give another name.")
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        raise InputError(f"--json {path}: must be a file in a folder that is there.")
+
+
+def _prepared(prepared: Path | None, reference: Diagnosis) -> BenchInputs:
+    from plumbline.validate.bench_inputs import prepared_inputs, random_inputs
+
+    if prepared is not None:
+        return prepared_inputs(prepared)
+    if (DATA / "prepare" / "test").is_dir():
+        return prepared_inputs(DATA / "prepare")
+    log.warning("no --prepared, no --points, and no data/prepare/test: random inputs, and so no accuracy")
+    return random_inputs(reference)
+
+
+def _own(
+    points: Sequence[Path], buildings: Path, labels: Path | None, manifest: Manifest, params: Path | None,
+    format_: str | None,
+) -> BenchInputs:  # fmt: skip
+    """A user's own buildings, prepared as the package wants them; with labels, only those that have one."""
+    import numpy as np
+
+    from plumbline.prepare.buildings import prepare_buildings
+    from plumbline.prepare.tile import label
+    from plumbline.serve.predict import read_tracks
+    from plumbline.sources.buildings import read_buildings
+    from plumbline.sources.labels import read_labels
+    from plumbline.sources.overlap import check_overlap
+    from plumbline.validate.bench_inputs import chosen
+
+    tracks = read_tracks(points, load_products(params) if params else None, format_)
+    footprints = read_buildings(buildings, tracks[0].crs)
+    check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
+    sequences = prepare_buildings(tracks, footprints, manifest.prepare).sequences
+    if labels is None:
+        return chosen(sequences, str(buildings))
+    sequences, has_label = label(sequences, read_labels(labels))
+    return chosen(sequences.take(np.flatnonzero(has_label)), f"{buildings} with {labels}")

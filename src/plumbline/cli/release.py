@@ -1,0 +1,64 @@
+"""`plumbline release`: the registry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from plumbline.cli.options import DATA, PARAMS, ParamsOption, print_table
+from plumbline.console import log
+from plumbline.params import load_params
+
+app = typer.Typer(help="The registry of released models: promote, roll back, list.", no_args_is_help=True)
+
+
+@app.command(epilog="Example: `plumbline release promote data/package`")
+def promote(
+    package: Annotated[Path, typer.Argument(help="Folder of a model package.", metavar="PACKAGE_DIR")],
+    again: Annotated[bool, typer.Option("--again", help="Also if this version was rolled back before.")] = False,
+    params: ParamsOption = PARAMS,
+) -> None:
+    """Register a package and make it the champion, if it is not worse than the present one on the same test data."""
+    from plumbline.release.promotion import promote as run
+
+    section = load_params(params).validate_
+
+    def compare(candidate: Path, champion: Path) -> None:
+        from plumbline.release.compare import compare_with_champion  # seconds to load, and seldom needed
+
+        compare_with_champion(candidate, champion, DATA / "prepare", section)
+
+    done = run(package, compare, again=again)
+    if done.changed:
+        former = f"; it was {done.former.version}" if done.former else ""
+        log.info("champion is now %s%s", done.champion.version, former)
+    else:
+        log.info("%s is the champion already; nothing was registered", done.champion.version)
+
+
+@app.command(epilog="Example: `plumbline release rollback`")
+def rollback(params: ParamsOption = PARAMS) -> None:
+    """Make the champion before the present one the champion again."""
+    from plumbline.release.promotion import rollback as run
+
+    done = run(load_params(params).package.name)
+    log.info("champion is %s again%s", done.champion.version, f"; it was {done.former.version}" if done.former else "")
+
+
+@app.command("list", epilog="Example: `plumbline release list`")
+def list_versions(params: ParamsOption = PARAMS) -> None:
+    """List the registered packages, the newest first."""
+    from plumbline.release.promotion import list_versions as run
+
+    versions = run(load_params(params).package.name)
+    if not versions:
+        log.info("nothing was released yet")
+    table = Table("number", "version", "registered", "champion")
+    for item in versions:
+        table.add_row(
+            str(item.number), item.version, f"{item.registered:%Y-%m-%d %H:%M} UTC", "champion" if item.champion else ""
+        )
+    print_table(table)

@@ -1,0 +1,91 @@
+"""The commands that put a model to use on a user's own points and footprints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plumbline.cli.options import (
+    BuildingsOption,
+    FormatOption,
+    PackageOption,
+    PointsOption,
+    ProductsOption,
+)
+from plumbline.params import load_params, load_products
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: `plumbline predict --points A.zip --points B.zip --buildings F.geojson --output OUT.gpkg "
+    "--map MAP.html`"
+)
+def predict(
+    points: PointsOption,
+    buildings: BuildingsOption,
+    output: Annotated[Path, typer.Option(help="Predictions: .csv, .gpkg, .geojson or .parquet.")],
+    model: PackageOption = "pretrained",
+    map_path: Annotated[Path | None, typer.Option("--map", help="Also draw a map: an HTML file.")] = None,
+    artifact: Annotated[str | None, typer.Option(help="Model of the package: `pruned`, `fp16` or `int8`.")] = None,
+    format_: FormatOption = None,
+    params: ProductsOption = None,
+) -> None:
+    """Judge every footprint from your own points: quadrant, severity with its interval, or why not."""
+    from plumbline.release.promotion import resolve_model
+    from plumbline.serve.predict import predict as run
+    from plumbline.serve.predictions import check_output
+
+    check_output(output)
+    products = load_products(params) if params else None
+    run(points, buildings, resolve_model(model), output, map_path, artifact, products, format_)
+
+
+@app.command(
+    epilog="Example: `plumbline explain --points A.zip --points B.zip --buildings F.geojson --building B0000012 "
+    "--output REASONS.gpkg --plan PLAN.html`"
+)
+def explain(
+    points: PointsOption,
+    buildings: BuildingsOption,
+    output: Annotated[Path, typer.Option(help="Scatterers: .csv, .gpkg, .geojson or .parquet.")],
+    model: PackageOption = "pretrained",
+    building: Annotated[
+        list[str] | None, typer.Option(help="building_id to explain; give more by repeating. All judged ones without.")
+    ] = None,
+    plan: Annotated[Path | None, typer.Option(help="Also draw the buildings' plans: an HTML file.")] = None,
+    format_: FormatOption = None,
+    params: ProductsOption = None,
+) -> None:
+    """Say which scatterers and which features moved each judgement, and by how much."""
+    from plumbline.release.promotion import resolve_model
+    from plumbline.serve.explain import explain as run
+    from plumbline.serve.predictions import check_output
+
+    check_output(output)
+    products = load_products(params) if params else None
+    run(points, buildings, resolve_model(model), output, building or (), plan, products, format_)
+
+
+@app.command(
+    epilog="Example: `plumbline adapt --points A.zip --points B.zip --buildings F.geojson --labels labels.csv "
+    "--name athens`"
+)
+def adapt(
+    points: PointsOption,
+    buildings: BuildingsOption,
+    labels: Annotated[Path, typer.Option(help="Severity and quadrant of 20 or more of the buildings: csv.")],
+    name: Annotated[str, typer.Option(help="Of the adapter; it is written to adapters/NAME.")],
+    model: Annotated[str, typer.Option(help="`pretrained`, or the folder of a trained model.")] = "pretrained",
+    format_: FormatOption = None,
+    params: Annotated[Path | None, typer.Option(help="Parameters file: sections adapt, prepare, ingest.")] = None,
+) -> None:
+    """Adapt a trained model to a new city or sensor from a few labelled buildings."""
+    from plumbline.params.adapt import Adapt
+    from plumbline.serve.adapt import adapt as run
+
+    given = load_params(params) if params else None
+    section, prepare = (given.adapt, given.prepare) if given else (Adapt(), None)
+    run(points, buildings, labels, model, name, section, prepare, given.ingest.products if given else None, format_)

@@ -1,0 +1,223 @@
+"""A model repository for the Triton Inference Server, made from a model package.
+
+Fields of `config.pbtxt` are those of `ModelConfig` in Triton's model_config.proto.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import onnx
+from onnx import TensorProto
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.export.package import Manifest, verify_package
+from plumbline.files import atomic_folder, read_json, sha256_file, write_json
+
+MARK = "plumbline.json"
+"""Says that a repository is of this module; Triton reads only the folders beside it."""
+CONFIG, MODEL, VERSION = "config.pbtxt", "model.onnx", "1"
+TYPES = {
+    TensorProto.FLOAT: "TYPE_FP32",
+    TensorProto.FLOAT16: "TYPE_FP16",
+    TensorProto.BOOL: "TYPE_BOOL",
+    TensorProto.INT64: "TYPE_INT64",
+    TensorProto.INT32: "TYPE_INT32",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the server runs the models."""
+
+    max_batch_size: int = 64
+    """From 1 to 65536, the largest that the models take."""
+    max_queue_delay_us: int = 500
+    """How long a request may wait for others to be answered with, microseconds."""
+    gpu: bool = False
+    tensorrt: bool = False
+    """On a GPU, run what TensorRT can by it."""
+    instances: int = 1
+    """Copies of each model; on a GPU, on each GPU."""
+    threads: int = 0
+    """Of a copy on the CPU; 0: one a core."""
+
+    @property
+    def preferred_batch_sizes(self) -> list[int]:
+        """Batches that are run at once: a quarter and all of the largest."""
+        return sorted({max(1, self.max_batch_size // 4), self.max_batch_size})
+
+
+class Tensor(NamedTuple):
+    """An input or output of an ONNX file."""
+
+    name: str
+    type: str
+    dims: list[int]
+    """Without the batch; -1 where any size will do."""
+
+
+def write_repository(package: Path, out: Path, settings: Settings) -> list[str]:
+    """Write one model for each ONNX file of a package, and return their names.
+
+    The folder appears whole; one that this function wrote before is replaced.
+
+    Raises:
+        InputError: the package is damaged, a model does not have the batch first in every tensor, or `out` is
+            something else than a repository of ours.
+    """
+    manifest = verify_package(package)
+    if package.resolve() in (out.resolve(), *out.resolve().parents):
+        raise InputError(f"{out}: is inside the model package, which must stay as it is. Give another folder.")
+    if out.resolve() in package.resolve().parents:
+        raise InputError(f"{out}: the model package is inside of it. Give another folder.")
+    _refuse_others(out)
+    names = model_names(manifest)
+    with atomic_folder(out) as folder:
+        for file, name in names.items():
+            (folder / name / VERSION).mkdir(parents=True)
+            shutil.copyfile(package / file, folder / name / VERSION / MODEL)
+            text = config(name, file, package / file, manifest, settings)
+            (folder / name / CONFIG).write_text(text, encoding="utf-8")
+        files = {path.relative_to(folder).as_posix(): sha256_file(path) for path in _files(folder)}
+        write_json(folder / MARK, {"format": 1, "package": manifest.version, "files": files})
+    log.info("%s: %s of package %s", out, ", ".join(names.values()), manifest.version)
+    return list(names.values())
+
+
+def model_names(manifest: Manifest) -> dict[str, str]:
+    """File of the package -> name of the model: that of the package, and what stands between `model.` and `.onnx`.
+
+    Raises:
+        InputError: the package's name cannot be that of a folder.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", manifest.name):
+        raise InputError(f"manifest.json: name: {manifest.name!r} cannot be the name of a model on a server.")
+    return {
+        file: "_".join([manifest.name, *Path(file).stem.split(".")[1:]])
+        for file in sorted(manifest.files)
+        if file.endswith(".onnx")
+    }
+
+
+def signature(path: Path) -> tuple[list[Tensor], list[Tensor]]:
+    """Inputs and outputs of an ONNX file as it declares them.
+
+    Raises:
+        InputError: a tensor's first dimension is not a free one named `batch`, or its type is none of `TYPES`.
+    """
+    graph = onnx.load(path).graph
+    return [_tensor(value, path) for value in graph.input], [_tensor(value, path) for value in graph.output]
+
+
+def config(name: str, file: str, path: Path, manifest: Manifest, settings: Settings) -> str:
+    """The text of a model's `config.pbtxt` (protobuf text format).
+
+    Args:
+        name: of the model. file: its name in the package. path: where it is. manifest: of the package.
+        settings: how to run it.
+    """
+    inputs, outputs = signature(path)
+    sizes = ", ".join(map(str, settings.preferred_batch_sizes))
+    about = {
+        "plumbline_package": manifest.name,
+        "plumbline_version": manifest.version,
+        "plumbline_artifact": file,
+        "plumbline_sha256": manifest.files[file].sha256,
+    }
+    if not settings.gpu:
+        about["intra_op_thread_count"] = str(settings.threads)
+    return "\n".join(
+        [
+            f"name: {_quoted(name)}",
+            'backend: "onnxruntime"',
+            f"default_model_filename: {_quoted(MODEL)}",
+            f"max_batch_size: {settings.max_batch_size}",
+            *_tensors("input", inputs),
+            *_tensors("output", outputs),
+            f"version_policy {{ specific {{ versions: [ {VERSION} ] }} }}",
+            f"instance_group [ {{ count: {settings.instances} kind: {'KIND_GPU' if settings.gpu else 'KIND_CPU'} }} ]",
+            f"dynamic_batching {{ preferred_batch_size: [ {sizes} ] "
+            f"max_queue_delay_microseconds: {settings.max_queue_delay_us} }}",
+            *_optimization(settings),
+            *(
+                f"parameters {{ key: {_quoted(key)} value {{ string_value: {_quoted(value)} }} }}"
+                for key, value in about.items()
+            ),
+            "",
+        ]
+    )
+
+
+def _optimization(settings: Settings) -> Iterable[str]:
+    """All of ONNX Runtime's own (level 0 is Triton's word for it), and TensorRT where it is wanted."""
+    accelerator = 'name: "tensorrt" parameters { key: "precision_mode" value: "FP32" }'
+    inner = f" execution_accelerators {{ gpu_execution_accelerator [ {{ {accelerator} }} ] }}"
+    yield f"optimization {{ graph {{ level: 0 }}{inner if settings.gpu and settings.tensorrt else ''} }}"
+
+
+def _tensors(kind: str, tensors: Iterable[Tensor]) -> Iterable[str]:
+    for tensor in tensors:
+        # Triton asks for a dimension; a value a building is one of size 1 there, and none for the model.
+        dims, reshape = (tensor.dims, "") if tensor.dims else ([1], " reshape { shape: [ ] }")
+        sizes = ", ".join(map(str, dims))
+        yield f"{kind} [ {{ name: {_quoted(tensor.name)} data_type: {tensor.type} dims: [ {sizes} ]{reshape} }} ]"
+
+
+def _tensor(value: Any, path: Path) -> Tensor:
+    kind = value.type.tensor_type
+    if kind.elem_type not in TYPES:
+        raise InputError(f"{path}: {value.name}: type {kind.elem_type} of ONNX, which this cannot describe to Triton.")
+    batch, *rest = kind.shape.dim or [None]
+    if batch is None or batch.dim_param != "batch":
+        raise InputError(f"{path}: {value.name}: its first dimension is not `batch`, so that Triton cannot batch it.")
+    return Tensor(value.name, TYPES[kind.elem_type], [-1 if dim.dim_param else dim.dim_value for dim in rest])
+
+
+def _quoted(text: str) -> str:
+    """A string of the text format; only what JSON and it write alike is let through unchanged."""
+    plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{plain}"'
+
+
+class _Mark(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    format: int = Field(ge=1, le=1)
+    package: str
+    files: Mapping[str, str]
+
+
+def _refuse_others(out: Path) -> None:
+    """Refuse to replace what this module did not write, or what was changed since.
+
+    Raises:
+        InputError: `out` is such a thing.
+    """
+    if out.is_file():
+        raise InputError(f"{out}: is a file. Give the name of a folder.")
+    if not out.exists() or not any(out.iterdir()):
+        return
+    if not (out / MARK).is_file():
+        raise InputError(f"{out}: is there already, and not by this command (no {MARK} in it). Give another folder.")
+    try:
+        mark = _Mark.model_validate(read_json(out / MARK))
+    except (ValidationError, InputError):
+        raise InputError(f"{out / MARK}: not readable. Give another folder, or remove this one.") from None
+    found = {path.relative_to(out).as_posix(): path for path in _files(out)}
+    for name in sorted(found.keys() - {MARK}):
+        if mark.files.get(name) != sha256_file(found[name]):
+            raise InputError(
+                f"{found[name]}: added or changed since it was written, and would be lost. Give another folder, or "
+                "remove this one."
+            )
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if not path.is_dir())

@@ -1,0 +1,97 @@
+"""What a benchmark is run on: prepared buildings, or random ones that look like them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from plumbline.errors import InputError
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.sequences import UNDEFINED, Sequences
+from plumbline.prepare.shards import SequenceSet, load_shards
+
+BUILDINGS = 2048
+"""Buildings that are answered for at most: parity and accuracy need no more, and torch takes a second for them."""
+LENGTHS = (5, 8, 12, 20, 40, 80)
+"""Scatterers of the random buildings, in turn: from the fewest that are judged to what a fine sensor sees."""
+RANDOM_BUILDINGS = 384
+SEED = 0
+
+
+@dataclass(frozen=True)
+class BenchInputs:
+    """Buildings, and where they come from."""
+
+    sequences: SequenceSet
+    source: str
+    """In words, for the table."""
+
+    @property
+    def labelled(self) -> bool:
+        """Whether every building has a label, so that accuracy can be told."""
+        return bool(np.isfinite(np.asarray(self.sequences.severity)).all())
+
+
+def prepared_inputs(folder: Path) -> BenchInputs:
+    """At most `BUILDINGS` of a split, drawn by a fixed seed.
+
+    Args:
+        folder: that of the stage `prepare`, of which the test split is taken, or of one split.
+
+    Raises:
+        InputError: there is no split, one is damaged or empty.
+    """
+    if not folder.is_dir():
+        raise InputError(f"--prepared {folder}: no such folder. Give that of the stage `prepare`, or of one split.")
+    split = folder / "test" if (folder / "test").is_dir() else folder
+    shards = load_shards(split)
+    return chosen(shards, str(split))
+
+
+def chosen(sequences: SequenceSet, source: str) -> BenchInputs:
+    """At most `BUILDINGS` of these, drawn by a fixed seed.
+
+    Raises:
+        InputError: there is none.
+    """
+    if not len(sequences):
+        raise InputError(f"{source}: no building in it can be judged, so nothing can be measured on it.")
+    count = min(BUILDINGS, len(sequences))
+    if count == len(sequences):
+        return BenchInputs(sequences, f"{source}, {count:,} buildings")
+    index = np.sort(np.random.default_rng(SEED).permutation(len(sequences))[:count])
+    return BenchInputs(sequences.take(index), f"{source}, {count:,} of {len(sequences):,} buildings")
+
+
+def random_inputs(model: Diagnosis) -> BenchInputs:
+    """Buildings without labels whose features are normal, with the means and deviations of the model's training data.
+
+    Each feature is drawn by itself: good for speed and parity, and no house that ever stood.
+    """
+    random = np.random.default_rng(SEED)
+    length = np.resize([min(n, model.network.spec.max_length) for n in LENGTHS], RANDOM_BUILDINGS)
+    rows = int(length.sum())
+
+    def draw(name: str, count: int, columns: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        mean, deviation = (model.get_buffer(f"{name}_{part}").numpy() for part in ("mean", "sd"))
+        return (mean + deviation * random.standard_normal((count, columns))).astype(np.float32)
+
+    count = RANDOM_BUILDINGS
+    sequences = Sequences(
+        building_id=np.array([f"random{number:04d}" for number in range(count)]),
+        city=np.full(count, "random"),
+        offsets=np.r_[0, np.cumsum(length)].astype(np.int64),
+        distance=draw("distance", rows, len(DISTANCE)),
+        slope=draw("slope", rows, len(SLOPE)),
+        geometry=draw("geometry", count, len(GEOMETRY)),
+        severity=np.full(count, np.nan, np.float32),
+        quadrant=np.full(count, UNDEFINED, np.int64),
+        difficulty=np.full(count, -1, np.int8),
+    )
+    lengths = ", ".join(map(str, sorted(set(length.tolist()))))
+    return BenchInputs(
+        sequences, f"random inputs (seed {SEED}), {count} buildings of {lengths} scatterers; no accuracy"
+    )

@@ -1,0 +1,108 @@
+"""What the report of a candidate says, as plain data: the HTML page and the model card are drawn from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.prepare.shards import Shards
+from plumbline.strain import CATEGORY_BOUNDS_PERMILLE, category
+from plumbline.validate.confidence import accuracy_by_coverage, confidence_bins
+from plumbline.validate.metrics import Figures, Judged
+from plumbline.validate.report_intervals import Interval, intervals
+
+METRICS = (
+    "quadrant_accuracy",
+    "quadrant_macro_f1",
+    "quadrant_accuracy_at_70",
+    "expected_calibration_error",
+    "severity_mae",
+    "severity_r2",
+    "category_accuracy",
+    "interval_coverage",
+    "interval_width",
+)
+"""Those that have an interval, in the order they are told."""
+COSTS = (
+    "size_bytes", "weight_bytes", "latency_ms", "buildings_per_second", "parity_probability",
+    "parity_severity_permille",
+)  # fmt: skip
+OF_SLICES = ("buildings", "quadrant_accuracy", "severity_mae", "interval_coverage")
+REFERENCE = "float32"
+"""What the others are compared with, building by building."""
+BASELINE, CHAMPION = "baseline", "champion"
+
+
+def report_content(
+    test: Shards,
+    everyone: Mapping[str, Judged],
+    table: Mapping[str, Mapping[str, Figures]],
+    gate: Mapping[str, Any],
+) -> dict[str, Any]:
+    """All that the report tells; strict JSON.
+
+    Args:
+        test: B labelled buildings. everyone: contender -> what it said of them.
+        table: slice -> contender -> figures; a champion has its place in it where one is known.
+        gate: verdict and rules, see `gates.evaluate`; of a rule only `metric, artifact, slice, value, bound, kind,
+            passed, text` are read.
+    """
+    quadrant, severity = np.asarray(test.quadrant), np.asarray(test.severity)
+    own, less = intervals(everyone, quadrant, severity, REFERENCE)
+    names = sorted(table["all"], key=(BASELINE, CHAMPION).__contains__)  # stable: artifacts first
+    return {
+        "verdict": gate["verdict"],
+        "rules": sorted(gate["rules"], key=lambda rule: bool(rule["passed"])),  # stable: failed first
+        "left_for_promotion": gate.get("left_for_promotion", []),
+        "test_data": gate.get("test_data", {}),
+        "contenders": names,
+        "champion": CHAMPION in names,
+        "metrics": {
+            metric: {
+                name: _with_ends(table["all"][name][metric], own.get(name, {}).get(metric))
+                for name in names
+                if metric in table["all"][name]
+            }
+            for metric in METRICS
+        },
+        "from_reference": {
+            name: {metric: list(ends) for metric, ends in one.items() if metric in METRICS}
+            for name, one in less.items()
+        },
+        "slices": {
+            part: {name: {key: row[name][key] for key in OF_SLICES if key in row[name]} for name in row}
+            for part, row in table.items()
+        },
+        "costs": {name: {key: table["all"][name][key] for key in COSTS if key in table["all"][name]} for name in names},
+        "judged": {name: _judged(judged, quadrant, severity) for name, judged in everyone.items()},
+    }
+
+
+def _with_ends(value: float, ends: Interval | None) -> dict[str, float]:
+    return {"value": value} | ({"low": ends.low, "high": ends.high} if ends else {})
+
+
+def _judged(judged: Judged, quadrant: Any, severity: Any) -> dict[str, Any]:
+    """Confusions (rows are the truth), reliability, and accuracy against coverage; nothing of what was NaN."""
+    found: dict[str, Any] = {}
+    if np.isfinite(judged.severity).all():
+        categories = len(CATEGORY_BOUNDS_PERMILLE) + 1
+        found["category"] = _confusion(category(severity), category(judged.severity), categories)
+    defined = quadrant >= 0
+    if defined.any() and np.isfinite(judged.probability[defined]).all():
+        said, confidence = judged.probability[defined].argmax(1), judged.probability[defined].max(1)
+        right = said == quadrant[defined]
+        found["quadrant"] = _confusion(quadrant[defined], said, 4)
+        found["reliability"] = confidence_bins(confidence, right, bins=10)
+        found["coverage"] = accuracy_by_coverage(confidence, right)
+    return found
+
+
+def _confusion(true: NDArray[np.integer], said: NDArray[np.integer], size: int) -> list[list[int]]:
+    counts = np.zeros((size, size), int)
+    np.add.at(counts, (np.asarray(true), np.asarray(said)), 1)
+    found: list[list[int]] = counts.tolist()
+    return found

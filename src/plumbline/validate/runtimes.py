@@ -1,0 +1,98 @@
+"""What can run a model on this machine: ONNX Runtime on each of its devices, and torch eager."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+import torch
+from numpy.typing import NDArray
+
+from plumbline.errors import InputError
+from plumbline.export.answers import Answers, Released
+from plumbline.export.inputs import signature
+from plumbline.export.runtime import OnnxModel
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
+from plumbline.validate.measure import run_torch
+
+CPU = "CPUExecutionProvider"
+ON_GPU = {"CUDAExecutionProvider": "CUDA", "TensorrtExecutionProvider": "TensorRT"}
+"""Providers that are measured too, where ONNX Runtime lists them."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """One way to run an ONNX file."""
+
+    name: str
+    provider: str
+    threads: int
+    """Within an operator; on a GPU they matter little."""
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def thread_counts() -> list[int]:
+    """One, two and all cores, as far as there are as many."""
+    return sorted({count for count in (1, 2, cores()) if count <= cores()})
+
+
+def runtimes() -> list[Runtime]:
+    """ONNX Runtime on the CPU with each of `thread_counts`, and on what else it lists of `ON_GPU`."""
+    found = [Runtime(f"ONNX Runtime CPU, {_threads(count)}", CPU, count) for count in thread_counts()]
+    listed = onnxruntime.get_available_providers()
+    return found + [Runtime(f"ONNX Runtime {ON_GPU[key]}", key, cores()) for key in ON_GPU if key in listed]
+
+
+class Session(OnnxModel):
+    """An ONNX file under one `Runtime`."""
+
+    def __init__(self, path: Path, runtime: Runtime) -> None:
+        """Open a model.
+
+        Raises:
+            InputError: the file cannot be run so, or ONNX Runtime silently took another device.
+        """
+        super().__init__(path)  # the checks of the file, on the CPU
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = runtime.threads
+        options.inter_op_num_threads = 1
+        try:
+            self._session: Any = onnxruntime.InferenceSession(str(path), options, providers=[runtime.provider])
+        except Exception as error:  # ONNX Runtime raises classes of its own for each sort of trouble
+            raise InputError(f"{path}: {runtime.name} cannot open it ({error}).") from None
+        if self._session.get_providers()[0] != runtime.provider:
+            raise InputError(
+                f"{path}: {runtime.name} did not start, and ONNX Runtime took {self._session.get_providers()[0]}. Its "
+                "libraries are missing or of another version."
+            )
+
+
+class Eager(Released):
+    """The network itself under torch eager."""
+
+    def __init__(self, model: Diagnosis, threads: int) -> None:
+        self.name = f"torch eager, {_threads(threads)}"
+        self.signature = signature(
+            {"distance": len(DISTANCE), "slope": len(SLOPE), "geometry": len(GEOMETRY)}, [],
+            max_length=model.network.spec.max_length,
+        )  # fmt: skip
+        self._model, self._count = model, threads
+
+    def execute(self, inputs: Mapping[str, NDArray[Any]]) -> Answers:
+        """The outputs; the number of threads, which is torch's for the whole process, stays changed."""
+        torch.set_num_threads(self._count)
+        return run_torch(self._model, dict(inputs))
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread" + ("s" if count > 1 else "")

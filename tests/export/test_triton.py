@@ -1,0 +1,211 @@
+"""A repository that Triton would read: as protobuf reads it, and as the model's own signature has it."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from google.protobuf import text_format
+
+from plumbline.errors import InputError
+from plumbline.export.package import verify_package, write_package
+from plumbline.export.runtime import OnnxModel
+from plumbline.export.triton import MARK, Settings, config, model_names, signature, write_repository
+from plumbline.files import read_json, sha256_file, sha256_folder
+from plumbline.prepare.shards import load_shards
+from tests.export.model_config import ENUMS, parse
+from tests.tiny import run_cli
+
+MODELS = {"plumbline": "model.onnx", "plumbline_int8": "model.int8.onnx"}
+OF_ORT = {"tensor(float)": "TYPE_FP32", "tensor(bool)": "TYPE_BOOL"}
+
+
+@pytest.fixture(scope="module")
+def repository(tiny, tmp_path_factory):
+    out = tmp_path_factory.mktemp("triton") / "models"
+    assert write_repository(tiny.data("package"), out, Settings()) == ["plumbline_int8", "plumbline"]
+    return out
+
+
+def read(folder, name="plumbline"):
+    return parse((folder / name / "config.pbtxt").read_text())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_config_is_the_signature_that_onnx_runtime_sees(tiny, repository, name):
+    message = read(repository, name)
+    session = onnxruntime.InferenceSession(repository / name / "1" / "model.onnx", providers=["CPUExecutionProvider"])
+    assert (message.name, message.backend) == (name, "onnxruntime")
+    for said, found in ((message.input, session.get_inputs()), (message.output, session.get_outputs())):
+        assert [one.name for one in said] == [one.name for one in found]
+        for ours, theirs in zip(said, found, strict=True):
+            assert ours.data_type == ENUMS["DataType"][OF_ORT[theirs.type]]
+            assert theirs.shape[0] == "batch"
+            dims = [-1 if isinstance(size, str) else size for size in theirs.shape[1:]]
+            assert list(ours.dims) == (dims or [1])
+            assert ours.HasField("reshape") == (not dims)
+            assert list(ours.reshape.shape) == []
+    kinds = {one.name: (one.data_type, list(one.dims)) for one in message.input}
+    assert kinds["mask"] == (ENUMS["DataType"]["TYPE_BOOL"], [-1])
+    assert kinds["distance"][1][0] == -1
+
+
+def test_a_request_as_the_config_describes_it_gets_the_answers_of_the_package(tiny, repository):
+    """What Triton does between request and model: the batch goes before the dims, and a reshape takes its place."""
+    message = read(repository)
+    inputs = load_shards(tiny.data("prepare") / "test").pad(np.arange(3))
+    session = onnxruntime.InferenceSession(repository / "plumbline/1/model.onnx", providers=["CPUExecutionProvider"])
+    for one in message.input:
+        sent = inputs[one.name]
+        assert sent.ndim == 1 + len(one.dims)
+        assert all(want in (-1, got) for want, got in zip(one.dims, sent.shape[1:], strict=True))
+    answers = session.run([one.name for one in message.output], inputs)
+    expected = OnnxModel(tiny.data("package") / "model.onnx").run(inputs)
+    for one, value, own in zip(message.output, answers, expected, strict=True):
+        given = list(one.reshape.shape) if one.HasField("reshape") else list(one.dims)
+        assert list(value.shape) == [3, *given]
+        np.testing.assert_array_equal(value.reshape(3, *one.dims).ravel(), own.ravel())
+
+
+def test_files_are_those_of_the_package_and_their_version_is_told(tiny, repository):
+    manifest = verify_package(tiny.data("package"))
+    assert sorted(path.name for path in repository.iterdir()) == sorted([*MODELS, MARK])
+    for name, file in MODELS.items():
+        assert [path.name for path in (repository / name).iterdir() if path.is_dir()] == ["1"]
+        message = read(repository, name)
+        about = {entry.key: entry.value.string_value for entry in message.parameters}
+        assert about["plumbline_version"] == manifest.version
+        assert about["plumbline_artifact"] == file
+        assert about["plumbline_sha256"] == sha256_file(repository / name / "1" / "model.onnx")
+        assert about["plumbline_sha256"] == manifest.files[file].sha256
+        assert list(message.version_policy.specific.versions) == [1]
+        assert message.default_model_filename == "model.onnx"
+
+
+def test_settings_are_written_as_they_were_given(tiny, tmp_path):
+    out = tmp_path / "models"
+    words = ("--max-batch-size", 6, "--max-queue-delay-us", 70, "--instances", 3, "--threads", 2)
+    ended = run_cli("triton", tiny.data("package"), "--output", out, *words, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    message = read(out)
+    assert message.max_batch_size == 6
+    assert list(message.dynamic_batching.preferred_batch_size) == [1, 6]
+    assert message.dynamic_batching.max_queue_delay_microseconds == 70
+    (group,) = message.instance_group
+    assert (group.count, group.kind) == (3, ENUMS["Kind"]["KIND_CPU"])
+    about = {entry.key: entry.value.string_value for entry in message.parameters}
+    assert about["intra_op_thread_count"] == "2"
+    assert not message.optimization.HasField("execution_accelerators")
+
+
+def test_on_a_gpu_tensorrt_is_taken_only_where_asked_for(tiny, tmp_path):
+    for words, wanted in (((), []), (("--tensorrt",), ["tensorrt"])):
+        out = tmp_path / "models"
+        assert run_cli("triton", tiny.data("package"), "--output", out, "--gpu", *words, cwd=tmp_path).code == 0
+        message = read(out)
+        assert message.instance_group[0].kind == ENUMS["Kind"]["KIND_GPU"]
+        used = message.optimization.execution_accelerators.gpu_execution_accelerator
+        assert [one.name for one in used] == wanted
+        assert "intra_op_thread_count" not in {entry.key for entry in message.parameters}
+
+
+@pytest.mark.parametrize(("words", "said"), [(("--tensorrt",), "--tensorrt"), (("--gpu", "--threads", 2), "--threads")])
+def test_settings_that_contradict_each_other_are_refused(tiny, tmp_path, words, said):
+    ended = run_cli("triton", tiny.data("package"), "--output", "models", *words, cwd=tmp_path)
+    assert ended.code == 2
+    assert said in ended.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_parser_refuses_what_is_no_config():
+    """Else the tests above would say little."""
+    for wrong in ("dims: [ -1 ]", 'name: "a', "max_batch_size: many", "input [ { data_type: TYPE_FLOAT } ]"):
+        with pytest.raises(text_format.ParseError):
+            parse(wrong)
+
+
+def test_text_with_quotes_comes_back_as_it_was(tiny):
+    path = tiny.data("package") / "model.onnx"
+    manifest = verify_package(tiny.data("package")).model_copy(update={"version": 'a "b" \\ c\nd'})
+    message = parse(config("plumbline", "model.onnx", path, manifest, Settings()))
+    about = {entry.key: entry.value.string_value for entry in message.parameters}
+    assert about["plumbline_version"] == 'a "b" \\ c\nd'
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "", ".hidden", "a/b", "a b"])
+def test_a_name_that_is_no_folder_is_refused(tiny, name):
+    manifest = verify_package(tiny.data("package")).model_copy(update={"name": name})
+    with pytest.raises(InputError, match="cannot be the name"):
+        model_names(manifest)
+
+
+def test_an_artifact_that_was_added_is_served_too(tiny, tmp_path):
+    source = tiny.data("package")
+    manifest = read_json(source / "manifest.json")
+    about = {key: manifest[key] for key in ("name", "default_model", "prepare", "hashes", "metrics", "gate")}
+    files = dict.fromkeys(("model.onnx", "model.fp16.onnx"), source / "model.onnx")
+    write_package(files, about, "A card.", tmp_path / "package")
+    assert write_repository(tmp_path / "package", tmp_path / "models", Settings()) == [
+        "plumbline_fp16", "plumbline",
+    ]  # fmt: skip
+
+
+def test_our_own_repository_is_replaced_and_nothing_else(tiny, tmp_path):
+    package, out = tiny.data("package"), tmp_path / "models"
+    out.mkdir()
+    write_repository(package, out, Settings())  # an empty folder may be filled
+    write_repository(package, out, Settings(max_batch_size=8))
+    assert read(out).max_batch_size == 8
+    before = sha256_folder(out)
+    (out / "mine").mkdir()
+    (out / "mine" / "config.pbtxt").write_text("name: 'mine'")
+    with pytest.raises(InputError, match=r"config\.pbtxt: added or changed"):
+        write_repository(package, out, Settings())
+    shutil.rmtree(out / "mine")
+    assert sha256_folder(out) == before
+    (out / "plumbline" / "config.pbtxt").write_text("# tuned by hand")
+    with pytest.raises(InputError, match="added or changed"):
+        write_repository(package, out, Settings())
+    (out / MARK).write_text("{}")
+    with pytest.raises(InputError, match="not readable"):
+        write_repository(package, out, Settings())
+
+
+def test_somebody_elses_folder_and_a_file_are_left_alone(tiny, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "precious.csv").write_text("1")
+    with pytest.raises(InputError, match="not by this command"):
+        write_repository(tiny.data("package"), tmp_path / "data", Settings())
+    with pytest.raises(InputError, match="is a file"):
+        write_repository(tiny.data("package"), tmp_path / "data" / "precious.csv", Settings())
+    assert [path.name for path in tmp_path.rglob("*")] == ["data", "precious.csv"]
+
+
+def test_a_package_that_was_changed_is_not_served(tiny, tmp_path):
+    package = shutil.copytree(tiny.data("package"), tmp_path / "package")
+    content = bytearray((package / "model.onnx").read_bytes())
+    content[100] ^= 1
+    (package / "model.onnx").write_bytes(content)
+    with pytest.raises(InputError, match="changed since it was released"):
+        write_repository(package, tmp_path / "models", Settings())
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("out", ["", "models", ".."])
+def test_the_package_itself_is_never_written_into(tiny, tmp_path, out):
+    package = shutil.copytree(tiny.data("package"), tmp_path / "here" / "package")
+    before = sha256_folder(tmp_path)
+    with pytest.raises(InputError, match="inside"):
+        write_repository(package, package / out, Settings())
+    assert sha256_folder(tmp_path) == before
+
+
+def test_a_model_without_a_free_batch_is_refused(tiny, tmp_path):
+    model = onnx.load(tiny.data("package") / "model.onnx")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 3
+    onnx.save(model, tmp_path / "fixed.onnx")
+    with pytest.raises(InputError, match=r"fixed\.onnx: distance: its first dimension is not `batch`"):
+        signature(tmp_path / "fixed.onnx")

@@ -1,0 +1,181 @@
+"""The report of a candidate: true to the evidence, safe, and whole in one file."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from plumbline.files import read_json
+from plumbline.prepare.shards import load_shards
+from plumbline.validate.metrics import Judged
+from plumbline.validate.report import page
+from plumbline.validate.report_content import METRICS, report_content
+from plumbline.validate.report_intervals import intervals
+
+VOID = {"meta", "br", "rect", "line", "circle", "polyline"}
+
+
+class Checked(HTMLParser):
+    """Collects text and attributes, and holds every tag to its end."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.said, self.attributes = [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.said.append(data)
+
+
+@pytest.fixture(scope="module")
+def content(tiny):
+    return read_json(tiny.data("validate") / "report.json")
+
+
+def test_figures_are_those_of_the_metrics_and_lie_in_their_intervals(tiny, content):
+    table = read_json(tiny.data("validate") / "metrics.json")
+    for metric in METRICS:
+        for name, one in content["metrics"][metric].items():
+            assert one["value"] == table["all"][name][metric]
+            if metric in ("severity_mae", "interval_coverage", "quadrant_accuracy"):
+                assert one["low"] <= one["value"] <= one["high"]
+    assert set(content["metrics"]["severity_mae"]) == {"float32", "pruned", "int8", "baseline"}
+    assert "baseline" not in content["metrics"]["interval_coverage"]
+    assert content["slices"].keys() == table.keys()
+    assert content["costs"]["int8"]["size_bytes"] == (tiny.data("export") / "int8.onnx").stat().st_size
+
+
+def test_confusions_count_every_building_once(tiny, content):
+    test = load_shards(tiny.data("prepare") / "test")
+    for one in content["judged"].values():
+        assert np.sum(one["category"]) == len(test)
+        assert np.sum(one["quadrant"]) == int((test.quadrant >= 0).sum())
+        assert [sum(row) for row in one["quadrant"]] == [int((test.quadrant == code).sum()) for code in range(4)]
+
+
+def test_the_page_is_whole_alone_and_has_all_parts(tiny):
+    text = (tiny.data("validate") / "report.html").read_text(encoding="utf-8")
+    checked = Checked(text)
+    assert not [one for one in checked.attributes if one[1] in ("src", "href", "srcset", "data", "onload", "onclick")]
+    assert "script" not in {tag for tag, *_ in checked.attributes}
+    assert "<script" not in text
+    assert not re.search(r"url\((?!#)", text)
+    assert "@import" not in text
+    named = [value for _, name, value in checked.attributes if name == "id"]
+    assert len(named) == len(set(named)) == 2  # the clips of two charts
+    assert all(f"url(#{name})" in text for name in named)
+    said = "".join(checked.said)
+    for part in ("Why", "How good", "Size and speed", "Slices", "What a confidence is worth", "Confusion"):
+        assert part in said
+    assert "No champion is known here" in said
+    assert "prefers-color-scheme:dark" in text
+    assert text.count("<svg") == 6
+
+
+def test_failed_rules_come_first_with_their_figures(content):
+    rules = [
+        {**content["rules"][0], "passed": True},
+        {**content["rules"][1], "passed": False, "text": "x < y: 1 found"},
+    ]
+    gate = {"verdict": "fail", "rules": rules}
+    test = made(40)
+    everyone = {"float32": said(test, 0.1), "int8": said(test, 0.2)}
+    found = report_content(test, everyone, {"all": {name: {} for name in everyone}}, gate)
+    assert [rule["passed"] for rule in found["rules"]] == [False, True]
+    text = "".join(Checked(page(found)).said)
+    assert text.index("x < y: 1 found") < text.index(rules[0]["text"])
+    assert "1 of 2 rules met" in text
+
+
+def test_names_are_text_and_nothing_else(content):
+    wrong = "city:<script>alert('x')</script>&\"<b>"
+    changed = {**content, "slices": {wrong: content["slices"]["all"]}, "verdict": wrong}
+    changed["rules"] = [{**content["rules"][0], "text": wrong}]
+    text = page(changed)
+    assert "<script" not in text
+    assert "<b>" not in text
+    assert "".join(Checked(text).said).count(wrong) >= 3
+
+
+def test_a_model_of_nans_leaves_places_empty(content):
+    test = made(30)
+    nothing = np.full(30, np.nan)
+    everyone = {"float32": said(test, 0.1), "int8": Judged(np.full((30, 4), np.nan), nothing, nothing, nothing)}
+    gate = {"verdict": "fail", "rules": []}
+    table = {"all": {"float32": {"buildings": 30.0, "severity_mae": 0.1}, "int8": {"buildings": 30.0}}}
+    found = report_content(test, everyone, table, gate)
+    json.dumps(found, allow_nan=False)
+    assert found["judged"]["int8"] == {}
+    assert found["from_reference"]["int8"] == {}
+    Checked(page(found))
+
+
+def test_a_known_champion_has_a_column(content):
+    test = made(30)
+    everyone = {"float32": said(test, 0.1), "champion": said(test, 0.3)}
+    table = {"all": {name: {"buildings": 30.0, "severity_mae": 0.1} for name in everyone}}
+    found = report_content(test, everyone, table, {"verdict": "pass", "rules": []})
+    assert found["champion"]
+    assert "No champion is known" not in page(found)
+
+
+class Made:
+    """Labelled buildings without features."""
+
+    def __init__(self, quadrant, severity):
+        self.quadrant, self.severity = quadrant, severity
+
+
+def made(count, seed=0):
+    random = np.random.default_rng(seed)
+    return Made(random.integers(0, 4, count), random.uniform(0.5, 4, count))
+
+
+def said(test, error, right=0.7, seed=1):
+    """Answers that are off by `error` permille to one side or the other, and right in a share of the quadrants."""
+    random = np.random.default_rng(seed)
+    count = len(test.severity)
+    chosen = np.where(random.random(count) < right, test.quadrant, (test.quadrant + 1) % 4)
+    probability = np.full((count, 4), 0.1)
+    probability[np.arange(count), chosen] = 0.7
+    severity = test.severity + error * random.choice((-1.0, 1.0), count)
+    return Judged(probability, severity, severity - 1, severity + 1)
+
+
+def test_the_interval_of_a_share_is_that_of_the_binomial():
+    """Closed form: a share p of n has the standard error sqrt(p (1 - p) / n)."""
+    test = made(1500)
+    answers = said(test, 0.1)
+    own, _ = intervals({"one": answers}, test.quadrant, test.severity, "none")
+    share = float((answers.probability.argmax(1) == test.quadrant).mean())
+    ends = own["one"]["quadrant_accuracy"]
+    wanted = 2 * 1.96 * np.sqrt(share * (1 - share) / 1500)
+    assert ends.high - ends.low == pytest.approx(wanted, rel=0.15)
+    assert ends.low < share < ends.high
+
+
+def test_a_constant_error_has_no_width_and_a_pair_no_noise():
+    test = made(200)
+    everyone = {"float32": said(test, 0.25), "int8": said(test, 0.4)}
+    own, less = intervals(everyone, test.quadrant, test.severity, "float32", resamples=50)
+    assert own["float32"]["severity_mae"] == pytest.approx((0.25, 0.25))
+    assert less["int8"]["severity_mae"] == pytest.approx((0.15, 0.15))
+    assert less["int8"]["quadrant_accuracy"] == (0, 0)  # the same quadrants were said
+    assert own["int8"]["quadrant_accuracy"].high > own["int8"]["quadrant_accuracy"].low
