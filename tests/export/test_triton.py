@@ -19,14 +19,14 @@ from plumbline.prepare.shards import load_shards
 from tests.export.model_config import ENUMS, parse
 from tests.tiny import run_cli
 
-MODELS = {"plumbline": "model.onnx", "plumbline_int8": "model.int8.onnx"}
+MODELS = {"plumbline": "model.onnx", "plumbline_fp16": "model.fp16.onnx", "plumbline_int8": "model.int8.onnx"}
 OF_ORT = {"tensor(float)": "TYPE_FP32", "tensor(bool)": "TYPE_BOOL"}
 
 
 @pytest.fixture(scope="module")
 def repository(tiny, tmp_path_factory):
     out = tmp_path_factory.mktemp("triton") / "models"
-    assert write_repository(tiny.data("package"), out, Settings()) == ["plumbline_int8", "plumbline"]
+    assert write_repository(tiny.data("package"), out, Settings()) == ["plumbline_fp16", "plumbline_int8", "plumbline"]
     return out
 
 

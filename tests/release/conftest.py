@@ -36,7 +36,7 @@ def registry(template_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def make_package(tmp_path: Path) -> MakePackage:
     """Write a package whose model is a file with the given words."""
 
-    def make(words: str, verdict: str = "pass") -> Path:
+    def make(words: str, verdict: str = "pass", **gate: int) -> Path:
         folder = tmp_path / f"package_{words}"
         model = tmp_path / "model.onnx"
         model.write_text(words)
@@ -46,7 +46,7 @@ def make_package(tmp_path: Path) -> MakePackage:
             "prepare": Prepare().model_dump(),
             "hashes": {"data": "d" * 64},
             "metrics": {"int8": {"severity_mae": 0.25}},
-            "gate": {"verdict": verdict},
+            "gate": {"verdict": verdict, **gate},
         }
         write_package({"model.onnx": model}, about, "A card.", folder)
         return folder

@@ -37,6 +37,12 @@ def test_the_first_package_becomes_champion_without_a_comparison(registry: Regis
     assert (resolve_model("champion") / "model.onnx").read_text() == "one"
 
 
+def test_a_pass_in_words_that_are_not_known_promotes_nothing(registry: Registry, make_package: MakePackage) -> None:
+    with pytest.raises(InputError, match=r"manifest\.json: gate of format 3 found"):
+        promote(make_package("one", format=3), never)
+    assert registry.champion() is None
+
+
 def test_the_same_package_again_registers_nothing(registry: Registry, make_package: MakePackage) -> None:
     package = make_package("one")
     first = promote(package, never)

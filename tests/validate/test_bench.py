@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from plumbline.errors import InputError
-from plumbline.export.package import verify_package, write_package
+from plumbline.export.package import MODELS, verify_package, write_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.files import read_json
 from plumbline.prepare.shards import load_shards
@@ -53,9 +53,9 @@ def test_every_artifact_meets_every_runtime_and_has_its_figures(tiny, quick, ref
     package = tiny.data("package")
     manifest, inputs = verify_package(package), prepared_inputs(tiny.data("prepare"))
     rows = bench(package, manifest, reference, inputs, batches=(1, 4), rounds=1)
-    files = ["weights.safetensors", "model.onnx", "model.int8.onnx"]
+    files = ["weights.safetensors", *MODELS]
     assert list(dict.fromkeys(one.artifact for one in rows)) == files
-    assert len(rows) == len(thread_counts()) + 2 * len(runtimes())
+    assert len(rows) == len(thread_counts()) + len(MODELS) * len(runtimes())
     test = load_shards(tiny.data("prepare") / "test")
     for one in rows:
         assert one.figures["size_bytes"] == (package / one.artifact).stat().st_size

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from plumbline.export.stage import ARTIFACTS
 from plumbline.files import read_json
 from plumbline.prepare.shards import load_shards
 from plumbline.validate.metrics import Judged
@@ -56,7 +57,7 @@ def test_figures_are_those_of_the_metrics_and_lie_in_their_intervals(tiny, conte
             assert one["value"] == table["all"][name][metric]
             if metric in ("severity_mae", "interval_coverage", "quadrant_accuracy"):
                 assert one["low"] <= one["value"] <= one["high"]
-    assert set(content["metrics"]["severity_mae"]) == {"float32", "pruned", "int8", "baseline"}
+    assert set(content["metrics"]["severity_mae"]) == {*ARTIFACTS, "baseline"}
     assert "baseline" not in content["metrics"]["interval_coverage"]
     assert content["slices"].keys() == table.keys()
     assert content["costs"]["int8"]["size_bytes"] == (tiny.data("export") / "int8.onnx").stat().st_size

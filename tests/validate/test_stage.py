@@ -42,7 +42,7 @@ def rule(**changed):
 def test_the_evidence_of_a_pass(tiny):
     gate = read_json(tiny.data("validate") / "gate.json")
     assert gate["verdict"] == "pass"
-    assert len(gate["rules"]) == 6
+    assert len(gate["rules"]) == 7
     assert all(result["passed"] and result["value"] is not None for result in gate["rules"])
     assert gate["test_data"]["sha256"] == sha256_folder(tiny.data("prepare") / "test")
     assert gate["test_data"]["buildings"] == len(load_shards(tiny.data("prepare") / "test"))
