@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from plumbline.validate.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Line, Mark, line_chart
+from plumbline.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Line, Mark, line_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 
