@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from plumbline.compress.quantize import Calibration, quantize
+from plumbline.compress.keep import quantize
+from plumbline.compress.table import write_table
 from plumbline.console import log
 from plumbline.export.onnx import export_onnx
 from plumbline.files import atomic_folder
@@ -18,18 +19,16 @@ ARTIFACTS = ("float32", "pruned", "int8")
 
 
 def export(prepared: Path, trained: Path, compressed: Path, params: Export, out: Path) -> None:
-    """Write `float32.onnx`, `pruned.onnx`, `int8.onnx` and the pruned weights into `out`.
+    """Write `float32.onnx`, `pruned.onnx`, `int8.onnx`, the pruned weights and `quantisation.csv` into `out`.
 
     Raises:
         InputError: an input folder is missing or damaged.
     """
-    calibration = Calibration(
-        load_shards(prepared / "train"), params.calibration_batches, params.calibration_batch_size, seed=0
-    )
+    data = load_shards(prepared / "train")
     with atomic_folder(out) as folder:
         for name, source in (("float32", trained), ("pruned", compressed)):
             export_onnx(load_diagnosis(source), folder / f"{name}.onnx", params.opset)
-        quantize(folder / "pruned.onnx", folder / "int8.onnx", calibration)
+        write_table(quantize(folder / "pruned.onnx", folder / "int8.onnx", data, params), folder / "quantisation.csv")
         shutil.copyfile(compressed / "model.safetensors", folder / "weights.safetensors")
         shutil.copyfile(compressed / "model.json", folder / "network.json")
         for name in ARTIFACTS:

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from plumbline.params.section import Section
+
+QuantisationKind = Literal["static", "dynamic", "weights"]
+
+
+class Change(Section):
+    """How far int8 may take the answers from those in float, on average over training buildings."""
+
+    probability: float = Field(default=0.01, gt=0)
+    """Of a quadrant, absolute."""
+    permille: float = Field(default=0.02, gt=0)
+    """Of the severity, absolute."""
 
 
 class Export(Section):
     """ONNX and int8."""
 
     opset: int = Field(default=20, ge=18, le=22)
+    quantisation: QuantisationKind = "static"
+    """Products in int8 with ranges from training buildings (`static`) or of each input (`dynamic`; convolutions in
+    float); or `weights` in int8 and all products in float. Weights are in 8 bits by all of them."""
     calibration_batches: int = Field(default=8, ge=2)
     calibration_batch_size: int = Field(default=64, ge=1)
+    max_change: Change = Change()
+    """Of `static`; layers whose products in int8 change the answers most go back to float until this is kept."""
