@@ -207,3 +207,30 @@ def test_products_are_read_from_a_file_of_that_section_alone(tmp_path):
         load_products(path)
     with pytest.raises(InputError, match="no such file"):
         load_products(tmp_path / "other.yaml")
+
+
+RATIO = "give either pruning_ratio or target"
+KIND = "give max_drop, severity or both; or else max_parameters"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"pruning_ratio": None}, RATIO),
+        ({"target": {"max_drop": 0.01}}, RATIO),
+        ({"pruning_ratio": None, "target": {}}, KIND),
+        ({"pruning_ratio": None, "target": {"severity": 0.02, "max_parameters": 9}}, KIND),
+        ({"pruning_ratio": None, "target": {"max_drop": 0.01, "tries": 13}}, "13 found"),
+        ({"importance": "looks"}, "'taylor', 'magnitude' or 'scale'"),
+    ],
+)
+def test_a_ratio_is_given_or_searched_by_one_kind_of_bound(given, said):
+    assert said in refusal(changed("compress", {**GOOD["compress"], **given}))
+
+
+def test_a_short_run_has_the_losses_of_training_and_a_length_of_its_own():
+    params = parse_params(GOOD)
+    short = params.compress.short_run(params.train)
+    assert (short.epochs, short.learning_rate) == (params.compress.short.epochs, params.compress.short.learning_rate)
+    assert (short.severity_weight, short.seed) == (params.train.severity_weight, params.train.seed)
+    assert short.ema_decay == 0

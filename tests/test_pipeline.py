@@ -18,8 +18,14 @@ OUTPUTS = {
     "ingest": {"c_band", "x_band"},
     "prepare": {"train", "tune", "calibrate", "test", "motion", "audit"},
     "train": {"model.safetensors", "model.json", "metrics.json", "history.csv", "record.json"},
-    "compress": {"model.safetensors", "model.json", "metrics.json", "history.csv", "record.json"},
-    "export": {"float32.onnx", "pruned.onnx", "fp16.onnx", "int8.onnx", "weights.safetensors", "network.json"},
+    "compress": {
+        "model.safetensors", "model.json", "metrics.json", "history.csv", "record.json", "sensitivity.csv",
+        "sensitivity.svg",
+    },
+    "export": {
+        "float32.onnx", "pruned.onnx", "fp16.onnx", "int8.onnx", "weights.safetensors", "network.json",
+        "quantisation.csv",
+    },
     "validate": {
         "gate.json", "metrics.json", "summary", "severity.csv", "reliability.csv", "category_confusion.csv",
         "quadrant_confusion.csv", "coverage.csv", "intervals.csv", "coverage.svg", "reliability.svg",

@@ -40,7 +40,7 @@ PARAMS: dict[str, Any] = {
     },
     "model": {"channels": 8, "blocks": 1, "heads": 2, "attention_layers": 1, "hidden": 16},
     "train": {"epochs": 2, "threads": 1, **OPTIMISE},
-    "compress": {"epochs": 1, "importance_batches": 2, **OPTIMISE},
+    "compress": {"pruning_ratio": 0.5, "epochs": 1, "importance_batches": 2, **OPTIMISE},
     "export": {"calibration_batches": 3, "calibration_batch_size": 16},
     "validate": {
         "min_slice": 5,

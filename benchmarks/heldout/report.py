@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.heldout.scores import BARS, HELD, MODEL, Scores, cell, of_quadrants, table
+from plumbline.charts import Line, Mark, line_chart
 from plumbline.files import atomic_file, write_json
 from plumbline.model.interval import AREA_BOUNDS_M2, POINT_BOUNDS
 from plumbline.serve.predictions import STATUSES
 from plumbline.strain import category
-from plumbline.validate.charts import Line, Mark, line_chart
 from plumbline.validate.confidence import COVERED, accuracy_by_coverage, share_error
 
 MIN_SLICE = 200

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from plumbline.compress.prune import prune
+from plumbline.compress.importance import IMPORTANCES, slopes
+from plumbline.compress.prune import channel_groups, prune, step_shares
 from plumbline.files import read_json
 from plumbline.model.diagnosis import Answer, Diagnosis, load_diagnosis, save_diagnosis
+from plumbline.model.losses import build_losses
 from plumbline.model.network import count_parameters, new_spec, spec_of
 from plumbline.params import Model
+from plumbline.params.compress import ImportanceKind
 from plumbline.prepare.sequences import Sequences
 from plumbline.prepare.shards import Shards, load_shards
+from plumbline.train.batches import loader
 from plumbline.train.statistics import fit_statistics
 from tests.tiny import Tiny
 
@@ -38,8 +46,8 @@ def network(data: Sequences, **settings: object) -> Diagnosis:
     return diagnosis.eval()
 
 
-def pruned(tiny: Tiny, model: Diagnosis, data: Sequences, ratio: float) -> Diagnosis:
-    return prune(model, data, tiny.params.train, ratio, batches=1, seed=0)
+def pruned(tiny: Tiny, model: Diagnosis, data: Sequences, ratio: float, importance: str = "taylor") -> Diagnosis:
+    return prune(model, ratio, slopes(model, data, tiny.params.train, batches=1, seed=0), importance)
 
 
 def answers(model: Diagnosis, data: Sequences) -> Answer:
@@ -87,7 +95,7 @@ def test_the_original_is_left_as_it_was(tiny, data):
     pruned(tiny, whole, data, 0.5)
     assert weights.keys() == whole.state_dict().keys()
     assert all(torch.equal(weights[name], value) for name, value in whole.state_dict().items())
-    assert all(parameter.grad is None for parameter in whole.parameters())
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in whole.parameters())
     assert all(torch.equal(left, right) for left, right in zip(said, answers(whole, data), strict=True))
 
 
@@ -98,7 +106,8 @@ def test_a_ratio_of_zero_keeps_everything(tiny, data):
     assert all(torch.equal(value, same.state_dict()[name]) for name, value in whole.state_dict().items())
 
 
-def test_channels_that_do_nothing_go_first(tiny, data):
+@pytest.mark.parametrize("importance", ["taylor", "magnitude"])
+def test_channels_that_do_nothing_go_first(tiny, data, importance):
     whole = network(data)
     block = whole.network.encoder.distance.blocks[0]
     dead = torch.tensor([0, 3, 4, 7, 8, 9, 12, 15])
@@ -108,7 +117,7 @@ def test_channels_that_do_nothing_go_first(tiny, data):
         block.first.bias[dead] = 0
         block.first.weight[dead] = 0
         block.second.weight[:, dead] = 0
-    kept = pruned(tiny, whole, data, 0.5).network.encoder.distance.blocks[0].first.bias
+    kept = pruned(tiny, whole, data, 0.5, importance).network.encoder.distance.blocks[0].first.bias
     assert len(kept) == 8
     assert (kept > 0).all()
 
@@ -124,3 +133,75 @@ def test_statistics_are_kept_to_the_last_digit(tiny, data):
     for name, value in whole.named_buffers():
         if not name.startswith("network."):
             assert torch.equal(value, half.get_buffer(name)), name
+
+
+def test_the_scale_of_a_normalisation_says_which_channels_go(tiny, data):
+    whole = network(data)
+    norms = [layer for layer in whole.network.modules() if isinstance(layer, torch.nn.LayerNorm)]
+    with torch.no_grad():
+        for norm in norms:
+            # Half of the joined channels; a stream's norms have their own half of them.
+            norm.weight.copy_(torch.linspace(1, 2, len(norm.weight)))
+    kept = pruned(tiny, whole, data, 0.5, "scale").network.neck.norm.weight
+    assert len(kept) == 16
+    assert (kept[1:] > kept[:-1]).all()
+    assert kept[-1] == 2
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_one_group_alone_is_pruned_where_it_is_named(tiny, data, settings):
+    whole = network(data, **settings)
+    groups = channel_groups(whole)
+    found = slopes(whole, data, tiny.params.train, 1, 0)
+    narrowed = [widths(prune(whole, 0.0, found, parts={group: 0.5})) for group in groups]
+    changed = [[number for number, pair in enumerate(zip(widths(whole), one, strict=True)) if pair[0] != pair[1]]
+               for one in narrowed]  # fmt: skip
+    assert all(len(places) == 1 for places in changed)
+    # Without attention the two streams share no channels: two groups for one width.
+    assert {place for (place,) in changed} == set(range(len(widths(whole))))
+    for one, (place,) in zip(narrowed, changed, strict=True):
+        width = widths(whole)[place]
+        assert one[place] in ((width // 2, 3 * width // 4) if settings["attention"] == "none" else (width // 2,))
+
+
+@given(ratio=st.floats(0, 0.95), steps=st.integers(1, 20))
+def test_steps_take_equal_numbers_and_the_ratio_in_all(ratio, steps):
+    kept = np.cumprod([1 - share for share in step_shares(ratio, steps)])
+    assert kept[-1] == pytest.approx(1 - ratio)
+    assert np.diff([1.0, *kept]) == pytest.approx(-ratio / steps, abs=1e-12)
+
+
+def test_steps_leave_as_many_channels_as_one_step(tiny, data):
+    whole = network(data)
+    model = whole
+    for share in step_shares(0.75, 3):
+        model = pruned(tiny, model, data, share)
+    assert widths(model) == widths(pruned(tiny, whole, data, 0.75)) == [width // 4 for width in widths(whole)]
+
+
+def test_every_importance_of_the_parameters_is_there():
+    assert set(get_args(ImportanceKind)) == set(IMPORTANCES)
+
+
+def test_slopes_are_those_of_the_losses(tiny, data):
+    """By a difference: a step along one bias changes the summed loss by its slope times the step."""
+    whole = network(data).double()
+    bias = whole.network.severity_head.bias
+
+    def loss():
+        model_losses = tiny.params.train
+        chosen = build_losses(model_losses)
+        (batch,) = (batch for number, batch in enumerate(loader(data, 128, 0)) if number == 0)
+        inputs = (batch.distance_BLF.double(), batch.slope_BLF.double(), batch.geometry_BF.double(), batch.mask_BL)
+        with torch.no_grad():
+            answer = whole.raw(*inputs)
+            severity = chosen.severity(answer, whole.standard_severity(batch.severity_B.double()))
+            return model_losses.quadrant_weight * chosen.quadrant(answer, batch.quadrant_B) + (
+                model_losses.severity_weight * severity
+            )
+
+    slope = slopes(network(data), data, tiny.params.train, 1, 0)["network.heads.severity_head.bias"][0]
+    before = loss()
+    with torch.no_grad():
+        bias[0] += 1e-4
+    assert float((loss() - before) / 1e-4) == pytest.approx(float(slope), rel=0.02)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import csv
+from copy import deepcopy
 
+from plumbline.compress.stage import compress
 from plumbline.files import read_json
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
+from plumbline.params import parse_params
+from tests.tiny import OPTIMISE, PARAMS
 
 
 def test_the_written_model_is_the_smaller_one(tiny):
@@ -30,6 +34,29 @@ def test_fine_tuning_is_on_record_and_is_said(tiny):
     assert len(rows) == tiny.params.compress.epochs
     assert "pruned: " in tiny.said
     assert " parameters left (" in tiny.said
+
+
+def test_what_each_group_is_worth_is_written_and_drawn(tiny):
+    with (tiny.data("compress") / "sensitivity.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert {"group", "ratio", "parameters", "quadrant_accuracy", "severity_mae"} == rows[0].keys()
+    assert (tiny.data("compress") / "sensitivity.svg").read_text().startswith("<svg")
+    assert not (tiny.data("compress") / "search.csv").exists()  # the ratio was given
+
+
+def test_a_stage_with_a_target_writes_its_search_and_leaves_no_tries(tiny, tmp_path, monkeypatch):
+    root = tiny.copy(tmp_path, "prepare", "train")
+    content = deepcopy(PARAMS)
+    content["compress"] = {"target": {"severity": 1e6, "tries": 1}, "sensitivity": 0, "epochs": 1,
+                           "importance_batches": 1, "short": {"buildings": 16, "epochs": 1}, **OPTIMISE}  # fmt: skip
+    monkeypatch.chdir(root)
+    compress(root / "data/prepare", root / "data/train", parse_params(content), root / "data/compress")
+    with (root / "data/compress/search.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["chosen"] for row in rows] == ["False", "True"]
+    assert int(rows[1]["parameters"]) == read_json(root / "data/compress/metrics.json")["parameters"]
+    assert not (root / "data/compress/sensitivity.csv").exists()
+    assert list((root / ".plumbline/search").iterdir()) == []
 
 
 def test_it_is_calibrated_anew(tiny):

@@ -1,67 +1,89 @@
 """Structured pruning: channels are removed for good, and the network that is left is smaller and faster.
 
-The dependency graph of the network (Fang et al. 2023, DepGraph) says which channels must go together; how much a
-channel matters is a first-order Taylor estimate from training data (Molchanov et al. 2019).
+The dependency graph of the network (Fang et al. 2023, DepGraph) says which channels must go together; which of them
+matter least, `importance` says.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
 
 import torch
 import torch_pruning
 from torch import Tensor
 
+from plumbline.compress.importance import IMPORTANCES, Slopes
 from plumbline.model.attention import AttentionLayer
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.losses import build_losses
-from plumbline.model.network import spec_of
-from plumbline.params import Train
+from plumbline.model.network import Network, spec_of
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
-from plumbline.prepare.shards import SequenceSet
-from plumbline.train.batches import loader
+
+ROUNDING = 1e-9
+"""Taken off a share of channels: 1/3 of 24 is to be 8, and not 9 because 1/3 has no end."""
 
 
-def prune(model: Diagnosis, data: SequenceSet, losses: Train, ratio: float, batches: int, seed: int) -> Diagnosis:
+def prune(
+    model: Diagnosis, ratio: float, slopes: Slopes, importance: str = "taylor", parts: Mapping[str, float] | None = None
+) -> Diagnosis:
     """A copy of `model` without the least important channels.
 
     Args:
         model: left as it is.
-        data: training buildings, for the importance.
-        losses: weights of the losses whose gradients tell the importance.
         ratio: share of channels removed, 0 to below 1.
-        batches: batches of 128 buildings used for the importance.
-        seed: of their choice.
+        slopes: see `importance.slopes`; of this model.
+        importance: name in `importance.IMPORTANCES`.
+        parts: name of one of `channel_groups` -> a share of its own.
     """
     copy = _copy(model)
-    network = copy.network
+    for name, parameter in copy.named_parameters():
+        parameter.grad = slopes[name].clone()
+    layers = dict(copy.network.named_modules())
+    own = {layers[name]: _share(share) for name, share in (parts or {}).items()}
+    _pruner(copy.network, _share(ratio), IMPORTANCES[importance](), own).step()
+    copy.zero_grad()
+    return _copy(copy)
+
+
+def channel_groups(model: Diagnosis) -> list[str]:
+    """Names of the groups of channels that can only go together: each the first layer that makes them."""
+    network = _copy(model).network
+    pruner = _pruner(network, 0.5, None, {})
+    names = {layer: name for name, layer in network.named_modules()}
+    groups = pruner.DG.get_all_groups(ignored_layers=pruner.ignored_layers, root_module_types=pruner.root_module_types)
+    return [names[group[0].dep.target.module] for group in groups if group[0].dep.target.module in names]
+
+
+def step_shares(ratio: float, steps: int) -> list[float]:
+    """Share of the channels then left that goes in each of `steps` steps: equal numbers, and `ratio` in all."""
+    kept = [1 - ratio * step / steps for step in range(steps + 1)]
+    return [1 - after / before for before, after in pairwise(kept)]
+
+
+def _share(ratio: float) -> float:
+    return max(0.0, ratio - ROUNDING)
+
+
+def _pruner(network: Network, ratio: float, importance: Any, own: Mapping[torch.nn.Module, float]) -> Any:
     heads = {
         layer: part.attention.heads
         for part in network.attention
         if isinstance(part, AttentionLayer)
         for layer in (part.attention.query, part.attention.key, part.attention.value)
     }
-    pruner = torch_pruning.pruner.BasePruner(
+    return torch_pruning.pruner.BasePruner(
         network,
         _example(),
-        importance=torch_pruning.importance.GroupTaylorImportance(),
+        importance=importance,
         unwrapped_parameters=[(parameter, 0) for parameter in network.pool.parameters()] or None,
         pruning_ratio=ratio,
+        pruning_ratio_dict=dict(own),
         ignored_layers=[network.quadrant_head, network.severity_head],
         num_heads=heads,
         prune_head_dims=True,
         prune_num_heads=False,
     )
-    network.zero_grad()
-    chosen = build_losses(losses)
-    for number, batch in enumerate(loader(data, 128, seed)):
-        if number == batches:
-            break
-        answer = copy.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-        loss = losses.quadrant_weight * chosen.quadrant(answer, batch.quadrant_B)
-        loss = loss + losses.severity_weight * chosen.severity(answer, copy.standard_severity(batch.severity_B))
-        loss.backward()  # type: ignore[no-untyped-call]
-    pruner.step()
-    network.zero_grad()
-    return _copy(copy)
 
 
 def _copy(model: Diagnosis) -> Diagnosis:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
+from plumbline.compress.pack import pack
 from plumbline.errors import PlumblineError
-from plumbline.files import atomic_file
 from plumbline.prepare.shards import SequenceSet
 
 OPERATORS = ["MatMul", "Gemm", "Conv"]
 """Where the weights are. Quantising every operator instead costs half of the accuracy (docs/decisions)."""
 KEPT_FLOAT = ("whitening", "quadrant_head", "severity_head")
-"""Layers that stay in float, by a part of their weights' names: few weights, and what they say is the answer."""
+"""Layers whose activations stay in float, by a part of their weights' names: what they say is the answer."""
 
 
 class Calibration(CalibrationDataReader):  # type: ignore[misc]
@@ -48,34 +51,102 @@ class Calibration(CalibrationDataReader):  # type: ignore[misc]
         return inputs
 
 
-def quantize(source: Path, target: Path, calibration: Calibration) -> None:
-    """Write an int8 model (static, symmetric, per channel, quantise-dequantise form) beside the float one.
+class Quantiser:
+    """One float32 model, quantised in more than one way; its activations are looked at once."""
 
-    Weights keep 7 of 8 bits: without VNNI instructions the sums of 8-bit products saturate.
-
-    Args:
-        source: float32 ONNX file. target: file to write. calibration: see `Calibration`.
-    """
-    with tempfile.TemporaryDirectory() as scratch, atomic_file(target) as temporary:
-        plain, ready = Path(scratch) / "plain.onnx", Path(scratch) / "ready.onnx"
+    def __init__(self, source: Path, scratch: Path, calibration: Calibration) -> None:
+        """Prepare `source` in the folder `scratch`; see `Calibration`."""
+        self._ready, self._ranges, self._made = scratch / "ready.onnx", scratch / "ranges.json", scratch / "int8.onnx"
+        self._calibration = calibration
+        plain = scratch / "plain.onnx"
         model = onnx.load(source)
         # The exporter's notes on intermediate shapes contradict the quantiser's; it infers its own.
         del model.graph.value_info[:]
         onnx.save(model, plain)
-        quant_pre_process(str(plain), str(ready), skip_symbolic_shape=True)
-        quantize_static(
-            str(ready),
-            str(temporary),
-            calibration,
-            quant_format=QuantFormat.QDQ,
-            op_types_to_quantize=OPERATORS,
-            nodes_to_exclude=_without_weights(onnx.load(ready)),
-            per_channel=True,
-            reduce_range=True,
-            activation_type=QuantType.QInt8,
-            weight_type=QuantType.QInt8,
-            extra_options={"ActivationSymmetric": True, "WeightSymmetric": True},
-        )
+        quant_pre_process(str(plain), str(self._ready), skip_symbolic_shape=True)
+        self._model = onnx.load(self._ready)
+
+    def layers(self) -> list[str]:
+        """Names of the layers whose activations can be in int8; with or without attention, in the graph's order."""
+        fixed = set(_without_weights(self._model))
+        names = layer_names(self._model)
+        return [names[node.name] for node in _candidates(self._model) if node.name not in fixed]
+
+    def static(self, in_float: Collection[str] = ()) -> onnx.ModelProto:
+        """Weights and activations in int8, symmetric, weights per channel, in the quantise-dequantise form.
+
+        Weights keep 7 of 8 bits: without VNNI instructions the sums of 8-bit products saturate.
+
+        Args:
+            in_float: layers whose activations stay in float.
+        """
+        with _silent():
+            quantize_static(
+                str(self._ready),
+                str(self._made),
+                None if self._ranges.exists() else self._calibration,
+                quant_format=QuantFormat.QDQ,
+                op_types_to_quantize=OPERATORS,
+                nodes_to_exclude=self._excluded(in_float),
+                per_channel=True,
+                reduce_range=True,
+                activation_type=QuantType.QInt8,
+                weight_type=QuantType.QInt8,
+                extra_options={"ActivationSymmetric": True, "WeightSymmetric": True},
+                calibration_cache_path=self._ranges,
+            )
+        return pack(onnx.load(self._made))
+
+    def dynamic(self) -> onnx.ModelProto:
+        """Weights in int8, and each activation by its own range when it comes; convolutions in float."""
+        with _silent():
+            quantize_dynamic(
+                str(self._ready),
+                str(self._made),
+                op_types_to_quantize=["MatMul", "Gemm"],
+                nodes_to_exclude=self._excluded(()),
+                per_channel=True,
+                reduce_range=True,
+                weight_type=QuantType.QInt8,
+            )
+        return pack(onnx.load(self._made))
+
+    def weights_only(self) -> onnx.ModelProto:
+        """Weights in int8, all activations in float."""
+        return pack(self._model)
+
+    def _excluded(self, in_float: Collection[str]) -> list[str]:
+        names = layer_names(self._model)
+        chosen = [node.name for node in _candidates(self._model) if names[node.name] in in_float]
+        return [*_without_weights(self._model), *chosen]
+
+
+@contextmanager
+def quantiser(source: Path, calibration: Calibration) -> Iterator[Quantiser]:
+    """A `Quantiser` of the float32 ONNX file `source`; what it needs on the disk is removed after use."""
+    with tempfile.TemporaryDirectory() as scratch:
+        yield Quantiser(source, Path(scratch), calibration)
+
+
+def layer_names(model: onnx.ModelProto) -> dict[str, str]:
+    """Node -> name of its layer in the network, of all products: by its weights, or by the bias added to it.
+
+    The exporter names transposed weights anew, and keeps the names of biases.
+    """
+    readers: dict[str, list[Any]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    found = {}
+    for node in _candidates(model):
+        after = [name for reader in readers.get(node.output[0], []) for name in reader.input]
+        named = [name for name in (*node.input, *after) if name.endswith((".weight", ".bias"))]
+        found[node.name] = named[0].rsplit(".", 1)[0].removeprefix("network.") if named else node.name
+    return found
+
+
+def _candidates(model: onnx.ModelProto) -> list[Any]:
+    return [node for node in model.graph.node if node.op_type in OPERATORS]
 
 
 def _without_weights(model: onnx.ModelProto) -> list[str]:
@@ -86,6 +157,17 @@ def _without_weights(model: onnx.ModelProto) -> list[str]:
     a tenth of the severity after it.
     """
     fixed = {tensor.name for tensor in model.graph.initializer}
-    named = [node for node in model.graph.node if node.op_type in OPERATORS]
+    named = _candidates(model)
     read = {node.input[0] for node in named if any(part in name for name in node.input for part in KEPT_FLOAT)}
     return [node.name for node in named if not fixed.intersection(node.input[1:2]) or node.input[0] in read]
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """The quantiser advises its own preparation, which is done, on the root logger, once for each model."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -5,13 +5,21 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from plumbline.compress.prune import prune
+import torch
+
+from plumbline.compress.search import search
+from plumbline.compress.sensitivity import drawn, scan
+from plumbline.compress.shrink import Pruning
+from plumbline.compress.table import write_table
 from plumbline.console import log
+from plumbline.files import atomic_file
+from plumbline.jobs import WORK
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params import Params
 from plumbline.prepare.shards import load_shards
 from plumbline.train.calibrate import calibrate
+from plumbline.train.distributed import threads
 from plumbline.train.fit import fit
 from plumbline.train.module import Optimisation
 from plumbline.train.stage import run_key, write_model
@@ -20,6 +28,8 @@ from plumbline.train.stage import run_key, write_model
 def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     """Write the pruned model into `out`, in the same form as the stage `train` does.
 
+    Beside it `search.csv`, where the ratio was searched, and `sensitivity.csv` and `.svg`, where they are asked for.
+
     Args:
         prepared: folder of the stage `prepare`.
         trained: folder of the stage `train`.
@@ -27,22 +37,34 @@ def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
         out: folder to write.
 
     Raises:
-        InputError: an input folder is missing or damaged.
+        InputError: an input folder is missing or damaged, or no network is as small as `compress.target` asks for.
     """
     section = params.compress
     splits = {name: load_shards(prepared / name) for name in ("train", "tune", "calibrate")}
     teacher = load_diagnosis(trained)
-    model = prune(
-        teacher, splits["train"], params.train, section.pruning_ratio, section.importance_batches, params.train.seed
-    )
+    settings = {"compress": section.model_dump(), "train": params.train.model_dump()}
+    key = run_key(prepared, settings, trained)
+    torch.set_num_threads(threads(params.train))
+    pruning = Pruning.of(teacher, splits["train"], section, params.train)
+    tries, rows = WORK / "search" / key[:16], None
+    if section.target is None:
+        model = pruning.shrunk(section.pruning_ratio or 0.0)
+    else:
+        model, rows = search(pruning, section.target, splits["tune"], tries)
     before, after = (count_parameters(m.network)["total"] for m in (teacher, model))
     log.info("pruned: %d of %d parameters left (%.0f %%)", after, before, 100 * after / before)
-    settings = {"compress": section.model_dump(), "train": params.train.model_dump()}
     module = Optimisation(model, section, params.train, teacher=teacher, distil_weight=section.distil_weight)
     checkpoints = fit(
-        module, splits["train"], splits["tune"], name="compress", key=run_key(prepared, settings, trained),
-        seed=params.train.seed, settings=settings,
+        module, splits["train"], splits["tune"], name="compress", key=key, seed=params.train.seed, settings=settings,
     )  # fmt: skip
     calibrate(model, splits["calibrate"])
+    sensitivity = scan(pruning, splits["tune"], section.sensitivity) if section.sensitivity else None
     write_model(model, module, out)
+    if rows:
+        write_table(rows, out / "search.csv")
+    if sensitivity:
+        write_table(sensitivity, out / "sensitivity.csv")
+        with atomic_file(out / "sensitivity.svg") as temporary:
+            temporary.write_text(drawn(sensitivity), encoding="utf-8")
     shutil.rmtree(checkpoints)
+    shutil.rmtree(tries, ignore_errors=True)

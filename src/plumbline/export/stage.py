@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from plumbline.compress.quantize import Calibration, quantize
+from plumbline.compress.keep import quantize
+from plumbline.compress.table import write_table
 from plumbline.console import log
 from plumbline.export.half import in_half
 from plumbline.export.onnx import export_onnx, finish, said_by
@@ -21,7 +22,7 @@ ARTIFACTS = ("float32", "pruned", "fp16", "int8")
 
 
 def export(prepared: Path, trained: Path, compressed: Path, params: Export, out: Path) -> None:
-    """Write `float32.onnx`, `pruned.onnx`, `fp16.onnx`, `int8.onnx` and the pruned weights into `out`.
+    """Write the models of `ARTIFACTS`, the pruned weights and `quantisation.csv` into `out`.
 
     Below `engines`, the TensorRT engines that `params.engines` names; nothing where it names none.
 
@@ -29,14 +30,12 @@ def export(prepared: Path, trained: Path, compressed: Path, params: Export, out:
         InputError: an input folder is missing or damaged, or engines are asked for where none can be built.
     """
     device = this_device() if params.engines else None  # else the work before it would be for nothing
-    calibration = Calibration(
-        load_shards(prepared / "train"), params.calibration_batches, params.calibration_batch_size, seed=0
-    )
+    data = load_shards(prepared / "train")
     with atomic_folder(out) as folder:
         for name, source in (("float32", trained), ("pruned", compressed)):
             export_onnx(load_diagnosis(source), folder / f"{name}.onnx", params.opset)
         export_onnx(in_half(load_diagnosis(compressed)), folder / "fp16.onnx", params.opset)
-        quantize(folder / "pruned.onnx", folder / "int8.onnx", calibration)
+        write_table(quantize(folder / "pruned.onnx", folder / "int8.onnx", data, params), folder / "quantisation.csv")
         finish(folder / "int8.onnx", said_by(folder / "pruned.onnx"))
         shutil.copyfile(compressed / "model.safetensors", folder / "weights.safetensors")
         shutil.copyfile(compressed / "model.json", folder / "network.json")

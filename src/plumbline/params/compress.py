@@ -2,17 +2,76 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Literal, Self
 
-from plumbline.params.train import Optimise
+from pydantic import Field, model_validator
+
+from plumbline.params.section import Fraction, Positive, Section
+from plumbline.params.train import Optimise, Train
+
+ImportanceKind = Literal["taylor", "magnitude", "scale"]
+
+
+class Target(Section):
+    """What the smallest network must still reach, or how large it may be; the ratio is then searched."""
+
+    max_drop: Fraction | None = None
+    """Share of right quadrants lost on the tune split, at most."""
+    severity: float | None = Field(default=None, ge=0)
+    """Rise of the mean error of severities on the tune split, relative, at most."""
+    max_parameters: int | None = Field(default=None, ge=1)
+    """Parameters of the network, at most; the smallest ratio that keeps to it."""
+    tries: int = Field(default=5, ge=1, le=12)
+    """Networks that are fine-tuned shortly and judged; each halves what is not known of the ratio."""
+    largest_ratio: float = Field(default=0.9, gt=0, lt=1)
+    """The search is between 0 and this."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        accuracy = self.max_drop is not None or self.severity is not None
+        if accuracy == (self.max_parameters is not None):
+            raise ValueError("give max_drop, severity or both; or else max_parameters")
+        return self
+
+
+class Short(Section):
+    """The short fine-tuning of a network that is judged, or pruned again."""
+
+    buildings: int = Field(default=8000, ge=1)
+    """Of the training split, drawn at random."""
+    epochs: int = Field(default=2, ge=1)
+    learning_rate: Positive = 0.001
 
 
 class Compress(Optimise):
-    """Pruning with fine-tuning after it, and quantisation."""
+    """Pruning with fine-tuning after it."""
 
-    pruning_ratio: float = Field(default=0.5, ge=0, lt=1)
-    """Share of channels removed."""
+    pruning_ratio: float | None = Field(default=None, ge=0, lt=1)
+    """Share of channels removed; or a `target`."""
+    target: Target | None = None
+    """Search the ratio instead of stating it."""
     pruning_steps: int = Field(default=1, ge=1, le=20)
+    """Channels go in so many steps of equal numbers, with a short fine-tuning between them."""
+    importance: ImportanceKind = "taylor"
+    """Which channels go: those that the losses need least, or those with the smallest weights or norm scales."""
     importance_batches: int = Field(default=10, ge=1)
     distil_weight: float = Field(default=1.0, ge=0)
     """Weight of following the unpruned network's answers while fine-tuning."""
+    short: Short = Short()
+    sensitivity: int = Field(default=1000, ge=0)
+    """Buildings of the tune split for the scan of what each group of channels is worth; 0: no scan."""
+
+    @model_validator(mode="after")
+    def _ratio_or_target(self) -> Self:
+        if (self.pruning_ratio is None) == (self.target is None):
+            raise ValueError("give either pruning_ratio or target")
+        return self
+
+    def short_run(self, losses: Train) -> Train:
+        """The short fine-tuning, as training is told of its own; losses, seed and threads are those of `losses`."""
+        changed = {
+            "epochs": self.short.epochs, "patience": self.short.epochs, "learning_rate": self.short.learning_rate,
+            "weight_decay": self.weight_decay, "schedule": "cosine", "batch_size": self.batch_size or 128,
+            "tokens": self.tokens, "accumulate": 1, "ema_decay": 0.0, "warmup_epochs": 0.0, "warmup_share": 0.0,
+        }  # fmt: skip
+        return losses.model_copy(update=changed)

@@ -14,14 +14,30 @@ EngineArtifact = Literal["pruned", "fp16", "int8"]
 Through = Literal["onnx", "torch"]
 """The way to it: TensorRT's own parser of the ONNX file, or torch-tensorrt."""
 
+QuantisationKind = Literal["static", "dynamic", "weights"]
+
+
+class Change(Section):
+    """How far int8 may take the answers from those in float, on average over training buildings."""
+
+    probability: float = Field(default=0.01, gt=0)
+    """Of a quadrant, absolute."""
+    permille: float = Field(default=0.02, gt=0)
+    """Of the severity, absolute."""
+
 
 class Export(Section):
     """ONNX files in float32, fp16 and int8, and engines of them."""
 
     opset: int = Field(default=20, ge=18, le=22)
+    quantisation: QuantisationKind = "static"
+    """Products in int8 with ranges from training buildings (`static`) or of each input (`dynamic`; convolutions in
+    float); or `weights` in int8 and all products in float. Weights are in 8 bits by all of them."""
     calibration_batches: int = Field(default=8, ge=2)
     calibration_batch_size: int = Field(default=64, ge=1)
     engines: list[EngineArtifact] = []
     """TensorRT engines to build in this stage; each needs a GPU and the extra `trt`. They are never packaged."""
     engine_batch: int = Field(default=256, ge=1)
     """Buildings at a time that an engine takes at most."""
+    max_change: Change = Change()
+    """Of `static`; layers whose products in int8 change the answers most go back to float until this is kept."""

@@ -38,8 +38,9 @@ class Late(BaseFinetuning):
 
 
 def quick_fit(
-    model: Diagnosis, sequences: SequenceSet, losses: Train, late: Sequence[nn.Module] = (), late_epoch: int = 0
-) -> None:
+    model: Diagnosis, sequences: SequenceSet, losses: Train, late: Sequence[nn.Module] = (), late_epoch: int = 0,
+    teacher: Diagnosis | None = None, distil_weight: float = 0.0,
+) -> None:  # fmt: skip
     """Train what of `model` requires a gradient, and leave it in evaluation mode.
 
     Args:
@@ -48,6 +49,7 @@ def quick_fit(
         losses: how.
         late: modules whose parameters join at the beginning of epoch `late_epoch`, counted from 0.
         late_epoch: see `late`; from `losses.epochs` on they never do.
+        teacher, distil_weight: see `Optimisation`.
     """
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
     before = torch.get_num_threads()
@@ -67,7 +69,7 @@ def quick_fit(
         use_distributed_sampler=False,
         reload_dataloaders_every_n_epochs=1,
     )
-    module = Optimisation(model, losses, losses)
+    module = Optimisation(model, losses, losses, teacher, distil_weight)
     module.train()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from plumbline.charts import Estimate, Line, interval_chart, line_chart
 from plumbline.compass import QUADRANTS
 from plumbline.files import write_json
 from plumbline.prepare.audit.charts import number, say, table
 from plumbline.prepare.shards import Shards
-from plumbline.validate.charts import Estimate, Line, interval_chart, line_chart
 from plumbline.validate.metrics import Figures, Judged
 from plumbline.validate.report_content import CHAMPION, METRICS, OF_SLICES, REFERENCE, report_content
 

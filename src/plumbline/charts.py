@@ -7,7 +7,7 @@ import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-COLOURS = ("#2f6c9e", "#c46a3d", "#4f8a3c", "#b0517d", "#7a7a7a", "#2a9d8f", "#8c6bb1", "#b58900")
+COLOURS = ("#2f6c9e", "#c46a3d", "#4f8a3c", "#b0517d", "#7a7a7a", "#2a9d8f", "#8c6bb1", "#b58900", "#1f3b57", "#a0522d")
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 48
 GRID = 'stroke="#888" stroke-opacity="0.35"'

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from plumbline.validate.charts import (
+from plumbline.charts import (
     BOTTOM,
     HEIGHT,
     LEFT,

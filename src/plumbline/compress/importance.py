@@ -1,0 +1,80 @@
+"""How much a channel matters, as plug-ins: what pruning keeps.
+
+The scores are those of torch-pruning; all layers that lose a channel together have a say in its score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_pruning.pruner import importance
+
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.losses import build_losses
+from plumbline.params import Train
+from plumbline.prepare.shards import SequenceSet
+from plumbline.train.batches import loader
+
+Slopes = dict[str, Tensor]
+"""Parameter's name -> the losses' gradient."""
+BATCH = 128
+
+
+class Scale(importance.Importance):  # type: ignore[misc]
+    """The scale of the normalisation that a channel goes through (Liu et al. 2017, Network slimming), of layers here.
+
+    Channels that no normalisation follows are ranked by `magnitude`.
+    """
+
+    def __init__(self) -> None:
+        self.scale = importance.GroupMagnitudeImportance(p=1, target_types=[nn.LayerNorm])
+        self.magnitude = importance.GroupMagnitudeImportance(p=2)
+
+    def __call__(self, group: Any) -> Any:
+        """(C,) of the group's channels."""
+        scale = self.scale(group)
+        return self.magnitude(group) if scale is None else scale
+
+
+IMPORTANCES: dict[str, Callable[[], Any]] = {
+    # What the losses rise by if a channel's weights were 0, to first order: Molchanov et al. 2019, equation 8.
+    "taylor": importance.GroupTaylorImportance,
+    # Norm of the weights: Li et al. 2017, Pruning filters.
+    "magnitude": importance.GroupMagnitudeImportance,
+    "scale": Scale,
+}
+"""To add one, add a line, and its name to `params.compress.ImportanceKind`."""
+
+
+def slopes(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, seed: int) -> Slopes:
+    """The losses' gradients, summed over `batches` batches of training buildings; the model is left without any.
+
+    Args:
+        model: in evaluation mode.
+        data: training buildings.
+        losses: which losses, and their weights.
+        batches: batches of 128 buildings.
+        seed: of their choice.
+    """
+    chosen = build_losses(losses)
+    model.zero_grad()
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    model.requires_grad_(True)
+    for number, batch in enumerate(loader(data, BATCH, seed)):
+        if number == batches:
+            break
+        answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
+        loss = losses.quadrant_weight * chosen.quadrant(answer, batch.quadrant_B)
+        loss = loss + losses.severity_weight * chosen.severity(answer, model.standard_severity(batch.severity_B))
+        loss.backward()  # type: ignore[no-untyped-call]
+    found = {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
+        for name, parameter in model.named_parameters()
+    }
+    model.zero_grad()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name not in frozen)
+    return found

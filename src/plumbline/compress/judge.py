@@ -1,0 +1,71 @@
+"""What a network loses against the one it was made from, and how sure that is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.prepare.shards import SequenceSet
+from plumbline.train.batches import loader
+
+BATCH = 512
+
+
+class Judged(NamedTuple):
+    """How right a network's answers to B buildings are."""
+
+    right: NDArray[np.float64]
+    """(D,) 1 where the quadrant is right, of the buildings that have one."""
+    error: NDArray[np.float64]
+    """(B,) absolute error of the severity, permille."""
+
+    @property
+    def quadrant_accuracy(self) -> float:
+        """Share of right quadrants; 0 where no building has one."""
+        return float(self.right.mean()) if len(self.right) else 0.0
+
+    @property
+    def severity_mae(self) -> float:
+        """Permille."""
+        return float(self.error.mean())
+
+
+class Loss(NamedTuple):
+    """What one network is worse by than another on the same buildings, with standard errors of paired differences."""
+
+    drop: float
+    """Share of right quadrants."""
+    drop_se: float
+    rise: float
+    """Of the mean error of severities, relative."""
+    rise_se: float
+
+
+def judge(model: Diagnosis, sequences: SequenceSet) -> Judged:
+    """Let `model`, in evaluation mode, answer all of `sequences`; in an order that depends on their lengths alone."""
+    right, error = [], []
+    with torch.inference_mode():
+        for batch in loader(sequences, BATCH):
+            answer = model(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
+            defined = batch.quadrant_B >= 0
+            right.append((answer.quadrant_probability.argmax(1) == batch.quadrant_B)[defined])
+            error.append((answer.severity_permille - batch.severity_B).abs())
+    return Judged(torch.cat(right).double().numpy(), torch.cat(error).double().numpy())
+
+
+def loss_against(small: Judged, large: Judged) -> Loss:
+    """What `small` is worse by than `large`; both of the same buildings."""
+    drop, rise = large.right - small.right, (small.error - large.error) / max(large.severity_mae, 1e-12)
+    return Loss(_mean(drop), _standard_error(drop), _mean(rise), _standard_error(rise))
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _standard_error(values: NDArray[np.float64]) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0

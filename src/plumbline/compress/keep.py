@@ -1,0 +1,126 @@
+"""Which layers int8 must leave alone: chosen by what the answers gain by it, measured on training buildings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+import onnxruntime
+from numpy.typing import NDArray
+
+from plumbline.compress.quantize import Calibration, Quantiser, quantiser
+from plumbline.console import log, track
+from plumbline.files import atomic_file
+from plumbline.params import Export
+from plumbline.params.export import Change
+from plumbline.prepare.shards import SequenceSet
+
+Row = dict[str, Any]
+Inputs = list[dict[str, NDArray[Any]]]
+ASKED = ("quadrant_probability", "severity_permille")
+WORDS = 3
+"""Of a layer's name that say its group: `encoder.slope.blocks`, `neck.attention.0`."""
+
+
+class Changed(NamedTuple):
+    """How far answers are from those in float, on average."""
+
+    probability: float
+    permille: float
+
+    def over(self, bound: Change) -> float:
+        """1 at the bound of the one that is nearer to it, or further beyond."""
+        return max(self.probability / bound.probability, self.permille / bound.permille)
+
+
+def quantize(source: Path, target: Path, data: SequenceSet, section: Export, seed: int = 0) -> list[Row]:
+    """Write `source`, a float32 ONNX file, as an int8 model.
+
+    Args:
+        source: file to read. target: file to write.
+        data: training buildings; some give the ranges of activations, others tell what int8 does to the answers.
+        section: how.
+        seed: of their choice.
+
+    Returns:
+        Rows of `in_float, probability, permille, chosen`: the models that were tried, by the layers whose products
+        stayed in float, and how far each is from float on average.
+
+    Raises:
+        PlumblineError: the buildings that give the ranges are the same over and over.
+    """
+    calibration = Calibration(data, section.calibration_batches, section.calibration_batch_size, seed)
+    used = section.calibration_batches * section.calibration_batch_size
+    with quantiser(source, calibration) as ways, atomic_file(target) as temporary:
+        asked = _inputs(data, used, section, seed)
+        plain = _answers(onnx.load(source), asked)
+        if section.quantisation == "static":
+            model, rows = _least_in_float(ways, plain, asked, section.max_change)
+        else:
+            model = ways.dynamic() if section.quantisation == "dynamic" else ways.weights_only()
+            rows = [_row((), _changed(plain, _answers(model, asked)))]
+            rows[0]["chosen"] = True
+        onnx.save(model, temporary)
+    return rows
+
+
+def _least_in_float(
+    ways: Quantiser, plain: list[NDArray[Any]], asked: Inputs, bound: Change
+) -> tuple[onnx.ModelProto, list[Row]]:
+    """The model with the fewest groups of layers in float that keeps to `bound`, taken one by one, the worst first."""
+
+    def tried(groups: Sequence[str]) -> tuple[onnx.ModelProto, Changed]:
+        model = ways.static([layer for layer in layers if _group(layer) in groups])
+        changed = _changed(plain, _answers(model, asked))
+        rows.append(_row(groups, changed))
+        return model, changed
+
+    rows: list[Row] = []
+    layers = ways.layers()
+    model, changed = tried(())
+    chosen: tuple[str, ...] = ()
+    if changed.over(bound) > 1:
+        groups = list(dict.fromkeys(map(_group, layers)))
+        alone = {group: tried([group])[1].over(bound) for group in track(groups, len(groups), "int8 layers")}
+        for group in sorted(groups, key=lambda name: (alone[name], name)):
+            chosen = (*chosen, group)
+            model, changed = tried(chosen)
+            if changed.over(bound) <= 1:
+                break
+        else:
+            log.warning("int8: beyond export.max_change even with float products; the weights in 8 bits do that.")
+    log.info("int8: answers change by %.4f in probability and %.4f permille on average; in float: %s",
+             *changed, ", ".join(chosen) or "none but the heads and what tells the unlike")  # fmt: skip
+    return model, [{**row, "chosen": place == len(rows) - 1} for place, row in enumerate(rows)]
+
+
+def _group(layer: str) -> str:
+    return ".".join(layer.split(".")[:WORDS])
+
+
+def _row(groups: Sequence[str], changed: Changed) -> Row:
+    return {"in_float": " ".join(groups), **changed._asdict()}
+
+
+def _inputs(data: SequenceSet, used: int, section: Export, seed: int) -> Inputs:
+    """As many batches as for the ranges, of other buildings where there are any."""
+    order = np.random.default_rng(seed).permutation(len(data))
+    rest = order[used:] if len(order) > used else order
+    batches = np.array_split(rest[:used], section.calibration_batches)
+    return [data.pad(np.sort(index)) for index in batches if len(index)]
+
+
+def _answers(model: onnx.ModelProto, asked: Inputs) -> list[NDArray[Any]]:
+    """Quadrant probabilities (B, 4) and severities (B,) of all batches together."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    parts = [session.run(ASKED, inputs) for inputs in asked]
+    return [np.concatenate(part) for part in zip(*parts, strict=True)]
+
+
+def _changed(plain: list[NDArray[Any]], other: list[NDArray[Any]]) -> Changed:
+    return Changed(*(float(np.abs(one - two).mean()) for one, two in zip(plain, other, strict=True)))

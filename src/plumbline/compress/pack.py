@@ -1,0 +1,179 @@
+"""Fewer bytes for the weights of a quantised model that int8 arithmetic left in float, or holds twice.
+
+Every initialiser counts: of a small network the scales, offsets and biases are a third of the bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+SMALLEST_MATRIX = 64
+"""Weights of a matrix from which 8 bits and a scale a channel are fewer bytes, the operator's own included."""
+SMALLEST_VECTOR = 5
+"""Values of a vector from which 16 bits each are fewer bytes, its length included."""
+HALF = ("network.", "novelty_whitening")
+"""Beginnings of names whose values may lose digits beyond the third."""
+
+
+def pack(model: onnx.ModelProto) -> onnx.ModelProto:
+    """`model` with 8-bit weights, and activations in float, where it had float weights; see `_weights` and `_halve`."""
+    packed = onnx.ModelProto()
+    packed.CopyFrom(model)
+    _without_leftovers(packed)
+    _weights(packed)
+    _without_offsets(packed)
+    _halve(packed)
+    _share(packed)
+    _short_names(packed)
+    del packed.graph.value_info[:]
+    onnx.checker.check_model(packed)
+    return packed
+
+
+def _without_leftovers(model: onnx.ModelProto) -> None:
+    """Initialisers that nothing reads."""
+    read = {name for node in model.graph.node for name in node.input} | {out.name for out in model.graph.output}
+    kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
+    _replace(model, kept)
+
+
+def _weights(model: onnx.ModelProto) -> None:
+    """Float matrices of products as int8 with a scale for each channel out, unfolded when a session begins.
+
+    All 8 bits are used: nothing is multiplied in 8 bits, so nothing saturates.
+    """
+    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+    axes: dict[str, int] = {}
+    for node in model.graph.node:
+        if node.op_type in ("MatMul", "Gemm", "Conv") and len(node.input) > 1 and node.input[1] in tensors:
+            transposed = any(given.name == "transB" and given.i for given in node.attribute)
+            axes[node.input[1]] = 0 if node.op_type == "Conv" or transposed else len(tensors[node.input[1]].dims) - 1
+    added, kept = [], []
+    for tensor in model.graph.initializer:
+        value = numpy_helper.to_array(tensor)
+        if (
+            tensor.name not in axes
+            or value.dtype != np.float32
+            or value.size < SMALLEST_MATRIX
+            or _is_kept(tensor.name)
+        ):
+            kept.append(tensor)
+            continue
+        axis = axes[tensor.name]
+        code, scale = rounded_weights(value, axis)
+        parts = [f"{tensor.name}_quantized", f"{tensor.name}_scale"]
+        kept += [numpy_helper.from_array(code, parts[0]), numpy_helper.from_array(scale, parts[1])]
+        added.append(helper.make_node("DequantizeLinear", parts, [tensor.name], f"{tensor.name}_wide", axis=axis))
+    _replace(model, kept)
+    _put_first(model, added)
+
+
+def rounded_weights(value: NDArray[np.float32], axis: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """int8 and, for each place along `axis`, what 1 of them is worth; symmetric about 0."""
+    others = tuple(place for place in range(value.ndim) if place != axis)
+    largest = np.abs(value).max(axis=others)
+    scale = np.where(largest > 0, largest / 127, 1).astype(np.float32)
+    shape = [-1 if place == axis else 1 for place in range(value.ndim)]
+    return np.rint(value / scale.reshape(shape)).astype(np.int8), scale
+
+
+def _halve(model: onnx.ModelProto) -> None:
+    """Float weights that are left, biases and norms for the most part, in 16 bits; widened when a session begins.
+
+    All in one initialiser that is cut into them: an operator for each would take more bytes than it saves.
+    """
+    halved: list[Any] = []
+    kept: list[Any] = []
+    for tensor in model.graph.initializer:
+        value = numpy_helper.to_array(tensor)
+        (halved if value.dtype == np.float32 and _may_be_halved(tensor.name, value) else kept).append(tensor)
+    if not halved:
+        return
+    values = [numpy_helper.to_array(tensor) for tensor in halved]
+    kept.append(numpy_helper.from_array(np.concatenate([value.ravel() for value in values]).astype(np.float16), "half"))
+    # 16 bits say how long 65 thousand values are, but the operator asks for 64; one a vector.
+    kept.append(numpy_helper.from_array(np.array([value.size for value in values], np.int64), "half_sizes"))
+    added = [helper.make_node("Cast", ["half"], ["wide"], "wide", to=onnx.TensorProto.FLOAT)]
+    ends = [
+        tensor.name if value.ndim == 1 else f"{tensor.name}_flat" for tensor, value in zip(halved, values, strict=True)
+    ]
+    added.append(helper.make_node("Split", ["wide", "half_sizes"], ends, "parts", axis=0))
+    for tensor, value, end in zip(halved, values, ends, strict=True):
+        if value.ndim != 1:
+            shape = f"{tensor.name}_shape"
+            kept.append(numpy_helper.from_array(np.array(value.shape, np.int64), shape))
+            added.append(helper.make_node("Reshape", [end, shape], [tensor.name], f"{tensor.name}_shaped"))
+    _replace(model, kept)
+    _put_first(model, added)
+
+
+def _may_be_halved(name: str, value: NDArray[np.float32]) -> bool:
+    if value.size < SMALLEST_VECTOR or not name.startswith(HALF) or name.endswith(("_scale", "_zero_point")):
+        return False
+    # The range of 16 bits is small: of what is beyond it nothing would be left.
+    return bool(np.abs(value).max(initial=0) < float(np.finfo(np.float16).max))
+
+
+def _is_kept(name: str) -> bool:
+    """Matrices that tell the unlike from the like: an error of a hundredth there is one in who is answered for."""
+    return name.startswith("novelty")
+
+
+def _without_offsets(model: onnx.ModelProto) -> None:
+    """Biases in 32 bits without their offsets, which are 0 by the standard, and are so where they are left out."""
+    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "DequantizeLinear" and len(node.input) == 3 and node.input[2] in tensors:
+            offset = tensors[node.input[2]]
+            if offset.data_type == onnx.TensorProto.INT32 and not numpy_helper.to_array(offset).any():
+                del node.input[2]
+    _without_leftovers(model)
+
+
+def _short_names(model: onnx.ModelProto) -> None:
+    """Numbers for the values between operators: their names take more bytes than the weights of a small network.
+
+    What has a meaning outside keeps its name: inputs, outputs, weights, and the operators.
+    """
+    outputs = {out.name for out in model.graph.output}
+    between = [name for node in model.graph.node for name in node.output if name and name not in outputs]
+    names = {name: f"_{number}" for number, name in enumerate(between)}
+    for node in model.graph.node:
+        for part in (node.input, node.output):
+            for place, name in enumerate(part):
+                part[place] = names.get(name, name)
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            node.name = ""
+
+
+def _share(model: onnx.ModelProto) -> None:
+    """One initialiser for all that hold the same: offsets are zeros, and inputs of several layers have one scale."""
+    first: dict[tuple[int, tuple[int, ...], bytes], str] = {}
+    names: dict[str, str] = {}
+    kept = []
+    for tensor in model.graph.initializer:
+        content = (tensor.data_type, tuple(tensor.dims), numpy_helper.to_array(tensor).tobytes())
+        names[tensor.name] = first.setdefault(content, tensor.name)
+        if names[tensor.name] == tensor.name:
+            kept.append(tensor)
+    for node in model.graph.node:
+        for place, name in enumerate(node.input):
+            node.input[place] = names.get(name, name)
+    _replace(model, kept)
+
+
+def _replace(model: onnx.ModelProto, kept: list[Any]) -> None:
+    copies = [onnx.TensorProto.FromString(tensor.SerializeToString()) for tensor in kept]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(copies)
+
+
+def _put_first(model: onnx.ModelProto, added: list[Any]) -> None:
+    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend([*added, *nodes])

@@ -1,0 +1,110 @@
+"""The ratio of pruning by what it may cost: bisection, each try fine-tuned shortly and judged on the tune split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from plumbline.compress.judge import Judged, judge, loss_against
+from plumbline.compress.shrink import Pruning
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.files import atomic_folder, read_json, write_json
+from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
+from plumbline.model.network import count_parameters
+from plumbline.params.compress import Target
+from plumbline.prepare.shards import SequenceSet
+
+Row = dict[str, Any]
+FINEST = 1e-3
+"""Ratios nearer than this are one: the widest layers have fewer channels than its inverse."""
+FIGURES = "try.json"
+
+
+def search(pruning: Pruning, target: Target, tune: SequenceSet, work: Path) -> tuple[Diagnosis, list[Row]]:
+    """The smallest network within the bounds of `target`, and a row for each try.
+
+    That a larger ratio costs more is taken for granted, as bisection must. A try lies in `work` once it is done, and a
+    later call takes it from there.
+
+    Args:
+        pruning: how a network is made.
+        target: the bounds.
+        tune: buildings to judge by.
+        work: folder of the tries; of this search alone.
+
+    Raises:
+        InputError: no ratio up to `largest_ratio` makes the network as small as `max_parameters`.
+    """
+    if target.max_parameters is not None:
+        return _by_size(pruning, target, target.max_parameters)
+    teacher = judge(pruning.teacher, tune)
+    whole = count_parameters(pruning.teacher.network)["total"]
+    rows = [_row(0.0, whole, teacher, teacher, target)]
+    best, low, high = pruning.at_once(0.0), 0.0, target.largest_ratio
+    for number in range(target.tries):
+        ratio = (low + high) / 2
+        model, row = _try(pruning, ratio, teacher, tune, target, work / f"{ratio:.6f}")
+        rows.append(row)
+        log.info(
+            "search %d of %d: ratio %.3f, %d parameters, quadrants %+.4f (standard error %.4f), severity error %+.2f "
+            "%% (%.2f): %s", number + 1, target.tries, ratio, row["parameters"], -row["drop"], row["drop_se"],
+            100 * row["rise"], 100 * row["rise_se"], "within the bound" if row["within"] else "beyond the bound",
+        )  # fmt: skip
+        if row["within"]:
+            best, low = model, ratio
+        else:
+            high = ratio
+    if not low:
+        log.warning(
+            "compress.target: every network that was tried lost more than that; none of the channels is removed."
+        )
+    return best, [{**row, "chosen": row["ratio"] == low} for row in rows]
+
+
+def _try(
+    pruning: Pruning, ratio: float, teacher: Judged, tune: SequenceSet, target: Target, folder: Path
+) -> tuple[Diagnosis, Row]:
+    """One network: made and judged, or taken from `folder`."""
+    if (folder / FIGURES).exists():
+        return load_diagnosis(folder), read_json(folder / FIGURES)
+    model = pruning.shrunk(ratio)
+    pruning.tune(model)
+    row = _row(ratio, count_parameters(model.network)["total"], judge(model, tune), teacher, target)
+    with atomic_folder(folder) as temporary:
+        save_diagnosis(model, temporary)
+        write_json(temporary / FIGURES, row)
+    return model, row
+
+
+def _row(ratio: float, parameters: int, judged: Judged, teacher: Judged, target: Target) -> Row:
+    loss = loss_against(judged, teacher)
+    within = (target.max_drop is None or loss.drop <= target.max_drop) and (
+        target.severity is None or loss.rise <= target.severity
+    )
+    return {
+        "ratio": ratio, "parameters": parameters, "quadrant_accuracy": judged.quadrant_accuracy,
+        "severity_mae": judged.severity_mae, **loss._asdict(), "within": within,
+    }  # fmt: skip
+
+
+def _by_size(pruning: Pruning, target: Target, most: int) -> tuple[Diagnosis, list[Row]]:
+    """The network of the smallest ratio that keeps to the size; widths say it, so that nothing is trained for it."""
+
+    def size(ratio: float) -> int:
+        found = count_parameters(pruning.at_once(ratio).network)["total"]
+        rows.append({"ratio": ratio, "parameters": found, "within": found <= most})
+        return found
+
+    rows: list[Row] = []
+    low, high = 0.0, target.largest_ratio
+    if size(low) <= most:
+        high = low
+    elif (least := size(high)) > most:
+        raise InputError(
+            f"compress.target.max_parameters: {most} found; {least} are left at largest_ratio {high:g}. Ask for more."
+        )
+    while high - low > FINEST:
+        middle = (low + high) / 2
+        low, high = (low, middle) if size(middle) <= most else (middle, high)
+    return pruning.shrunk(high), [{**row, "chosen": row["ratio"] == high} for row in rows]

@@ -1,0 +1,60 @@
+"""What each group of channels is worth: pruned alone, not trained after it, judged on the tune split."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plumbline.charts import Line, line_chart
+from plumbline.compress.judge import judge
+from plumbline.compress.prune import channel_groups, prune
+from plumbline.compress.shrink import Pruning
+from plumbline.console import track
+from plumbline.model.network import count_parameters
+from plumbline.prepare.shards import SequenceSet
+
+RATIOS = (0.25, 0.5, 0.75)
+Row = dict[str, Any]
+
+
+def scan(pruning: Pruning, tune: SequenceSet, buildings: int) -> list[Row]:
+    """Rows of `group, ratio, parameters, quadrant_accuracy, severity_mae`; a group's first is of ratio 0.
+
+    Args:
+        pruning: of the network to look at.
+        tune: buildings to judge by; `buildings` of them, drawn at random.
+        buildings: see `tune`.
+    """
+    index = np.random.default_rng(pruning.losses.seed).permutation(len(tune))[:buildings]
+    few = tune.take(np.sort(index))
+    whole = {"parameters": count_parameters(pruning.teacher.network)["total"], **_figures(judge(pruning.teacher, few))}
+    groups = channel_groups(pruning.teacher)
+    rows: list[Row] = []
+    for group in track(groups, len(groups), "sensitivity"):
+        rows.append({"group": group, "ratio": 0.0, **whole})
+        for ratio in RATIOS:
+            model = prune(pruning.teacher, 0.0, pruning.slopes, pruning.section.importance, {group: ratio})
+            parameters = count_parameters(model.network)["total"]
+            rows.append({"group": group, "ratio": ratio, "parameters": parameters, **_figures(judge(model, few))})
+    return rows
+
+
+def drawn(rows: list[Row]) -> str:
+    """The scan as an SVG document: severity error by ratio, a line a group."""
+    groups = dict.fromkeys(row["group"] for row in rows)
+    lines = [
+        Line(group, [(row["ratio"], row["severity_mae"]) for row in rows if row["group"] == group]) for group in groups
+    ]
+    errors = [row["severity_mae"] for row in rows]
+    # Room above for the key, which stands in the lower left corner, is made below.
+    spread = max(max(errors) - min(errors), 1e-3)
+    return line_chart(
+        "What pruning one group of channels alone costs", "share of its channels removed",
+        "severity error, permille, without fine-tuning", lines, x_range=(0.0, max(RATIOS)),
+        y_range=(min(errors) - 1.2 * spread, max(errors) + 0.05 * spread),
+    )  # fmt: skip
+
+
+def _figures(judged: Any) -> Row:
+    return {"quadrant_accuracy": judged.quadrant_accuracy, "severity_mae": judged.severity_mae}

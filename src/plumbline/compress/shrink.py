@@ -1,0 +1,59 @@
+"""A network made smaller in steps, with a short fine-tuning after each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from plumbline.compress.importance import Slopes, slopes
+from plumbline.compress.prune import prune, step_shares
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.params import Compress, Train
+from plumbline.prepare.shards import SequenceSet
+from plumbline.train.quick import quick_fit
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """How networks are made from one `teacher`: all of them from the same buildings and random numbers."""
+
+    teacher: Diagnosis
+    train: SequenceSet
+    section: Compress
+    losses: Train
+    slopes: Slopes
+    """Of the teacher."""
+
+    @classmethod
+    def of(cls, teacher: Diagnosis, train: SequenceSet, section: Compress, losses: Train) -> Pruning:
+        """With the teacher's slopes, which every ratio shares."""
+        found = slopes(teacher, train, losses, section.importance_batches, losses.seed)
+        return cls(teacher, train, section, losses, found)
+
+    def at_once(self, ratio: float) -> Diagnosis:
+        """The teacher without `ratio` of its channels, not trained after it."""
+        return prune(self.teacher, ratio, self.slopes, self.section.importance)
+
+    def shrunk(self, ratio: float) -> Diagnosis:
+        """The teacher without `ratio` of its channels, in steps; fine-tuned after each step but the last."""
+        section = self.section
+        model = self.teacher
+        for step, share in enumerate(step_shares(ratio, section.pruning_steps)):
+            if step:
+                self.tune(model)
+            # What is left counts otherwise than before: the slopes are taken anew.
+            found = (
+                slopes(model, self.train, self.losses, section.importance_batches, self.losses.seed) if step else None
+            )
+            model = prune(model, share, found or self.slopes, section.importance)
+        return model
+
+    def tune(self, model: Diagnosis) -> None:
+        """Fine-tune shortly: towards the labels and the teacher's answers."""
+        short = self.section.short
+        index = np.random.default_rng(self.losses.seed).permutation(len(self.train))[: short.buildings]
+        quick_fit(
+            model, self.train.take(np.sort(index)), self.section.short_run(self.losses),
+            teacher=self.teacher, distil_weight=self.section.distil_weight,
+        )  # fmt: skip
