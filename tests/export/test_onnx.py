@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,7 @@ def by_torch(model, inputs):
         return model(*(torch.from_numpy(inputs[name]) for name in INPUTS))
 
 
+@cache
 def bound(metric, artifact):
     """What the gates of `params.yaml` allow: the one place where these bounds are written."""
     gates = yaml.safe_load((ROOT / "params.yaml").read_text())["validate"]["gates"]
@@ -72,7 +74,8 @@ def compare(model, onnx_model, inputs, artifact="pruned"):
     assert np.abs(expected.quadrant_probability.numpy() - found.quadrant_probability).max() < probability
     for name in OUTPUTS[1:4]:
         assert np.abs(getattr(expected, name).numpy() - getattr(found, name)).max() < permille, name
-    np.testing.assert_allclose(found.novelty, expected.novelty.numpy(), rtol=1e-4)
+    # In the int8 file the whitening has 16 bits.
+    np.testing.assert_allclose(found.novelty, expected.novelty.numpy(), rtol=1e-3 if artifact == "int8" else 1e-4)
     assert all(np.isfinite(part).all() for part in found)
 
 

@@ -168,7 +168,7 @@ def test_int8_of_all_operators_is_blocked(gate, models, unspoiled):
     train = load_shards(unspoiled / "data" / "prepare" / "train")
     spoil.quantize_everything(models / "export" / "pruned.onnx", models / "export" / "int8.onnx", train)
     found = blocking(gate())
-    assert {"parity_probability int8 all max", "parity_severity_permille int8 all max"} <= found
+    assert "parity_probability int8 all max" in found
     assert all(" int8 " in rule for rule in found)
 
 
