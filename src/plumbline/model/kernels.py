@@ -52,7 +52,12 @@ def written_out(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B
 
 
 def fused(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
-    """Attention by torch's fused kernels."""
+    """Attention by torch's fused kernels; in an export by its formula, without torch's guard against empty rows.
+
+    Every building has a scatterer. The guard is a pass over all scores: a seventh of the time of 128 scatterers.
+    """
+    if torch.compiler.is_exporting():
+        return written_out(query_BHLE, key_BHLE, value_BHLE, keys_B11L)
     return scaled_dot_product_attention(query_BHLE, key_BHLE, value_BHLE, attn_mask=keys_B11L)
 
 
