@@ -7,8 +7,9 @@ import onnx
 import pytest
 import torch
 
+from plumbline.compress.importance import slopes
+from plumbline.compress.keep import quantize
 from plumbline.compress.prune import prune
-from plumbline.compress.quantize import Calibration, quantize
 from plumbline.export.onnx import export_onnx
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import Diagnosis
@@ -45,7 +46,7 @@ def whole(request, data):
 
 @pytest.fixture(scope="module")
 def half(whole, data, tiny):
-    return prune(whole, data, tiny.params.train, 0.5, batches=1, seed=0)
+    return prune(whole, 0.5, slopes(whole, data, tiny.params.train, batches=1, seed=0))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def test_the_pruned_channels_are_the_same_in_all_that_reads_them(whole, data, ti
         for look in marked.network.pool.looks:
             for parameter in look.parameters():
                 parameter.copy_(names)
-    kept = prune(marked.eval(), data, tiny.params.train, 0.5, batches=1, seed=0).network
+    kept = prune(marked.eval(), 0.5, slopes(marked, data, tiny.params.train, batches=1, seed=0)).network
     assert len(kept.neck.norm.weight) == 16
     for parameter in kept.pool.parameters():
         assert torch.equal(parameter, kept.neck.norm.weight)
@@ -99,13 +100,14 @@ def test_the_pruned_network_answers_in_onnx_as_in_torch(half, exported, data):
             assert np.abs(left - right.numpy()).max() < 1e-3
 
 
-def test_int8_answers_nearly_so_and_holds_the_weights(half, exported, data, tmp_path):
-    quantize(exported, tmp_path / "int8.onnx", Calibration(data, 2, 16, seed=0))
+def test_int8_answers_nearly_so_and_holds_the_weights(half, exported, data, tiny, tmp_path):
+    section = tiny.params.export.model_copy(update={"calibration_batches": 2, "calibration_batch_size": 16})
+    quantize(exported, tmp_path / "int8.onnx", data, section)
     inputs = data.pad(np.arange(20))
     plain, small = (OnnxModel(path).run(inputs) for path in (exported, tmp_path / "int8.onnx"))
     assert np.abs(plain.quadrant_probability - small.quadrant_probability).max() < 0.1
     assert np.abs(plain.severity_permille - small.severity_permille).max() < 0.3
-    assert np.array_equal(plain.novelty, small.novelty)
+    np.testing.assert_allclose(small.novelty, plain.novelty, rtol=1e-3)  # the whitening has 16 bits
     kinds = {
         tensor.data_type for tensor in onnx.load(tmp_path / "int8.onnx").graph.initializer if len(tensor.dims) == 3
     }
