@@ -49,10 +49,16 @@ def unknown_courses(count: int) -> Courses:
 
 @lru_cache(maxsize=1)
 def _shapes() -> tuple[Float, Float]:
-    """(K, grid) principal shapes of the dictionary about their means in time, of mean square 1; its coordinates."""
+    """(K, grid) shapes, orthogonal, of mean 0 and mean square 1; (curves, K) the dictionary's coordinates on them.
+
+    The first is the line, for most of a large movement is one, and little of it must be lost; the others are the
+    principal shapes of what is left of the dictionary.
+    """
     dictionary = curves(GRID)
     centred = dictionary - dictionary.mean(1, keepdims=True)
-    shapes = np.linalg.svd(centred, full_matrices=False)[2][:SHAPES] * np.sqrt(len(GRID))
+    line = centred[:1] / np.linalg.norm(centred[0])
+    bent = np.linalg.svd(centred - centred @ line.T * line, full_matrices=False)[2][: SHAPES - 1]
+    shapes = np.concatenate([line, bent]) * np.sqrt(len(GRID))
     return shapes, centred @ shapes.T / len(GRID)
 
 
