@@ -94,6 +94,8 @@ def _one_track(
         velocity=trend.line / period.years,
         velocity_se=trend.line_se / period.years,
         common_se=trend.common_se / period.years,
+        course=trend.course,
+        course_root=trend.course_root,
     )
 
 

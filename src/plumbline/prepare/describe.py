@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 
 from plumbline.compass import Frames, quadrant_code
 from plumbline.prepare.corners import fit_corners
+from plumbline.prepare.course import SHAPES, Courses
 from plumbline.prepare.decouple import remove_rigid
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.gradient import local_motion
 from plumbline.prepare.padded import Rectangle, rectangles
 from plumbline.prepare.scatterers import Scatterers
+from plumbline.prepare.separate import separate
 from plumbline.prepare.sequences import UNDEFINED, Sequences
 
 
@@ -100,6 +102,10 @@ def _describe(
     side = np.maximum(side, 0.5)
 
     rigid = remove_rigid(xy, height, los, change, error, track, mask)
+    courses = Courses(part.course.reshape(*shape, -1), part.course_root.reshape(*shape, SHAPES, SHAPES))
+    damage, error = separate(xy, height, los, track, mask, rigid, error, courses)
+    # Once more, so that all columns are of the changes that are left, as if nothing else had been known.
+    rigid = remove_rigid(xy, height, los, change - rigid.residual + damage, error, track, mask)
     variance = error**2 + rigid.spread[:, None] ** 2
     cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
     east = los[..., 0] * cos - los[..., 1] * sin

@@ -8,9 +8,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-PREPARATION = 2
+PREPARATION = 3
 """Goes up when the same points give other numbers in the same columns: a model wants those that it was trained on.
-2: standard errors know of noise with a long memory (docs/decisions/0010)."""
+2: standard errors know of noise with a long memory (docs/decisions/0010).
+3: changes are without what wrong positions make of a tilt (docs/decisions/0013)."""
 Kind = Literal["even", "x", "y", "xx", "yy", "ne", "nw", "sw", "se"]
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from plumbline.compass import QUADRANTS, Frames
 from plumbline.params import Prepare
+from plumbline.prepare.course import unknown_courses
 from plumbline.prepare.describe import describe_buildings
 from plumbline.prepare.odd import JUDGED, MIN_SPREAD_M, MIN_SPREAD_SHARE, REASONS, LeftOut
 from plumbline.prepare.scatterers import Scatterers
@@ -102,6 +103,7 @@ def profile_buildings(profiles: Profiles) -> ProfileBuildings:
         velocity=unknown,
         velocity_se=np.full(places, np.inf),
         common_se=unknown,
+        **unknown_courses(places)._asdict(),
     )
     side = np.column_stack([profiles.span_m, profiles.width_m]).astype(float)
     return ProfileBuildings(scatterers, Frames(np.zeros((count, 2)), np.zeros(count), side), side.prod(axis=1))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.compass import Frames
+from plumbline.prepare.course import unknown_courses
 from plumbline.prepare.describe import describe_buildings
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, Column, names
 from plumbline.prepare.scatterers import Scatterers
@@ -25,8 +26,9 @@ SAME_TRACK = float(np.cos(np.radians(1.0)))
 def recover(sequences: Sequences) -> Scatterers:
     """The scatterers that `sequences` describe; tracks are told apart by their lines of sight.
 
-    `change` lacks each track's offset, `height` is that above the lowest scatterer before any was changed, and the
-    velocities, of which no feature is made, are 0.
+    Histories are not known any more; what they told is in the changes (see `separate`). `change` lacks each track's
+    offset, `height` is that above the lowest scatterer before any was changed, and the velocities, of which no feature
+    is made, are 0.
     """
     building = np.repeat(np.arange(len(sequences)), sequences.length)
     position = _columns(sequences.distance, DISTANCE, "x", "y", "height")
@@ -35,6 +37,7 @@ def recover(sequences: Sequences) -> Scatterers:
     tilt = _columns(sequences.geometry, GEOMETRY, "tilt_x", "tilt_y")[building]
     steep = np.maximum(los[:, 2], 0.3)
     arm = los[:, 2:] * position[:, :2] - los[:, :2] * position[:, 2:]
+    unknown = np.zeros(len(building))
     return Scatterers(
         building=building,
         track=_tracks(building, los),
@@ -43,7 +46,10 @@ def recover(sequences: Sequences) -> Scatterers:
         los=los,
         change=up * steep + (arm * tilt).sum(1),
         change_se=error * steep,
-        **dict.fromkeys(("velocity", "velocity_se", "common_se"), np.zeros(len(building))),
+        velocity=unknown,
+        velocity_se=unknown,
+        common_se=unknown,
+        **unknown_courses(len(building))._asdict(),
     )
 
 

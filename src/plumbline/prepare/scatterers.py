@@ -35,6 +35,10 @@ class Scatterers:
     """(N,) its standard error, mm/yr: of what the scatterer does not share with its building."""
     common_se: Float
     """(N,) standard error of what the velocities of the building's scatterers of that track share, mm/yr."""
+    course: Float
+    """(N, K) course in time, mm; NaN where it is not known; see `course.Courses`."""
+    course_root: Float
+    """(N, K, K) how well it is known, 1/mm."""
 
     def __len__(self) -> int:
         return len(self.building)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.prepare.course import CourseBasis, course_basis, fit_courses, unknown_courses
 from plumbline.prepare.curves import SEASON, Basis, amplitudes, fitted, make_basis, normal_matrices
 from plumbline.prepare.memory import Kinds, kinds_of
 from plumbline.prepare.noise import (
@@ -60,6 +61,10 @@ class Trend(NamedTuple):
     line_se: Float
     common_se: Float
     """Of what the points of a building share in this track: the same error is in the `line` of each."""
+    course: Float
+    """(N, K) see `Courses`; NaN where the time is too short for any curve but the line."""
+    course_root: Float
+    """(N, K, K)"""
 
 
 def estimate_trend(displacement: NDArray[np.float32], when: Float, years: float, building: NDArray[np.intp]) -> Trend:
@@ -76,12 +81,13 @@ def estimate_trend(displacement: NDArray[np.float32], when: Float, years: float,
     """
     count = len(displacement)
     change, change_se, line, line_se, common_se = np.zeros((5, count))
-    trend = Trend(change, change_se, np.zeros(count, dtype=np.intp), line, line_se, common_se)
+    trend = Trend(change, change_se, np.zeros(count, dtype=np.intp), line, line_se, common_se, *unknown_courses(count))
     basis = make_basis(when, years)
     kinds = kinds_of(basis.columns[: SEASON + 1], when)
     bends = bool(np.ptp(when) * years >= LEAST_YEARS) if len(when) else False
+    shapes = course_basis(basis, when) if bends else None
     for rows in _chunks(building):
-        for whole, part in zip(trend, _estimate(displacement[rows], basis, kinds, building[rows], bends), strict=True):
+        for whole, part in zip(trend, _estimate(displacement[rows], basis, kinds, building[rows], shapes), strict=True):
             whole[rows] = part
     return trend
 
@@ -97,8 +103,9 @@ def _chunks(building: NDArray[np.intp]) -> list[slice]:
 
 
 def _estimate(
-    series: NDArray[np.float32], basis: Basis, kinds: Kinds, building: NDArray[np.intp], bends: bool
+    series: NDArray[np.float32], basis: Basis, kinds: Kinds, building: NDArray[np.intp], shapes: CourseBasis | None
 ) -> Trend:
+    """`shapes` are None where only the line is asked."""
     known = np.isfinite(series)
     y = np.where(known, series, 0).astype(float)
     rows = rows_of(building)
@@ -124,7 +131,7 @@ def _estimate(
         lost = whole / np.maximum(rows.spread(members), 2) * (rows.spread(members) > 0)
         left = found.left / (HELD * np.maximum(total - COLUMNS, 1) * (1 - lost))[:, None]
         variance = left.min(1)
-        if bends:
+        if shapes is not None:
             # Noise is what the best curve leaves: what the line leaves of another movement would pass for slow noise.
             best = rows.spread(_badness(found.left, variance, np.ones_like(variance), rows).argmin(1))
             residual = (own - fitted(basis, normal, found, best)) * plain
@@ -137,9 +144,11 @@ def _estimate(
     amplitude = amplitudes(basis, normal, weight * y, y).amplitude
     row = np.arange(len(y))
     common_error = _common_error(basis, kinds, common, members, known, error[:, LINE], rows)
+    noise = error[row, chosen] ** 2 * normal.own[row, chosen]
+    courses = unknown_courses(len(y)) if shapes is None else fit_courses(shapes, y, known, weight, noise)
     return Trend(
         amplitude[row, chosen], error[row, chosen], chosen,
-        amplitude[:, LINE], error[:, LINE], rows.spread(common_error),
+        amplitude[:, LINE], error[:, LINE], rows.spread(common_error), *courses,
     )  # fmt: skip
 
 
