@@ -95,7 +95,7 @@ class Prepare(Section):
     """A point this far outside of a footprint still belongs to it (position error), m."""
     min_points: int = Field(default=5, ge=3, le=1000)
     """A building with fewer usable points is not judged."""
-    max_strain_error_permille: Positive = 0.2
+    max_strain_error_permille: Positive = 0.3
     """By the noise of a building's points alone (`prepare.resolution`). With a larger one it is prepared, trained on
     and measured, but `predict` does not judge it: what makes category 1 (0.5) is then less than 2.5 standard errors,
     and errors of position and of the shape come on top."""
