@@ -234,3 +234,4 @@ def test_a_short_run_has_the_losses_of_training_and_a_length_of_its_own():
     assert (short.epochs, short.learning_rate) == (params.compress.short.epochs, params.compress.short.learning_rate)
     assert (short.severity_weight, short.seed) == (params.train.severity_weight, params.train.seed)
     assert short.ema_decay == 0
+    assert short.curriculum == params.compress.curriculum  # not training's, which may begin without hard buildings

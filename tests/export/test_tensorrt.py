@@ -145,6 +145,14 @@ def test_the_command_says_so_and_leaves_nothing(tiny, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_engines_are_not_put_into_the_package(tiny, tmp_path):
+    inside = tiny.data("package") / "engines"
+    ended = run_cli("tensorrt", tiny.data("package"), "--output", inside, cwd=tmp_path)
+    assert ended.code == 2
+    assert "inside of the package, which must stay as it is" in ended.err
+    assert not inside.exists()
+
+
 @without
 def test_the_stage_builds_engines_only_where_they_are_named_and_can_be_built(tiny, tmp_path):
     assert not (tiny.data("export") / "engines").exists()

@@ -265,3 +265,17 @@ def test_a_package_without_weights_or_with_broken_ones_is_named(tiny, tmp_path):
     with pytest.raises(InputError, match="not a readable model") as refused:
         load_reference(tmp_path)
     assert str(tmp_path) in str(refused.value)
+
+
+def test_a_building_without_numbers_is_left_out_and_told_of(tiny, caplog):
+    shards = load_shards(tiny.data("prepare") / "test")
+    sequences = shards.take(np.arange(len(shards)))
+    whole = chosen(sequences, "a city")
+    sequences.slope[sequences.offsets[3], 2] = np.nan
+    sequences.geometry[5, 0] = np.inf
+    found = chosen(sequences, "a city")
+    assert len(found.sequences) == len(whole.sequences) - 2
+    assert "2 buildings with features that are no numbers" in caplog.text
+    sequences.geometry[:] = np.nan
+    with pytest.raises(InputError, match="nothing can be measured"):
+        chosen(sequences, "a city")

@@ -12,7 +12,6 @@ from plumbline.compress.sensitivity import drawn, scan
 from plumbline.compress.shrink import Pruning
 from plumbline.compress.table import write_table
 from plumbline.console import log
-from plumbline.files import atomic_file
 from plumbline.jobs import WORK
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
@@ -59,12 +58,14 @@ def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     )  # fmt: skip
     calibrate(model, splits["calibrate"])
     sensitivity = scan(pruning, splits["tune"], section.sensitivity) if section.sensitivity else None
-    write_model(model, module, out)
-    if rows:
-        write_table(rows, out / "search.csv")
-    if sensitivity:
-        write_table(sensitivity, out / "sensitivity.csv")
-        with atomic_file(out / "sensitivity.svg") as temporary:
-            temporary.write_text(drawn(sensitivity), encoding="utf-8")
+
+    def tables(folder: Path) -> None:
+        if rows:
+            write_table(rows, folder / "search.csv")
+        if sensitivity:
+            write_table(sensitivity, folder / "sensitivity.csv")
+            (folder / "sensitivity.svg").write_text(drawn(sensitivity), encoding="utf-8")
+
+    write_model(model, module, out, tables)
     shutil.rmtree(checkpoints)
     shutil.rmtree(tries, ignore_errors=True)

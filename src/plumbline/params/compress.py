@@ -73,5 +73,6 @@ class Compress(Optimise):
             "epochs": self.short.epochs, "patience": self.short.epochs, "learning_rate": self.short.learning_rate,
             "weight_decay": self.weight_decay, "schedule": "cosine", "batch_size": self.batch_size or 128,
             "tokens": self.tokens, "accumulate": 1, "ema_decay": 0.0, "warmup_epochs": 0.0, "warmup_share": 0.0,
+            "curriculum": self.curriculum,
         }  # fmt: skip
         return losses.model_copy(update=changed)

@@ -31,8 +31,8 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
 
     Raises:
         GateRefused: a rule is not met.
-        InputError: a package is damaged, the candidate's gate is of a format that this version does not know, or the
-            test data are not those the candidate was validated on.
+        InputError: a package is damaged, the champion takes fewer scatterers than there are, the candidate's gate is of
+            a format that this version does not know, or the test data are not those the candidate was validated on.
     """
     rules = [rule for rule in params.gates if rule.max_drop_vs == "champion"]
     test = load_shards(prepared / "test")
@@ -44,6 +44,12 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
     if manifest.hashes.get("test_data") != about.hashes.get("test_data"):
         log.warning("Champion %s was validated on other test data; both are run on those of the candidate. It may have "
                     "been trained on some of them.", manifest.version)  # fmt: skip
+    longest, most = int(np.asarray(test.length).max(initial=0)), manifest.prepare.max_points
+    if longest > most:
+        raise InputError(
+            f"{prepared / 'test'}: a building with {longest} scatterers, and champion {manifest.version} takes {most}. "
+            f"Compare at prepare.max_points {most} first, or roll the champion back to one that takes as many."
+        )
     everyone = {"champion": as_judged(reigning.answer(test))}
     for file, name in MODELS.items():
         if file not in about.files:

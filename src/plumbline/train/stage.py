@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,13 @@ def train(prepared: Path, params: Params, out: Path) -> None:
     shutil.rmtree(checkpoints)
 
 
-def write_model(model: Diagnosis, module: Optimisation, out: Path) -> None:
-    """The model, its metrics on the tune split, and the record and curve of the run that made it."""
+def write_model(
+    model: Diagnosis, module: Optimisation, out: Path, beside: Callable[[Path], None] = lambda _: None
+) -> None:
+    """The model, its metrics on the tune split, and the record and curve of the run that made it.
+
+    `beside` writes what else belongs there into the folder, before it appears.
+    """
     best = max(module.history, key=lambda row: row["score"])
     metrics = {name: round(best[name], 5) for name in ("score", "quadrant_accuracy", "severity_mae")}
     with atomic_folder(out) as folder:
@@ -68,6 +74,7 @@ def write_model(model: Diagnosis, module: Optimisation, out: Path) -> None:
             {**metrics, "epochs": len(module.history), "parameters": counts["total"]},
         )
         write_json(folder / "record.json", {**module.record, "metrics": metrics})
+        beside(folder)
 
 
 def run_key(prepared: Path, settings: dict[str, Any], *inputs: Path) -> str:

@@ -106,7 +106,7 @@ def bench(
         The reference first, then by artifact and runtime.
 
     Raises:
-        InputError: a building has more scatterers than the models take.
+        InputError: a building has more scatterers than the models take, or the network itself does not run.
     """
     longest, most = int(np.asarray(inputs.sequences.length).max()), manifest.prepare.max_points
     if longest > most:
@@ -118,6 +118,8 @@ def bench(
     try:
         sets = {LATENCY: [middle_building(inputs.sequences)]}
         rows, contenders = _open(package, manifest, reference, sets[LATENCY][0])
+        if rows[0].trouble:
+            raise InputError(f"{package / WEIGHTS}: {rows[0].trouble} Without it there is nothing to compare with.")
         running = [row for row in rows if not row.trouble]
         sets |= {batch: drawn_batches(inputs.sequences, batch, MIXED) for batch in batches}
         plan = [(batch, number) for batch in sets for _ in range(rounds) for number in range(len(running))]

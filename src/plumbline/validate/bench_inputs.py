@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.sequences import UNDEFINED, Sequences
-from plumbline.prepare.shards import SequenceSet, load_shards
+from plumbline.prepare.shards import SequenceSet, Shards, load_shards
 
 BUILDINGS = 2048
 """Buildings that are answered for at most: parity and accuracy need no more, and torch takes a second for them."""
@@ -52,11 +54,15 @@ def prepared_inputs(folder: Path) -> BenchInputs:
 
 
 def chosen(sequences: SequenceSet, source: str) -> BenchInputs:
-    """At most `BUILDINGS` of these, drawn by a fixed seed.
+    """At most `BUILDINGS` of these, drawn by a fixed seed; those with a feature that is no number are left out.
 
     Raises:
         InputError: there is none.
     """
+    whole = finite(sequences)
+    if not whole.all():
+        log.warning("%s: %d buildings with features that are no numbers are left out.", source, int((~whole).sum()))
+        sequences = sequences.take(np.flatnonzero(whole))
     if not len(sequences):
         raise InputError(f"{source}: no building in it can be judged, so nothing can be measured on it.")
     count = min(BUILDINGS, len(sequences))
@@ -64,6 +70,17 @@ def chosen(sequences: SequenceSet, source: str) -> BenchInputs:
         return BenchInputs(sequences, f"{source}, {count:,} buildings")
     index = np.sort(np.random.default_rng(SEED).permutation(len(sequences))[:count])
     return BenchInputs(sequences.take(index), f"{source}, {count:,} of {len(sequences):,} buildings")
+
+
+def finite(sequences: SequenceSet) -> NDArray[np.bool_]:
+    """(B,) whether all features of a building, and of its scatterers, are finite numbers."""
+    parts = sequences.parts if isinstance(sequences, Shards) else (sequences,)
+    found = [np.zeros(0, bool)]
+    for part in parts:
+        broken = ~(np.isfinite(part.distance).all(1) & np.isfinite(part.slope).all(1))
+        broken_before = np.r_[0, np.cumsum(broken)]
+        found.append(np.isfinite(part.geometry).all(1) & (np.diff(broken_before[part.offsets]) == 0))
+    return np.concatenate(found)
 
 
 def random_inputs(model: Diagnosis) -> BenchInputs:

@@ -21,15 +21,19 @@ def build_from_package(
     """Build the engine of one model of a package into a folder of its own below `out`; returns that folder.
 
     Raises:
-        InputError: this machine cannot build it, the package is damaged or has no such model.
+        InputError: this machine cannot build it, the package is damaged or has no such model, or `out` is inside it.
         PlumblineError: TensorRT refuses the network.
     """
+    if package.resolve() in (out.resolve(), *out.resolve().parents):
+        raise InputError(f"--output {out}: inside of the package, which must stay as it is. Give another folder.")
     device = this_device()
     manifest = verify_package(package)
     files = {name: file for file, name in MODELS.items() if file in manifest.files}
     if artifact not in files:
         raise InputError(f"{package}: no model {artifact!r} in it; {', '.join(files)} are. Export it again.")
     weights = (package / "weights.safetensors", package / "network.json")
+    if through == "torch" and not all(path.is_file() for path in weights):
+        raise InputError(f"{package}: no {' and '.join(path.name for path in weights)} in it. Build it through onnx.")
     return build(package / files[artifact], weights, out, artifact, device, through, max_batch)
 
 
