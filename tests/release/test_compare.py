@@ -152,8 +152,8 @@ def test_a_gate_of_a_format_of_the_future_is_refused(tiny, tmp_path):
 
 def test_a_champion_that_takes_fewer_scatterers_is_named(tiny, tmp_path):
     prepare = read_json(tiny.data("package") / MANIFEST)["prepare"]
-    champion = repacked(tiny, tmp_path / "champion", prepare={**prepare, "max_points": 6})
-    with pytest.raises(InputError, match=r"scatterers, and champion [0-9a-f]{12} takes 6\. Compare"):
+    champion = repacked(tiny, tmp_path / "champion", prepare={**prepare, "max_points": 8})
+    with pytest.raises(InputError, match=r"scatterers, and champion [0-9a-f]{12} takes 8\. Compare"):
         compare_with_champion(tiny.data("package"), champion, tiny.data("prepare"), tiny.params.validate_)
 
 
