@@ -9,9 +9,10 @@ import torch
 
 from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import open_package
-from plumbline.files import read_json
+from plumbline.files import read_json, write_json
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params.adapt import Adapt
+from plumbline.prepare.features import PREPARATION
 from plumbline.prepare.sequences import Sequences
 from plumbline.release.promotion import promote
 from plumbline.serve.adapt import adapt, merge
@@ -71,6 +72,7 @@ def test_the_merged_model_is_a_package_and_a_model_and_its_onnx_file_answers_ali
     assert figures["parity_probability"] < 1e-5
     assert figures["parity_severity_permille"] < 1e-4
     assert manifest.prepare == tiny.params.prepare
+    assert manifest.preparation == PREPARATION
     assert sorted(path.name for path in merged.parent.iterdir()) == ["athens"]
 
 
@@ -79,6 +81,16 @@ def test_the_merged_model_predicts_and_is_not_promoted(tiny, merged, tmp_path):
     assert set(table["model_version"]) == {read_json(merged / "manifest.json")["version"]}
     with pytest.raises(GateRefused, match="'not asked', not 'pass'"):
         promote(merged, lambda candidate, champion: None)
+
+
+def test_a_merged_model_says_how_its_labels_were_prepared(tiny, project, tmp_path, caplog):
+    """An adapter that an earlier version made stays one of that version."""
+    shutil.copytree(project / "adapters", tmp_path / "adapters")
+    about = tmp_path / "adapters" / "athens" / "adapter.json"
+    write_json(about, {**read_json(about), "preparation": 1})
+    assert merge("athens", str(tiny.data("train")), tmp_path / "merged", tmp_path / "adapters").preparation == 1
+    open_package(tmp_path / "merged")
+    assert "trained on points that were prepared in another way (1, now" in caplog.text
 
 
 def test_adapters_are_listed_by_name(project, tmp_path):

@@ -14,6 +14,7 @@ from plumbline import pretrained
 from plumbline.compass import quadrant_code
 from plumbline.errors import InputError
 from plumbline.export.package import open_package
+from plumbline.export.weights import load_network
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.explain import NEGLIGIBLE, TOLERANCE
 from plumbline.model.explain import explain as explain_tensors
@@ -21,7 +22,7 @@ from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features import GEOMETRY, names
 from plumbline.serve import explain as module
 from plumbline.serve.explain import explain
-from plumbline.serve.explain_network import answer, load_network
+from plumbline.serve.explain_network import answer
 from plumbline.serve.explain_tables import buildings_path
 from plumbline.serve.predict import read_tracks
 from plumbline.serve.predictions import read_predictions

@@ -13,10 +13,11 @@ from rich.console import Console
 from plumbline.errors import InputError
 from plumbline.export.package import MODELS, verify_package, write_package
 from plumbline.export.runtime import OnnxModel
+from plumbline.export.weights import load_network
 from plumbline.files import read_json
 from plumbline.prepare.shards import load_shards
 from plumbline.validate import bench as measured
-from plumbline.validate.bench import Row, artifacts, bench, load_reference
+from plumbline.validate.bench import Row, artifacts, bench
 from plumbline.validate.bench_inputs import LENGTHS, chosen, prepared_inputs, random_inputs
 from plumbline.validate.bench_report import advice, document, table
 from plumbline.validate.metrics import accuracy_figures
@@ -40,7 +41,7 @@ def quick(monkeypatch):
 
 @pytest.fixture(scope="module")
 def reference(tiny):
-    return load_reference(tiny.data("package"))
+    return load_network(tiny.data("package"))
 
 
 def row(artifact, latency, rate, runtime="ONNX Runtime CPU, 1 thread", trouble=""):
@@ -254,17 +255,6 @@ def test_buildings_longer_than_the_package_takes_are_refused(tiny, reference):
     short = manifest.model_copy(update={"prepare": manifest.prepare.model_copy(update={"max_points": 6})})
     with pytest.raises(InputError, match=r"scatterers, and the package takes 6 \(prepare\.max_points\)"):
         bench(package, short, reference, prepared_inputs(tiny.data("prepare")))
-
-
-def test_a_package_without_weights_or_with_broken_ones_is_named(tiny, tmp_path):
-    with pytest.raises(InputError, match=r"weights\.safetensors: no such file"):
-        load_reference(tmp_path)
-    for name in ("network.json", "weights.safetensors"):
-        (tmp_path / name).write_bytes((tiny.data("package") / name).read_bytes())
-    (tmp_path / "weights.safetensors").write_bytes(b"no weights")
-    with pytest.raises(InputError, match="not a readable model") as refused:
-        load_reference(tmp_path)
-    assert str(tmp_path) in str(refused.value)
 
 
 def test_a_building_without_numbers_is_left_out_and_told_of(tiny, caplog):

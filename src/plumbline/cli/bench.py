@@ -44,10 +44,11 @@ def bench(
     Without --prepared and --points it takes data/prepare/test where that is, and else random inputs.
     """
     from plumbline.export.package import open_package
+    from plumbline.export.weights import load_network
     from plumbline.files import write_json
     from plumbline.release.promotion import resolve_model
     from plumbline.train.record import hardware
-    from plumbline.validate.bench import BATCHES, load_reference
+    from plumbline.validate.bench import BATCHES
     from plumbline.validate.bench import bench as run
     from plumbline.validate.bench_report import advice, document, table
 
@@ -56,7 +57,7 @@ def bench(
     if json_path is not None:
         _check_json(json_path, folder, [*(points or ()), *filter(None, (buildings, labels, params))])
     manifest, _ = open_package(folder)
-    reference = load_reference(folder)
+    reference = load_network(folder)
     if points and buildings:
         inputs = _own(points, buildings, labels, manifest, params, format_)
     else:

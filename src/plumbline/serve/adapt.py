@@ -157,6 +157,7 @@ def _package(adapter: Adapter) -> dict[str, object]:
         "name": about.name,
         "default_model": "model.onnx",
         "prepare": about.prepare.model_dump(),
+        "preparation": about.preparation,
         "hashes": {"base": about.base_sha256, "adapter": about.weights_sha256},
         "metrics": {"before": about.before, "after": about.after},
         "gate": {"verdict": "not asked", "rules": []},

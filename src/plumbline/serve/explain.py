@@ -17,13 +17,14 @@ from plumbline.compass import frames
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.export.package import Manifest, open_package
+from plumbline.export.weights import load_network
 from plumbline.files import atomic_file
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Product
 from plumbline.prepare.assign import assign_points
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.odd import period_overlap
-from plumbline.serve.explain_network import answer, load_network, reasons
+from plumbline.serve.explain_network import answer, reasons
 from plumbline.serve.explain_page import write_page
 from plumbline.serve.explain_points import find_points
 from plumbline.serve.explain_tables import building_table, buildings_path, scatterer_table, write_tables

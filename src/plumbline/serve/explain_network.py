@@ -1,28 +1,20 @@
-"""The network of a model package in torch, because ONNX has no gradients: its answers, and what moved them."""
+"""Answers of a network in torch, because ONNX has no gradients, and what moved them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 
-from plumbline.errors import InputError
 from plumbline.export.runtime import Answers
-from plumbline.files import read_json
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.explain import explain
-from plumbline.model.spec import NetworkSpec
 from plumbline.prepare.features import GEOMETRY
 from plumbline.prepare.sequences import Sequences
 
-FILES = (("weights.safetensors", "network.json"), ("model.safetensors", "model.json"))
-"""Weights and widths in a released package, and in one that `plumbline adapters merge` made."""
 CELLS = 1 << 12
 """Scatterers, padding included, explained at a time: bounds the memory whatever the lengths."""
 Float = NDArray[np.floating[Any]]
@@ -48,27 +40,6 @@ class Reasons(NamedTuple):
     """Logits."""
     severity: Moved
     """Natural logarithms of permille."""
-
-
-def load_network(package: Path) -> Diagnosis:
-    """The network whose weights a verified package holds, in evaluation mode.
-
-    Raises:
-        InputError: it holds none, or they do not fit the widths beside them.
-    """
-    there = [pair for pair in FILES if all((package / name).is_file() for name in pair)]
-    if not there:
-        raise InputError(
-            f"{package}: no {FILES[0][0]} with {FILES[0][1]} in it. An explanation needs the weights: give a package "
-            "that this version of Plumbline made."
-        )
-    weights, widths = there[0]
-    try:
-        model = Diagnosis(NetworkSpec.model_validate(read_json(package / widths)))
-        model.load_state_dict(load_file(package / weights))
-    except (SafetensorError, OSError, RuntimeError, ValueError) as error:
-        raise InputError(f"{package / weights}: not readable as the network of {widths} ({error}).") from None
-    return model.eval()
 
 
 def answer(model: Diagnosis, sequences: Sequences) -> Answers:

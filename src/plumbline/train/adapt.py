@@ -17,6 +17,7 @@ from plumbline.model.network import count_parameters
 from plumbline.params import Prepare, Train
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.blocks import number_blocks
+from plumbline.prepare.features import PREPARATION
 from plumbline.prepare.folds import fold_blocks
 from plumbline.prepare.sequences import Sequences
 from plumbline.train.adapter import BUFFERS, About, Adapter
@@ -99,6 +100,7 @@ def adapt(
         name=name, base_sha256=base_sha256, rank=params.rank, alpha=params.alpha, parameters=parameters, share=share,
         labels=len(sequences), temperature_calibrated=temperature, interval_calibrated=interval, **way._asdict(),
         before=_figures(base, ways[Way()]), after=_figures(model, said), prepare=prepare,
+        preparation=PREPARATION,
     )  # fmt: skip
     return Adapter(about, _tensors(model))
 

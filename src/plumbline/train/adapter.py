@@ -63,6 +63,8 @@ class About(BaseModel):
     """Figures of the adapted model on each of them while it was held out."""
     prepare: Prepare = Prepare()
     """How scatterers were prepared, and must be for the adapted model."""
+    preparation: int = Field(default=1, ge=1)
+    """`features.PREPARATION` of the version of Plumbline that prepared them."""
 
 
 @dataclass(frozen=True)

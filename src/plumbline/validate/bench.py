@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,7 +15,8 @@ from plumbline.console import log, track
 from plumbline.errors import InputError
 from plumbline.export.package import Manifest
 from plumbline.export.runtime import Answers, OnnxModel
-from plumbline.model.diagnosis import Diagnosis, load_diagnosis
+from plumbline.export.weights import network_files
+from plumbline.model.diagnosis import Diagnosis
 from plumbline.validate.bench_inputs import BenchInputs
 from plumbline.validate.measure import (
     Inputs,
@@ -30,7 +29,6 @@ from plumbline.validate.measure import (
 from plumbline.validate.metrics import Figures, Judged, accuracy_figures
 from plumbline.validate.runtimes import Eager, Session, runtimes, thread_counts
 
-WEIGHTS, NETWORK = "weights.safetensors", "network.json"
 BATCHES = (1, 16, 64, 256)
 ROUNDS = 3
 """Rounds in which every contender has a turn, so that a change of the machine's speed meets all of them."""
@@ -66,24 +64,6 @@ class Row:
         return content
 
 
-def load_reference(package: Path) -> Diagnosis:
-    """The network of a package, in torch and float: what its artifacts are compared with.
-
-    Raises:
-        InputError: the package has no weights, or they are damaged.
-    """
-    for name in (WEIGHTS, NETWORK):
-        if not (package / name).is_file():
-            raise InputError(f"{package / name}: no such file; without it nothing can be compared with torch.")
-    with tempfile.TemporaryDirectory() as scratch:  # the same files under the names of a trained model
-        shutil.copyfile(package / WEIGHTS, Path(scratch) / "model.safetensors")
-        shutil.copyfile(package / NETWORK, Path(scratch) / "model.json")
-        try:
-            return load_diagnosis(Path(scratch))
-        except InputError as error:
-            raise InputError(f"{package}: {str(error).partition(': ')[2]}") from None
-
-
 def artifacts(manifest: Manifest) -> list[str]:
     """The ONNX files of a package, its default model first."""
     return sorted((n for n in manifest.files if n.endswith(".onnx")), key=lambda n: (n != manifest.default_model, n))
@@ -99,7 +79,7 @@ def bench(
     its longest building.
 
     Args:
-        package, manifest: a verified package. reference: see `load_reference`.
+        package, manifest: a verified package. reference: its network in torch, see `load_network`.
         inputs: what to run on. batches: sizes at which throughput is measured. rounds: see `ROUNDS`.
 
     Returns:
@@ -119,7 +99,9 @@ def bench(
         sets = {LATENCY: [middle_building(inputs.sequences)]}
         rows, contenders = _open(package, manifest, reference, sets[LATENCY][0])
         if rows[0].trouble:
-            raise InputError(f"{package / WEIGHTS}: {rows[0].trouble} Without it there is nothing to compare with.")
+            raise InputError(
+                f"{package / rows[0].artifact}: {rows[0].trouble} Without it there is nothing to compare with."
+            )
         running = [row for row in rows if not row.trouble]
         sets |= {batch: drawn_batches(inputs.sequences, batch, MIXED) for batch in batches}
         plan = [(batch, number) for batch in sets for _ in range(rounds) for number in range(len(running))]
@@ -156,10 +138,11 @@ def _open(package: Path, manifest: Manifest, reference: Diagnosis, inputs: Input
             rows.append(Row(artifact, name, trouble=str(error)))
 
     held = float(sum(value.nbytes for value in reference.state_dict().values()))
-    sizes = {"size_bytes": float((package / WEIGHTS).stat().st_size), "weight_bytes": held}
+    weights, _ = network_files(package)
+    sizes = {"size_bytes": float(weights.stat().st_size), "weight_bytes": held}
     for count in thread_counts():
         eager = Eager(reference, count)
-        add(WEIGHTS, eager.name, sizes, lambda eager=eager: eager)  # type: ignore[misc]
+        add(weights.name, eager.name, sizes, lambda eager=eager: eager)  # type: ignore[misc]
     for name in artifacts(manifest):
         sizes = size_figures(package / name)
         for runtime in runtimes():

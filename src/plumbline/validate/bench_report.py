@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from plumbline.export.package import Manifest
-from plumbline.validate.bench import WEIGHTS, Row
+from plumbline.validate.bench import Row
 from plumbline.validate.bench_inputs import BenchInputs
 
 PACKAGES = ("plumbline", "torch", "onnxruntime", "onnxruntime-gpu", "onnx", "numpy")
@@ -26,7 +26,7 @@ def advice(rows: Sequence[Row], default: str) -> list[str]:
 
     An artifact is taken at its best, over all runtimes and batches.
     """
-    ran = [row for row in rows if row.artifact != WEIGHTS and not row.trouble]
+    ran = [row for row in rows if row.artifact.endswith(".onnx") and not row.trouble]
     if not ran:
         return ["No artifact could be run on this machine."]
     quickest, most = min(ran, key=_latency), max(ran, key=_rate)

@@ -11,6 +11,7 @@ from plumbline.export.package import MODELS, verify_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.tensorrt.device import Device, this_device
 from plumbline.export.tensorrt.engine import Key, Profile, engine_folder, profile, write_engine
+from plumbline.export.weights import network_files
 from plumbline.files import atomic_file, sha256_file
 from plumbline.params.export import EngineArtifact, Through
 
@@ -31,10 +32,7 @@ def build_from_package(
     files = {name: file for file, name in MODELS.items() if file in manifest.files}
     if artifact not in files:
         raise InputError(f"{package}: no model {artifact!r} in it; {', '.join(files)} are. Export it again.")
-    weights = (package / "weights.safetensors", package / "network.json")
-    if through == "torch" and not all(path.is_file() for path in weights):
-        raise InputError(f"{package}: no {' and '.join(path.name for path in weights)} in it. Build it through onnx.")
-    return build(package / files[artifact], weights, out, artifact, device, through, max_batch)
+    return build(package / files[artifact], network_files(package), out, artifact, device, through, max_batch)
 
 
 def build(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,8 @@ import torch
 from plumbline.export.half import in_half
 from plumbline.export.onnx import dynamic_shapes, example
 from plumbline.export.tensorrt.engine import Profile
-from plumbline.model.diagnosis import Diagnosis, load_diagnosis
+from plumbline.export.weights import read_network
+from plumbline.model.diagnosis import Diagnosis
 
 
 def plan_from_torch(
@@ -27,10 +26,7 @@ def plan_from_torch(
     """
     import torch_tensorrt
 
-    with tempfile.TemporaryDirectory() as folder:
-        for source, name in ((weights, "model.safetensors"), (widths, "model.json")):
-            shutil.copyfile(source, Path(folder) / name)
-        model = load_diagnosis(Path(folder))
+    model = read_network(weights, widths)
     program = trace(in_half(model) if artifact == "fp16" else model, "cuda")
     given = [
         torch_tensorrt.Input(

@@ -1,0 +1,55 @@
+"""The network of a model package in torch, from its weights: for what an ONNX file does not have, as gradients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from plumbline.errors import InputError
+from plumbline.files import read_json
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.spec import NetworkSpec
+
+FILES = (("weights.safetensors", "network.json"), ("model.safetensors", "model.json"))
+"""Weights and widths in a released package, and in one that `plumbline adapters merge` made."""
+
+
+def network_files(package: Path) -> tuple[Path, Path]:
+    """The files with the weights and the widths of a package's network.
+
+    Raises:
+        InputError: there are none.
+    """
+    for names in FILES:
+        weights, widths = (package / name for name in names)
+        if weights.is_file() and widths.is_file():
+            return weights, widths
+    raise InputError(
+        f"{package}: no {FILES[0][0]} with {FILES[0][1]} in it. The weights are needed here: give a package that this "
+        "version of Plumbline made."
+    )
+
+
+def read_network(weights: Path, widths: Path) -> Diagnosis:
+    """The network of these files, in evaluation mode.
+
+    Raises:
+        InputError: one is damaged, or they do not fit each other.
+    """
+    try:
+        model = Diagnosis(NetworkSpec.model_validate(read_json(widths)))
+        model.load_state_dict(load_file(weights))
+    except (SafetensorError, OSError, RuntimeError, ValueError) as error:
+        raise InputError(f"{weights}: not readable as the network of {widths.name} ({error}).") from None
+    return model.eval()
+
+
+def load_network(package: Path) -> Diagnosis:
+    """The network whose weights a verified package holds, in evaluation mode.
+
+    Raises:
+        InputError: it holds none, or they do not fit the widths beside them.
+    """
+    return read_network(*network_files(package))
