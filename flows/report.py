@@ -70,7 +70,8 @@ def show(console: Console, closing: dict[str, str]) -> None:
         console.print(table)
     else:
         for row in [["metric", *ARTIFACTS], *figures]:
-            console.print(f"{row[0]:<30}" + "".join(f"{cell:>12}" for cell in row[1:]), highlight=False)
+            # Within the 80 columns that a log is taken to have.
+            console.print(f"{row[0]:<28}" + "".join(f"{cell:>10}" for cell in row[1:]), highlight=False)
     for name, value in closing.items():
         console.print(f"{name}: {value}", highlight=False, soft_wrap=True, markup=False)
 
