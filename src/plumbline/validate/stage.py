@@ -23,7 +23,7 @@ from plumbline.validate.baseline import least_squares
 from plumbline.validate.comparisons import drops_of
 from plumbline.validate.evidence import write_evidence
 from plumbline.validate.gates import check_rules, evaluate, failed_rules
-from plumbline.validate.measure import parity_figures, size_figures, speed_figures
+from plumbline.validate.measure import novelty_figures, parity_figures, size_figures, speed_figures
 from plumbline.validate.metrics import OF_QUADRANTS, Figures, Judged, accuracy_figures
 from plumbline.validate.report import write_report
 from plumbline.validate.slices import slices
@@ -64,9 +64,10 @@ def validate(
     test = load_shards(prepared / "test")
     parts = slices(test, max_strain_error_permille)
     table, answers = judge_test(test, exported, params, parts)
+    whole, pruned = load_diagnosis(trained), load_diagnosis(compressed)
     for name in ARTIFACTS:
-        figures = parity_figures(load_diagnosis(trained if name == "float32" else compressed), test, answers[name])
-        table["all"][name].update(figures)
+        table["all"][name] |= parity_figures(whole if name == "float32" else pruned, test, answers[name])
+        table["all"][name] |= novelty_figures(whole, test, answers[name])
     table = {part: {who: _finite(figures) for who, figures in row.items()} for part, row in table.items()}
     own = [rule for rule in params.gates if rule.max_drop_vs != "champion"]
     judged = {BASELINE: least_squares(test)} | {name: as_judged(one) for name, one in answers.items()}
