@@ -58,10 +58,11 @@ def validate(
     Rules against the champion are left for the promotion, which knows it; `gate.json` lists them as such.
 
     Raises:
-        InputError: an input is missing or damaged, or a rule names an unknown metric.
+        InputError: an input is missing or damaged, or a rule names an unknown metric or city.
     """
     check_rules(params.gates)
     test = load_shards(prepared / "test")
+    params.check_cities({*np.unique(test.city).tolist(), *np.unique(load_shards(prepared / "train").city).tolist()})
     parts = slices(test, max_strain_error_permille)
     table, answers = judge_test(test, exported, params, parts)
     whole, pruned = load_diagnosis(trained), load_diagnosis(compressed)
