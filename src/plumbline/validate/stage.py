@@ -26,6 +26,7 @@ from plumbline.validate.gates import check_rules, evaluate, failed_rules
 from plumbline.validate.measure import novelty_figures, parity_figures, size_figures, speed_figures
 from plumbline.validate.metrics import OF_QUADRANTS, Figures, Judged, accuracy_figures
 from plumbline.validate.report import write_report
+from plumbline.validate.report_content import report_content
 from plumbline.validate.slices import slices
 
 Table = dict[str, dict[str, Figures]]
@@ -83,7 +84,7 @@ def validate(
             short = {key: float(f"{figures[key]:.4g}") for key in SUMMARY if key in figures}
             write_json(folder / "summary" / f"{name}.json", short)
         write_evidence(folder, test, judged[SHOWN], table, SHOWN)
-        write_report(folder, test, judged, table, gate)
+        write_report(folder, report_content(test, judged, table, gate, params.confidence))
     log.info(
         "gate: %s, %d of %d rules met", gate["verdict"], sum(r["passed"] for r in gate["rules"]), len(gate["rules"])
     )
