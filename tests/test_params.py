@@ -142,12 +142,29 @@ def test_what_does_not_go_together_is_named(key, value, words):
         ({"max_drop_vs": "yesterday"}, "'yesterday' found"),
         ({"max": math.nan}, "nan found"),
         ({"max": 1, "artifact": "int4"}, "'int4' found"),
+        (
+            {"max": 1, "metric": "severity_mea"},
+            "gates.1.metric: 'severity_mea' found; no such name; nearest: severity_mae",
+        ),
+        ({"max": 1, "metric": "qqq"}, "'qqq' found; one of quadrant_accuracy, "),
+        ({"max": 1, "slice": "worse"}, "gates.1.slice: 'worse' found; no such name; nearest: worst"),
+        ({"max": 1, "slice": "points:10-20"}, "nearest: points:10-19"),
+        ({"max": 1, "slice": "category:5"}, "nearest: category:"),
+        ({"max": 1, "slice": "citty:xband_a"}, "difficulty:hard, city:NAME needed"),
     ],
 )
 def test_a_bad_gate_is_named_by_its_place(gate, words):
     said = refusal(changed("validate.gates.1", {"metric": "severity_mae", "artifact": "int8", **gate}))
     assert "validate.gates.1" in said
     assert words in said
+
+
+def test_a_city_that_is_not_there_is_refused_with_the_nearest():
+    section = load_params(ROOT / "params.yaml").validate_
+    cities = ["sentinel_a", "sentinel_b", "xband_a", "xband_b"]
+    section.check_cities([*cities, "bergen"])
+    with pytest.raises(InputError, match=r"slice: 'city:xband_b' found; no such name; nearest: city:xband_c, "):
+        section.check_cities([*cities[:3], "xband_c"])
 
 
 def test_a_good_gate_is_taken():

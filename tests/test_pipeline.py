@@ -109,7 +109,9 @@ def test_a_package_becomes_champion_and_is_found_by_that_name(tiny, tmp_path, mo
     shutil.copytree(tiny.data("package"), "package")
 
     def compare(candidate, champion):
-        compare_with_champion(candidate, champion, tiny.data("prepare"), tiny.params.validate_)
+        return compare_with_champion(
+            candidate, champion, tiny.data("prepare"), tiny.params.validate_, tmp_path / "release"
+        )
 
     done = promote(tmp_path / "project" / "package", compare)
     assert done.changed

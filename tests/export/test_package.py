@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -16,9 +17,10 @@ import pytest
 from plumbline.errors import InputError
 from plumbline.export.package import MANIFEST, MODELS, open_package, verify_package, write_package
 from plumbline.export.runtime import OnnxModel
-from plumbline.files import read_json
+from plumbline.files import read_json, write_json
 from plumbline.prepare.features import GEOMETRY, PREPARATION, names
 from plumbline.prepare.shards import load_shards
+from plumbline.pretrained import PACKAGE
 
 ROOT = Path(__file__).parents[2]
 FILES = (
@@ -65,11 +67,39 @@ def test_other_content_has_another_version(tiny, tmp_path):
     first = verify_package(tiny.data("package"))
     versions = {
         first.version,
-        again(tiny, tmp_path / "a", card="another card").version,
-        again(tiny, tmp_path / "b", metrics={}).version,
+        again(tiny, tmp_path / "a", name="another").version,
+        again(tiny, tmp_path / "b", hashes={**first.hashes, "params": "0" * 64}).version,
         again(tiny, tmp_path / "c", prepare={**first.prepare.model_dump(), "min_points": 6}).version,
     }
     assert len(versions) == 4
+
+
+def test_the_same_model_measured_again_keeps_its_version_and_other_evidence_is_known(tiny, tmp_path):
+    """Times differ in every run: they must not make a model that was rolled back a new one."""
+    first = verify_package(tiny.data("package"))
+    slower = {name: {**one, "latency_ms": 99.0} for name, one in first.metrics.items()}
+    others = [
+        again(tiny, tmp_path / "a", card="another card"), again(tiny, tmp_path / "b", metrics=slower),
+        again(tiny, tmp_path / "c", gate={**first.gate, "verdict": "fail"}), again(tiny, tmp_path / "d", records={}),
+    ]  # fmt: skip
+    assert {one.version for one in others} == {first.version}
+    assert len({first.evidence, *(one.evidence for one in others)}) == 5
+
+
+def test_a_package_of_format_1_is_read_and_held_to_its_own_rule(tmp_path):
+    """One that an earlier version wrote: its version is of all that its manifest says."""
+    older = shutil.copytree(PACKAGE, tmp_path / "older")
+    content = read_json(older / MANIFEST)
+    content |= {"format": 1}
+    del content["version"]
+    content.pop("evidence", None)
+    version = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+    write_json(older / MANIFEST, {**content, "version": version})
+    assert verify_package(older).version == version
+    content["metrics"]["int8"]["latency_ms"] += 1
+    write_json(older / MANIFEST, {**content, "version": version})
+    with pytest.raises(InputError, match=r"manifest\.json: changed since it was released"):
+        verify_package(older)
 
 
 @pytest.mark.parametrize("place", [0.0, 0.3, 0.999], ids=["first byte", "within", "last byte"])
@@ -105,8 +135,11 @@ def test_every_single_changed_byte_of_the_manifest_is_found(package):
         lambda content: content["metrics"].update(more=float("nan")),
         lambda content: content.update(version="0" * 12),
         lambda content: content["prepare"].update(min_points=3),
+        lambda content: content.update(evidence="0" * 64),
+        lambda content: content.update(format=1),
+        lambda content: content.update(format=1, evidence=""),
     ],
-    ids=["a figure", "the verdict", "a NaN", "the version", "how to prepare"],
+    ids=["a figure", "the verdict", "a NaN", "the version", "how to prepare", "its evidence", "format", "as before"],
 )
 def test_a_manifest_that_was_edited_well_is_found_too(package, change):
     content = read_json(package / MANIFEST)
@@ -116,7 +149,7 @@ def test_a_manifest_that_was_edited_well_is_found_too(package, change):
         verify_package(package)
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "null", "{", "{} {}", '{"format": 2}'])
+@pytest.mark.parametrize("content", ["{}", "[]", "null", "{", "{} {}", '{"format": 3}'])
 def test_a_manifest_that_is_none_is_refused(package, content):
     (package / MANIFEST).write_text(content)
     with pytest.raises(InputError, match=r"manifest\.json: "):

@@ -13,6 +13,8 @@ import sys
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 import torch
 import yaml
@@ -26,6 +28,7 @@ from plumbline.export.inputs import NAMES
 from plumbline.export.onnx import finish, said_by
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.tensorrt import build as building
+from plumbline.export.tensorrt.biases import with_float_biases
 from plumbline.export.tensorrt.device import Device, this_device
 from plumbline.export.tensorrt.engine import (
     ABOUT,
@@ -237,10 +240,41 @@ def test_the_precision_is_left_to_the_onnx_file(tiny, tmp_path, library):
     assert asked_for(made, "config.clear_flag") == [("TF32",)]
     assert asked_for(made, "config.set_flag") == []
     assert asked_for(made, "builder.create_network") == [()]
-    assert asked_for(made, "parser.parse") == [(path.read_bytes(),)]
+    assert asked_for(made, "parser.parse") == [(with_float_biases(path),)]
     shapes = profile(256, 128).shapes(COLUMNS)
     assert asked_for(made, "profile.set_shape") == [(name, *shapes[name]) for name in NAMES]
     assert len(asked_for(made, "config.add_optimization_profile")) == 1
+
+
+def test_biases_in_int32_are_given_as_the_floats_they_stand_for(tiny, tmp_path):
+    """TensorRT refuses them; the function computed stays the same."""
+    path = tiny.data("export") / "int8.onnx"
+    folded = tmp_path / "folded.onnx"
+    folded.write_bytes(with_float_biases(path))
+    onnx.checker.check_model(str(folded), full_check=True)
+
+    def whole_biases(file):
+        graph = onnx.load(file).graph
+        held = {one.name for one in graph.initializer if one.data_type == onnx.TensorProto.INT32}
+        return [node for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in held]
+
+    assert whole_biases(path)
+    assert whole_biases(folded) == []
+    assert folded.stat().st_size < path.stat().st_size
+    inputs = load_shards(tiny.data("prepare") / "test").pad(np.arange(6))
+    found = []
+    for file in (path, folded):
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # as the file says it
+        session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        found.append(session.run(None, inputs))
+    for left, right in zip(*found, strict=True):
+        np.testing.assert_allclose(left, right, atol=1e-5)
+
+
+def test_a_file_without_such_biases_is_given_as_it_is(tiny):
+    path = tiny.data("export") / "fp16.onnx"
+    assert with_float_biases(path) == path.read_bytes()
 
 
 def test_timings_are_kept_and_given_again(tiny, tmp_path, library):

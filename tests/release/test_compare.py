@@ -5,23 +5,39 @@ from __future__ import annotations
 import itertools
 import logging
 import shutil
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from mlflow import MlflowClient
 from onnx import numpy_helper
 
 from plumbline.errors import GateRefused, InputError
-from plumbline.export.package import MANIFEST, open_package, write_package
+from plumbline.export.package import MANIFEST, open_package, verify_package, write_package
+from plumbline.export.stage import ARTIFACTS
 from plumbline.files import read_json
 from plumbline.params import Gate, Validate
 from plumbline.prepare.shards import load_shards
-from plumbline.release.compare import compare_with_champion
+from plumbline.release import compare
+from plumbline.release.promotion import promote
+from plumbline.release.registry import EVIDENCE
 from plumbline.validate.metrics import accuracy_figures
 from plumbline.validate.stage import as_judged
 
+OUT = Path("release")
 ABOUT = ("name", "default_model", "prepare", "hashes", "metrics", "gate")
 HEAD = "network.heads.quadrant_head."
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    """Where the evidence is written."""
+    monkeypatch.chdir(tmp_path)
+
+
+def compare_with_champion(candidate, champion, prepared, params):
+    return compare.compare_with_champion(candidate, champion, prepared, params, OUT)
 
 
 @pytest.fixture(scope="module")
@@ -94,12 +110,53 @@ def test_a_spoiled_candidate_is_refused_by_name(tiny, good_and_spoiled, held_out
         in said
     )
     assert "at most 0.05 (margin) allowed" in said
-    assert "severity_mae" not in said
+    assert "severity_mae" not in said.split(". See ")[0]
+    assert said.endswith(f"See {OUT / 'report.html'}.")
+    content = read_json(OUT / "report.json")
+    assert (content["verdict"], content["champion"]) == ("fail", champion)
+    assert not content["rules"][0]["passed"]
 
 
 def test_a_better_candidate_may_replace_the_champion(tiny, good_and_spoiled):
     good, spoiled = good_and_spoiled
     compare_with_champion(good, spoiled, tiny.data("prepare"), tiny.params.validate_)
+
+
+def test_the_report_of_a_promotion_has_the_champion_beside_the_candidate(tiny, good_and_spoiled, held_out, registry):
+    """A real champion, from the registry's own copy; and its evidence goes on record there."""
+    good, spoiled = good_and_spoiled
+    promote(spoiled, None)
+    former = registry.champion()
+    done = promote(good, lambda *both: compare_with_champion(*both, tiny.data("prepare"), tiny.params.validate_))
+    assert done.former == former
+    content = read_json(OUT / "report.json")
+    assert content["champion"] == former.version == verify_package(spoiled).version
+    assert content["contenders"] == [*ARTIFACTS, "baseline", "champion"]
+    metrics = content["metrics"]
+    for name, package in (("champion", spoiled), ("pruned", good)):
+        one = metrics["quadrant_accuracy"][name]
+        assert one["value"] == pytest.approx(accuracy(package, held_out))
+        assert one["low"] <= one["value"] <= one["high"]
+    assert "low" not in metrics["severity_mae"]["float32"]  # it is in no package: its figure is the manifest's
+    manifest = verify_package(good)
+    assert metrics["severity_mae"]["float32"]["value"] == manifest.metrics["float32"]["severity_mae"]
+    assert content["costs"]["champion"]["size_bytes"] == (spoiled / "model.onnx").stat().st_size
+    (compared,) = (rule for rule in content["rules"] if rule["kind"] == "max_drop_vs champion"
+                   and rule["metric"] == "quadrant_accuracy")  # fmt: skip
+    assert compared["drop_bound"] == -content["from_reference"]["pruned"]["quadrant_accuracy"][0]
+    assert [rule["text"] for rule in manifest.gate["rules"]] == [
+        rule["text"] for rule in content["rules"] if rule["kind"] != "max_drop_vs champion"
+    ]
+    gate = read_json(OUT / "gate.json")
+    assert (gate["verdict"], gate["candidate"], gate["champion"]) == ("pass", manifest.version, former.version)
+    for name in ("report.html", "MODEL_CARD.md"):
+        text = (OUT / name).read_text(encoding="utf-8")
+        assert f"champion is version {former.version}" in text
+        assert "Less champion" in text or "Less `champion`" in text
+    client = MlflowClient(registry.uri, registry.uri)
+    run = client.get_model_version("plumbline", str(done.champion.number)).run_id
+    names = {Path(item.path).name for item in client.list_artifacts(run, EVIDENCE)}
+    assert names == {"gate.json", "report.json", "report.html", "MODEL_CARD.md"}
 
 
 def test_other_test_data_are_refused(tiny, tmp_path):
@@ -162,7 +219,7 @@ def test_missing_test_data_are_refused(tiny, tmp_path):
         compare_with_champion(tiny.data("package"), tiny.data("package"), tmp_path, tiny.params.validate_)
 
 
-@pytest.mark.parametrize("changed", [{"slice": "category:9"}, {"metric": "latency_ms"}, {"artifact": "float32"}])
+@pytest.mark.parametrize("changed", [{"slice": "city:gone"}, {"metric": "latency_ms"}, {"artifact": "float32"}])
 def test_a_rule_without_a_figure_refuses(tiny, changed):
     with pytest.raises(GateRefused, match="no figure"):
         compare_with_champion(

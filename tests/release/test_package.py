@@ -52,6 +52,16 @@ def test_packing_again_gives_the_same_version(tiny, project):
     assert again.version == first.version
 
 
+def test_the_same_model_measured_again_is_the_same_version(tiny, project):
+    """Times are never the same twice; the evidence is another, the model is not."""
+    assert run_cli("validate", cwd=project).code == 0
+    assert run_cli("package", cwd=project).code == 0
+    again, first = verify_package(project / "data" / "package"), verify_package(tiny.data("package"))
+    assert again.metrics["int8"]["latency_ms"] != first.metrics["int8"]["latency_ms"]
+    assert again.evidence != first.evidence
+    assert again.version == first.version
+
+
 @pytest.mark.parametrize("year", [1980, 2100])
 def test_evidence_is_known_by_its_content_not_by_its_time(tiny, project, year):
     """Clocks differ between machines, and a checkout has the time at which it was made."""

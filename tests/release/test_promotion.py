@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 
+import plumbline
 from plumbline.errors import GateRefused, InputError
+from plumbline.export.package import verify_package
 from plumbline.release.promotion import list_versions, promote, resolve_model, rollback
 from plumbline.release.registry import Registry
 from tests.release.conftest import MakePackage
+from tests.tiny import run_process
+
+ROOT = Path(__file__).parents[2]
 
 
 def agree(candidate: Path, champion: Path) -> None:
@@ -114,6 +122,98 @@ def test_a_crash_before_the_alias_leaves_the_champion(
     assert rollback().champion == old
 
 
+CRASHING = """
+import os, signal, sys
+from pathlib import Path
+
+from mlflow import MlflowClient
+
+from plumbline.export.package import verify_package
+from plumbline.release.promotion import promote
+from plumbline.release.registry import Registry
+
+def in_a_process_of_its_own(work):
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def killed_at(step):
+    setattr(MlflowClient, step, die)
+    promote(Path(sys.argv[1]), lambda candidate, champion: candidate)
+
+def tell(step):
+    registry = Registry()
+    champion = registry.champion()
+    verify_package(registry.folder(champion))
+    print(step, champion.version, flush=True)
+
+for step in sys.argv[2:]:
+    assert in_a_process_of_its_own(lambda: killed_at(step)) == signal.SIGKILL, step
+    assert in_a_process_of_its_own(lambda: tell(step)) == 0, step
+"""
+STEPS = ("log_artifacts", "create_model_version", "get_model_version", "set_registered_model_tag",
+         "set_registered_model_alias")  # fmt: skip
+"""Of the registry, in the order of a promotion."""
+
+
+@pytest.mark.slow
+def test_killed_at_any_step_the_old_champion_serves_and_a_retry_succeeds(
+    registry: Registry, make_package: MakePackage
+) -> None:
+    old = promote(make_package("one"), never).champion
+    candidate = make_package("two")
+    command = [sys.executable, "-c", CRASHING, str(candidate), *STEPS]
+    environment = os.environ | {"PYTHONPATH": str(Path(plumbline.__file__).parents[1])}
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines() == [f"{step} {old.version}" for step in STEPS]
+    done = promote(candidate, agree)
+    assert done.changed
+    assert done.former == old
+    assert not promote(candidate, never).changed
+    assert rollback().champion == old
+
+
+def test_of_two_promotions_at_once_one_wins_and_the_other_says_so(
+    registry: Registry, make_package: MakePackage, tmp_path: Path
+) -> None:
+    promote(make_package("one"), never)
+    two, three = make_package("two"), make_package("three")
+    ended = []
+
+    def compare(candidate: Path, champion: Path) -> None:
+        ended.append(run_process("release", "promote", three, "--params", ROOT / "params.yaml", cwd=tmp_path))
+
+    done = promote(two, compare)
+    assert ended[0].returncode == 2
+    assert "release: another process is at it" in ended[0].stderr
+    assert registry.champion() == done.champion
+    assert done.champion.version == verify_package(two).version
+
+
+def test_a_promotion_that_another_machine_overtook_says_so(registry: Registry, make_package: MakePackage) -> None:
+    """On another machine no lock of this one is seen, only the registry."""
+    promote(make_package("one"), never)
+    two, three = make_package("two"), make_package("three")
+
+    def compare(candidate: Path, champion: Path) -> None:
+        quicker = Registry(uri=registry.uri)
+        quicker.crown(quicker.register(three, verify_package(three)).number)
+
+    won = verify_package(three).version
+    with pytest.raises(InputError, match=f"Meanwhile another promotion made {won} the champion"):
+        promote(two, compare)
+    present = registry.champion()
+    assert present is not None
+    assert present.version == won
+    assert promote(two, agree).former == present  # compared with the right one, it may be
+
+
 def _crash(*_: object) -> None:
     raise KeyboardInterrupt
 
@@ -185,5 +285,5 @@ def test_a_model_is_a_folder_or_the_champion(registry: Registry, make_package: M
     assert resolve_model(str(package)) == package
     with pytest.raises(InputError, match="nothing was released yet"):
         resolve_model("champion")
-    with pytest.raises(InputError, match="no such folder"):
+    with pytest.raises(InputError, match=r"^winner: no such folder"):  # an option here, an argument there
         resolve_model("winner")

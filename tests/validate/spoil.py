@@ -71,6 +71,22 @@ def wide_interval(model: Diagnosis, data: Shards) -> None:
         model.get_buffer(name).mul_(3)
 
 
+def narrow_novelty(model: Diagnosis, data: Shards) -> None:
+    """What one city holds taken for all there is: the judgements stay, and who is judged at all does not."""
+    geometry = torch.from_numpy(np.array(data.geometry, np.float32)[np.asarray(data.city) == "xband_b"])
+    lowest, highest = geometry.amin(0), geometry.amax(0)
+    bounded = model.get_buffer("geometry_reach").isfinite()
+    model.get_buffer("geometry_middle").copy_((lowest + highest) / 2)
+    model.get_buffer("geometry_reach")[bounded] = ((highest - lowest) / 2 + 1e-3)[bounded]
+    model.get_buffer("novelty_limit").copy_(model.novelty_distance(geometry).quantile(0.999))
+
+
+def open_to_all(model: Diagnosis, data: Shards) -> None:
+    """Nothing is unlike the training data any more."""
+    model.get_buffer("novelty_limit").fill_(1e9)
+    model.get_buffer("geometry_reach").fill_(torch.inf)
+
+
 def rewrite(path: Path, before: Diagnosis, after: Diagnosis) -> None:
     """Put what differs between two states of a network into the ONNX file that holds the first."""
     model = onnx.load(path)

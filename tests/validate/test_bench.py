@@ -21,7 +21,7 @@ from plumbline.validate.bench import Row, artifacts, bench
 from plumbline.validate.bench_inputs import LENGTHS, chosen, prepared_inputs, random_inputs
 from plumbline.validate.bench_report import advice, document, table
 from plumbline.validate.metrics import accuracy_figures
-from plumbline.validate.runtimes import CPU, Runtime, Session, runtimes, thread_counts
+from plumbline.validate.runtimes import CPU, Runtime, runtimes, thread_counts
 from plumbline.validate.stage import as_judged
 from tests.tiny import run_cli
 
@@ -104,9 +104,9 @@ def test_an_artifact_that_opens_and_does_not_run_is_told_of(tiny, quick, referen
 
 def test_a_device_that_does_not_start_is_told_of_and_the_others_are_measured(tiny, quick, reference, monkeypatch):
     """ONNX Runtime takes the CPU without a word that a program could read."""
-    took_cpu = pytest.raises(InputError, match="CUDA did not start, and ONNX Runtime took CPU")
+    took_cpu = pytest.raises(InputError, match="CUDAExecutionProvider did not start, and ONNX Runtime took CPU")
     with pytest.warns(UserWarning, match="CUDAExecutionProvider"), took_cpu:
-        Session(tiny.data("package") / "model.onnx", GPU)
+        OnnxModel(tiny.data("package") / "model.onnx", GPU.provider)
     monkeypatch.setattr(measured, "runtimes", lambda: [ONE, GPU])
     monkeypatch.setattr("plumbline.validate.bench_inputs.RANDOM_BUILDINGS", 12)
     package = tiny.data("package")

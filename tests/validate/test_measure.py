@@ -8,11 +8,19 @@ import time
 import numpy as np
 import onnx
 import pytest
+import torch
 
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.prepare.shards import load_shards
-from plumbline.validate.measure import drawn_batches, parity_figures, run_seconds, size_figures, speed_figures
+from plumbline.validate.measure import (
+    drawn_batches,
+    novelty_figures,
+    parity_figures,
+    run_seconds,
+    size_figures,
+    speed_figures,
+)
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +72,26 @@ def test_a_broken_answer_is_never_parity(tiny, data, released, place):
     figures = parity_figures(load_diagnosis(tiny.data("compress")), data, answers)
     assert math.isnan(figures["parity_probability"])
     assert math.isnan(figures["parity_severity_permille"])
+
+
+def test_novelty_changes_by_limits_and_far_out_relatively(tiny, data, released):
+    whole = load_diagnosis(tiny.data("train"))
+    own = whole.novelty(torch.from_numpy(np.array(data.geometry, np.float32))).detach().numpy()
+    answers = released.answer(data)
+
+    def change(novelty):
+        return novelty_figures(whole, data, answers._replace(novelty=novelty))["novelty_change"]
+
+    assert change(own) == 0
+    less = own.copy()
+    less[3] -= 0.25 * max(1, own[3])
+    assert change(less) == pytest.approx(0.25, rel=1e-4)
+    less[-1] = np.nan
+    assert math.isnan(change(less))
+    whole.get_buffer("novelty_limit").fill_(1e-6)
+    assert change(1.1 * whole.novelty(torch.from_numpy(np.array(data.geometry, np.float32))).detach().numpy()) == (
+        pytest.approx(0.1, rel=1e-4)
+    )
 
 
 class Counting:

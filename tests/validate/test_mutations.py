@@ -153,6 +153,8 @@ SEVERITY = {f"severity_mae pruned all max_drop_vs {other}" for other in ("baseli
         (spoil.overconfident, {"expected_calibration_error pruned all max"}, {"expected_calibration_error"}),
         (spoil.narrow_interval, {"interval_coverage pruned all min"}, {"interval_coverage"}),
         (spoil.wide_interval, {WIDE}, {"interval_width"}),
+        (spoil.narrow_novelty, {"novelty_change pruned all max"}, {"novelty_change"}),
+        (spoil.open_to_all, {"novelty_change pruned all max"}, {"novelty_change"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 
 import numpy as np
@@ -11,8 +14,11 @@ import pytest
 
 from plumbline.export.stage import ARTIFACTS
 from plumbline.files import read_json
+from plumbline.params import Gate, Validate
 from plumbline.prepare.shards import load_shards
-from plumbline.validate.metrics import Judged
+from plumbline.validate.comparisons import drops_of
+from plumbline.validate.gates import evaluate
+from plumbline.validate.metrics import HIGHER_IS_BETTER, Judged, accuracy_figures
 from plumbline.validate.report import page
 from plumbline.validate.report_content import METRICS, report_content
 from plumbline.validate.report_intervals import intervals
@@ -85,9 +91,52 @@ def test_the_page_is_whole_alone_and_has_all_parts(tiny):
     said = "".join(checked.said)
     for part in ("Why", "How good", "Size and speed", "Slices", "What a confidence is worth", "Confusion"):
         assert part in said
-    assert "No champion is known here" in said
+    assert "No champion here: `plumbline release promote` runs it" in said
     assert "prefers-color-scheme:dark" in text
     assert text.count("<svg") == 6
+
+
+def test_every_figure_of_the_gate_is_on_the_page_and_nothing_that_is_none(tiny, content):
+    words = set(re.findall(r"[^\s;,()]+", "".join(f" {part} " for part in checked_page(tiny).said)))
+    gate = read_json(tiny.data("validate") / "gate.json")
+    for rule in gate["rules"]:
+        for key in ("value", "bound", "reference", "drop_bound", "margin"):
+            assert rule.get(key) is None or f"{rule[key]:.4g}" in words, (rule, key)
+    assert len(gate["rules"]) == len(content["rules"])
+    assert not {word.lower() for word in words} & {"nan", "none", "null", "inf", "-inf", "true", "false", "undefined"}
+
+
+def checked_page(tiny):
+    return Checked((tiny.data("validate") / "report.html").read_text(encoding="utf-8"))
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
+    "--disable-sync --enable-logging=stderr --virtual-time-budget=5000"
+)
+MEASURE = """<script>addEventListener("load", () => {
+    document.title = JSON.stringify({
+        wide: document.documentElement.scrollWidth, window: innerWidth, quirks: document.compatMode,
+        drawings: [...document.querySelectorAll("svg")].map(one => one.getBoundingClientRect().height > 50),
+        asked: performance.getEntriesByType("resource").length})})</script></head>"""
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium found")
+@pytest.mark.parametrize("width", [1400, 500], ids=["desktop", "narrow"])
+def test_a_browser_draws_the_page_without_complaint_and_without_a_second_file(tiny, tmp_path, width):
+    text = (tiny.data("validate") / "report.html").read_text(encoding="utf-8")
+    page = tmp_path / "report.html"
+    page.write_text(text.replace("</head>", MEASURE, 1), encoding="utf-8")
+    flags = [*FLAGS.split(), "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path / 'profile'}"]
+    command = [str(BROWSER), *flags, f"--window-size={width},900", "--dump-dom", page.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    found = json.loads(html.unescape(re.search(r"<title>(.*?)</title>", done.stdout, re.DOTALL)[1]))
+    assert found["drawings"] == [True] * 6
+    assert (found["asked"], found["quirks"]) == (0, "CSS1Compat")
+    assert found["wide"] <= found["window"]  # tables scroll by themselves, the page does not
 
 
 def test_failed_rules_come_first_with_their_figures(content):
@@ -133,8 +182,11 @@ def test_a_known_champion_has_a_column(content):
     everyone = {"float32": said(test, 0.1), "champion": said(test, 0.3)}
     table = {"all": {name: {"buildings": 30.0, "severity_mae": 0.1} for name in everyone}}
     found = report_content(test, everyone, table, {"verdict": "pass", "rules": []})
-    assert found["champion"]
-    assert "No champion is known" not in page(found)
+    assert found["champion"] == ""
+    assert "No champion here" in page(found)
+    known = {**found, "champion": "0123456789ab"}
+    assert "No champion here" not in page(known)
+    assert "champion is version 0123456789ab" in page(known)
 
 
 class Made:
@@ -172,10 +224,24 @@ def test_the_interval_of_a_share_is_that_of_the_binomial():
     assert ends.low < share < ends.high
 
 
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("confidence", [0.9, 0.95])
+def test_the_worse_end_of_a_difference_is_the_bound_of_the_gate(metric, confidence):
+    """To the last digit: it is the same number, not one like it."""
+    test = made(300)
+    everyone = {"float32": said(test, 0.25), "int8": said(test, 0.3, right=0.6, seed=2)}
+    rule = Gate(metric=metric, artifact="int8", max_drop_vs="float32", margin=1.0, confidence=confidence)
+    inside = {"all": np.ones(300, dtype=bool)}
+    table = {"all": {name: accuracy_figures(one, test.quadrant, test.severity) for name, one in everyone.items()}}
+    gate = evaluate([rule], table, drops_of([rule], everyone, test, inside, 50), Validate(gates=[rule]))
+    low, high = report_content(test, everyone, table, gate, confidence)["from_reference"]["int8"][metric]
+    assert gate["rules"][0]["drop_bound"] == (-low if HIGHER_IS_BETTER[metric] else high)
+
+
 def test_a_constant_error_has_no_width_and_a_pair_no_noise():
     test = made(200)
     everyone = {"float32": said(test, 0.25), "int8": said(test, 0.4)}
-    own, less = intervals(everyone, test.quadrant, test.severity, "float32", resamples=50)
+    own, less = intervals(everyone, test.quadrant, test.severity, "float32")
     assert own["float32"]["severity_mae"] == pytest.approx((0.25, 0.25))
     assert less["int8"]["severity_mae"] == pytest.approx((0.15, 0.15))
     assert less["int8"]["quadrant_accuracy"] == (0, 0)  # the same quadrants were said

@@ -59,6 +59,7 @@ def test_every_artifact_and_the_baseline_have_their_figures(tiny):
     table = read_json(tiny.data("validate") / "metrics.json")
     assert set(table["all"]) == {*ARTIFACTS, "baseline"}
     for name in ARTIFACTS:
+        assert table["all"][name]["novelty_change"] < 0.01
         for figure in ("parity_probability", "size_bytes", "latency_ms", "quadrant_macro_f1", "interval_coverage"):
             assert figure in table["all"][name], (name, figure)
     assert "severity_mae" in table["all"]["baseline"]
@@ -209,8 +210,19 @@ def test_an_unknown_metric_is_refused_before_any_work(project):
     with_gates(project, rule(metric="accuracy", min=0.5))
     ended = run_cli("validate", cwd=project)
     assert ended.code == 2
-    assert "validate.gates.0.metric: 'accuracy' found" in ended.err
+    assert "validate.gates.0.metric: 'accuracy' found; no such name; nearest: " in ended.err
     assert not (project / "data" / "validate").exists()
+
+
+def test_a_misspelt_city_is_refused_before_any_work(project):
+    with_gates(project, rule(slice="city:c_bond", max=100.0))
+    for stage in ("ingest", "validate"):
+        if stage == "ingest":
+            (project / "data" / "raw" / "c_band").mkdir(parents=True)
+        ended = run_cli(stage, cwd=project)
+        assert ended.code == 2
+        assert "validate.gates.0.slice: 'city:c_bond' found; no such name; nearest: city:c_band" in ended.err
+        assert not (project / "data" / stage).exists()
 
 
 def test_buildings_without_labels_are_refused(project):

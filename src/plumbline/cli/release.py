@@ -21,15 +21,18 @@ def promote(
     again: Annotated[bool, typer.Option("--again", help="Also if this version was rolled back before.")] = False,
     params: ParamsOption = PARAMS,
 ) -> None:
-    """Register a package and make it the champion, if it is not worse than the present one on the same test data."""
+    """Register a package and make it the champion, if it is not worse than the present one on the same test data.
+
+    Both stand beside each other in data/release/report.html, whatever comes of it.
+    """
     from plumbline.release.promotion import promote as run
 
     section = load_params(params).validate_
 
-    def compare(candidate: Path, champion: Path) -> None:
+    def compare(candidate: Path, champion: Path) -> Path:
         from plumbline.release.compare import compare_with_champion  # seconds to load, and seldom needed
 
-        compare_with_champion(candidate, champion, DATA / "prepare", section)
+        return compare_with_champion(candidate, champion, DATA / "prepare", section, DATA / "release")
 
     done = run(package, compare, again=again)
     if done.changed:

@@ -26,7 +26,10 @@ def ingest(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> None
     from plumbline.sources.city import city_folders
     from plumbline.sources.ingest import ingest as run
 
-    run(city_folders(DATA), load_params(params).ingest, DATA / "ingest", workers)
+    given, cities = load_params(params), city_folders(DATA)
+    if cities:
+        given.validate_.check_cities(folder.name for folder in cities)  # else the run would end with it
+    run(cities, given.ingest, DATA / "ingest", workers)
 
 
 @app.command(epilog="Example: `plumbline prepare`")

@@ -20,6 +20,10 @@ from plumbline.params import Prepare
 from plumbline.prepare.features import PREPARATION
 
 MANIFEST = "manifest.json"
+CARD = "MODEL_CARD.md"
+FORMAT = 2
+EVIDENCE = ("metrics", "gate", "records")
+"""What the manifest tells about the model, with times, dates and machines in it."""
 MODELS = {"model.onnx": "pruned", "model.fp16.onnx": "fp16", "model.int8.onnx": "int8"}
 """Files of the package and the exported artifact each of them is; packages from before fp16 hold the other two."""
 
@@ -36,10 +40,14 @@ class Manifest(BaseModel):
     """`manifest.json`."""
 
     model_config = ConfigDict(extra="forbid")
-    format: int = Field(ge=1, le=1)
+    format: int = Field(ge=1, le=FORMAT)
+    """1: the version is the hash of all else in the manifest, also of times; so one model packed twice had two."""
     name: str
     version: str
-    """First 12 hex digits of the SHA-256 of everything else in the manifest, the files' hashes included."""
+    """First 12 hex digits of the SHA-256 of what the package *is*: of all in the manifest but what was measured or
+    noted about it (`EVIDENCE`), and of every file but the card. Measured again, the same model keeps its version."""
+    evidence: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
+    """SHA-256 of the rest: metrics, gate, records, card. Empty in format 1."""
     default_model: str
     inputs: list[dict[str, Any]]
     outputs: list[dict[str, Any]]
@@ -71,12 +79,12 @@ def write_package(files: Mapping[str, Path], about: Mapping[str, Any], card: str
     with atomic_folder(out) as folder:
         for name, source in files.items():
             shutil.copyfile(source, folder / name)
-        (folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
+        (folder / CARD).write_text(card, encoding="utf-8")
         listed = {path.name: _file(path) for path in sorted(folder.iterdir())}
-        content = {"format": 1, "preparation": PREPARATION, **interface(), **about, "files": listed}
+        content = {"format": FORMAT, "preparation": PREPARATION, **interface(), **about, "files": listed}
         manifest = Manifest.model_validate({**content, "version": ""})
-        described = manifest.model_dump(mode="json", exclude={"version"})
-        manifest = manifest.model_copy(update={"version": _version(described)})
+        version, evidence = _identity(manifest.model_dump(mode="json"))
+        manifest = manifest.model_copy(update={"version": version, "evidence": evidence})
         write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
         return verify_package(folder)
 
@@ -109,10 +117,9 @@ def verify_package(folder: Path) -> Manifest:
                 f"{folder / name}: changed since it was released (SHA-256 {actual['sha256'][:12]}… found, "
                 f"{listed.sha256[:12]}… in the manifest). Get the package again."
             )
-    described = {key: content[key] for key in content if key != "version"}
     # The text too, as `write_json` makes it: a changed space in JSON leaves the content as it was.
     text = json.dumps(content, indent=2) + "\n"
-    if manifest.version != _version(described) or path.read_bytes() != text.encode():
+    if (manifest.version, manifest.evidence) != _identity(content) or path.read_bytes() != text.encode():
         raise InputError(f"{path}: changed since it was released (its content is not that of version "
                          f"{manifest.version}). Get the package again.")  # fmt: skip
     return manifest
@@ -146,5 +153,16 @@ def _file(path: Path) -> dict[str, Any]:
     return {"sha256": sha256_file(path), "bytes": path.stat().st_size}
 
 
-def _version(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+def _identity(manifest: Mapping[str, Any]) -> tuple[str, str]:
+    """Version and hash of the evidence of what stands in a manifest."""
+    rest = {key: value for key, value in manifest.items() if key not in ("version", "evidence")}
+    if rest["format"] == 1:
+        return _sha256(rest)[:12], ""
+    told = {key: rest.pop(key) for key in EVIDENCE if key in rest}
+    rest["files"] = dict(rest["files"])
+    told["card"] = rest["files"].pop(CARD, None)
+    return _sha256(rest)[:12], _sha256(told)
+
+
+def _sha256(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -19,23 +19,36 @@ from plumbline.export.interface import read_properties
 __all__ = ["Answers", "OnnxModel"]
 
 
-class OnnxModel(Released):
-    """An ONNX file under ONNX Runtime, on the CPU."""
+CPU = "CPUExecutionProvider"
 
-    def __init__(self, path: Path) -> None:
+
+class OnnxModel(Released):
+    """An ONNX file under ONNX Runtime."""
+
+    def __init__(self, path: Path, provider: str = CPU, threads: int = 0) -> None:
         """Open a model.
 
+        Args:
+            path: the file. provider: ONNX Runtime's name of the device. threads: within an operator; 0: all cores.
+
         Raises:
-            InputError: ONNX Runtime cannot read the file, or it is not a model of this project.
+            InputError: ONNX Runtime cannot read the file, it is not a model of this project, or ONNX Runtime silently
+                took another device.
         """
         _refuse_both_runtimes()
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
+        options.intra_op_num_threads = threads
         try:
             # The one provider is named, so that there is no silent change of device.
-            self._session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            self._session: Any = onnxruntime.InferenceSession(str(path), options, providers=[provider])
         except Exception as error:  # ONNX Runtime raises classes of its own for each sort of damage
             raise InputError(f"{path}: ONNX Runtime cannot open it ({error}).") from None
+        if self._session.get_providers()[0] != provider:
+            raise InputError(
+                f"{path}: {provider} did not start, and ONNX Runtime took {self._session.get_providers()[0]}. Its "
+                "libraries are missing or of another version."
+            )
         given = {value.name: value.shape for value in self._session.get_inputs()}
         for what, found, needed in (
             ("outputs", tuple(output.name for output in self._session.get_outputs()), Answers._fields),

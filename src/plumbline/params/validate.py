@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from plumbline.errors import InputError
 from plumbline.params.section import Section
+
+METRICS = (
+    "quadrant_accuracy", "quadrant_macro_f1", "quadrant_accuracy_at_70", "expected_calibration_error", "severity_mae",
+    "severity_r2", "category_accuracy", "interval_coverage", "interval_coverage_gap", "interval_width",
+    "parity_probability", "parity_severity_permille", "novelty_change", "size_bytes", "weight_bytes", "size_ratio",
+    "latency_ms", "latency_ratio", "buildings_per_second",
+)  # fmt: skip
+"""What a rule may name, as `validate.metrics` measures it."""
+SLICES = (
+    "all", "worst", "points:0-9", "points:10-19", "points:20-49", "points:50+", "area:0-100", "area:100-250",
+    "area:250-600", "area:600+", *(f"category:{number}" for number in range(5)), "resolved:yes", "resolved:no",
+    "difficulty:easy", "difficulty:medium", "difficulty:hard",
+)  # fmt: skip
+"""Those that every run has, as `validate.slices` makes them; `city:NAME` is known when the cities are."""
+CITY = "city:"
+
+
+def _known(found: str, known: Collection[str]) -> str:
+    """`found`, if it is known.
+
+    Raises:
+        ValueError: it is not; the message names those that are spelt most like it, or all where none is near.
+    """
+    if found in known:
+        return found
+    near = get_close_matches(found, known, n=3, cutoff=0.5)
+    raise ValueError(f"no such name; nearest: {', '.join(near)}" if near else f"one of {', '.join(known)} needed")
 
 
 class Gate(Section):
@@ -23,6 +53,16 @@ class Gate(Section):
     """With `max_drop_vs`: how much worse may it be, in the metric's unit; negative: how much better it must be."""
     confidence: float | None = Field(default=None, gt=0.5, lt=1)
     """With `max_drop_vs`: of the one-sided bound of the drop; that of the section where it is left out."""
+
+    @field_validator("metric")
+    @classmethod
+    def _known_metric(cls, found: str) -> str:
+        return _known(found, METRICS)
+
+    @field_validator("slice")
+    @classmethod
+    def _known_slice(cls, found: str) -> str:
+        return found if found.startswith(CITY) else _known(found, (*SLICES, f"{CITY}NAME"))
 
     @model_validator(mode="after")
     def _one_bound(self) -> Self:
@@ -48,3 +88,18 @@ class Validate(Section):
     min_interval_slice: int = Field(default=200, ge=1)
     """`interval_coverage_gap` looks at slices with at least as many test buildings."""
     latency_batch: int = Field(default=64, ge=1)
+
+    def check_cities(self, known: Iterable[str]) -> None:
+        """Refuse rules on a city that is not one of `known`.
+
+        Raises:
+            InputError: there is one; the message names the cities that are spelt most like it.
+        """
+        cities = sorted(f"{CITY}{name}" for name in known)
+        for number, rule in enumerate(self.gates):
+            try:
+                if rule.slice.startswith(CITY):
+                    _known(rule.slice, cities)
+            except ValueError as error:
+                place = f"params: validate.gates.{number}.slice"
+                raise InputError(f"{place}: {rule.slice!r} found; {error}.") from None

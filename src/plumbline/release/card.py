@@ -7,8 +7,8 @@ from typing import Any
 
 from plumbline.compass import QUADRANTS
 from plumbline.export.package import MODELS
-from plumbline.validate.report import CATEGORIES, NOT_KNOWN
-from plumbline.validate.report_content import CHAMPION, METRICS, OF_SLICES, REFERENCE
+from plumbline.validate.report import CATEGORIES
+from plumbline.validate.report_content import METRICS, OF_SLICES, compared_with
 
 NONE = ""
 """A cell without a figure."""
@@ -75,9 +75,9 @@ def model_card(report: Mapping[str, Any], audit: Mapping[str, Any]) -> str:
 
 
 def _metrics(report: Mapping[str, Any]) -> list[str]:
-    names = [*report["contenders"], *([] if report["champion"] else [CHAMPION])]
+    names = report["contenders"]
     rows = [[metric, *(_estimate(report["metrics"][metric].get(name)) for name in names)] for metric in METRICS]
-    return [*_table(["metric", *names], rows), *([] if report["champion"] else ["", NOT_KNOWN])]
+    return [*_table(["metric", *names], rows), "", compared_with(report)]
 
 
 def _estimate(one: Mapping[str, float] | None) -> str:
@@ -95,7 +95,8 @@ def _differences(report: Mapping[str, Any]) -> list[str]:
         [metric, *(" to ".join(f"{end:+.4g}" for end in one.get(metric, ())) for one in found.values())]
         for metric in METRICS
     ]
-    return [f"Less `{REFERENCE}`, building by building:", "", *_table(["metric", *found], rows), ""]
+    bound = f"each end a bound with {100 * report['confidence']:g} % confidence"
+    return [f"Less `{report['reference']}`, building by building, {bound}:", "", *_table(["metric", *found], rows), ""]
 
 
 def _costs(report: Mapping[str, Any]) -> list[str]:

@@ -1,26 +1,33 @@
-"""Candidate against champion on the same test buildings: the rules that only a promotion can check."""
+"""Candidate against champion on the same test buildings: the rules that only a promotion can check, and its report."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from plumbline.console import log
 from plumbline.errors import GateRefused, InputError
-from plumbline.export.package import MANIFEST, MODELS, open_package, verify_package
-from plumbline.files import sha256_folder
+from plumbline.export.package import MANIFEST, MODELS, Manifest, open_package, verify_package
+from plumbline.files import atomic_folder, read_json, sha256_folder, write_json
 from plumbline.params import Validate
 from plumbline.prepare.shards import load_shards
+from plumbline.release.card import model_card
+from plumbline.validate.baseline import least_squares
 from plumbline.validate.comparisons import drops_of
-from plumbline.validate.gates import WORST, check_format, evaluate, failed_rules
-from plumbline.validate.metrics import Figures
+from plumbline.validate.gates import check_format, evaluate, failed_rules
+from plumbline.validate.measure import size_figures
+from plumbline.validate.metrics import Figures, Judged
+from plumbline.validate.report import write_report
+from plumbline.validate.report_content import BASELINE, CHAMPION, REFERENCE, report_content
 from plumbline.validate.slices import slices
-from plumbline.validate.stage import as_judged, slice_figures
+from plumbline.validate.stage import Table, as_judged, slice_figures
 
 
-def compare_with_champion(candidate: Path, champion: Path, prepared: Path, params: Validate) -> None:
-    """Run both packages on the test split and apply the rules with `max_drop_vs: champion`.
+def compare_with_champion(candidate: Path, champion: Path, prepared: Path, params: Validate, out: Path) -> Path:
+    """Run both packages on the test split, apply the rules with `max_drop_vs: champion`, and write the evidence.
 
     Of the champion, its default model is run: the one that answers today. Both are run on the candidate's test data,
     whatever the champion was validated on: figures of different buildings are never compared. Where the champion is of
@@ -28,20 +35,26 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
 
     Args:
         candidate, champion: package folders. prepared: folder of the stage `prepare`. params: section `validate`.
+        out: folder for `gate.json` (the rules against the champion), `report.json`, `report.html` and MODEL_CARD.md
+            (all rules, the champion beside the candidate). A refusal is written too.
+
+    Returns:
+        `out`.
 
     Raises:
         GateRefused: a rule is not met.
         InputError: a package is damaged, the champion takes fewer scatterers than there are, the candidate's gate is of
             a format that this version does not know, or the test data are not those the candidate was validated on.
     """
-    rules = [rule for rule in params.gates if rule.max_drop_vs == "champion"]
+    rules = [rule for rule in params.gates if rule.max_drop_vs == CHAMPION]
     test = load_shards(prepared / "test")
     about = verify_package(candidate)
     check_format(about.gate, candidate / MANIFEST)
-    if sha256_folder(prepared / "test") != about.hashes.get("test_data"):
+    data = sha256_folder(prepared / "test")
+    if data != about.hashes.get("test_data"):
         raise InputError(f"{prepared / 'test'}: not the test data that {candidate} was validated on.")
     manifest, reigning = open_package(champion)
-    if manifest.hashes.get("test_data") != about.hashes.get("test_data"):
+    if manifest.hashes.get("test_data") != data:
         log.warning("Champion %s was validated on other test data; both are run on those of the candidate. It may have "
                     "been trained on some of them.", manifest.version)  # fmt: skip
     longest, most = int(np.asarray(test.length).max(initial=0)), manifest.prepare.max_points
@@ -50,25 +63,53 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
             f"{prepared / 'test'}: a building with {longest} scatterers, and champion {manifest.version} takes {most}. "
             f"Compare at prepare.max_points {most} first, or roll the champion back to one that takes as many."
         )
-    everyone = {"champion": as_judged(reigning.answer(test))}
+    everyone: dict[str, Judged] = {}
     for file, name in MODELS.items():
         if file not in about.files:
             continue  # a package from before there was such a model; a rule that names it finds no figure, and fails
         everyone[name] = as_judged(open_package(candidate, file)[1].answer(test))
+    everyone |= {BASELINE: least_squares(test), CHAMPION: as_judged(reigning.answer(test))}
     parts = slices(test, about.prepare.max_strain_error_permille)
-    wanted = {rule.slice for rule in rules}
-    table: dict[str, dict[str, Figures]] = {
+    table: Table = {
         part: {name: slice_figures(one, test, np.asarray(inside), params.min_slice) for name, one in everyone.items()}
         for part, inside in parts.items()
-        if part in wanted or WORST in wanted
     }
+    gate = evaluate(rules, table, drops_of(rules, everyone, test, parts, params.min_slice), params)
     if not rules:
         log.warning("No rule compares with the champion (%s); it is replaced without a comparison.", manifest.version)
-        return
-    gate = evaluate(rules, table, drops_of(rules, everyone, test, parts, params.min_slice), params)
+        gate["verdict"] = "not compared"
+    gate |= {"candidate": about.version, CHAMPION: manifest.version}
+    gate["test_data"] = {"sha256": data, "buildings": len(test)}
+    told = {**gate, "rules": [*about.gate.get("rules", []), *gate["rules"]]}
+    beside = _with_costs(table, about, size_figures(champion / manifest.default_model))
+    content = report_content(test, everyone, beside, told, params.confidence, CHAMPION)
+    with atomic_folder(out) as folder:
+        write_json(folder / "gate.json", gate)
+        write_report(folder, content)
+        card = model_card(content, read_json(prepared / "audit" / "audit.json"))
+        (folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
     for rule in gate["rules"]:
         log.info("%s champion %s: %s", "met" if rule["passed"] else "not met", manifest.version, rule["text"])
-    if gate["verdict"] != "pass":
+    if gate["verdict"] == "fail":
         raise GateRefused(
-            f"{candidate}: not promoted, champion {manifest.version} stays. " + "; ".join(failed_rules(gate)) + "."
+            f"{candidate}: not promoted, champion {manifest.version} stays. " + "; ".join(failed_rules(gate)) + f". "
+            f"See {out / 'report.html'}."
         )
+    return out
+
+
+def _with_costs(table: Table, about: Manifest, champion: Figures) -> Table:
+    """The table as the report shows it: of the whole also what the stage `validate` measured of the candidate, and the
+    champion's size.
+
+    The network before pruning is in no package: of it there are the figures that the manifest holds, which are of the
+    same buildings. Times are those of the machine of the stage; the champion's are of another time, and left out.
+    """
+
+    def measured(name: str) -> Figures:
+        found: Any = about.metrics.get(name)
+        return dict(found) if isinstance(found, Mapping) else {}
+
+    whole = {REFERENCE: measured(REFERENCE)} if measured(REFERENCE) else {}
+    whole |= {name: measured(name) | figures for name, figures in table["all"].items() if name != CHAMPION}
+    return {**table, "all": {**whole, CHAMPION: table["all"][CHAMPION] | champion}}

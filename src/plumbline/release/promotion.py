@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plumbline.errors import GateRefused, InputError
-from plumbline.export.package import MANIFEST, verify_package
+from plumbline.export.package import MANIFEST, Manifest, verify_package
+from plumbline.jobs import alone
 from plumbline.pretrained import NAME as PRETRAINED
 from plumbline.pretrained import PACKAGE
 from plumbline.release.registry import CHAMPION, DEFAULT_NAME, Registered, Registry
 from plumbline.validate.gates import check_format
 
-Compare = Callable[[Path, Path], None]
-"""Takes the folders of the candidate and of the champion; raises `GateRefused` where the candidate is worse."""
+Compare = Callable[[Path, Path], Path | None]
+"""Takes the folders of the candidate and of the champion; raises `GateRefused` where the candidate is worse. Results in
+the folder with the evidence, which goes on record with the candidate, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,13 @@ def promote(package: Path, compare: Compare, registry: Registry | None = None, a
     unless that copy was damaged, and one that is the champion already is left alone. Whatever fails, the champion
     stays what it was. A package that was rolled back is only promoted where `again` says that this is meant.
 
+    Of two promotions at once in one project the second is refused at its start. Where they are on two machines with one
+    registry, the one that comes last to the alias finds another champion than it was compared with, and is refused; a
+    registry has no comparison and change in one, so within the milliseconds between both may still get through.
+
     Raises:
-        InputError: the package is damaged, its gate is of a format that this version does not know, or the registry
-            does not answer.
+        InputError: the package is damaged, its gate is of a format that this version does not know, the registry
+            does not answer, or another promotion is under way or was quicker.
         GateRefused: the package did not pass its gates, or was rolled back; or from `compare`, which is asked only
             where another package is the champion.
     """
@@ -47,7 +53,11 @@ def promote(package: Path, compare: Compare, registry: Registry | None = None, a
             f"{package}: the gate's verdict in its manifest is {manifest.gate.get('verdict')!r}, not 'pass'."
         )
     check_format(manifest.gate, package / MANIFEST)
-    registry = registry or Registry(manifest.name)
+    with alone("release"):
+        return _promote(package, manifest, compare, registry or Registry(manifest.name), again)
+
+
+def _promote(package: Path, manifest: Manifest, compare: Compare, registry: Registry, again: bool) -> Promotion:
     known = registry.versions()
     former = next((item for item in known if item.champion), None)
     candidate = next((item for item in known if item.version == manifest.version and _unharmed(registry, item)), None)
@@ -56,13 +66,22 @@ def promote(package: Path, compare: Compare, registry: Registry | None = None, a
             f"{package}: version {manifest.version} was rolled back and stays out. `plumbline release promote --again "
             f"{package}` promotes it all the same; a package of another version is promoted as usual."
         )
+    evidence = None
     if former is not None and former.version != manifest.version:
-        compare(package, registry.folder(former))
+        evidence = compare(package, registry.folder(former))
     elif former is not None and former == candidate:
         return Promotion(former, changed=False, former=None)
     if candidate is None:
         candidate = registry.register(package, manifest)
         verify_package(registry.folder(candidate))
+    if evidence is not None:
+        registry.record(candidate.number, evidence)
+    present = registry.champion()
+    if present is not None and (former is None or present.number != former.number):
+        raise InputError(
+            f"{package}: not promoted. Meanwhile another promotion made {present.version} the champion, and this one "
+            "was not compared with that. Promote it again."
+        )
     registry.crown(candidate.number)
     return Promotion(_numbered(registry, candidate.number), changed=True, former=former)
 
@@ -71,11 +90,15 @@ def rollback(name: str = DEFAULT_NAME, registry: Registry | None = None) -> Prom
     """Make the champion before the present one the champion again; a second time, the one before that.
 
     Raises:
-        InputError: there was none before, its files are damaged, or the registry does not answer.
+        InputError: there was none before, its files are damaged, the registry does not answer, or a promotion is under
+            way.
     """
-    registry = registry or Registry(name)
-    present = registry.champion()
-    number = registry.former()
+    with alone("release"):
+        return _rollback(registry or Registry(name))
+
+
+def _rollback(registry: Registry) -> Promotion:
+    present, number = registry.champion(), registry.former()
     if present is None or number is None:
         raise InputError(
             f"{registry.name}: no champion was released before the present one, so there is none to go back to. "
@@ -108,14 +131,14 @@ def resolve_model(name_or_path: str, name: str = DEFAULT_NAME, registry: Registr
         champion = registry.champion()
         if champion is None:
             raise InputError(
-                f"--model {CHAMPION}: nothing was released yet. Promote a package with "
+                f"{CHAMPION}: nothing was released yet. Promote a package with "
                 f"`plumbline release promote PACKAGE_DIR`, or give `{PRETRAINED}` or a package's folder."
             )
         return registry.folder(champion)
     folder = Path(name_or_path)
     if not folder.is_dir():
         raise InputError(
-            f"--model {name_or_path}: no such folder. Give `{PRETRAINED}` for the one that comes with "
+            f"{name_or_path}: no such folder. Give `{PRETRAINED}` for the one that comes with "
             f"Plumbline, `{CHAMPION}` for the released one, or the folder of a model package."
         )
     return folder

@@ -34,6 +34,8 @@ DEFAULT_NAME = "plumbline"
 CHAMPION = "champion"
 EXPERIMENT = "release"
 LOCAL_ARTIFACTS = Path("mlartifacts")
+EVIDENCE = "comparison"
+"""Folder with the comparison with the former champion, beside the package."""
 DOWNLOADS = Path(".plumbline/models")
 HISTORY, HISTORY_LENGTH = "former_champions", 100
 VERSION_TAG, ROLLED_BACK_TAG = "package_version", "rolled_back"
@@ -106,6 +108,16 @@ class Registry:
             source = f"{run.info.artifact_uri}/package"
             item = self._client.create_model_version(self.name, source, run.info.run_id, tags=tags)
         return _registered(item, None)
+
+    def record(self, number: int, evidence: Path) -> None:
+        """Keep the files of the folder `evidence` beside those of version `number`.
+
+        Raises:
+            InputError: the registry does not answer.
+        """
+        with self._answering():
+            run = self._client.get_model_version(self.name, str(number)).run_id
+            self._client.log_artifacts(run, str(evidence), EVIDENCE)
 
     def crown(self, number: int) -> None:
         """Make version `number` the champion and remember the one it replaces. The alias is set last.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from plumbline.validate.measure import (
     size_figures,
 )
 from plumbline.validate.metrics import Figures, Judged, accuracy_figures
-from plumbline.validate.runtimes import Eager, Session, runtimes, thread_counts
+from plumbline.validate.runtimes import Eager, runtimes, thread_counts
 
 BATCHES = (1, 16, 64, 256)
 ROUNDS = 3
@@ -146,7 +147,8 @@ def _open(package: Path, manifest: Manifest, reference: Diagnosis, inputs: Input
     for name in artifacts(manifest):
         sizes = size_figures(package / name)
         for runtime in runtimes():
-            add(name, runtime.name, sizes, lambda path=package / name, way=runtime: Session(path, way))  # type: ignore[misc]
+            start = partial(OnnxModel, package / name, runtime.provider, runtime.threads)
+            add(name, runtime.name, sizes, start)
     return rows, opened
 
 

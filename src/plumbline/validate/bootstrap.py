@@ -31,6 +31,10 @@ CELLS = 1 << 20
 """Resamples times buildings held at a time: bounds the memory to some tens of MB, whatever the test split."""
 
 
+Resampled = dict[tuple[str, str], Float]
+"""(metric, name) -> (R,) figures."""
+
+
 class Pair(NamedTuple):
     """What is compared: a metric of an artifact with that of a reference."""
 
@@ -39,29 +43,29 @@ class Pair(NamedTuple):
     reference: str
 
 
-def resampled_drops(
-    pairs: Collection[Pair], everyone: Mapping[str, Judged], quadrant_true: NDArray[np.int64], severity_true: Float
-) -> dict[Pair, Float]:
-    """How much worse the artifact of each pair is than its reference, in each resample.
+def resampled_figures(
+    wanted: Collection[tuple[str, str]], everyone: Mapping[str, Judged], quadrant_true: NDArray[np.int64],
+    severity_true: Float,
+) -> Resampled:  # fmt: skip
+    """The figures of each (metric, name) in each resample.
 
-    Metrics of quadrants are resampled among the buildings that have one. All pairs see the same resamples, and a
-    second call sees them again.
+    Metrics of quadrants are resampled among the buildings that have one. All see the same resamples, and a second call
+    sees them again.
 
     Args:
-        everyone: what each artifact and reference said of B buildings. quadrant_true: (B,) code, -1 below category 1.
+        everyone: what each name said of B buildings. quadrant_true: (B,) code, -1 below category 1.
         severity_true: (B,) permille.
 
     Returns:
-        Pair -> (R,) drops in the metric's unit, above 0: worse; NaN where a resample has no such figure. A pair is
-        left out where one of the two gives no finite answer to every building, or where there is no building.
+        (metric, name) -> (R,) figures, NaN where a resample has none. One is left out where there is no finite answer
+        to every building, or where there is no building.
     """
     defined = np.asarray(quadrant_true) >= 0
-    drops: dict[Pair, Float] = {}
+    found: Resampled = {}
     for of_quadrant in (False, True):
-        wanted = [pair for pair in pairs if (pair.metric in OF_QUADRANTS) is of_quadrant]
         inside = defined if of_quadrant else np.ones(len(defined), dtype=bool)
         ways: dict[tuple[str, str], OfResamples] = {}
-        for metric, name in sorted({(p.metric, who) for p in wanted for who in (p.artifact, p.reference)}):
+        for metric, name in sorted(one for one in wanted if (one[0] in OF_QUADRANTS) is of_quadrant):
             way = _way(metric, everyone.get(name), inside, np.asarray(quadrant_true), np.asarray(severity_true))
             if way is not None:
                 ways[metric, name] = way
@@ -71,12 +75,32 @@ def resampled_drops(
         for weights_RB in resamples(int(inside.sum())):
             for key, way in ways.items():
                 figures[key].append(way(weights_RB))
-        for pair in wanted:
-            own, other = (pair.metric, pair.artifact), (pair.metric, pair.reference)
-            if own in ways and other in ways:
-                gain = np.concatenate(figures[own]) - np.concatenate(figures[other])
-                drops[pair] = 0 - gain if HIGHER_IS_BETTER[pair.metric] else gain  # no -0
+        found |= {key: np.concatenate(parts) for key, parts in figures.items()}
+    return found
+
+
+def drops_in(found: Resampled, pairs: Collection[Pair]) -> dict[Pair, Float]:
+    """How much worse the artifact of each pair is than its reference, in each resample.
+
+    Returns:
+        Pair -> (R,) drops in the metric's unit, above 0: worse; NaN where a resample has no such figure. A pair is
+        left out where one of the two has no figures.
+    """
+    drops: dict[Pair, Float] = {}
+    for pair in pairs:
+        own, other = (pair.metric, pair.artifact), (pair.metric, pair.reference)
+        if own in found and other in found:
+            gain = found[own] - found[other]
+            drops[pair] = 0 - gain if HIGHER_IS_BETTER[pair.metric] else gain  # no -0
     return drops
+
+
+def resampled_drops(
+    pairs: Collection[Pair], everyone: Mapping[str, Judged], quadrant_true: NDArray[np.int64], severity_true: Float
+) -> dict[Pair, Float]:
+    """The drops of `pairs` on these buildings: `drops_in` the figures of `resampled_figures`."""
+    wanted = {(pair.metric, who) for pair in pairs for who in (pair.artifact, pair.reference)}
+    return drops_in(resampled_figures(wanted, everyone, quadrant_true, severity_true), pairs)
 
 
 def upper_bound(drops: Float, confidence: float) -> float:

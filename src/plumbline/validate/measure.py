@@ -42,6 +42,16 @@ def parity_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) -
     return difference_figures(torch_answers(model, sequences), answers)
 
 
+def novelty_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) -> Figures:
+    """Largest change of novelty from that of `model`, the network before pruning: in limits, relative beyond one.
+
+    Pruning and int8 are no reason to know other buildings; and a building at 1,000 limits is as unknown at 1,001.
+    """
+    with torch.inference_mode():
+        own = model.novelty(torch.from_numpy(np.array(sequences.geometry, np.float32))).numpy()
+    return {"novelty_change": float((np.abs(answers.novelty - own) / np.maximum(1, own)).max())}
+
+
 def difference_figures(reference: Answers, answers: Answers) -> Figures:
     """Largest difference between two answers for the same buildings, in probability and permille."""
     probability = np.abs(reference.quadrant_probability - answers.quadrant_probability)

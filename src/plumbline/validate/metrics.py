@@ -26,6 +26,7 @@ HIGHER_IS_BETTER = {
     "interval_width": False,
     "parity_probability": False,
     "parity_severity_permille": False,
+    "novelty_change": False,
     "size_bytes": False,
     "weight_bytes": False,
     "size_ratio": False,

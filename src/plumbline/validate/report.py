@@ -10,13 +10,11 @@ from plumbline.charts import Estimate, Line, interval_chart, line_chart
 from plumbline.compass import QUADRANTS
 from plumbline.files import write_json
 from plumbline.prepare.audit.charts import number, say, table
-from plumbline.prepare.shards import Shards
-from plumbline.validate.metrics import Figures, Judged
-from plumbline.validate.report_content import CHAMPION, METRICS, OF_SLICES, REFERENCE, report_content
+from plumbline.validate.bootstrap import RESAMPLES
+from plumbline.validate.report_content import METRICS, OF_SLICES, compared_with
 
 DRAWN = ("quadrant_accuracy", "severity_mae", "interval_coverage", "expected_calibration_error")
 """Metrics that have a drawing."""
-NOT_KNOWN = "No champion is known here: the promotion measures it on the same buildings and compares."
 CATEGORIES = ("0", "1", "2", "3", "4")
 _STYLE = """
 :root{color-scheme:light dark;--line:#8884;--soft:#8881;--bad:#a40000;--good:#1d6b34}
@@ -32,20 +30,8 @@ figure{margin:0;background:var(--soft)}svg{display:block;width:100%;height:auto}
 """
 
 
-def write_report(
-    folder: Path,
-    test: Shards,
-    judged: Mapping[str, Judged],
-    table_: Mapping[str, Mapping[str, Figures]],
-    gate: Mapping[str, Any],
-) -> None:
-    """Write `report.json` and the page drawn from it, `report.html`, into `folder`, which is there.
-
-    Args:
-        folder: is there. test: B labelled buildings. judged: what each artifact and the engineer said of them.
-        table_, gate: see `report_content`.
-    """
-    content = report_content(test, judged, table_, gate)
+def write_report(folder: Path, content: Mapping[str, Any]) -> None:
+    """Write `report.json`, the `content` (see `report_content`), and the page drawn from it into `folder`."""
     write_json(folder / "report.json", content)
     (folder / "report.html").write_text(page(content), encoding="utf-8")
 
@@ -90,7 +76,7 @@ def _rules(content: Mapping[str, Any]) -> str:
 
 
 def _metrics(content: Mapping[str, Any]) -> str:
-    names = content["contenders"] + ([] if content["champion"] else [CHAMPION])
+    names = content["contenders"]
     heads = "".join(f'<th class="n">{say(name)}</th>' for name in names)
     rows = "".join(
         f"<tr><td>{say(metric)}</td>"
@@ -104,10 +90,9 @@ def _metrics(content: Mapping[str, Any]) -> str:
         if told:
             rows_ = [Estimate(name, one["value"], one.get("low"), one.get("high")) for name, one in told.items()]
             drawn.append(f"<figure>{interval_chart(metric, rows_, paper='none')}</figure>")
-    none = "" if content["champion"] else f"<p>{NOT_KNOWN}</p>"
     return (
         "<h2>How good</h2><p>On all test buildings, with 95 % intervals: the buildings drawn again with replacement, "
-        f"400 times. <i>baseline</i> is an engineer's least squares.</p>{none}"
+        f"{RESAMPLES} times. <i>baseline</i> is an engineer's least squares.</p><p>{say(compared_with(content))}</p>"
         f'<div class="scroll"><table><thead><tr><th>metric</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
         f'<div class="grid">{"".join(drawn)}</div>{_differences(content)}'
     )
@@ -128,7 +113,9 @@ def _differences(content: Mapping[str, Any]) -> str:
         [who, *(" to ".join(f"{end:+.3f}" for end in one[name]) if name in one else "–" for name in metrics)]
         for who, one in content["from_reference"].items()
     ]
-    return f"<h3>Less {REFERENCE}, building by building</h3>{table(['contender', *metrics], rows)}"
+    bound = f"Each end is a bound with {100 * content['confidence']:g} % confidence, as the gates take it."
+    head = f"<h3>Less {say(content['reference'])}, building by building</h3><p>{bound}</p>"
+    return head + table(["contender", *metrics], rows)
 
 
 def _costs(content: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from plumbline.prepare.shards import Shards
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE, category
 from plumbline.validate.confidence import accuracy_by_coverage, confidence_bins
 from plumbline.validate.metrics import Figures, Judged
-from plumbline.validate.report_intervals import Interval, intervals
+from plumbline.validate.report_intervals import SHARE, Interval, intervals
 
 METRICS = (
     "quadrant_accuracy",
@@ -28,11 +28,11 @@ METRICS = (
 """Those that have an interval, in the order they are told."""
 COSTS = (
     "size_bytes", "weight_bytes", "latency_ms", "buildings_per_second", "parity_probability",
-    "parity_severity_permille",
+    "parity_severity_permille", "novelty_change",
 )  # fmt: skip
 OF_SLICES = ("buildings", "quadrant_accuracy", "severity_mae", "interval_coverage")
 REFERENCE = "float32"
-"""What the others are compared with, building by building."""
+"""What the others are compared with, building by building; at a promotion it is the champion."""
 BASELINE, CHAMPION = "baseline", "champion"
 
 
@@ -41,6 +41,8 @@ def report_content(
     everyone: Mapping[str, Judged],
     table: Mapping[str, Mapping[str, Figures]],
     gate: Mapping[str, Any],
+    confidence: float = SHARE,
+    reference: str = REFERENCE,
 ) -> dict[str, Any]:
     """All that the report tells; strict JSON.
 
@@ -49,9 +51,10 @@ def report_content(
         table: slice -> contender -> figures; a champion has its place in it where one is known.
         gate: verdict and rules, see `gates.evaluate`; of a rule only `metric, artifact, slice, value, bound, kind,
             passed, text` are read.
+        confidence: of the bounds of differences, see `intervals`. reference: from whom they are told.
     """
     quadrant, severity = np.asarray(test.quadrant), np.asarray(test.severity)
-    own, less = intervals(everyone, quadrant, severity, REFERENCE)
+    own, less = intervals(everyone, quadrant, severity, reference, confidence)
     names = sorted(table["all"], key=(BASELINE, CHAMPION).__contains__)  # stable: artifacts first
     return {
         "verdict": gate["verdict"],
@@ -59,7 +62,9 @@ def report_content(
         "left_for_promotion": gate.get("left_for_promotion", []),
         "test_data": gate.get("test_data", {}),
         "contenders": names,
-        "champion": CHAMPION in names,
+        "champion": gate.get("champion", ""),
+        "reference": reference,
+        "confidence": confidence,
         "metrics": {
             metric: {
                 name: _with_ends(table["all"][name][metric], own.get(name, {}).get(metric))
@@ -69,8 +74,9 @@ def report_content(
             for metric in METRICS
         },
         "from_reference": {
-            name: {metric: list(ends) for metric, ends in one.items() if metric in METRICS}
-            for name, one in less.items()
+            name: {metric: list(less[name][metric]) for metric in METRICS if metric in less[name]}
+            for name in names
+            if name in less
         },
         "slices": {
             part: {name: {key: row[name][key] for key in OF_SLICES if key in row[name]} for name in row}
@@ -79,6 +85,14 @@ def report_content(
         "costs": {name: {key: table["all"][name][key] for key in COSTS if key in table["all"][name]} for name in names},
         "judged": {name: _judged(judged, quadrant, severity) for name, judged in everyone.items()},
     }
+
+
+def compared_with(content: Mapping[str, Any]) -> str:
+    """Who the champion is, in a sentence; or why there is none in the report."""
+    if content["champion"]:
+        return f"champion is version {content['champion']}, the default model of what is released today."
+    return ("No champion here: `plumbline release promote` runs it on the same buildings, and writes this report with "
+            "it into data/release.")  # fmt: skip
 
 
 def _with_ends(value: float, ends: Interval | None) -> dict[str, float]:

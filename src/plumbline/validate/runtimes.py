@@ -5,22 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import onnxruntime
 import torch
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
 from plumbline.export.answers import Answers, Released
 from plumbline.export.inputs import signature
-from plumbline.export.runtime import OnnxModel
+from plumbline.export.runtime import CPU
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 from plumbline.validate.measure import run_torch
 
-CPU = "CPUExecutionProvider"
 ON_GPU = {"CUDAExecutionProvider": "CUDA", "TensorrtExecutionProvider": "TensorRT"}
 """Providers that are measured too, where ONNX Runtime lists them."""
 
@@ -50,31 +47,6 @@ def runtimes() -> list[Runtime]:
     found = [Runtime(f"ONNX Runtime CPU, {_threads(count)}", CPU, count) for count in thread_counts()]
     listed = onnxruntime.get_available_providers()
     return found + [Runtime(f"ONNX Runtime {ON_GPU[key]}", key, cores()) for key in ON_GPU if key in listed]
-
-
-class Session(OnnxModel):
-    """An ONNX file under one `Runtime`."""
-
-    def __init__(self, path: Path, runtime: Runtime) -> None:
-        """Open a model.
-
-        Raises:
-            InputError: the file cannot be run so, or ONNX Runtime silently took another device.
-        """
-        super().__init__(path)  # the checks of the file, on the CPU
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.intra_op_num_threads = runtime.threads
-        options.inter_op_num_threads = 1
-        try:
-            self._session: Any = onnxruntime.InferenceSession(str(path), options, providers=[runtime.provider])
-        except Exception as error:  # ONNX Runtime raises classes of its own for each sort of trouble
-            raise InputError(f"{path}: {runtime.name} cannot open it ({error}).") from None
-        if self._session.get_providers()[0] != runtime.provider:
-            raise InputError(
-                f"{path}: {runtime.name} did not start, and ONNX Runtime took {self._session.get_providers()[0]}. Its "
-                "libraries are missing or of another version."
-            )
 
 
 class Eager(Released):

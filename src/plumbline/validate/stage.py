@@ -23,9 +23,10 @@ from plumbline.validate.baseline import least_squares
 from plumbline.validate.comparisons import drops_of
 from plumbline.validate.evidence import write_evidence
 from plumbline.validate.gates import check_rules, evaluate, failed_rules
-from plumbline.validate.measure import parity_figures, size_figures, speed_figures
+from plumbline.validate.measure import novelty_figures, parity_figures, size_figures, speed_figures
 from plumbline.validate.metrics import OF_QUADRANTS, Figures, Judged, accuracy_figures
 from plumbline.validate.report import write_report
+from plumbline.validate.report_content import report_content
 from plumbline.validate.slices import slices
 
 Table = dict[str, dict[str, Figures]]
@@ -58,15 +59,17 @@ def validate(
     Rules against the champion are left for the promotion, which knows it; `gate.json` lists them as such.
 
     Raises:
-        InputError: an input is missing or damaged, or a rule names an unknown metric.
+        InputError: an input is missing or damaged, or a rule names an unknown metric or city.
     """
     check_rules(params.gates)
     test = load_shards(prepared / "test")
+    params.check_cities({*np.unique(test.city).tolist(), *np.unique(load_shards(prepared / "train").city).tolist()})
     parts = slices(test, max_strain_error_permille)
     table, answers = judge_test(test, exported, params, parts)
+    whole, pruned = load_diagnosis(trained), load_diagnosis(compressed)
     for name in ARTIFACTS:
-        figures = parity_figures(load_diagnosis(trained if name == "float32" else compressed), test, answers[name])
-        table["all"][name].update(figures)
+        table["all"][name] |= parity_figures(whole if name == "float32" else pruned, test, answers[name])
+        table["all"][name] |= novelty_figures(whole, test, answers[name])
     table = {part: {who: _finite(figures) for who, figures in row.items()} for part, row in table.items()}
     own = [rule for rule in params.gates if rule.max_drop_vs != "champion"]
     judged = {BASELINE: least_squares(test)} | {name: as_judged(one) for name, one in answers.items()}
@@ -81,7 +84,7 @@ def validate(
             short = {key: float(f"{figures[key]:.4g}") for key in SUMMARY if key in figures}
             write_json(folder / "summary" / f"{name}.json", short)
         write_evidence(folder, test, judged[SHOWN], table, SHOWN)
-        write_report(folder, test, judged, table, gate)
+        write_report(folder, report_content(test, judged, table, gate, params.confidence))
     log.info(
         "gate: %s, %d of %d rules met", gate["verdict"], sum(r["passed"] for r in gate["rules"]), len(gate["rules"])
     )

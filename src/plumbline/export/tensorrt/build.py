@@ -9,6 +9,7 @@ from plumbline.console import log
 from plumbline.errors import InputError, PlumblineError
 from plumbline.export.package import MODELS, verify_package
 from plumbline.export.runtime import OnnxModel
+from plumbline.export.tensorrt.biases import with_float_biases
 from plumbline.export.tensorrt.device import Device, this_device
 from plumbline.export.tensorrt.engine import Key, Profile, engine_folder, profile, write_engine
 from plumbline.export.weights import network_files
@@ -83,7 +84,7 @@ def plan_from_onnx(onnx: Path, shapes: Profile, columns: dict[str, int], timings
     builder = tensorrt.Builder(logger := tensorrt.Logger(tensorrt.Logger.WARNING))
     network = builder.create_network()
     parser = tensorrt.OnnxParser(network, logger)
-    if not parser.parse(onnx.read_bytes()):
+    if not parser.parse(with_float_biases(onnx)):
         said = "; ".join(str(parser.get_error(i)) for i in range(parser.num_errors))
         raise PlumblineError(f"{onnx}: TensorRT cannot read it ({said}).")
     config = configure(tensorrt, builder, shapes, columns, timings.read_bytes() if timings.is_file() else b"")
