@@ -22,9 +22,11 @@ import fcntl, os, sys, time
 stream = open(".plumbline/run.lock", "a+")
 fcntl.flock(stream, fcntl.LOCK_EX)
 stream.write(str(os.getpid())); stream.flush()
-if sys.argv[1] == "fork" and (child := os.fork()):
-    print(child, flush=True); os._exit(0)
-print(os.getpid(), flush=True)
+child = os.fork() if sys.argv[1] == "fork" else os.getpid()
+if child:
+    print(child, flush=True)
+if child not in (0, os.getpid()):
+    os._exit(0)
 time.sleep(600)
 """
 
