@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def project(folder: Path) -> Path:
     """A project with the real parameters, and the DVC settings that a clone has."""
+    subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
     (folder / ".dvc").mkdir()
     for name in (".dvc/config", "params.yaml"):
         shutil.copy(ROOT / name, folder / name)

@@ -41,9 +41,10 @@ def check_versions(_: Place) -> Iterator[Finding]:
     """
     own, own_names = 0, set()
     clashes = False
+    installed = _Installed()
     for requirement, optional in _own():
         own_names.add(canonicalize_name(requirement.name))
-        version = _version(requirement.name)
+        version = installed.version(requirement.name)
         if version is None and optional:
             continue
         own += 1
@@ -53,7 +54,7 @@ def check_versions(_: Place) -> Iterator[Finding]:
         elif not _fits(requirement, version):
             clashes = True
             yield fault(f"{requirement.name} {version} is installed; {requirement} is needed", _mend(requirement))
-    seen, others = _closure()
+    seen, others = _closure(installed)
     for owner, requirement, version in others:
         if canonicalize_name(requirement.name) in own_names and version is None:
             continue  # told above
@@ -76,7 +77,34 @@ def _own() -> Iterator[tuple[Requirement, bool]]:
             yield requirement, True
 
 
-def _closure() -> tuple[int, list[tuple[str, Requirement, str | None]]]:
+class _Installed:
+    """What is installed, each package's metadata read once; another path another time."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, list[Requirement]] | None] = {}
+
+    def version(self, name: str) -> str | None:
+        """Version of a package; None where it is not installed."""
+        found = self._find(name)
+        return found[0] if found else None
+
+    def requires(self, name: str) -> list[Requirement]:
+        """What an installed package asks for, extras and all."""
+        found = self._find(name)
+        return found[1] if found else []
+
+    def _find(self, name: str) -> tuple[str, list[Requirement]] | None:
+        key = canonicalize_name(name)
+        if key not in self._known:
+            try:
+                about = metadata.distribution(name)
+                self._known[key] = about.version, [Requirement(text) for text in about.requires or []]
+            except metadata.PackageNotFoundError:
+                self._known[key] = None
+        return self._known[key]
+
+
+def _closure(installed: _Installed) -> tuple[int, list[tuple[str, Requirement, str | None]]]:
     """How many packages Plumbline needs by any way, and the requirements between those that are not met."""
     waiting = [(requirement.name, frozenset(requirement.extras)) for requirement, optional in _own() if not optional]
     asked: set[tuple[str, frozenset[str]]] = set()
@@ -84,15 +112,14 @@ def _closure() -> tuple[int, list[tuple[str, Requirement, str | None]]]:
     while waiting:
         name, extras = waiting.pop()
         key = (canonicalize_name(name), extras)
-        if key in asked or _version(name) is None:
+        if key in asked or installed.version(name) is None:
             continue
         asked.add(key)
-        for text in metadata.requires(name) or []:
-            requirement = Requirement(text)
+        for requirement in installed.requires(name):
             if requirement.marker and not any(requirement.marker.evaluate({"extra": e}) for e in ("", *extras)):
                 continue
             waiting.append((requirement.name, frozenset(requirement.extras)))
-            version = _version(requirement.name)
+            version = installed.version(requirement.name)
             if version is None or not _fits(requirement, version):
                 unmet[f"{name} {requirement}"] = (name, requirement, version)
     return len({name for name, _ in asked}), list(unmet.values())
@@ -122,13 +149,6 @@ def _fits(requirement: Requirement, version: str) -> bool:
 def _mend(requirement: Requirement) -> str:
     plain = f"{requirement.name}{requirement.specifier}"
     return f"`make run` installs the locked versions again; else `pip install '{plain}'`."
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _metadata() -> metadata.PackageMetadata:
