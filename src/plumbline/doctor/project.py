@@ -24,7 +24,8 @@ def check_params(_: Place) -> Iterator[Finding]:
         load_params(PARAMS)
         yield ok("every key is known and in its range")
     except InputError as error:
-        yield fault(str(error), f"Correct {PARAMS}; `git diff {PARAMS}` shows what was changed.")
+        for line in str(error).splitlines():  # a line a key
+            yield fault(line, f"Correct {PARAMS}; `git diff {PARAMS}` shows what was changed.")
 
 
 def check_graph(place: Place) -> Iterator[Finding]:
@@ -47,7 +48,7 @@ def check_graph(place: Place) -> Iterator[Finding]:
             f"{GRAPH}: no command of this version for {', '.join(unknown)}",
             "Install the version that the checkout is of (`pip install --no-deps -e .`), or correct the names.",
         )
-    ended = dvc("stage", "list", "--name-only", "--all", seconds=place.seconds)
+    ended = dvc("stage", "list", "--name-only", "--fail", seconds=place.seconds)
     if ended.code:
         yield fault(f"{GRAPH}: DVC refuses it: {ended.error}", mend)
     elif not unknown:
