@@ -28,9 +28,11 @@ class Ended:
 
     @property
     def error(self) -> str:
-        """The line that says what failed, where there is one; else the last."""
-        lines = [line for line in self.err.splitlines() if line.startswith("ERROR: ")]
-        return lines[0].removeprefix("ERROR: ") if lines else self.last
+        """The line that DVC says what failed in: the one marked so, else the first."""
+        # DVC shows the place in a file below its message, so the last line would say nothing.
+        lines = [line.strip() for line in self.err.splitlines() if line.strip()]
+        named = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+        return next(iter([*named, *lines]), self.last)
 
 
 def run(*words: str, seconds: float, folder: Path | None = None, environment: Mapping[str, str] | None = None) -> Ended:
