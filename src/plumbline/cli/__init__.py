@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from plumbline.cli import adapters, bench, release, stages, tensorrt, triton, use
+from plumbline.cli import adapters, bench, doctor, release, stages, tensorrt, triton, use
 from plumbline.console import log, setup_logging
 from plumbline.errors import InputError, PlumblineError
 from plumbline.jobs import die_with_parent
@@ -22,6 +22,7 @@ app.add_typer(use.app)
 app.add_typer(bench.app)
 app.add_typer(triton.app)
 app.add_typer(tensorrt.app)
+app.add_typer(doctor.app)
 app.add_typer(release.app, name="release")
 app.add_typer(adapters.app, name="adapters")
 

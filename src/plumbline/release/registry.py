@@ -58,13 +58,18 @@ class Registered:
     """It was the champion and was taken back: no run may promote it again by itself."""
 
 
+def default_uri() -> str:
+    """Where the registry is, as the environment and the working directory say."""
+    # Absolute, because MLflow keeps one connection for each address it has seen.
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{DEFAULT_DATABASE.resolve()}"
+
+
 class Registry:
     """The versions of the model `name` under the tracking server `uri`."""
 
     def __init__(self, name: str = DEFAULT_NAME, uri: str | None = None) -> None:
         self.name = name
-        # Absolute, because MLflow keeps one connection for each address it has seen.
-        self.uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{DEFAULT_DATABASE.resolve()}"
+        self.uri = uri or default_uri()
         with self._answering():
             self._client = MlflowClient(self.uri, self.uri)
 

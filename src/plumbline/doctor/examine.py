@@ -1,0 +1,105 @@
+"""Run all checks at once, each in a thread and under a time limit of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from plumbline.doctor import (
+    checkout,
+    clock,
+    disk,
+    gpu,
+    leftovers,
+    locks,
+    package,
+    project,
+    registry,
+    remote,
+    runtime,
+    server,
+    versions,
+)
+from plumbline.doctor.finding import Check, Finding, Place, State, fault, hidden
+
+CHECKS: Mapping[str, Check] = {
+    "python": versions.check_python,
+    "versions": versions.check_versions,
+    "onnxruntime": runtime.check_onnxruntime,
+    "gpu": gpu.check_gpu,
+    "package": package.check_package,
+    "params.yaml": project.check_params,
+    "dvc.yaml": project.check_graph,
+    "checkout": checkout.check_checkout,
+    "dvc remote": remote.check_remote,
+    "registry": registry.check_registry,
+    "prefect": server.check_server,
+    "disk": disk.check_disk,
+    "clock": clock.check_clock,
+    "locks": locks.check_locks,
+    "leftovers": leftovers.check_leftovers,
+}
+"""In the order in which they are shown: what the others rest on comes first."""
+
+
+@dataclass
+class Result:
+    """What one check said."""
+
+    name: str
+    findings: list[Finding] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def state(self) -> State:
+        """The worst of its findings."""
+        return max((item.state for item in self.findings), key=list(State).index)
+
+
+def examine(place: Place, checks: Mapping[str, Check] = CHECKS) -> list[Result]:
+    """Run `checks`. One that raises, says nothing or does not end in time has a fault, and the others go on."""
+    results = [Result(name) for name in checks]
+    # Daemons: a thread cannot be ended, and one that hangs shall not keep the command from ending.
+    threads = [
+        threading.Thread(target=_run, args=(check, place, result), daemon=True)
+        for check, result in zip(checks.values(), results, strict=True)
+    ]
+    started = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, started + place.seconds - time.monotonic()))
+    done = []
+    for thread, result in zip(threads, results, strict=True):
+        # A copy, because a check that comes too late still writes into its own.
+        said = replace(result, findings=[_shown(item) for item in result.findings])
+        if thread.is_alive():
+            said.seconds = time.monotonic() - started
+            said.findings.append(fault(
+                f"did not end within {place.seconds:.0f} s",
+                "Run again with more time (`--seconds`) where the machine is busy; else look for what does not answer.",
+            ))  # fmt: skip
+        done.append(said)
+    return done
+
+
+def _run(check: Check, place: Place, result: Result) -> None:
+    started = time.monotonic()
+    try:
+        for finding in check(place):
+            result.findings.append(finding)
+        if not result.findings:
+            raise AssertionError("the check said nothing")
+    except Exception as error:
+        told = " ".join(str(error).split()) or "no message"
+        result.findings.append(fault(
+            f"the check itself failed: {type(error).__name__}: {told}",
+            "Mend what the message names; if it names nothing of yours, report it as a bug.",
+        ))  # fmt: skip
+    result.seconds = time.monotonic() - started
+
+
+def _shown(finding: Finding) -> Finding:
+    return replace(finding, found=hidden(finding.found), mend=hidden(finding.mend))

@@ -1,0 +1,81 @@
+"""What a check says: how things stand, what was found, and what to do about it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+LEAST_FREE = 2**30
+"""Bytes that shall be free on every disk, whatever a run needs."""
+_PASSWORD = re.compile(r"(://[^:/@\s]*):[^@/\s]+@")
+
+
+class State(StrEnum):
+    """How it stands, the best first."""
+
+    NOTHING = "not applicable"
+    OK = "ok"
+    WARNING = "warning"
+    FAULT = "fault"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a check found."""
+
+    state: State
+    found: str
+    mend: str = ""
+    """What to do; empty where nothing is to be done."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What the checks go by; they look at the working directory, as every command does."""
+
+    commands: frozenset[str]
+    """Names that `plumbline` has a command for."""
+    seconds: float = 60.0
+    """Time that one check may take."""
+    free_bytes: int = LEAST_FREE
+    """Bytes that shall be free on every disk."""
+
+
+Check = Callable[[Place], Iterator[Finding]]
+"""Says all it finds, at least one thing; what it raises is reported as a fault of this check alone."""
+
+
+def nothing(found: str) -> Finding:
+    """There is nothing to look at."""
+    return Finding(State.NOTHING, found)
+
+
+def ok(found: str) -> Finding:
+    """As it shall be."""
+    return Finding(State.OK, found)
+
+
+def warning(found: str, mend: str) -> Finding:
+    """It works, and is not as it shall be."""
+    return Finding(State.WARNING, found, mend)
+
+
+def fault(found: str, mend: str) -> Finding:
+    """It does not work, or will not."""
+    return Finding(State.FAULT, found, mend)
+
+
+def hidden(text: str) -> str:
+    """The text without the passwords in its addresses."""
+    return _PASSWORD.sub(r"\1:***@", text)
+
+
+def size(count: float) -> str:
+    """A number of bytes, to be read by people."""
+    if count < 1000:
+        return f"{count:.0f} bytes"
+    power = min(int(math.log10(count)) // 3, 3)
+    return f"{count / 1000**power:.1f} {('', 'kB', 'MB', 'GB')[power]}"

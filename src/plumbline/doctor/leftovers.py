@@ -1,0 +1,45 @@
+"""What runs that were abandoned left behind: half-written outputs, finished portions, checkpoints."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from plumbline.doctor.finding import Finding, Place, ok, size, warning
+from plumbline.doctor.folders import files
+from plumbline.jobs import KEPT_SECONDS, WORK
+
+# `.NAME.PID.part` and `.NAME.PID.old` (plumbline.files), and `.NAME.removed` (plumbline.jobs).
+_UNFINISHED = re.compile(r"\.(.+)\.(?:(\d+)\.(?:part|old)(?:\.\w+)?|removed)$")
+WHERE = (".", "data", "data/*", "mlartifacts", f"{WORK}", f"{WORK}/*", f"{WORK}/*/*")
+
+
+def check_leftovers(_: Place) -> Iterator[Finding]:
+    """Nothing of a dead process lies about, and nothing in `.plumbline` that nobody has gone on with for a week."""
+    unfinished = sorted({path for where in WHERE for path in Path().glob(f"{where}/.*") if _dead(path)})
+    kept = [path for path in WORK.glob("*/*") if path.is_dir() and not path.name.startswith(".")]
+    old = [path for path in kept if time.time() - _changed(path) > KEPT_SECONDS]
+    for paths, what in ((unfinished, "half-written, of processes that died"), (old, "not touched for a week")):
+        if paths:
+            more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+            shown = ", ".join(map(str, paths[:3]))
+            yield warning(f"{what}: {shown}{more}; {size(_bytes(paths))}",
+                          f"`rm -r {' '.join(map(str, paths))}`; nothing needs them.")  # fmt: skip
+    if not unfinished and not old:
+        going_on = f"; {len(kept)} folders in {WORK} that a run may go on from, {size(_bytes(kept))}" if kept else ""
+        yield ok(f"nothing was left behind{going_on}")
+
+
+def _dead(path: Path) -> bool:
+    told = _UNFINISHED.match(path.name)
+    return bool(told) and (told[2] is None or not Path(f"/proc/{told[2]}").exists())  # type: ignore[index]
+
+
+def _changed(folder: Path) -> float:
+    return max([folder.stat().st_mtime, *(about.st_mtime for _, about in files(folder, seconds=1.0))])
+
+
+def _bytes(paths: list[Path]) -> int:
+    return sum(about.st_size for path in paths for _, about in files(path, seconds=1.0))

@@ -1,0 +1,133 @@
+"""The registry of released models: it answers, takes an entry, and holds the champion's files."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from plumbline.doctor.finding import Finding, Place, fault, ok, warning
+from plumbline.doctor.folders import unwritable
+from plumbline.doctor.package import importing
+from plumbline.doctor.web import ask
+from plumbline.errors import InputError
+from plumbline.params import load_params
+
+if TYPE_CHECKING:
+    from plumbline.release.registry import Registered, Registry
+
+SECONDS_FOR_LOCK = 3.0
+ADDRESS = "Correct MLFLOW_TRACKING_URI, or unset it for the file mlflow.db of the project."
+
+
+def check_registry(_: Place) -> Iterator[Finding]:
+    """The registry that a release would go to; nothing is left there, and the champion stays as it is."""
+    with importing:
+        from plumbline.release.registry import LOCAL_ARTIFACTS, Registry, default_uri
+    uri = default_uri()
+    database = Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+    if database is not None:
+        if not database.exists() or not database.stat().st_size:
+            why = unwritable(database.parent) or unwritable(LOCAL_ARTIFACTS)
+            yield (
+                fault(f"{database} is not there and cannot be made ({why})", f"Let this user write there. {ADDRESS}")
+                if why else ok(f"{database} is not there yet; the first release makes it")
+            )  # fmt: skip
+            return
+        if problem := _database(database):
+            yield problem
+            return
+    elif uri.startswith("http"):
+        try:
+            ask(f"{uri.rstrip('/')}/health")
+        except (OSError, ValueError) as error:
+            yield fault(f"{uri}: the registry does not answer ({error})", f"Start the MLflow server. {ADDRESS}")
+            return
+    try:
+        registry = Registry(_name())
+        versions = registry.versions()
+    except InputError as error:
+        yield fault(str(error), ADDRESS)
+        return
+    champion = next((item for item in versions if item.champion), None)
+    if database is None and (problem := _entry(uri)):
+        yield problem
+        return
+    told = f"{len(versions)} versions, champion {champion.version if champion else 'none yet'}"
+    yield ok(f"{uri}: {told}; an entry was made and taken back")
+    yield from _files(registry, champion, LOCAL_ARTIFACTS if database is not None else None)
+
+
+def _name() -> str:
+    from plumbline.release.registry import DEFAULT_NAME
+
+    with suppress(InputError):  # told of by the check of params.yaml
+        return load_params().package.name
+    return DEFAULT_NAME
+
+
+def _database(path: Path) -> Finding | None:
+    """What is wrong with a SQLite file: damaged, locked, or not to be written to. Whatever was begun is taken back."""
+    restore = f"Restore {path} from a copy; without one, move it away and promote data/package again."
+    try:
+        with closing(sqlite3.connect(path, timeout=SECONDS_FOR_LOCK, isolation_level=None)) as connection:
+            # Takes the lock that a release takes, and writes a page: a folder without room for the journal fails here.
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("CREATE TABLE plumbline_doctor (number INTEGER)")
+            connection.execute("ROLLBACK")
+            (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        if "locked" in str(error):
+            return fault(f"{path} is locked: another process has been writing for {SECONDS_FOR_LOCK:.0f} s",
+                         f"Wait for it, or see who has it open: `fuser -v {path}`. A team needs a server: "
+                         "`mlflow server`.")  # fmt: skip
+        if isinstance(error, sqlite3.OperationalError):
+            return fault(f"{path} cannot be written to ({error})", "Let this user write to the file and its folder.")
+        return fault(f"{path} is damaged ({error})", restore)
+    return None if said == "ok" else fault(f"{path} is damaged ({said})", restore)
+
+
+def _entry(uri: str) -> Finding | None:
+    """Make a model of a name of its own and delete it: the same rights as a release needs, and no trace of it."""
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    client, name = MlflowClient(uri, uri), f"plumbline-doctor-{secrets.token_hex(8)}"
+    try:
+        client.create_registered_model(name)
+        client.delete_registered_model(name)
+    except (MlflowException, OSError) as error:
+        told = next(iter(str(error).splitlines()), type(error).__name__)
+        return fault(f"{uri}: no entry can be made or removed ({told})", "Give this user the right to write models.")
+    return None
+
+
+def _files(registry: Registry, champion: Registered | None, artifacts: Path | None) -> Iterator[Finding]:
+    from plumbline.export.package import verify_package
+
+    if artifacts is not None and (why := unwritable(artifacts)):
+        yield fault(f"the files of a release cannot be written ({why})", "Let this user write there.")
+    if champion is None:
+        return
+    source = champion.source
+    if "://" in source and not source.startswith("file:"):
+        yield ok(f"the champion's files lie at {source} (not read)")
+        return
+    folder = Path(url2pathname(urlsplit(source).path))
+    if not folder.is_relative_to(Path.cwd()):
+        yield warning(f"the champion's files lie in another folder than this project: {folder}",
+                      "Where this clone was copied or moved, promote its data/package again.")  # fmt: skip
+    try:
+        verify_package(registry.folder(champion))
+    except InputError as error:
+        yield fault(
+            f"the champion's files: {error}",
+            "`plumbline release promote data/package` registers them again, or `release rollback`.",
+        )
+    else:
+        yield ok(f"the champion's files in {folder} are whole")

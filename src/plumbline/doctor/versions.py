@@ -1,0 +1,158 @@
+"""Versions: what Plumbline's own metadata asks for, against what is installed."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from plumbline.doctor.finding import Finding, Place, fault, ok, warning
+
+NAME = "plumbline"
+LOCKED = (3, 11)
+"""Python that the lock files in requirements/ are for."""
+AGAIN = "Install it: `make run` in a clone, else `pip install plumbline[cpu]`."
+
+
+def check_python(_: Place) -> Iterator[Finding]:
+    """Python is one that Plumbline runs on."""
+    found = platform.python_version()
+    needed = _metadata()["Requires-Python"] or ""
+    if found not in SpecifierSet(needed, prereleases=True):
+        yield fault(f"Python {found}; {needed} is needed", "Make the environment anew with Python 3.11.")
+    elif sys.version_info[:2] != LOCKED:
+        yield warning(f"Python {found}; the locked versions were tested with 3.11 only",
+                      "Make the environment anew with Python 3.11, or expect to find versions yourself.")  # fmt: skip
+    else:
+        yield ok(f"Python {found} in {sys.prefix}")
+
+
+def check_versions(_: Place) -> Iterator[Finding]:
+    """Every requirement of Plumbline, and of what it requires, is met by what is installed.
+
+    Requirements of an extra are looked at where their package is installed.
+    """
+    own, own_names = 0, set()
+    clashes = False
+    installed = _Installed()
+    for requirement, optional in _own():
+        own_names.add(canonicalize_name(requirement.name))
+        version = installed.version(requirement.name)
+        if version is None and optional:
+            continue
+        own += 1
+        if version is None:
+            clashes = True
+            yield fault(f"{requirement.name} is not installed; {requirement} is needed", _mend(requirement))
+        elif not _fits(requirement, version):
+            clashes = True
+            yield fault(f"{requirement.name} {version} is installed; {requirement} is needed", _mend(requirement))
+    seen, others = _closure(installed)
+    for owner, requirement, version in others:
+        if canonicalize_name(requirement.name) in own_names and version is None:
+            continue  # told above
+        clashes = True
+        state = f"{version} is installed" if version else "is not installed"
+        yield warning(f"{owner} needs {requirement}; {requirement.name} {state}", _mend(requirement))
+    yield from _older_metadata()
+    if not clashes:
+        yield ok(f"{own} packages that Plumbline asks for fit, and so do {seen - own} that those ask for")
+
+
+def _own() -> Iterator[tuple[Requirement, bool]]:
+    """Plumbline's requirements, and whether each is of an extra."""
+    extras = _metadata().get_all("Provides-Extra") or []
+    for text in metadata.requires(NAME) or []:
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            yield requirement, False
+        elif any(requirement.marker.evaluate({"extra": extra}) for extra in extras):
+            yield requirement, True
+
+
+class _Installed:
+    """What is installed, each package's metadata read once; another path another time."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, list[Requirement]] | None] = {}
+
+    def version(self, name: str) -> str | None:
+        """Version of a package; None where it is not installed."""
+        found = self._find(name)
+        return found[0] if found else None
+
+    def requires(self, name: str) -> list[Requirement]:
+        """What an installed package asks for, extras and all."""
+        found = self._find(name)
+        return found[1] if found else []
+
+    def _find(self, name: str) -> tuple[str, list[Requirement]] | None:
+        key = canonicalize_name(name)
+        if key not in self._known:
+            try:
+                about = metadata.distribution(name)
+                self._known[key] = about.version, [Requirement(text) for text in about.requires or []]
+            except metadata.PackageNotFoundError:
+                self._known[key] = None
+        return self._known[key]
+
+
+def _closure(installed: _Installed) -> tuple[int, list[tuple[str, Requirement, str | None]]]:
+    """How many packages Plumbline needs by any way, and the requirements between those that are not met."""
+    waiting = [(requirement.name, frozenset(requirement.extras)) for requirement, optional in _own() if not optional]
+    asked: set[tuple[str, frozenset[str]]] = set()
+    unmet: dict[str, tuple[str, Requirement, str | None]] = {}
+    while waiting:
+        name, extras = waiting.pop()
+        key = (canonicalize_name(name), extras)
+        if key in asked or installed.version(name) is None:
+            continue
+        asked.add(key)
+        for requirement in installed.requires(name):
+            if requirement.marker and not any(requirement.marker.evaluate({"extra": e}) for e in ("", *extras)):
+                continue
+            waiting.append((requirement.name, frozenset(requirement.extras)))
+            version = installed.version(requirement.name)
+            if version is None or not _fits(requirement, version):
+                unmet[f"{name} {requirement}"] = (name, requirement, version)
+    return len({name for name, _ in asked}), list(unmet.values())
+
+
+def _older_metadata() -> Iterator[Finding]:
+    """The working directory's pyproject.toml asks for what the installation was made with."""
+    path = Path("pyproject.toml")
+    if not path.is_file():
+        return
+    project = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
+    if project.get("name") != NAME:
+        return
+    listed = {str(Requirement(text)) for text in project.get("dependencies", [])}
+    installed = {str(requirement) for requirement, optional in _own() if not optional}
+    if listed != installed:
+        changed = ", ".join(sorted(listed ^ installed))
+        yield warning(f"{path} asks for other packages than when this was installed ({changed})",
+                      "Install again: `make run`, or `pip install --no-deps -e .`, and what is new.")  # fmt: skip
+
+
+def _fits(requirement: Requirement, version: str) -> bool:
+    # Prereleases: one that is installed was meant, as pip's own check has it.
+    return requirement.specifier.contains(version, prereleases=True)
+
+
+def _mend(requirement: Requirement) -> str:
+    plain = f"{requirement.name}{requirement.specifier}"
+    return f"`make run` installs the locked versions again; else `pip install '{plain}'`."
+
+
+def _metadata() -> metadata.PackageMetadata:
+    try:
+        return metadata.metadata(NAME)
+    except metadata.PackageNotFoundError:
+        raise OSError(f"no package named {NAME} is installed in {sys.prefix}. {AGAIN}") from None

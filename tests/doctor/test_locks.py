@@ -1,0 +1,108 @@
+"""Locks and leftovers of processes that were really there and died."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from plumbline.doctor.finding import State
+from plumbline.doctor.leftovers import check_leftovers
+from plumbline.doctor.locks import check_locks
+from plumbline.files import atomic_folder
+from tests.doctor.conftest import PLACE, faults, states, told, warnings
+
+# Takes the lock as a run does, and (`fork`) leaves it to a child that outlives it.
+HOLD = """
+import fcntl, os, sys, time
+stream = open(".plumbline/run.lock", "a+")
+fcntl.flock(stream, fcntl.LOCK_EX)
+stream.write(str(os.getpid())); stream.flush()
+child = os.fork() if sys.argv[1] == "fork" else os.getpid()
+if child:
+    print(child, flush=True)
+if child not in (0, os.getpid()):
+    os._exit(0)
+time.sleep(600)
+"""
+
+
+def hold(how: str) -> tuple[subprocess.Popen[str], int]:
+    Path(".plumbline").mkdir(exist_ok=True)
+    process = subprocess.Popen([sys.executable, "-c", HOLD, how], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
+def dead_pid() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_nobody_at_work(folder: Path) -> None:
+    assert states(check_locks) == states(check_leftovers) == [State.OK]
+
+
+def test_a_run_at_work_and_one_that_was_killed(folder: Path) -> None:
+    process, pid = hold("stay")
+    assert f"a run is at work here: .plumbline/run.lock, process {pid}" in told(check_locks, State.OK, PLACE)
+    process.kill()
+    process.communicate()
+    assert "nobody is at work" in told(check_locks, State.OK, PLACE)
+
+
+def test_a_lock_that_a_dead_run_left_to_its_child(folder: Path) -> None:
+    process, child = hold("fork")
+    try:
+        process.wait()
+        assert f"held by process {child}, left by process {process.pid}, which is dead" in faults(check_locks)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        process.communicate()
+    for _ in range(100):
+        if faults(check_locks) == "":
+            break
+        time.sleep(0.05)
+    assert states(check_locks) == [State.OK]
+
+
+def owners(pid: int) -> None:
+    path = Path(".dvc/tmp/rwlock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"write": {"data/train": {"pid": pid, "cmd": "dvc repro"}}, "read": {}}))
+
+
+def test_dvcs_list_of_busy_paths(folder: Path) -> None:
+    owners(dead_pid())
+    assert "which is dead" in warnings(check_locks)
+    owners(os.getpid())  # a number that has gone to a process that is no DVC
+    assert "DVC waits for it without end" in faults(check_locks)
+    Path(".dvc/tmp/rwlock").write_text('{"write": {"data')
+    assert "was cut short" in faults(check_locks)
+
+
+def test_a_half_written_output_of_a_killed_process(folder: Path) -> None:
+    code = (
+        "import os, signal; from pathlib import Path; from plumbline.files import atomic_folder\n"
+        "with atomic_folder(Path('data/train')) as folder:\n"
+        "    (folder / 'big').write_bytes(bytes(5000)); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    said = warnings(check_leftovers)
+    assert "half-written, of processes that died: data/.train." in said
+    assert "5.0 kB" in said
+    with atomic_folder(Path("data/prepare")):  # of this process, which is at it
+        assert "prepare" not in warnings(check_leftovers)
+
+
+def test_portions_that_nobody_goes_on_with(folder: Path) -> None:
+    portion = Path(".plumbline/ingest/0123456789abcdef")
+    portion.mkdir(parents=True)
+    assert "1 folders in .plumbline that a run may go on from" in told(check_leftovers, State.OK, PLACE)
+    os.utime(portion, (time.time() - 8 * 86_400,) * 2)
+    assert f"not touched for a week: {portion}" in warnings(check_leftovers)

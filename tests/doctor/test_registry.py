@@ -1,0 +1,89 @@
+"""The registry: damaged, locked, not to be made, without its files; and one that is well stays as it was."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from plumbline.doctor.finding import State
+from plumbline.doctor.registry import check_registry
+from plumbline.files import sha256_file
+from plumbline.release.promotion import promote
+from plumbline.release.registry import Registry
+from tests.doctor.conftest import PLACE, faults, states
+from tests.release.conftest import MakePackage
+
+
+def test_a_registry_that_is_not_there_yet_is_not_made(folder: Path) -> None:
+    assert states(check_registry) == [State.OK]
+    assert list(folder.iterdir()) == []
+
+
+def test_one_that_is_well_is_left_as_it_was(registry: Registry, make_package: MakePackage) -> None:
+    promote(make_package("one"), lambda candidate, champion: None)
+    before, versions = sha256_file(Path("mlflow.db")), registry.versions()
+    assert states(check_registry) == [State.OK, State.OK]
+    assert sha256_file(Path("mlflow.db")) == before
+    assert registry.versions() == versions
+
+    local = Path(registry.folder(versions[0]))
+    (local / "model.onnx").write_text("spoiled")
+    assert "changed since it was released" in faults(check_registry)
+    shutil.rmtree(local)
+    assert "are gone" in faults(check_registry)
+
+
+def test_a_damaged_file(registry: Registry) -> None:
+    content = bytearray(Path("mlflow.db").read_bytes())
+    content[4096:40_000] = b"\xff" * (40_000 - 4096)
+    Path("mlflow.db").write_bytes(content)
+    assert "is damaged" in faults(check_registry)
+    Path("mlflow.db").write_text("no database at all " * 100)
+    assert "is damaged (file is not a database)" in faults(check_registry)
+
+
+def test_a_locked_file(registry: Registry) -> None:
+    hold = (
+        "import sqlite3, sys; c = sqlite3.connect('mlflow.db', isolation_level=None); c.execute('BEGIN EXCLUSIVE');"
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert "is locked" in faults(check_registry)
+        process.communicate()
+    assert states(check_registry) == [State.OK]
+
+
+def test_a_place_where_none_can_be_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "file").touch()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'file' / 'mlflow.db'}")
+    assert "cannot be made" in faults(check_registry)
+
+
+def test_a_server_that_does_not_answer(folder: Path, dead: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{dead}")
+    assert "does not answer" in faults(check_registry)
+
+
+@pytest.mark.slow
+def test_a_server_takes_an_entry_and_none_is_left(registry: Registry, free_port: int, tmp_path: Path,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """A real MLflow server, where its own requirements are installed too."""
+    pytest.importorskip("flask_cors")
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db",
+               "--host", "127.0.0.1", "--port", str(free_port), "--workers", "1"]  # fmt: skip
+    from tests.doctor.servers import answering
+
+    with answering(command, f"http://127.0.0.1:{free_port}/health"):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port}")
+        (finding,) = check_registry(PLACE)
+        assert finding.state is State.OK, finding
+    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM registered_models").fetchone() == (0,)
