@@ -20,7 +20,7 @@ settings.load_profile("quick")
 ROOT = Path(__file__).parents[1]
 SHARED = {"prefect_server": r"\bprefect_(server|home)\b", "tiny": r"[(, ]tiny[,:)]"}
 """Fixtures that take half a minute to make, and how a file that needs one is known."""
-FIRST = (*SHARED, "tests/flows", "tests/train")
+FIRST = (*SHARED, "tests/validate/test_mutations", "tests/flows", "tests/train")
 """What takes long goes first: begun late, it would keep one worker at work while the others are done."""
 
 
