@@ -18,9 +18,9 @@ settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("quick")
 
 ROOT = Path(__file__).parents[1]
-SHARED = {"prefect_database": r"\bprefect_(database|home)\b", "tiny": r"[(, ]tiny[,:)]"}
+SHARED = {"prefect_server": r"\bprefect_(server|home)\b", "tiny": r"[(, ]tiny[,:)]"}
 """Fixtures that take half a minute to make, and how a file that needs one is known."""
-FIRST = (*SHARED, "tests/flows", "tests/train")
+FIRST = (*SHARED, "tests/validate/test_mutations", "tests/flows", "tests/train")
 """What takes long goes first: begun late, it would keep one worker at work while the others are done."""
 
 

@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import socket
+import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
+PREFECT = str(Path(sys.executable).with_name("prefect"))
+TIMEOUT_SECONDS = 120
 STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package", "predict")
 
 # Says two lines, writes one file, and behaves as `behave.json` asks: an exit code, or seconds to sleep.
@@ -75,13 +85,69 @@ class Project:
         return process.returncode, said
 
 
-@pytest.fixture(scope="session")
-def prefect_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty database of Prefect: making its tables takes ten seconds, copying it none."""
+@dataclass(frozen=True)
+class Server:
+    """A Prefect server of one's own, with what it needs to be found."""
+
+    url: str
+    log: Path
+    database: Path
+    """As it was when the server began: with tables and nothing in them."""
+
+
+@contextmanager
+def service(folder: Path, environment: Mapping[str, str], *arguments: str) -> Iterator[Path]:
+    """Run a part of Prefect beside the test, in a process group that ends with the block; its log is a file."""
+    log = folder / f"{arguments[0]}.log"
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            [PREFECT, *arguments], cwd=folder, env=environment, stdout=stream, stderr=stream, process_group=0
+        )
+        try:
+            yield log
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+@pytest.fixture(scope="package")
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server on a free port with a database of its own, for all tests that need one: it starts in ten seconds."""
     home = tmp_path_factory.mktemp("prefect")
-    command = [sys.executable, "-m", "prefect", "server", "database", "upgrade", "--yes"]
-    subprocess.run(command, env=os.environ | {"PREFECT_HOME": str(home)}, capture_output=True, check=True)
-    return home / "prefect.db"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = os.environ | {
+        "PREFECT_HOME": str(home), "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "true",
+    }  # fmt: skip
+    url = f"http://127.0.0.1:{port}/api"
+    with service(home, environment, "server", "start", "--host", "127.0.0.1", "--port", str(port)) as log:
+        wait_for(lambda: _healthy(url), "the server's health", log)
+        copy = home / "begun.db"
+        with closing(sqlite3.connect(home / "prefect.db")) as live, closing(sqlite3.connect(copy)) as begun:
+            live.backup(begun)
+        yield Server(url, log, copy)
+
+
+def _healthy(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def wait_for(question: Callable[[], Any], what: str, log: Path) -> Any:
+    """The first answer that is not empty."""
+    end = time.monotonic() + TIMEOUT_SECONDS
+    while time.monotonic() < end:
+        if answer := question():
+            return answer
+        time.sleep(0.5)
+    raise TimeoutError(f"{what} did not come\n{log.read_text()}")
 
 
 @pytest.fixture
@@ -112,11 +178,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 @pytest.fixture
-def prefect_home(project: Project, prefect_database: Path) -> None:
-    """The database that the servers of the test find where they would make theirs."""
+def prefect_home(project: Project, prefect_server: Server) -> None:
+    """The database that embedded servers of the test find where they would make theirs, which takes ten seconds."""
     home = Path(project.environment["PREFECT_HOME"])
     home.mkdir()
-    shutil.copy(prefect_database, home)
+    shutil.copy(prefect_server.database, home / "prefect.db")
 
 
 def wait_until_gone(pid: int) -> None:
@@ -134,7 +200,8 @@ def wait_until_gone(pid: int) -> None:
 
 def stage_process(stage: str) -> int:
     """Process number of a stage of the project in the working directory, once it runs."""
-    for _ in range(600):
+    end = time.monotonic() + TIMEOUT_SECONDS
+    while time.monotonic() < end:
         for command in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 words = command.read_bytes().split(b"\0")

@@ -1,4 +1,4 @@
-"""The whole flow as a user starts it, on its embedded server, over stages that take no time."""
+"""The whole flow as a user starts it, on its embedded server or on one that is there, over stages that take no time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.conftest import STAGES, Project, stage_process, wait_until_gone
+from tests.flows.conftest import STAGES, Project, Server, stage_process, wait_until_gone
 
 FLOW = ("-m", "flows.pipeline")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_home")]
 
 
-def test_a_run_releases_and_recomputes_only_what_changed(project: Project) -> None:
+def test_a_run_releases_and_recomputes_only_what_changed(project: Project, prefect_server: Server) -> None:
     code, said = project.run(*FLOW)
     assert code == 0, said
     heard = [said.index(f"{stage} says hello") for stage in STAGES]
@@ -26,10 +26,15 @@ def test_a_run_releases_and_recomputes_only_what_changed(project: Project) -> No
     assert "severity MAE (permille)" in closing
     assert "12,345" in closing
 
+    # What follows needs no server of its own, which would take ten seconds to start.
+    assert Path(".plumbline/server.pid").read_text()
+    project.environment["PREFECT_API_URL"] = prefect_server.url
+
     # A gate that refuses: Failed, named, released nothing, and the evidence is kept.
     project.behave(validate={"fail_gate": True}, package={"exit": 3})
     code, said = project.run(*FLOW)
     assert code == 3, said
+    assert not Path(".plumbline/server.pid").read_text()
     assert "failed: package refused: severity_mae of int8 on all: 0.4, at most 0.3" in said
     assert "gate: fail" in said
     assert "promoted" not in said

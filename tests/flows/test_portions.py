@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 from distributed import Client, LocalCluster
-from prefect.testing.utilities import prefect_test_harness
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.portions import on_dask
 from plumbline.errors import InputError
@@ -20,6 +19,7 @@ from plumbline.prepare.stage import prepare
 from plumbline.simulate.stage import simulate
 from plumbline.sources.city import city_folders
 from plumbline.sources.ingest import ingest
+from tests.flows.conftest import Server
 from tests.tiny import PARAMS
 
 pytestmark = pytest.mark.slow
@@ -39,14 +39,9 @@ def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def cluster(
-    town: Path, prefect_database: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[str]:
-    home = tmp_path_factory.mktemp("harness")  # in place of the harness's own new folder, where it would make tables
-    shutil.copy(prefect_database, home / "prefect-test.db")
-    monkeypatch.setattr("prefect.testing.utilities.mkdtemp", lambda: str(home))
+def cluster(town: Path, prefect_server: Server) -> Iterator[str]:
     with (
-        prefect_test_harness(server_startup_timeout=120),
+        temporary_settings({PREFECT_API_URL: prefect_server.url}),
         LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
         ) as local,

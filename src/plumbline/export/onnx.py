@@ -30,7 +30,8 @@ def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
     Length may be anything up to the model's `max_length`, which the file tells.
     """
     model = model.eval()
-    with atomic_file(path) as temporary, _quiet():
+    # Nobody asks for a gradient, and tracing what one would need takes longer; the file is the same.
+    with atomic_file(path) as temporary, _quiet(), torch.no_grad():
         program = torch.onnx.export(
             model, example(), dynamo=True, opset_version=opset, input_names=list(INPUTS), output_names=list(OUTPUTS),
             dynamic_shapes=dynamic_shapes(model), verbose=False,
