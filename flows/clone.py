@@ -83,4 +83,3 @@ def _git(*arguments: str) -> tuple[int, list[str]]:
     except process.TookTooLongError as error:
         raise UnreachableError(f"git {arguments[0]}: {error}") from error
     return code, said
-

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 SECONDS_TO_END = 10.0
 PR_SET_PDEATHSIG = 1
@@ -47,7 +47,9 @@ def run(
     Raises:
         TookTooLongError: it was still at work at the limit.
     """
-    variables = os.environ | dict(environment or {}) | {
+    variables = {
+        **os.environ,
+        **(environment or {}),
         "PYTHONUNBUFFERED": "1",
         # `dvc` and `plumbline` of the environment that runs the flow, activated or not.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
