@@ -31,7 +31,7 @@ from flows.stages import BAD_INPUT, StageFailedError
 HOST = "127.0.0.1"
 PORT = "PLUMBLINE_PORT"
 SERVER = "server"
-PATIENCE_S = 240.0
+PATIENCE_S = 600.0
 _console = Console()
 
 

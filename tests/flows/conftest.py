@@ -18,11 +18,15 @@ STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "valid
 
 # Says two lines, writes one file, and behaves as `behave.json` asks: an exit code, or seconds to sleep.
 STAGE = """
-import ctypes, json, pathlib, sys, time
+import ctypes, json, os, pathlib, sys, time
 ctypes.CDLL(None).prctl(1, 9)  # as the package's own command line does under DVC: die with the parent
 name = sys.argv[1]
+own = os.environ.get("PLUMBLINE_STAGES")
+if own is not None and name not in own.split():
+    sys.exit(2)  # as the package's own command line does
 want = json.loads(pathlib.Path("behave.json").read_text()).get(name, {})
 print(f"{name} says hello")
+print(f"{name} sees GPUs: {os.environ.get('CUDA_VISIBLE_DEVICES')}")
 print(f"{name} says why", file=sys.stderr)
 time.sleep(want.get("sleep", 0))
 if want.get("exit"):
@@ -47,6 +51,8 @@ print("promoted")
 sys.exit(json.loads(pathlib.Path("behave.json").read_text()).get("release", {}).get("exit", 0))
 """
 
+IDENTITY = ("-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "init.defaultBranch=main")
+
 
 class Project:
     """The scratch project's folder, and what its stages shall do."""
@@ -60,6 +66,13 @@ class Project:
         (self.folder / "behave.json").write_text(json.dumps(stages))
         params = {stage: {"wish": json.dumps(stages.get(stage))} for stage in STAGES}
         (self.folder / "params.yaml").write_text(yaml.safe_dump(params))
+
+    def commit(self, message: str = "change") -> str:
+        """Commit all there is, where it is for other clones to take; the commit's hash."""
+        for command in (["add", "--all"], ["commit", "--quiet", "--allow-empty", "--message", message]):
+            subprocess.run(["git", *IDENTITY, *command], cwd=self.folder, check=True)
+        found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=self.folder, check=True, capture_output=True, text=True)
+        return found.stdout.strip()
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a Python process in the project's folder."""
@@ -88,8 +101,10 @@ def prefect_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A scratch project that is the working directory of the test."""
     (tmp_path / ".dvc").mkdir()
-    for name in (".dvc/config", ".dvcignore", ".gitignore", "prefect.yaml"):
+    for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "prefect.yaml"):
         shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "deploy").mkdir()
+    shutil.copy(ROOT / "deploy/pools.yaml", tmp_path / "deploy")
     shutil.copytree(ROOT / "flows", tmp_path / "flows", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "stage.py").write_text(STAGE)
     (tmp_path / "plumbline").mkdir()
