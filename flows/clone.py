@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from flows import process
 from flows.stages import BAD_INPUT, StageFailedError, UnreachableError
@@ -26,7 +27,7 @@ def take(revision: str) -> str:
     refuse_changes()
     commit = revision if _FULL_HASH.fullmatch(revision) and _is_here(revision) else _fetched(revision)
     if _git("rev-parse", "HEAD")[1] != [commit]:
-        _forget_own_record()
+        _forget_own_record(commit)
         code, said = _git("checkout", "--quiet", "--detach", commit)
         if code:
             raise StageFailedError(f"This clone cannot take commit {commit}: {' '.join(said)}", BAD_INPUT)
@@ -68,10 +69,12 @@ def _is_here(commit: str) -> bool:
     return _git("cat-file", "-e", f"{commit}^{{commit}}")[0] == 0
 
 
-def _forget_own_record() -> None:
-    """Where commits hold DVC's record, that of the old commit must make way; where none does, there is nothing."""
+def _forget_own_record(commit: str) -> None:
+    """Where commits hold DVC's record, this machine's makes way for it."""
     if _git("ls-files", "--error-unmatch", _OWN_RECORD)[0] == 0:
         _git("checkout", "--quiet", "HEAD", "--", _OWN_RECORD)
+    elif _git("cat-file", "-e", f"{commit}:{_OWN_RECORD}")[0] == 0:
+        Path(_OWN_RECORD).unlink(missing_ok=True)
 
 
 def _git(*arguments: str) -> tuple[int, list[str]]:

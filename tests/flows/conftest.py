@@ -60,6 +60,7 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environment = os.environ | {"PREFECT_HOME": str(folder / ".prefect")}
+        self.environment.pop("SHELL", None)
 
     def behave(self, **stages: object) -> None:
         """Ask stages for an `exit` code, to `sleep`, or to `fail_gate`; a changed wish makes its stage run again."""
@@ -81,10 +82,10 @@ class Project:
             cwd=self.folder, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
-    def run(self, *arguments: str) -> tuple[int, str]:
+    def run(self, *arguments: str, timeout_s: float = 200) -> tuple[int, str]:
         """Run a Python process in the project's folder: its exit code and all it said."""
         process = self.start(*arguments)
-        said, _ = process.communicate(timeout=200)
+        said, _ = process.communicate(timeout=timeout_s)
         return process.returncode, said
 
 
@@ -97,33 +98,37 @@ def prefect_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "prefect.db"
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A scratch project that is the working directory of the test."""
-    (tmp_path / ".dvc").mkdir()
-    for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "prefect.yaml"):
-        shutil.copy(ROOT / name, tmp_path / name)
-    (tmp_path / "deploy").mkdir()
-    shutil.copy(ROOT / "deploy/pools.yaml", tmp_path / "deploy")
-    shutil.copytree(ROOT / "flows", tmp_path / "flows", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "stage.py").write_text(STAGE)
-    (tmp_path / "plumbline").mkdir()
-    (tmp_path / "plumbline" / "__init__.py").touch()
-    (tmp_path / "plumbline" / "__main__.py").write_text(RELEASE)
+def make_project(folder: Path) -> Project:
+    """A scratch project with one commit."""
+    for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "prefect.yaml", "deploy/pools.yaml"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    shutil.copytree(ROOT / "flows", folder / "flows", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "stage.py").write_text(STAGE)
+    (folder / "plumbline").mkdir()
+    (folder / "plumbline" / "__init__.py").touch()
+    (folder / "plumbline" / "__main__.py").write_text(RELEASE)
     stages = {}
     for before, stage in zip((None, *STAGES), STAGES, strict=False):
         deps = ["stage.py", *([f"data/{before}/file.txt"] if before else [])]
         stages[stage] = {
             "cmd": f"exec python stage.py {stage}", "deps": deps, "params": [stage], "outs": [f"data/{stage}"],
         }  # fmt: skip
-    (tmp_path / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
-    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
+    subprocess.run(["git", *IDENTITY, "init", "--quiet"], cwd=folder, check=True)
+    scratch = Project(folder)
+    scratch.behave()
+    scratch.commit()
+    return scratch
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A scratch project that is the working directory of the test."""
     # /bin/sh then runs the stages; not every one makes way for its last command by itself.
     monkeypatch.delenv("SHELL", raising=False)
     monkeypatch.chdir(tmp_path)
-    scratch = Project(tmp_path)
-    scratch.behave()
-    return scratch
+    return make_project(tmp_path)
 
 
 @pytest.fixture
@@ -147,16 +152,16 @@ def wait_until_gone(pid: int) -> None:
     raise TimeoutError(f"process {pid} outlived the one that started it")
 
 
-def stage_process(stage: str) -> int:
-    """Process number of a stage of the project in the working directory, once it runs."""
-    for _ in range(600):
+def stage_process(stage: str, place: Path | None = None) -> int:
+    """Process number of a stage of the project in `place`, or in the working directory, once it runs."""
+    for _ in range(1200):
         for command in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 words = command.read_bytes().split(b"\0")
                 folder = command.with_name("cwd").readlink()
             except OSError:
                 continue
-            if words[1:3] == [b"stage.py", stage.encode()] and folder == Path.cwd():
+            if words[1:3] == [b"stage.py", stage.encode()] and folder == (place or Path.cwd()):
                 return int(command.parent.name)
         time.sleep(0.1)
     raise TimeoutError(f"{stage} did not start")
