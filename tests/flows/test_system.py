@@ -157,10 +157,10 @@ def test_a_worker_refuses_what_is_not_its_own_and_what_was_changed(system: Syste
     stray = system.home("gpu") / "stray.py"
     stray.touch()
     run = system.ended(system.start("stage/train", commit="HEAD"))
+    stray.unlink()
     assert run["state"]["name"] == "BadInput"
     assert "holds changes that are in no commit: stray.py" in run["state"]["message"]
     assert run["run_count"] == 1
-    stray.unlink()
 
 
 def test_only_what_may_go_well_is_tried_again(system: System) -> None:
