@@ -13,13 +13,19 @@ export PATH := $(abspath $(BIN)):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test tests lint format bench pretrained lock clean
+.PHONY: help run up down test tests lint format bench pretrained lock clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 run: $(VENV)/.run  ## Run the whole pipeline: simulate ... package, release, map
 	$(BIN)/python -m flows.pipeline
+
+up: $(VENV)/.run  ## Start Prefect's server and a cpu and a gpu worker here, and deploy all (PLUMBLINE_PORT=4200)
+	@$(BIN)/python -m flows.system up
+
+down:  ## Stop exactly what `make up` started
+	@$(BIN)/python -m flows.system down
 
 test: $(VENV)/.test  ## Lint, and run the tests beside it (PYTEST_ARGS="-m 'not slow'" for the quick ones)
 	@$(MAKE) --no-print-directory --jobs 2 tests lint

@@ -1,7 +1,8 @@
 """The pipeline: every stage of `dvc.yaml` in order, the release behind the gate, and the showcase map.
 
-Run it with `python -m flows.pipeline` from the project's root. It exits 0 for a released model, 2 for bad input,
-3 for a gate that refused, else 1. `PLUMBLINE_DASK=tcp://HOST:PORT` is the flow's parameter `dask`.
+Run it with `python -m flows.pipeline` from the project's root: all of it here, as the folder stands. It exits 0 for a
+released model, 2 for bad input, 3 for a gate that refused, else 1. `PLUMBLINE_DASK=tcp://HOST:PORT` is the flow's
+parameter `dask`. The deployment of prefect.yaml takes a commit and hands stages over to other pools.
 """
 
 from __future__ import annotations
@@ -12,70 +13,77 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from prefect import flow, get_run_logger, task
+from prefect import flow
 from prefect.artifacts import create_markdown_artifact
-from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas import State
-from prefect.states import Completed, Failed
+from prefect.states import Completed
 from rich.console import Console
 
-from flows import report, stages
+from flows import report, stages, steps
 from flows.checkout import CheckoutBusyError, alone
 from flows.leftovers import end_leftover_server, remember_server
 from flows.stages import StageFailedError
 
 
-@task(retries=0, cache_policy=NO_CACHE, task_run_name="{name}")
-def step(name: str, unchanged: bool = False, dask: str | None = None) -> Any:
-    """Take one step. A stage results in how it came about, `release` in the champion's version.
-
-    A stage that is known to be `unchanged` is not asked about again: each question starts DVC anew.
-    """
-    say = get_run_logger().info
-    if unchanged:
-        say(f"Stage '{name}' didn't change")
-        return "unchanged"
-    try:
-        if dask is not None:
-            stages.on_dask(name, dask, say)
-        return stages.promote(say) if name == "release" else stages.reproduce(name, say)
-    except StageFailedError as error:
-        # A returned state, unlike an exception, ends the run without a traceback: the message is all there is to know.
-        return Failed(message=str(error), data=error.exit_code)
-
-
 @flow(name="pipeline")
-def pipeline(dask: str | None = None) -> Any:
+def pipeline(
+    dask: str | None = None,
+    commit: str | None = None,
+    elsewhere: dict[str, str] | None = None,
+    limit_s: float | None = None,
+) -> Any:
     """Make, check and release a model; a run that fails says why in its state's message.
 
     Args:
         dask: address of a Dask scheduler, `tcp://HOST:PORT`, on whose workers the parts of files are read and the
             tiles prepared; they must see the project's folder. Without one, this machine's cores do it.
+        commit: hash, branch or tag of the clone's origin (`HEAD`: the branch the origin is on) to take first; results
+            then come from DVC's remote where it has them, and go there. None: the folder as it stands.
+        elsewhere: stage -> FLOW/DEPLOYMENT that makes it on another pool; asks for a `commit`.
+        limit_s: seconds that one stage may take before it is ended.
     """
+    if elsewhere and commit is None:
+        told = "elsewhere: other machines need a commit to take, and `commit` names none"
+        return steps.failed(StageFailedError(told, stages.BAD_INPUT))
     try:
         with alone():
             remember_server()
-            return _pipeline(dask)
+            return _pipeline(dask, commit, elsewhere or {}, limit_s)
     except CheckoutBusyError as error:
-        return Failed(message=str(error), data=stages.BAD_INPUT)
+        return steps.failed(StageFailedError(str(error), stages.BAD_INPUT))
 
 
-def _pipeline(dask: str | None) -> Any:
+def _pipeline(dask: str | None, revision: str | None, elsewhere: dict[str, str], limit_s: float | None) -> Any:
+    shared = revision is not None
+    commit = ""
+    if shared:
+        taken = steps.take_commit(revision, return_state=True)
+        for ready in (taken, steps.ask_remote(return_state=True) if taken.is_completed() else taken):
+            if not ready.is_completed():
+                return steps.passed_on(ready)
+        commit = taken.result()
     outcomes: dict[str, Any] = {}
     stale = stages.stale()
     unchanged = True  # until the first stage that is not; what follows that one may depend on it
     for name in (*stages.STAGES, "release", "predict"):
         unchanged = unchanged and name not in stale
-        spread = dask if name in stages.IN_PORTIONS and not unchanged else None
-        state = step.with_options(name=name)(name, unchanged and name != "release", spread, return_state=True)
+        if name in elsewhere and not unchanged:
+            made = [stage for stage in outcomes if stage != "release"]
+            state = steps.step_elsewhere(name, elsewhere[name], commit, made, limit_s, return_state=True)
+        else:
+            spread = dask if name in stages.IN_PORTIONS and not unchanged else None
+            skip = unchanged and name != "release"
+            state = steps.step.with_options(name=name)(name, skip, spread, shared, limit_s, return_state=True)
         outcomes[name] = state.result(raise_on_failure=False)
         if not state.is_completed():
-            return Failed(message=state.message, data=_exit_code(outcomes[name]))
+            return steps.passed_on(state)
         if name == "validate":
             create_markdown_artifact(key="gate", markdown=report.markdown(), description="Gate and figures")
     champion = outcomes.pop("release")
     ran = [stage for stage, outcome in outcomes.items() if outcome == "ran"]
     told = f"recomputed: {', '.join(ran)}" if ran else "nothing was recomputed"
+    if shared and not (sent := steps.push(list(outcomes), limit_s, return_state=True)).is_completed():
+        return steps.passed_on(sent)
     return Completed(message=told, data={"champion": champion, "told": told})
 
 

@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
 
 SECONDS_TO_END = 10.0
 PR_SET_PDEATHSIG = 1
@@ -18,14 +20,36 @@ PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def run(command: Sequence[str], say: Callable[[str], None]) -> int:
+class TookTooLongError(Exception):
+    """A command was still at work at its limit, and was ended."""
+
+
+def run(
+    command: Sequence[str],
+    say: Callable[[str], None],
+    *,
+    limit_s: float | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> int:
     """Run `command`, pass each line it writes to `say` at once, return its exit status (negative: the signal).
 
     The command gets a process group of its own. The group ends with the command, also where the command is
-    killed and leaves children behind; with any exception here (a cancelled flow, Ctrl-C); and, on Linux, with
-    this process, whatever kills it.
+    killed and leaves children behind; at the limit; with any exception here (a cancelled flow, Ctrl-C); and, on
+    Linux, with this process, whatever kills it.
+
+    Args:
+        command: program and arguments.
+        say: is told each line.
+        limit_s: seconds after which the command and all its children are ended. A limit of Prefect's would end the
+            flow and leave them at work.
+        environment: variables besides those of this process.
+
+    Raises:
+        TookTooLongError: it was still at work at the limit.
     """
-    environment = os.environ | {
+    variables = {
+        **os.environ,
+        **(environment or {}),
         "PYTHONUNBUFFERED": "1",
         # `dvc` and `plumbline` of the environment that runs the flow, activated or not.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
@@ -38,12 +62,15 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
         text=True,
         encoding="utf-8",
         errors="replace",
-        env=environment,
+        env=variables,
         process_group=0,
         preexec_fn=_die_with_parent,
     )
     watcher = threading.Thread(target=_end_group_after, args=(process.pid,), daemon=True)
     watcher.start()
+    too_long = threading.Event()
+    if limit_s is not None:
+        threading.Thread(target=_end_at, args=(limit_s, process.pid, watcher, too_long), daemon=True).start()
     try:
         for line in process.stdout or ():
             say(line.rstrip())
@@ -53,6 +80,8 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
     finally:
         watcher.join()
         code = process.wait()
+    if too_long.is_set():
+        raise TookTooLongError(f"not finished after {limit_s:g} s, and ended")
     return code
 
 
@@ -68,9 +97,23 @@ def _end_group_after(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
+def _end_at(limit_s: float, pid: int, watcher: threading.Thread, too_long: threading.Event) -> None:
+    watcher.join(limit_s)
+    if watcher.is_alive():
+        too_long.set()
+        _end_group(pid, watcher)
+
+
 def _end_group(pid: int, watcher: threading.Thread) -> None:
+    """End the group, and what its members started in groups of their own."""
+    children: list[psutil.Process] = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        children = psutil.Process(pid).children(recursive=True)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGTERM)
         watcher.join(SECONDS_TO_END)
         if watcher.is_alive():
             os.killpg(pid, signal.SIGKILL)
+    for child in children:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()  # a number that went to another process is noticed

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Literal
 
 from flows import process, report
+from flows.process import TookTooLongError
 
 STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package")
 IN_PORTIONS = ("ingest", "prepare")
 """Stages whose work can be spread over a cluster."""
 PACKAGE = Path("data/package")
 BAD_INPUT, REFUSED = 2, 3
+OWN_STAGES = "PLUMBLINE_STAGES"
+"""Variable that names the stages a machine is for; under DVC, the command line of a stage refuses any other."""
 
 Say = Callable[[str], None]
 Outcome = Literal["ran", "restored", "unchanged"]
@@ -26,6 +30,7 @@ _CHATTER = re.compile(
     r"|\tdvc config core.autostage|Use `dvc push`|Data and pipelines are up to date"
 )
 _EXITED = re.compile(r"exited with (-?\d+)")
+_RUNNING = re.compile(r"Running stage '([^']+)'")
 
 
 class StageFailedError(Exception):
@@ -34,6 +39,26 @@ class StageFailedError(Exception):
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class UnreachableError(StageFailedError):
+    """Something on the network did not answer, or a machine was lost: the same may go well in a while."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, 1)
+
+
+class NotRestoredError(StageFailedError):
+    """A result that another machine makes was not found, and was not made here in its place."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, BAD_INPUT)
+
+
+def own_stages() -> tuple[str, ...] | None:
+    """The stages this machine is for, or None for all."""
+    told = os.environ.get(OWN_STAGES)
+    return None if told is None else tuple(told.split())
 
 
 def stale() -> frozenset[str]:
@@ -47,15 +72,38 @@ def stale() -> frozenset[str]:
     return frozenset((*STAGES, "predict"))
 
 
-def reproduce(stage: str, say: Say) -> Outcome:
-    """Bring `stage` up to date with `dvc repro --single-item`; say its output as it comes.
+def reproduce(
+    stage: str, say: Say, *, pull: bool = False, only: Collection[str] | None = None, limit_s: float | None = None
+) -> Outcome:
+    """Bring `stage` up to date with `dvc repro`; say its output as it comes.
+
+    Args:
+        stage: its name.
+        say: is told what it and DVC print.
+        pull: take from the remote what others have made.
+        only: the stages that may be computed here. With it, also what comes before `stage` is restored; without it
+            `stage` alone is looked at.
+        limit_s: seconds after which it is ended.
 
     Raises:
-        StageFailedError: the stage, or DVC, exited with another status than 0.
+        NotRestoredError: a stage that is not in `only` would have to be computed.
+        StageFailedError: the stage, or DVC, exited with another status than 0, or took longer than `limit_s`.
     """
     lines: list[str] = []
-    code = process.run([sys.executable, "-m", "dvc", "repro", "--single-item", stage], _keeping(lines, say))
+    options = [*(["--pull"] if pull else []), *(["--single-item"] if only is None else [])]
+    told = None if only is None else {OWN_STAGES: " ".join(only)}
+    command = [sys.executable, "-m", "dvc", "repro", *options, stage]
+    try:
+        code = process.run(command, _keeping(lines, say), limit_s=limit_s, environment=told)
+    except TookTooLongError as error:
+        raise StageFailedError(f"{stage}: {error}. Finished stages are kept.", 1) from error
     if code:
+        begun = [found[1] for line in lines if (found := _RUNNING.match(line))]
+        if only is not None and begun and begun[-1] not in only:
+            raise NotRestoredError(
+                f"{stage}: the result of {begun[-1]} is not in DVC's remote, and this machine does not make it. "
+                f"Run {begun[-1]} where it belongs and `dvc push --run-cache` there."
+            )
         raise _failure(stage, code, lines)
     if any(line.startswith(f"Running stage '{stage}'") for line in lines):
         return "ran"

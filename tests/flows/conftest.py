@@ -28,11 +28,15 @@ STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "valid
 
 # Says two lines, writes one file, and behaves as `behave.json` asks: an exit code, or seconds to sleep.
 STAGE = """
-import ctypes, json, pathlib, sys, time
+import ctypes, json, os, pathlib, sys, time
 ctypes.CDLL(None).prctl(1, 9)  # as the package's own command line does under DVC: die with the parent
 name = sys.argv[1]
+own = os.environ.get("PLUMBLINE_STAGES")
+if own is not None and name not in own.split():
+    sys.exit(2)  # as the package's own command line does
 want = json.loads(pathlib.Path("behave.json").read_text()).get(name, {})
 print(f"{name} says hello")
+print(f"{name} sees GPUs: {os.environ.get('CUDA_VISIBLE_DEVICES')}")
 print(f"{name} says why", file=sys.stderr)
 time.sleep(want.get("sleep", 0))
 if want.get("exit"):
@@ -57,6 +61,8 @@ print("promoted")
 sys.exit(json.loads(pathlib.Path("behave.json").read_text()).get("release", {}).get("exit", 0))
 """
 
+IDENTITY = ("-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "init.defaultBranch=main")
+
 
 class Project:
     """The scratch project's folder, and what its stages shall do."""
@@ -64,12 +70,22 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environment = os.environ | {"PREFECT_HOME": str(folder / ".prefect")}
+        self.environment.pop("SHELL", None)
 
     def behave(self, **stages: object) -> None:
         """Ask stages for an `exit` code, to `sleep`, or to `fail_gate`; a changed wish makes its stage run again."""
         (self.folder / "behave.json").write_text(json.dumps(stages))
         params = {stage: {"wish": json.dumps(stages.get(stage))} for stage in STAGES}
         (self.folder / "params.yaml").write_text(yaml.safe_dump(params))
+
+    def commit(self, message: str = "change") -> str:
+        """Commit all there is, where it is for other clones to take; the commit's hash."""
+        for command in (["add", "--all"], ["commit", "--quiet", "--allow-empty", "--message", message]):
+            subprocess.run(["git", *IDENTITY, *command], cwd=self.folder, check=True)
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=self.folder, check=True, capture_output=True, text=True
+        )
+        return found.stdout.strip()
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a Python process in the project's folder."""
@@ -78,10 +94,10 @@ class Project:
             cwd=self.folder, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
-    def run(self, *arguments: str) -> tuple[int, str]:
+    def run(self, *arguments: str, timeout_s: float = 200) -> tuple[int, str]:
         """Run a Python process in the project's folder: its exit code and all it said."""
         process = self.start(*arguments)
-        said, _ = process.communicate(timeout=200)
+        said, _ = process.communicate(timeout=timeout_s)
         return process.returncode, said
 
 
@@ -133,6 +149,12 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]
         yield Server(url, log, copy)
 
 
+@pytest.fixture(scope="package")
+def prefect_database(prefect_server: Server) -> Path:
+    """An empty database of Prefect: making its tables takes ten seconds, copying it none."""
+    return prefect_server.database
+
+
 def _healthy(url: str) -> bool:
     try:
         return httpx.get(f"{url}/health").status_code == 200
@@ -150,31 +172,37 @@ def wait_for(question: Callable[[], Any], what: str, log: Path) -> Any:
     raise TimeoutError(f"{what} did not come\n{log.read_text()}")
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A scratch project that is the working directory of the test."""
-    (tmp_path / ".dvc").mkdir()
-    for name in (".dvc/config", ".dvcignore", ".gitignore", "prefect.yaml"):
-        shutil.copy(ROOT / name, tmp_path / name)
-    shutil.copytree(ROOT / "flows", tmp_path / "flows", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "stage.py").write_text(STAGE)
-    (tmp_path / "plumbline").mkdir()
-    (tmp_path / "plumbline" / "__init__.py").touch()
-    (tmp_path / "plumbline" / "__main__.py").write_text(RELEASE)
+def make_project(folder: Path) -> Project:
+    """A scratch project with one commit."""
+    for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "prefect.yaml", "deploy/pools.yaml"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    shutil.copytree(ROOT / "flows", folder / "flows", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "stage.py").write_text(STAGE)
+    (folder / "plumbline").mkdir()
+    (folder / "plumbline" / "__init__.py").touch()
+    (folder / "plumbline" / "__main__.py").write_text(RELEASE)
     stages = {}
     for before, stage in zip((None, *STAGES), STAGES, strict=False):
         deps = ["stage.py", *([f"data/{before}/file.txt"] if before else [])]
         stages[stage] = {
             "cmd": f"exec python stage.py {stage}", "deps": deps, "params": [stage], "outs": [f"data/{stage}"],
         }  # fmt: skip
-    (tmp_path / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
-    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
+    subprocess.run(["git", *IDENTITY, "init", "--quiet"], cwd=folder, check=True)
+    scratch = Project(folder)
+    scratch.behave()
+    scratch.commit()
+    return scratch
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A scratch project that is the working directory of the test."""
     # /bin/sh then runs the stages; not every one makes way for its last command by itself.
     monkeypatch.delenv("SHELL", raising=False)
     monkeypatch.chdir(tmp_path)
-    scratch = Project(tmp_path)
-    scratch.behave()
-    return scratch
+    return make_project(tmp_path)
 
 
 @pytest.fixture
@@ -198,8 +226,8 @@ def wait_until_gone(pid: int) -> None:
     raise TimeoutError(f"process {pid} outlived the one that started it")
 
 
-def stage_process(stage: str) -> int:
-    """Process number of a stage of the project in the working directory, once it runs."""
+def stage_process(stage: str, place: Path | None = None) -> int:
+    """Process number of a stage of the project in `place`, or in the working directory, once it runs."""
     end = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < end:
         for command in Path("/proc").glob("[0-9]*/cmdline"):
@@ -208,7 +236,7 @@ def stage_process(stage: str) -> int:
                 folder = command.with_name("cwd").readlink()
             except OSError:
                 continue
-            if words[1:3] == [b"stage.py", stage.encode()] and folder == Path.cwd():
+            if words[1:3] == [b"stage.py", stage.encode()] and folder == (place or Path.cwd()):
                 return int(command.parent.name)
         time.sleep(0.1)
     raise TimeoutError(f"{stage} did not start")

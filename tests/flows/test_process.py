@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from flows.process import run
+from flows.process import TookTooLongError, run
 from tests.flows.conftest import ROOT, wait_until_gone
 
 # Starts a child that sleeps, tells its number, then does what the argument says.
@@ -62,3 +62,28 @@ def test_a_command_dies_with_the_process_that_started_it() -> None:
         pid = int(starter.stdout.readline()) if starter.stdout else 0
         starter.kill()
     wait_until_gone(pid)
+
+
+# A child in a session of its own, and a parent that does not mind being asked to end.
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+print(os.getpid(), child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_command_and_its_children_are_ended_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flows.process.SECONDS_TO_END", 0.5)
+    heard: list[str] = []
+    begin = time.monotonic()
+    with pytest.raises(TookTooLongError, match="not finished after 2 s"):
+        run([sys.executable, "-c", STUBBORN], heard.append, limit_s=2)
+    assert time.monotonic() - begin < 20
+    for pid in map(int, heard[0].split()):
+        wait_until_gone(pid)
+
+
+def test_a_limit_that_is_not_reached_changes_nothing() -> None:
+    assert run([sys.executable, "-c", "raise SystemExit(4)"], str, limit_s=60) == 4

@@ -1,0 +1,43 @@
+"""One stage on the machine that is for it: the commit it is told, inputs from DVC's remote, the result back there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow
+from prefect.states import Completed
+
+from flows import stages, steps
+from flows.checkout import CheckoutBusyError, alone
+from flows.stages import StageFailedError
+
+
+@flow(name="stage", flow_run_name="{stage}")
+def stage(stage: str, commit: str, limit_s: float | None = None) -> Any:
+    """Make `stage` of `commit` and hand it over; what comes before it is restored, never made.
+
+    Args:
+        stage: its name; one of those this machine is for (variable PLUMBLINE_STAGES).
+        commit: full hash, branch or tag of the clone's origin.
+        limit_s: seconds after which the stage is ended; no limit where None.
+    """
+    own = stages.own_stages()
+    if own is not None and stage not in own:
+        told = f"{stage}: not a stage of this machine, which is for: {' '.join(own) or 'none'}"
+        return steps.failed(StageFailedError(told, stages.BAD_INPUT))
+    try:
+        with alone():
+            return _stage(stage, commit, limit_s)
+    except CheckoutBusyError as error:
+        return steps.failed(StageFailedError(str(error), stages.BAD_INPUT))
+
+
+def _stage(name: str, commit: str, limit_s: float | None) -> Any:
+    for ready in (steps.take_commit(commit, return_state=True), steps.ask_remote(return_state=True)):
+        if not ready.is_completed():
+            return steps.passed_on(ready)
+    made = steps.step_for_others(name, limit_s, return_state=True)
+    if not made.is_completed():
+        return steps.passed_on(made)
+    sent = steps.push([name], limit_s, return_state=True)
+    return Completed(message=f"{name}: {made.result()}") if sent.is_completed() else steps.passed_on(sent)
