@@ -54,7 +54,7 @@ def reproduce(stage: str, say: Say) -> Outcome:
         StageFailedError: the stage, or DVC, exited with another status than 0.
     """
     lines: list[str] = []
-    code = process.run([sys.executable, "-m", "dvc", "repro", "--single-item", stage], _keeping(lines, say))
+    code = process.run([sys.executable, "-m", "dvc", "repro", "--single-item", stage], keeping(lines, say))
     if code:
         raise _failure(stage, code, lines)
     if any(line.startswith(f"Running stage '{stage}'") for line in lines):
@@ -90,13 +90,33 @@ def promote(say: Say) -> str:
         StageFailedError: the registry does not answer, the package is damaged, or the champion is better.
     """
     lines: list[str] = []
-    code = process.run([sys.executable, "-m", "plumbline", "release", "promote", str(PACKAGE)], _keeping(lines, say))
+    code = process.run([sys.executable, "-m", "plumbline", "release", "promote", str(PACKAGE)], keeping(lines, say))
     if code:
         raise _failure("release", code, lines)
     return report.version_of(PACKAGE)
 
 
-def _keeping(lines: list[str], say: Say) -> Say:
+def score_on_dask(address: str, say: Say) -> None:
+    """Judge the tiles of new deliveries on a Dask cluster.
+
+    Raises:
+        StageFailedError: bad input, or a cluster that does not answer.
+    """
+    from flows import portions
+    from plumbline.errors import PlumblineError
+
+    try:
+        count = portions.score_on_dask(address)
+    except PlumblineError as error:
+        raise StageFailedError(f"score: {error}", error.exit_code) from error
+    except OSError as error:
+        raise StageFailedError(f"score: no Dask scheduler answers at {address} ({error}).", BAD_INPUT) from error
+    say(f"score: {count} tiles judged on {address}")
+
+
+def keeping(lines: list[str], say: Say) -> Say:
+    """Pass on the lines that say something, and keep them."""
+
     def keep(line: str) -> None:
         if not _CHATTER.match(line):
             lines.append(line)

@@ -2,74 +2,58 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 import yaml
 
 from plumbline.params import Params, parse_params
-from tests.tiny import PARAMS, Tiny, run_cli
+from tests.tiny import PARAMS, Ended, Tiny, run_cli
 
 PLACE = "showtown"
 
 
 class Town:
-    """A project's folder, and the deliveries of one place."""
+    """A project's folder, and the deliveries of one place: the showcase, more or less of it."""
 
     def __init__(self, tiny: Tiny, folder: Path) -> None:
-        self.tiny, self.folder = tiny, folder
+        self.folder, self.footprints = folder, tiny.footprints
         self.package = tiny.data("package")
+        self.products = {path.name: pd.read_csv(path, dtype=str) for path in tiny.products()}
+        self.days = [name for name in next(iter(self.products.values())) if name.isdigit()]
         self.source, self.out = folder / "data" / "deliveries", folder / "data" / "score"
         (self.source / PLACE).mkdir(parents=True)
         self.settings()
 
-    def settings(self, **section: object) -> None:
-        """Write `params.yaml`, with these keys in the section `score`; its tiles are small."""
-        content = PARAMS | {"ingest": {"tile_m": 100}, "score": {"settle_s": 0, **section}}
+    def settings(self, tile_m: float = 2500, **section: Any) -> Params:
+        """Write `params.yaml`, with these keys in the section `score`."""
+        content = PARAMS | {"ingest": {"tile_m": tile_m}, "score": {"settle_s": 0, **section}}
         (self.folder / "params.yaml").write_text(yaml.safe_dump(content))
-        self.params: Params = parse_params(content)
+        return parse_params(content)
 
-    def deliver(self, name: str, last: str = "99999999", footprints: bool = True) -> Path:
-        """Put the showcase's files into a new delivery, its series up to a day (YYYYMMDD)."""
+    def deliver(self, name: str, last: str = "99999999", footprints: bool = True, every: int = 1) -> Path:
+        """Put the products into a new delivery, their series up to a day (YYYYMMDD), one in so many of their points."""
         folder = self.source / PLACE / name
-        folder.mkdir()
-        for path in self.tiny.products():
-            table = pd.read_csv(path, dtype=str)
+        folder.mkdir(parents=True)
+        for product, table in self.products.items():
             kept = [column for column in table if not column.isdigit() or column <= last]
-            table[kept].to_csv(folder / path.name, index=False)
+            table[kept][::every].to_csv(folder / product, index=False)
         if footprints:
-            shutil.copy(self.tiny.footprints, folder)
+            shutil.copy(self.footprints, folder)
         return folder
 
-    def score(self, *more: object):
+    def score(self, *more: object) -> Ended:
         return run_cli("score", "--model", self.package, *more, cwd=self.folder)
 
-    def results(self) -> list[Path]:
-        return sorted(path.parent for path in self.out.glob(f"{PLACE}/*/manifest.json"))
-
-    @property
-    def footprints(self) -> Path:
-        return self.tiny.footprints
-
-
-def days(tiny: Tiny) -> list[str]:
-    """Epochs of the showcase's first product."""
-    return [name for name in pd.read_csv(tiny.products()[0], nrows=0) if name.isdigit()]
-
-
-def age(folder: Path, seconds: float) -> None:
-    """Set the times of writing back; that of change stays, as the file system keeps it."""
-    for path in folder.rglob("*"):
-        then = path.stat().st_mtime - seconds
-        os.utime(path, (then, then))
+    def results(self) -> dict[str, Path]:
+        """Name of the delivery -> folder of its result."""
+        found = sorted(path.parent for path in self.out.glob(f"{PLACE}/*/manifest.json"))
+        return {path.name.rsplit("-", 1)[0]: path for path in found}
 
 
 @pytest.fixture
-def town(tiny: Tiny, tmp_path: Path) -> Iterator[Town]:
-    np.random.default_rng(0)
-    yield Town(tiny, tmp_path)
+def town(tiny: Tiny, tmp_path: Path) -> Town:
+    return Town(tiny, tmp_path)

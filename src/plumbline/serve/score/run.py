@@ -14,7 +14,7 @@ from plumbline.serve.score.aside import bring_back, is_aside, is_of_the_machine,
 from plumbline.serve.score.deliveries import Delivery, find_deliveries
 from plumbline.serve.score.publish import publish
 from plumbline.serve.score.results import LOOKS, MANIFEST, note_latest
-from plumbline.serve.score.work import STAGE, Reading, judge_tiles, plan_reading, plan_tiles, read
+from plumbline.serve.score.work import STAGE, Reading, cut_tiles, judge_tiles, plan_reading, read
 
 
 @dataclass
@@ -95,7 +95,7 @@ def _one(delivery: Delivery, params: Params, package: Path, workers: int | None,
     try:
         reading = plan(delivery, params)
         read(reading, workers)
-        tiles = plan_tiles(reading, package)
+        tiles = cut_tiles(reading, package)
         judge_tiles(tiles, workers)
     except InputError as error:
         if is_of_the_machine(error):

@@ -32,7 +32,7 @@ from plumbline.sources.assemble import assemble
 from plumbline.sources.city import find_unlabelled, read_city
 from plumbline.sources.ingest import read_without_repeated
 from plumbline.sources.ingested import Ingested, open_ingested
-from plumbline.sources.part import read_part
+from plumbline.sources.part import Part, read_part
 from plumbline.sources.plan import Plan, cut_found
 from plumbline.sources.points import write_points
 
@@ -99,6 +99,18 @@ def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ing
     return Reading(delivery, files.footprints, work, cut_found([files], [], settings))
 
 
+def read_footprints(reading: Reading) -> list[Part]:
+    """Read the footprints; return the parts of the products that are then to be read, by `read_part`.
+
+    Raises:
+        InputError: the footprints are refused.
+    """
+    if reading.plan is None:
+        return []
+    run_jobs(read_city, reading.plan.cities, 1, "footprints")
+    return reading.plan.parts
+
+
 def read(reading: Reading, workers: int | None) -> None:
     """Read the delivery's points into tiles, unless that was done.
 
@@ -108,8 +120,7 @@ def read(reading: Reading, workers: int | None) -> None:
     plan = reading.plan
     if plan is None or reading.points.exists():
         return
-    run_jobs(read_city, plan.cities, 1, "footprints")
-    run_jobs(read_part, plan.parts, workers, "points")
+    run_jobs(read_part, read_footprints(reading), workers, "points")
     read_without_repeated(plan, workers)
     (city,) = plan.cities
     with atomic_folder(reading.points) as out:
@@ -118,7 +129,7 @@ def read(reading: Reading, workers: int | None) -> None:
         clear(folder)
 
 
-def plan_tiles(reading: Reading, package: Path) -> list[Tile]:
+def cut_tiles(reading: Reading, package: Path) -> list[Tile]:
     """The tiles of a delivery that was read, to be judged by `judge_tile`.
 
     Raises:
