@@ -55,12 +55,13 @@ def pipeline(dask: str | None = None) -> Any:
     try:
         with alone():
             remember_server()
-            return _pipeline(dask)
+            return run_stages(dask)
     except CheckoutBusyError as error:
         return Failed(message=str(error), data=stages.BAD_INPUT)
 
 
-def _pipeline(dask: str | None) -> Any:
+def run_stages(dask: str | None) -> Any:
+    """All stages, the release and the showcase, in a flow that owns the checkout; results in a state."""
     outcomes: dict[str, Any] = {}
     stale = stages.stale()
     unchanged = True  # until the first stage that is not; what follows that one may depend on it

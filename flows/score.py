@@ -6,6 +6,7 @@ set aside is told of and fails nothing.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -15,15 +16,19 @@ from typing import Any, cast
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas import State
+from prefect.events import emit_event
+from prefect.events.worker import EventsWorker
 from prefect.states import Completed, Failed
 
 from flows import process, stages
 from flows.sinks import sink
 from flows.stages import StageFailedError
 from plumbline.params import load_params
-from plumbline.serve.score.messages import Message, mark_sent, unsent
+from plumbline.serve.score.messages import Message, drifted, mark_called, mark_sent, unsent
 
 ASIDE = "ERROR set aside: "
+DRIFT = "plumbline.drift"
+SECONDS_TO_SEND = 30.0
 
 
 @task(retries=2, retry_delay_seconds=30, cache_policy=NO_CACHE, task_run_name="fetch {imported}")
@@ -60,6 +65,17 @@ def tell(message: Message, block: str | None, out: Path) -> None:
     mark_sent(out, message, block or "the local file")
 
 
+def call(place: str, result: str, out: Path) -> None:
+    """Emit the event that starts `retrain`, and wait until the server has it."""
+    reasons = json.loads((out / place / result / "drift.json").read_text(encoding="utf-8"))["reasons"]
+    emit_event(
+        DRIFT,
+        resource={"prefect.resource.id": f"plumbline.place.{place}", "prefect.resource.name": place},
+        payload={"place": place, "result": result, "reasons": reasons},
+    )
+    EventsWorker.drain_all(timeout=SECONDS_TO_SEND)
+
+
 @flow(name="score")
 def score(dask: str | None = None, block: str | None = None) -> Any:
     """Judge every new delivery and tell who has changed; what could not be told is told the next time.
@@ -85,6 +101,9 @@ def score(dask: str | None = None, block: str | None = None) -> Any:
         else:
             failures.append(state.message or "score")
             code = result if isinstance(result, int) else 1
+    for result in drifted(params.out):
+        call(result.place, result.folder, params.out)
+        mark_called(params.out, result)
     messages = unsent(params.out)
     sent = [tell(message, block, params.out, return_state=True) for message in messages]
     lost = [state for state in sent if not state.is_completed()]

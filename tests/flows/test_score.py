@@ -1,4 +1,4 @@
-"""The flow `score` on a real server: fetched by DVC, judged with the champion, told by the block that the user chose."""
+"""The flow `score` on a real server: fetched by DVC, judged with the champion, told by the chosen block."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from prefect.blocks.abstract import NotificationError
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.testing.utilities import prefect_test_harness
 
@@ -165,5 +166,5 @@ def test_mail_arrives_and_one_that_does_not_is_an_error():
         thread.join()
         server.close()
     assert b"the subject" in got[0]
-    with mail.raise_on_failure(), pytest.raises(Exception, match="."):
+    with mail.raise_on_failure(), pytest.raises(NotificationError):
         mail.notify("the body", "nobody listens")

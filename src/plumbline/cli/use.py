@@ -109,10 +109,10 @@ def score(
     Ends with 2 where a delivery was set aside, after all others were judged.
     """
     one_thread()
-    from plumbline.release.promotion import resolve_model
+    from plumbline.release.promotion import find_challenger, resolve_model
     from plumbline.serve.score.run import score as run
 
     given = load_params(params)
-    outcome = run(given, resolve_model(model, given.package.name), workers)
+    outcome = run(given, resolve_model(model, given.package.name), workers, find_challenger(given.package.name))
     if outcome.aside:
         raise InputError(f"set aside: {', '.join(outcome.aside)}. The reasons stand above, and in {given.score.out}.")

@@ -47,7 +47,7 @@ def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_ti
         path.name: {"sha256": sha256_file(path), "bytes": path.stat().st_size} for path in sorted(first.iterdir())
     }
     assert {name: about["sha256"] for name, about in manifest["files"].items()} == {
-        name: sha256_file(result / name) for name in ("map.html", "predictions.gpkg")
+        name: sha256_file(result / name) for name in ("drift.json", "map.html", "predictions.gpkg")
     }
     assert manifest["tiles"] > 3
     assert sum(manifest["statuses"].values()) == manifest["buildings"] == len(found)
@@ -99,9 +99,9 @@ def test_a_run_killed_within_a_delivery_goes_on_where_it_was(town: Town):
     seen: dict[Path, int] = {}
     original = publishing.publish
 
-    def watched(reading, tiles, out):
+    def watched(reading, tiles, section):
         seen.update({tile.folder: tile.folder.stat().st_ino for tile in tiles})
-        return original(reading, tiles, out)
+        return original(reading, tiles, section)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("plumbline.serve.score.run.publish", watched)

@@ -16,7 +16,7 @@ import pandas as pd
 from plumbline.errors import InputError
 from plumbline.files import read_json, write_json
 from plumbline.serve.score.changes import COMPARED
-from plumbline.serve.score.results import ASIDE, CHANGES, MAP, SENT, Result, now, results
+from plumbline.serve.score.results import ASIDE, CHANGES, DRIFT, EVENTS, MAP, SENT, Result, now, results
 
 MOST = 20
 """Buildings in a message; all of them are in the file that it names."""
@@ -43,20 +43,44 @@ def unsent(out: Path) -> list[Message]:
     return [message for message in found if not _note(out, message.key).is_file()]
 
 
+def drifted(out: Path) -> list[Result]:
+    """Results that call for training anew, which nobody has been told of yet.
+
+    Raises:
+        InputError: a result is damaged.
+    """
+    found = [one for place in _places(out) for one in results(out, place) if one.drift == "drift"]
+    return [one for one in found if not _event(out, one).is_file()]
+
+
+def mark_called(out: Path, one: Result) -> None:
+    """Record that it was called for."""
+    write_json(_event(out, one), {"key": f"{one.place}/{one.folder}", "called": now()})
+
+
 def mark_sent(out: Path, message: Message, by: str) -> None:
     """Record that a message was sent, and by what."""
     write_json(_note(out, message.key), {"key": message.key, "subject": message.subject, "by": by, "sent": now()})
 
 
 def _of_results(out: Path) -> Iterator[Message]:
-    for place in sorted(path.name for path in out.glob("*") if path.is_dir() and not path.name.startswith(("_", "."))):
+    for place in _places(out):
         for one in results(out, place):
-            if one.changes.get("changed"):
-                yield _changes(out, one)
+            if one.changes.get("changed") or one.drift in ("drift", "look"):
+                yield _news(out, one)
 
 
-def _changes(out: Path, one: Result) -> Message:
+def _news(out: Path, one: Result) -> Message:
     folder = out / one.place / one.folder
+    lines, subject = _changes(folder, one) if one.changes else ([], f"first delivery {one.delivery}")
+    if one.drift in ("drift", "look"):
+        subject += ", unlike the training data" if one.drift == "drift" else ", unlike the last one"
+        lines += ["", f"{one.drift}:", "", *(f"- {reason}" for reason in read_json(folder / DRIFT)["reasons"])]
+    lines += ["", f"Map: {folder / MAP}", f"Message: {one.place}/{one.folder}"]
+    return Message(f"{one.place}/{one.folder}", f"Plumbline: {one.place}, {subject}", "\n".join(lines))
+
+
+def _changes(folder: Path, one: Result) -> tuple[list[str], str]:
     table = pd.read_csv(folder / CHANGES, dtype={"building_id": str}, keep_default_na=False, na_values=[""])
     counts = one.changes
     lines = [
@@ -70,14 +94,8 @@ def _changes(out: Path, one: Result) -> Message:
     ]
     if len(table) > MOST:
         lines.append(f"- and {len(table) - MOST} more")
-    lines += [
-        "",
-        f"All of them: {folder / CHANGES}",
-        f"Map: {folder / MAP}",
-        f"Message: {one.place}/{one.folder}",
-    ]
-    subject = f"Plumbline: {one.place}, {counts['changed']} buildings changed ({one.delivery})"
-    return Message(f"{one.place}/{one.folder}", subject, "\n".join(lines))
+    lines += ["", f"All of them: {folder / CHANGES}"]
+    return lines, f"{counts['changed']} buildings changed ({one.delivery})"
 
 
 def _line(row: Any) -> str:
@@ -108,6 +126,14 @@ def _of_aside(out: Path) -> Iterator[Message]:
             f"Mend its files or params.yaml; it is then tried again by itself. Record: {path}\nMessage: {key}"
         )
         yield Message(key, f"Plumbline: {place}, delivery {delivery} set aside", body)
+
+
+def _places(out: Path) -> list[str]:
+    return sorted(path.name for path in out.glob("*") if path.is_dir() and not path.name.startswith(("_", ".")))
+
+
+def _event(out: Path, one: Result) -> Path:
+    return out / EVENTS / one.place / f"{one.folder}.json"
 
 
 def _note(out: Path, key: str) -> Path:

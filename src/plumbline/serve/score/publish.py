@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
-from typing import Any
-
-import geopandas
-import numpy as np
-import pandas as pd
 
 from plumbline.console import log
 from plumbline.export.package import verify_package
 from plumbline.files import atomic_folder, read_json, sha256_file, write_json
+from plumbline.params import Score
+from plumbline.prepare.audit.conditions import conditions_of, load_conditions
+from plumbline.prepare.audit.drift import Columns
+from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import Shards
 from plumbline.serve.map import write_map
 from plumbline.serve.predict import warn_of_short
 from plumbline.serve.predictions import read_predictions, write_predictions
+from plumbline.serve.score.answers import answers, counts_of
 from plumbline.serve.score.changes import Changes, compare
-from plumbline.serve.score.results import CHANGES, MANIFEST, MAP, PREDICTIONS, Result, former, listed, now, results
-from plumbline.serve.score.work import ANSWERS, ROWS, SHOWN, TILE, Reading, Tile, code_hash
+from plumbline.serve.score.drift import drift_of
+from plumbline.serve.score.results import (
+    CHANGES,
+    DRIFT,
+    MANIFEST,
+    MAP,
+    PREDICTIONS,
+    Result,
+    former,
+    listed,
+    now,
+    results,
+)
+from plumbline.serve.score.work import SEQUENCES, SHOWN, TILE, Reading, Tile, code_hash
 from plumbline.sources.points import Track, concatenate_tracks, load_points
-from plumbline.strain import category
 
 OF_TRACK = ("name", "product", "points", "epochs", "first_epoch", "last_epoch")
 
 
-def answers(tiles: list[Tile]) -> geopandas.GeoDataFrame:
-    """The predictions for all footprints, in the order of their file."""
-    parts = [read_predictions(tile.folder / ANSWERS) for tile in tiles]
-    table = pd.concat(parts, ignore_index=True).iloc[np.argsort(np.concatenate([_rows(tile) for tile in tiles]))]
-    return geopandas.GeoDataFrame(table.reset_index(drop=True), crs=parts[0].crs)
-
-
-def publish(reading: Reading, tiles: list[Tile], out: Path) -> Result:
+def publish(reading: Reading, tiles: list[Tile], params: Score) -> Result:
     """Write the result of a delivery whose tiles are all judged; the folder appears whole, or not at all.
 
     Raises:
         InputError: a file could not be written.
     """
-    delivery, city = reading.delivery, tiles[0].city
+    delivery, city, out = reading.delivery, tiles[0].city, params.out
     table = answers(tiles)
     tracks = _shown(tiles)
     warn_of_short(city.observed)
@@ -55,6 +59,9 @@ def publish(reading: Reading, tiles: list[Tile], out: Path) -> Result:
         if before is not None:
             changes = compare(read_predictions(out / before.place / before.folder / PREDICTIONS), table)
             changes.table.to_csv(folder / CHANGES, index=False)
+        counts = counts_of(table)
+        drift = drift_of(_conditions(tiles), load_conditions(tiles[0].package), counts, before, params.drift)
+        write_json(folder / DRIFT, drift)
         result = Result(
             place=delivery.place,
             delivery=delivery.name,
@@ -67,27 +74,29 @@ def publish(reading: Reading, tiles: list[Tile], out: Path) -> Result:
             tracks=[{key: track[key] for key in OF_TRACK} for track in city.about["tracks"]],
             tiles=len(tiles),
             buildings=len(table),
-            statuses={str(name): int(count) for name, count in table["status"].value_counts().items()},
-            categories=_categories(table),
+            statuses=counts["statuses"],
+            categories=counts["categories"],
             left_out={reason: count for reason, count in left_out.items() if count},
             compared_with=before.folder if before else None,
             changes=changes.counts if changes else {},
+            drift=drift["verdict"],
             made=now(),
             files=listed(folder),
         )
         write_json(folder / MANIFEST, result.model_dump(mode="json"))
     _say(result, changes)
+    for reason in drift["reasons"] if drift["verdict"] in ("drift", "look") else ():
+        log.warning("%s/%s: %s: %s", result.place, result.folder, drift["verdict"], reason)
     return result
 
 
-def _rows(tile: Tile) -> Any:
-    return np.load(tile.folder / ROWS)
-
-
-def _categories(table: geopandas.GeoDataFrame) -> dict[str, int]:
-    judged = table.loc[table["status"] == "ok", "severity_permille"].to_numpy(float)
-    numbers = np.bincount(category(judged).astype(int), minlength=5)
-    return {str(number): int(count) for number, count in enumerate(numbers)}
+def _conditions(tiles: list[Tile]) -> Columns:
+    """The watched columns of all buildings of the delivery that could be prepared."""
+    parts = [part for tile in tiles if len(part := Sequences.load(tile.folder / SEQUENCES))]
+    if not parts:
+        return Columns(0, {})
+    (found,) = conditions_of(Shards(parts)).values()
+    return found
 
 
 def _shown(tiles: list[Tile]) -> list[Track]:

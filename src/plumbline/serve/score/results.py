@@ -1,8 +1,8 @@
 """What is published of a delivery: one folder that appears whole, and says what it was made from.
 
-OUT/PLACE/DELIVERY-HASH/   predictions.gpkg, map.html, changes.csv (where there is a delivery before), manifest.json
-OUT/PLACE/latest.json      which of them was observed last
-OUT/_aside/, OUT/_sent/    deliveries that could not be judged, and messages that were sent: a file each
+`OUT/PLACE/DELIVERY-HASH/` has the files named here, and `OUT/PLACE/latest.json` says which of them was observed last.
+Names that begin with `_` are records: of deliveries that could not be judged, of messages and events that were sent, and
+of what a challenger says, which nobody is told.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from plumbline.files import read_json, sha256_file, write_json
 
 MANIFEST, LATEST = "manifest.json", "latest.json"
 PREDICTIONS, MAP, CHANGES = "predictions.gpkg", "map.html", "changes.csv"
-ASIDE, SENT, LOOKS = "_aside", "_sent", "_looks.json"
+DRIFT = "drift.json"
+ASIDE, SENT, EVENTS, SHADOW, LOOKS = "_aside", "_sent", "_events", "_shadow", "_looks.json"
 
 
 class Result(BaseModel):
@@ -52,6 +53,8 @@ class Result(BaseModel):
     """Folder of the result that it was compared with; None: the first of its place."""
     changes: dict[str, int]
     """See `changes.Changes`."""
+    drift: str
+    """Verdict of `drift.json`, see `drift.drift_of`."""
     made: str
     """When, UTC."""
     files: dict[str, dict[str, Any]]

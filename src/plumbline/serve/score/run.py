@@ -14,6 +14,7 @@ from plumbline.serve.score.aside import bring_back, is_aside, is_of_the_machine,
 from plumbline.serve.score.deliveries import Delivery, find_deliveries
 from plumbline.serve.score.publish import publish
 from plumbline.serve.score.results import LOOKS, MANIFEST, note_latest
+from plumbline.serve.score.shadow import shadow
 from plumbline.serve.score.work import STAGE, Reading, cut_tiles, judge_tiles, plan_reading, read
 
 
@@ -26,7 +27,7 @@ class Outcome:
     """With its reason."""
 
 
-def score(params: Params, package: Path, workers: int | None = None) -> Outcome:
+def score(params: Params, package: Path, workers: int | None = None, challenger: Path | None = None) -> Outcome:
     """Judge every new complete delivery, in the order of their names, and publish its result.
 
     What a killed run has finished of a delivery is not done again. A delivery that cannot be judged is set aside, and
@@ -36,6 +37,7 @@ def score(params: Params, package: Path, workers: int | None = None) -> Outcome:
         params: sections `score` and `ingest`.
         package: model package, which does not change during the run.
         workers: processes; None: one a core, or one where there is little to do.
+        challenger: another package, whose answers are recorded and never published; see `shadow`.
 
     Raises:
         InputError: the source, the package or a place's footprints are not there; another process is at it; or the disk
@@ -47,7 +49,7 @@ def score(params: Params, package: Path, workers: int | None = None) -> Outcome:
         open_package(package)
         outcome = Outcome()
         for delivery in new_deliveries(params):
-            _one(delivery, params, package, workers, outcome)
+            _one(delivery, params, package, workers, outcome, challenger)
         return outcome
 
 
@@ -89,7 +91,14 @@ def _is_done(delivery: Delivery, out: Path) -> bool:
     return (out / delivery.place / delivery.result / MANIFEST).is_file()
 
 
-def _one(delivery: Delivery, params: Params, package: Path, workers: int | None, outcome: Outcome) -> None:
+def _one(
+    delivery: Delivery,
+    params: Params,
+    package: Path,
+    workers: int | None,
+    outcome: Outcome,
+    challenger: Path | None,
+) -> None:
     name = f"{delivery.place}/{delivery.result}"
     log.info("%s: %d files, %s", name, len(delivery.files), delivery.folder)
     try:
@@ -110,8 +119,10 @@ def _one(delivery: Delivery, params: Params, package: Path, workers: int | None,
     if not delivery.unchanged():
         log.warning("%s: has changed meanwhile, left for the next time", delivery.folder)
         return
+    if challenger is not None:
+        shadow(reading, tiles, challenger, workers, params.score.out)
     try:
-        publish(reading, tiles, params.score.out)
+        publish(reading, tiles, params.score)
     except InputError as error:
         raise PlumblineError(f"{name}: judged, and not published: {error}") from error
     bring_back(delivery, params)
