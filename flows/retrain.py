@@ -1,6 +1,7 @@
 """Train anew on the points of a delivery that is unlike the training data: lent, and through all gates.
 
-Run it with `python -m flows.retrain PLACE RESULT` from the project's root; `flows.score` emits the event that starts it.
+Run it with `python -m flows.retrain PLACE RESULT` from the project's root; `flows.score` emits the event that starts
+it.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from plumbline.serve.score.lend import keep, lend, take_back
 def retrain(place: str, result: str) -> Any:
     """Lend a delivery's points to `simulate`, run the pipeline, and release what passes its gates.
 
-    Where it does not pass, or fails, `params.yaml` and `data/borrowed` are put back as they were: the champion stays, and
-    the nightly run is that of before. Where it does, both are to be committed, with `dvc add` for the points.
+    Where it does not pass, or fails, `params.yaml` and `data/borrowed` are put back as they were: the champion stays,
+    and the nightly run is that of before. Where it does, both are to be committed, with `dvc add` for the points.
 
     Args:
         place, result: the folder of the result in `score.out`; from the event `plumbline.drift`.

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,20 @@ def prefect_home(project: Project, prefect_database: Path) -> None:
     home = Path(project.environment["PREFECT_HOME"])
     home.mkdir()
     shutil.copy(prefect_database, home)
+
+
+@pytest.fixture
+def harness(
+    prefect_database: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """A server of Prefect for flows that run in the test's own process."""
+    from prefect.testing.utilities import prefect_test_harness  # seconds to load, and few tests need it
+
+    home = tmp_path_factory.mktemp("harness")
+    shutil.copy(prefect_database, home / "prefect-test.db")
+    monkeypatch.setattr("prefect.testing.utilities.mkdtemp", lambda: str(home))
+    with prefect_test_harness(server_startup_timeout=120):
+        yield
 
 
 def wait_until_gone(pid: int) -> None:

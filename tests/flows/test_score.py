@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 from prefect.blocks.abstract import NotificationError
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
-from prefect.testing.utilities import prefect_test_harness
 
 from flows.score import score
 from flows.sinks import LocalFile, Mail
@@ -55,17 +54,6 @@ class Receiver:
         finally:
             self.server.shutdown()
             self.server.server_close()
-
-
-@pytest.fixture
-def harness(
-    prefect_database: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    home = tmp_path_factory.mktemp("harness")
-    shutil.copy(prefect_database, home / "prefect-test.db")
-    monkeypatch.setattr("prefect.testing.utilities.mkdtemp", lambda: str(home))
-    with prefect_test_harness(server_startup_timeout=120):
-        yield
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -34,13 +35,21 @@ class Town:
         (self.folder / "params.yaml").write_text(yaml.safe_dump(content))
         return parse_params(content)
 
-    def deliver(self, name: str, last: str = "99999999", footprints: bool = True, every: int = 1) -> Path:
-        """Put the products into a new delivery, their series up to a day (YYYYMMDD), one in so many of their points."""
+    def deliver(
+        self, name: str, last: str = "99999999", footprints: bool = True, every: int = 1,
+        noise_mm: float = 0.0,
+    ) -> Path:  # fmt: skip
+        """Put the products into a new delivery: series up to a day (YYYYMMDD), one in so many points, more noise."""
         folder = self.source / PLACE / name
         folder.mkdir(parents=True)
         for product, table in self.products.items():
             kept = [column for column in table if not column.isdigit() or column <= last]
-            table[kept][::every].to_csv(folder / product, index=False)
+            chosen = table[kept][::every].copy()
+            series = [column for column in kept if column.isdigit()]
+            if noise_mm:
+                noise = np.random.default_rng(0).normal(0, noise_mm, (len(chosen), len(series)))
+                chosen[series] = (chosen[series].astype(float) + noise).round(2).astype(str)
+            chosen.to_csv(folder / product, index=False)
         if footprints:
             shutil.copy(self.footprints, folder)
         return folder

@@ -1,8 +1,8 @@
 """What is published of a delivery: one folder that appears whole, and says what it was made from.
 
 `OUT/PLACE/DELIVERY-HASH/` has the files named here, and `OUT/PLACE/latest.json` says which of them was observed last.
-Names that begin with `_` are records: of deliveries that could not be judged, of messages and events that were sent, and
-of what a challenger says, which nobody is told.
+Names that begin with `_` are records: of deliveries that could not be judged, of messages and events that were sent,
+and of what a challenger says, which nobody is told.
 """
 
 from __future__ import annotations
