@@ -31,7 +31,7 @@ DRIFT = "plumbline.drift"
 SECONDS_TO_SEND = 30.0
 
 
-@task(retries=2, retry_delay_seconds=30, cache_policy=NO_CACHE, task_run_name="fetch {imported}")
+@task(retries=1, retry_delay_seconds=5, cache_policy=NO_CACHE, task_run_name="fetch {imported}")
 def fetch(imported: str) -> None:
     """Bring a source up to date that `dvc import-url` has made: `imported` is its `.dvc` file."""
     say, lines = get_run_logger().info, list[str]()
@@ -66,14 +66,20 @@ def tell(message: Message, block: str | None, out: Path) -> None:
 
 
 def call(place: str, result: str, out: Path) -> None:
-    """Emit the event that starts `retrain`, and wait until the server has it."""
+    """Emit the event that starts `retrain`, and wait until the server has it.
+
+    Raises:
+        TimeoutError: it has not; the event is emitted again by the next run.
+    """
     reasons = json.loads((out / place / result / "drift.json").read_text(encoding="utf-8"))["reasons"]
     emit_event(
         DRIFT,
         resource={"prefect.resource.id": f"plumbline.place.{place}", "prefect.resource.name": place},
         payload={"place": place, "result": result, "reasons": reasons},
     )
-    EventsWorker.drain_all(timeout=SECONDS_TO_SEND)
+    ended: Any = EventsWorker.drain_all(timeout=SECONDS_TO_SEND)
+    if ended.not_done:
+        raise TimeoutError(f"event {DRIFT} was not taken within {SECONDS_TO_SEND:g} s")
 
 
 @flow(name="score")
@@ -102,7 +108,11 @@ def score(dask: str | None = None, block: str | None = None) -> Any:
             failures.append(state.message or "score")
             code = result if isinstance(result, int) else 1
     for result in drifted(params.out):
-        call(result.place, result.folder, params.out)
+        try:
+            call(result.place, result.folder, params.out)
+        except TimeoutError as error:
+            failures.append(str(error))
+            break
         mark_called(params.out, result)
     messages = unsent(params.out)
     sent = [tell(message, block, params.out, return_state=True) for message in messages]
