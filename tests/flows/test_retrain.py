@@ -41,6 +41,7 @@ def project(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Town
 
 def settings(town: Town, gates: list[dict[str, object]]) -> str:
     content = PARAMS | {
+        "prepare": {**PARAMS["prepare"], "max_points": 128},  # DVC looks for it
         "validate": {**PARAMS["validate"], "gates": gates}, "adapt": {},
         "score": {"settle_s": 0, "drift": {"min_buildings": 15}},
     }  # fmt: skip

@@ -17,7 +17,7 @@ from plumbline.cli.options import (
     ProductsOption,
     WorkersOption,
 )
-from plumbline.errors import InputError
+from plumbline.errors import InputError, PlumblineError
 from plumbline.jobs import one_thread
 from plumbline.params import load_params, load_products
 
@@ -114,5 +114,9 @@ def score(
 
     given = load_params(params)
     outcome = run(given, resolve_model(model, given.package.name), workers, find_challenger(given.package.name))
+    if outcome.failed:
+        raise PlumblineError("failed, and tried again the next time: " + "; ".join(
+            f"{name} ({reason})" for name, reason in outcome.failed.items()
+        ))  # fmt: skip
     if outcome.aside:
         raise InputError(f"set aside: {', '.join(outcome.aside)}. The reasons stand above, and in {given.score.out}.")

@@ -182,6 +182,27 @@ def test_a_disk_that_is_full_blames_no_delivery(town: Town, monkeypatch: pytest.
     assert not (town.out / "_aside").exists()
 
 
+def test_a_bug_that_one_delivery_meets_holds_up_no_other(town: Town, monkeypatch: pytest.MonkeyPatch):
+    from plumbline.serve.score import run
+
+    town.deliver("a_unlucky")
+    town.deliver("b_lucky")
+    real = run.plan
+
+    def plan(delivery, params):
+        if delivery.name == "a_unlucky":
+            raise KeyError("nobody thought of this")
+        return real(delivery, params)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "plan", plan)
+        ended = town.score()
+    assert ended.code == 1
+    assert ended.err.endswith("(KeyError: 'nobody thought of this')\n")
+    assert list(town.results()) == ["b_lucky"]
+    assert not (town.out / "_aside").exists()
+
+
 def test_a_delivery_that_changes_while_it_is_judged_waits(town: Town, monkeypatch: pytest.MonkeyPatch):
     folder = town.deliver("2026-11")
     monkeypatch.chdir(town.folder)

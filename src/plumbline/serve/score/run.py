@@ -25,6 +25,8 @@ class Outcome:
     published: list[str] = field(default_factory=list)
     aside: dict[str, str] = field(default_factory=dict)
     """With its reason."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """With what went wrong: a fault of Plumbline or of this machine, not of the delivery."""
 
 
 def score(params: Params, package: Path, workers: int | None = None, challenger: Path | None = None) -> Outcome:
@@ -115,6 +117,13 @@ def _one(
         outcome.aside[name] = str(error)
         set_aside(delivery, error, params)
         log.error("%s: set aside: %s", name, error)
+        return
+    except Exception as error:
+        if is_of_the_machine(error) or isinstance(error, PlumblineError | MemoryError):
+            raise
+        # A bug that one delivery meets must not hold up the others; it is tried again the next time.
+        outcome.failed[name] = f"{type(error).__name__}: {error}"
+        log.error("%s: failed", name, exc_info=True)
         return
     if not delivery.unchanged():
         log.warning("%s: has changed meanwhile, left for the next time", delivery.folder)
