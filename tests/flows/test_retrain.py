@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
+from prefect.settings import get_current_settings
 
 from flows.retrain import retrain
+from flows.score import score
 from plumbline.files import sha256_folder
 from plumbline.release.registry import Registry
 from tests.flows.conftest import ROOT
@@ -102,3 +106,24 @@ def test_what_cannot_be_lent_is_said(project: Town, harness: None):
     assert "not the file that" in said
     assert ended(PLACE, "nothing")[0] == "FAILED"
     assert not Path(".plumbline/lent").exists() or not list(Path(".plumbline/lent").iterdir())
+
+
+def test_a_delivery_that_drifted_calls_for_training_once_and_another_does_not(project: Town, harness: None):
+    project.deliver("plain")
+    project.deliver("noisy", noise_mm=40.0)
+    assert project.score().code == 0
+    told = {name: json.loads((path / "drift.json").read_text())["verdict"] for name, path in project.results().items()}
+    assert told == {"plain": "none", "noisy": "drift"}
+    api = str(get_current_settings().api.url)
+    for _ in range(2):
+        score(return_state=True)
+    wanted = {"filter": {"event": {"name": ["plumbline.drift"]}}}
+    for _ in range(60):
+        events = httpx.post(f"{api}/events/filter", json=wanted).raise_for_status().json()["events"]
+        if events:
+            break
+        time.sleep(1)
+    (event,) = events
+    assert event["resource"]["prefect.resource.id"] == f"plumbline.place.{PLACE}"
+    assert event["payload"]["result"] == project.results()["noisy"].name
+    assert any("log_noise" in reason for reason in event["payload"]["reasons"])
