@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -48,12 +49,19 @@ def pipeline(
     try:
         with alone():
             remember_server()
-            return _pipeline(dask, commit, elsewhere or {}, limit_s)
+            return run_stages(dask, commit, elsewhere, limit_s)
     except CheckoutBusyError as error:
         return steps.failed(StageFailedError(str(error), stages.BAD_INPUT))
 
 
-def _pipeline(dask: str | None, revision: str | None, elsewhere: dict[str, str], limit_s: float | None) -> Any:
+def run_stages(
+    dask: str | None,
+    revision: str | None = None,
+    elsewhere: Mapping[str, str] | None = None,
+    limit_s: float | None = None,
+) -> Any:
+    """All stages, the release and the showcase, in a flow that owns the checkout; results in a state."""
+    elsewhere = elsewhere or {}
     shared = revision is not None
     commit = ""
     if shared:

@@ -1,4 +1,4 @@
-"""The portions of a stage as mapped tasks on a Dask cluster: parts of files to ingest, tiles to prepare.
+"""The portions of a stage as mapped tasks on a Dask cluster: parts of files to ingest, tiles to prepare or to judge.
 
 DVC stays the one that makes the stage: what is done here lies in `.plumbline`, where the stage's own process finds its
 portions finished and only puts them together. The cluster's workers must see the project's folder under its path.
@@ -9,14 +9,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prefect import flow, task, unmapped
+from prefect import flow, get_run_logger, task, unmapped
 from prefect.cache_policies import NO_CACHE
 from prefect_dask.task_runners import DaskTaskRunner
 
-from plumbline.jobs import AnyJob
+from plumbline.errors import InputError
+from plumbline.jobs import AnyJob, alone
 from plumbline.params import load_params
 from plumbline.prepare.stage import plan_tiles
 from plumbline.prepare.tile import prepare_tile
+from plumbline.release.promotion import resolve_model
+from plumbline.serve.score.run import check, new_deliveries, plan
+from plumbline.serve.score.work import STAGE, cut_tiles, judge_tile, read, read_footprints
 from plumbline.sources.city import city_folders
 from plumbline.sources.part import read_part
 from plumbline.sources.plan import plan_parts
@@ -57,4 +61,44 @@ def on_dask(stage: str, address: str) -> int:
     """
     runner: Any = DaskTaskRunner(address=address)
     done: int = portions.with_options(task_runner=runner)(stage)
+    return done
+
+
+@flow(name="tiles")
+def tiles(model: str = "champion", params: Path = Path("params.yaml")) -> int:
+    """Judge the tiles of all new deliveries; return how many there are.
+
+    What is wrong with a delivery, `plumbline score` says, which puts the tiles together.
+
+    Raises:
+        InputError: the settings are wrong, or the registry does not answer.
+    """
+    settings = load_params(params)
+    package = resolve_model(model, settings.package.name).resolve()
+    count = 0
+    with alone(STAGE):
+        check(settings)
+        for delivery in new_deliveries(settings):
+            try:
+                reading = plan(delivery, settings)
+                portion.map(read_footprints(reading), unmapped(read_part)).result()
+                read(reading, 1)
+                cut = cut_tiles(reading, package)
+                portion.map(cut, unmapped(judge_tile)).result()
+            except InputError as error:
+                get_run_logger().warning("%s: left to be set aside: %s", delivery.folder, error)
+                continue
+            count += len(cut)
+    return count
+
+
+def score_on_dask(address: str, model: str = "champion") -> int:
+    """Judge the tiles of new deliveries on the cluster whose scheduler listens at `address`; return how many there are.
+
+    Raises:
+        InputError: as `tiles`.
+        OSError: no scheduler answers there.
+    """
+    runner: Any = DaskTaskRunner(address=address)
+    done: int = tiles.with_options(task_runner=runner)(model)
     return done

@@ -94,7 +94,7 @@ def reproduce(
     told = None if only is None else {OWN_STAGES: " ".join(only)}
     command = [sys.executable, "-m", "dvc", "repro", *options, stage]
     try:
-        code = process.run(command, _keeping(lines, say), limit_s=limit_s, environment=told)
+        code = process.run(command, keeping(lines, say), limit_s=limit_s, environment=told)
     except TookTooLongError as error:
         raise StageFailedError(f"{stage}: {error}. Finished stages are kept.", 1) from error
     if code:
@@ -138,13 +138,33 @@ def promote(say: Say) -> str:
         StageFailedError: the registry does not answer, the package is damaged, or the champion is better.
     """
     lines: list[str] = []
-    code = process.run([sys.executable, "-m", "plumbline", "release", "promote", str(PACKAGE)], _keeping(lines, say))
+    code = process.run([sys.executable, "-m", "plumbline", "release", "promote", str(PACKAGE)], keeping(lines, say))
     if code:
         raise _failure("release", code, lines)
     return report.version_of(PACKAGE)
 
 
-def _keeping(lines: list[str], say: Say) -> Say:
+def score_on_dask(address: str, say: Say) -> None:
+    """Judge the tiles of new deliveries on a Dask cluster.
+
+    Raises:
+        StageFailedError: bad input, or a cluster that does not answer.
+    """
+    from flows import portions
+    from plumbline.errors import PlumblineError
+
+    try:
+        count = portions.score_on_dask(address)
+    except PlumblineError as error:
+        raise StageFailedError(f"score: {error}", error.exit_code) from error
+    except OSError as error:
+        raise StageFailedError(f"score: no Dask scheduler answers at {address} ({error}).", BAD_INPUT) from error
+    say(f"score: {count} tiles judged on {address}")
+
+
+def keeping(lines: list[str], say: Say) -> Say:
+    """Pass on the lines that say something, and keep them."""
+
     def keep(line: str) -> None:
         if not _CHATTER.match(line):
             lines.append(line)

@@ -1,7 +1,7 @@
 """Install by uv, from where pip is told to: `python requirements/install.py REQUIREMENTS…`, and nothing besides them.
 
-uv does not read pip's settings. What it is given here is what `pip config list` says, so that a machine with an index or a
-folder of wheels of its own is set up once. A file named `*.lock` is held to its hashes.
+uv does not read pip's settings. What it is given here is what `pip config list` says, so that a machine with an index
+or a folder of wheels of its own is set up once. A file named `*.lock` is held to its hashes.
 """
 
 from __future__ import annotations

@@ -143,7 +143,8 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]
     url = f"http://127.0.0.1:{port}/api"
     with service(home, environment, "server", "start", "--host", "127.0.0.1", "--port", str(port)) as log:
         wait_for(lambda: _healthy(url), "the server's health", log)
-        copy = home / "begun.db"
+        copy = home / "begun" / "prefect.db"
+        copy.parent.mkdir()
         with closing(sqlite3.connect(home / "prefect.db")) as live, closing(sqlite3.connect(copy)) as begun:
             live.backup(begun)
         yield Server(url, log, copy)
@@ -211,6 +212,15 @@ def prefect_home(project: Project, prefect_server: Server) -> None:
     home = Path(project.environment["PREFECT_HOME"])
     home.mkdir()
     shutil.copy(prefect_server.database, home / "prefect.db")
+
+
+@pytest.fixture
+def harness(prefect_server: Server) -> Iterator[None]:
+    """The shared server for flows that run in the test's own process."""
+    from prefect.settings import PREFECT_API_URL, temporary_settings  # seconds to load, and few tests need it
+
+    with temporary_settings({PREFECT_API_URL: prefect_server.url}):
+        yield
 
 
 def wait_until_gone(pid: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import yaml
 from distributed import Client, LocalCluster
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.portions import on_dask
+from flows.portions import on_dask, score_on_dask
 from plumbline.errors import InputError
 from plumbline.files import sha256_folder
 from plumbline.params import load_params
@@ -20,7 +21,8 @@ from plumbline.simulate.stage import simulate
 from plumbline.sources.city import city_folders
 from plumbline.sources.ingest import ingest
 from tests.flows.conftest import Server
-from tests.tiny import PARAMS
+from tests.serve.score.conftest import Town
+from tests.tiny import PARAMS, Tiny
 
 pytestmark = pytest.mark.slow
 ONE_CITY = {
@@ -69,3 +71,17 @@ def test_a_cluster_does_the_portions_and_the_stage_puts_them_together(town, clus
     (town / "data/simulate/cities/town/labels.csv").write_text("building_id\n")
     with pytest.raises(InputError, match=r"labels\.csv, line 1: column severity_permille, quadrant is missing"):
         on_dask("ingest", cluster)
+
+
+def test_a_cluster_judges_the_tiles_of_a_delivery_and_score_puts_them_together(town: Path, cluster: str, tiny: Tiny):
+    place = Town(tiny, town)
+    place.settings(tile_m=100)
+    place.deliver("one")
+    broken = place.deliver("broken", footprints=False)
+    tiles = score_on_dask(cluster, str(place.package))
+    assert tiles > 3
+    shutil.rmtree(broken)
+    ended = place.score()
+    assert ended.code == 0, ended.err
+    assert f"score: going on, {tiles} of {tiles} portions are there from before" in ended.err
+    assert list(place.results()) == ["one"]

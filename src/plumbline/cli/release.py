@@ -10,6 +10,7 @@ from rich.table import Table
 
 from plumbline.cli.options import DATA, PARAMS, ParamsOption, print_table
 from plumbline.console import log
+from plumbline.errors import InputError
 from plumbline.params import load_params
 
 app = typer.Typer(help="The registry of released models: promote, roll back, list.", no_args_is_help=True)
@@ -49,6 +50,25 @@ def rollback(params: ParamsOption = PARAMS) -> None:
 
     done = run(load_params(params).package.name)
     log.info("champion is %s again%s", done.champion.version, f"; it was {done.former.version}" if done.former else "")
+
+
+@app.command(epilog="Example: `plumbline release challenge data/package`; `plumbline release challenge --none`")
+def challenge(
+    package: Annotated[Path | None, typer.Argument(help="Folder of a model package.", metavar="PACKAGE_DIR")] = None,
+    none: Annotated[bool, typer.Option("--none", help="Have no challenger any more.")] = False,
+    params: ParamsOption = PARAMS,
+) -> None:
+    """Let a package answer beside the champion in `plumbline score`: recorded, never published."""
+    from plumbline.release.promotion import challenge as run
+    from plumbline.release.registry import Registry
+
+    if (package is None) != none:
+        raise InputError("release challenge: give the folder of a package, or --none.")
+    if package is None:
+        Registry(load_params(params).package.name).challenge(None)
+        log.info("there is no challenger any more")
+    else:
+        log.info("challenger is now %s", run(package).version)
 
 
 @app.command("list", epilog="Example: `plumbline release list`")

@@ -8,12 +8,17 @@ from typing import Annotated
 import typer
 
 from plumbline.cli.options import (
+    PARAMS,
     BuildingsOption,
     FormatOption,
     PackageOption,
+    ParamsOption,
     PointsOption,
     ProductsOption,
+    WorkersOption,
 )
+from plumbline.errors import InputError, PlumblineError
+from plumbline.jobs import one_thread
 from plumbline.params import load_params, load_products
 
 app = typer.Typer()
@@ -89,3 +94,29 @@ def adapt(
     given = load_params(params) if params else None
     section, prepare = (given.adapt, given.prepare) if given else (Adapt(), None)
     run(points, buildings, labels, model, name, section, prepare, given.ingest.products if given else None, format_)
+
+
+@app.command(epilog="Example: `plumbline score` after a folder of new products was put into data/deliveries/CITY/")
+def score(
+    model: Annotated[str, typer.Option("--model", help="`champion`, `pretrained`, or the folder of a package.")] = (
+        "champion"
+    ),
+    params: ParamsOption = PARAMS,
+    workers: WorkersOption = None,
+) -> None:
+    """Judge every new delivery of points, and say which buildings have changed since the last one.
+
+    Ends with 2 where a delivery was set aside, after all others were judged.
+    """
+    one_thread()
+    from plumbline.release.promotion import find_challenger, resolve_model
+    from plumbline.serve.score.run import score as run
+
+    given = load_params(params)
+    outcome = run(given, resolve_model(model, given.package.name), workers, find_challenger(given.package.name))
+    if outcome.failed:
+        raise PlumblineError("failed, and tried again the next time: " + "; ".join(
+            f"{name} ({reason})" for name, reason in outcome.failed.items()
+        ))  # fmt: skip
+    if outcome.aside:
+        raise InputError(f"set aside: {', '.join(outcome.aside)}. The reasons stand above, and in {given.score.out}.")

@@ -8,6 +8,7 @@ from plumbline.params.load import Params, load_params, load_products, parse_para
 from plumbline.params.model import Model
 from plumbline.params.package import Package
 from plumbline.params.prepare import Audit, Prepare
+from plumbline.params.score import Score
 from plumbline.params.section import Fraction, Positive, Section
 from plumbline.params.simulate import Borrowed, City, Simulate
 from plumbline.params.train import Optimise, Train
@@ -34,6 +35,7 @@ __all__ = [
     "Prepare",
     "Product",
     "ProfileRows",
+    "Score",
     "Section",
     "Simulate",
     "Train",

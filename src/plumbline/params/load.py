@@ -16,6 +16,7 @@ from plumbline.params.ingest import Ingest, Product
 from plumbline.params.model import Model
 from plumbline.params.package import Package
 from plumbline.params.prepare import Prepare
+from plumbline.params.score import Score
 from plumbline.params.section import Section
 from plumbline.params.simulate import Simulate
 from plumbline.params.train import Train
@@ -35,6 +36,7 @@ class Params(Section):
     export: Export
     validate_: Validate = Field(alias="validate")
     package: Package
+    score: Score = Score()
 
 
 def load_params(path: Path = Path("params.yaml")) -> Params:

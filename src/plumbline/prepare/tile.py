@@ -50,7 +50,7 @@ def prepare_tile(tile: Tile) -> None:
     buildings, labels = tile.city.buildings(tile.name), tile.city.labels(tile.name)
     neighbours, footprints = tile.city.neighbours(tile.name), np.asarray(buildings.geometry.values)
     tracks = [track for track in tile.city.tracks(tile.name) if track.name in tile.tracks]
-    figures = point_figures(tracks, [_own(track, tile) for track in tracks])
+    figures = point_figures(tracks, [own_rows(track, tile.city, tile.name) for track in tracks])
     tracks = [leave_to_neighbours(track, footprints, neighbours, tile.params.buffer_m) for track in tracks]
     prepared = prepare_buildings(tracks, buildings, tile.params, tile.city.folder.name)
     sequences, known = label(prepared.sequences, labels)
@@ -66,10 +66,10 @@ def prepare_tile(tile: Tile) -> None:
         write_json(out / TILE, {"left_out": left_out, "assigned": assigned, "crs": ground.crs})
 
 
-def _own(track: Track, tile: Tile) -> NDArray[np.intp]:
+def own_rows(track: Track, city: Ingested, tile: str) -> NDArray[np.intp]:
     """Rows of the points that lie in the tile, and not only in its halo."""
-    cell = cells(track.easting, track.northing, tile.city.about["tile_m"])
-    own = [number for number in np.unique(cell) if tile_name(int(number)) == tile.name]
+    cell = cells(track.easting, track.northing, city.about["tile_m"])
+    own = [number for number in np.unique(cell) if tile_name(int(number)) == tile]
     return np.flatnonzero(np.isin(cell, own))
 
 

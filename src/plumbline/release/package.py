@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import plumbline
 from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import write_package
-from plumbline.files import read_json, sha256_file, sha256_folder
+from plumbline.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.params import Params
+from plumbline.prepare.audit.conditions import FILE as REFERENCE
+from plumbline.prepare.audit.conditions import describe_conditions
+from plumbline.prepare.shards import load_shards
 from plumbline.release.card import model_card
 from plumbline.validate.gates import check_format, failed_rules
 
@@ -64,14 +68,17 @@ def package(prepared: Path, exported: Path, validated: Path, params: Params, out
             "data": sha256_folder(prepared),
             "test_data": test_data,
             "code": _code(),
-            "params": hashlib.sha256(params.model_dump_json().encode()).hexdigest(),
+            "params": hashlib.sha256(params.model_dump_json(exclude={"score"}).encode()).hexdigest(),
         },
         "metrics": figures,
         "gate": gate,
         "records": {stage: read_json(prepared.with_name(stage) / RECORD) for stage in RECORDED},
     }
     report = read_json(validated / "report.json")
-    write_package(files, about, model_card(report, read_json(audit)), out)
+    with TemporaryDirectory() as folder:
+        reference = Path(folder) / REFERENCE
+        write_json(reference, describe_conditions(load_shards(prepared / "train")))
+        write_package({**files, REFERENCE: reference}, about, model_card(report, read_json(audit)), out)
 
 
 def _code() -> str:

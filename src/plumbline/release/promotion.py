@@ -144,6 +144,33 @@ def resolve_model(name_or_path: str, name: str = DEFAULT_NAME, registry: Registr
     return folder
 
 
+def challenge(package: Path, registry: Registry | None = None) -> Registered:
+    """Make an unharmed package the challenger; it need not have passed its gates, since nobody is told what it says.
+
+    Raises:
+        InputError: the package is damaged, is the champion, or the registry does not answer.
+    """
+    manifest = verify_package(package)
+    registry = registry or Registry(manifest.name)
+    known = [item for item in registry.versions() if item.version == manifest.version]
+    if any(item.champion for item in known):
+        raise InputError(f"{package}: version {manifest.version} is the champion. Give another package.")
+    found = next((item for item in known if _unharmed(registry, item)), None) or registry.register(package, manifest)
+    registry.challenge(found.number)
+    return found
+
+
+def find_challenger(name: str = DEFAULT_NAME, registry: Registry | None = None) -> Path | None:
+    """Folder of the challenger's package, if there is one.
+
+    Raises:
+        InputError: the registry does not answer, or the files are gone.
+    """
+    registry = registry or Registry(name)
+    item = registry.challenger()
+    return None if item is None else registry.folder(item)
+
+
 def _unharmed(registry: Registry, item: Registered) -> bool:
     try:
         verify_package(registry.folder(item))

@@ -32,6 +32,8 @@ from plumbline.files import atomic_folder
 DEFAULT_DATABASE = Path("mlflow.db")
 DEFAULT_NAME = "plumbline"
 CHAMPION = "champion"
+CHALLENGER = "challenger"
+"""Alias of a version whose answers are recorded beside the champion's; see `serve.score.shadow`."""
 EXPERIMENT = "release"
 LOCAL_ARTIFACTS = Path("mlartifacts")
 EVIDENCE = "comparison"
@@ -92,6 +94,30 @@ class Registry:
             InputError: the registry does not answer.
         """
         return next((item for item in self.versions() if item.champion), None)
+
+    def challenger(self) -> Registered | None:
+        """The package that the champion is challenged by, or None where there is none, or it became the champion.
+
+        Raises:
+            InputError: the registry does not answer.
+        """
+        with self._answering():
+            model = self._model()
+        number = model.aliases.get(CHALLENGER) if model else None
+        found = None if number is None else int(number)
+        return next((item for item in self.versions() if item.number == found and not item.champion), None)
+
+    def challenge(self, number: int | None) -> None:
+        """Make version `number` the challenger, or with None nobody.
+
+        Raises:
+            InputError: the registry does not answer.
+        """
+        with self._answering():
+            if number is None:
+                self._client.delete_registered_model_alias(self.name, CHALLENGER)
+            else:
+                self._client.set_registered_model_alias(self.name, CHALLENGER, str(number))
 
     def register(self, package: Path, manifest: Manifest) -> Registered:
         """Copy the files of `package` into the registry as a new version; the champion stays what it was.

@@ -27,7 +27,9 @@ MAX_POINTS = 50_000
 WORST = 20
 
 
-def write_map(predictions: geopandas.GeoDataFrame, tracks: Sequence[Track], path: Path, title: str) -> None:
+def write_map(
+    predictions: geopandas.GeoDataFrame, tracks: Sequence[Track], path: Path, title: str, every: int = 1
+) -> None:
     """Draw the predictions, and the points they rest on, into one HTML file that loads nothing from elsewhere.
 
     Args:
@@ -35,6 +37,7 @@ def write_map(predictions: geopandas.GeoDataFrame, tracks: Sequence[Track], path
         tracks: points tables; may be empty. At most `MAX_POINTS` points are drawn, and the page says so.
         path: the `.html` to write, atomically.
         title: heading of the page.
+        every: one in so many points is in `tracks`.
 
     Raises:
         InputError: the file cannot be written.
@@ -58,7 +61,7 @@ def write_map(predictions: geopandas.GeoDataFrame, tracks: Sequence[Track], path
         template_variables={
             "controls": [control.name for control in controls],
             "subtitle": _subtitle(shown, tracks),
-            "footer": _footer(shown, points),
+            "footer": _footer(shown, points, every),
         },
     )
     try:
@@ -131,7 +134,7 @@ def _subtitle(shown: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> str:
     return text
 
 
-def _footer(shown: geopandas.GeoDataFrame, points: list[MapPoints]) -> str:
+def _footer(shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int) -> str:
     judged = int((shown["status"] == "ok").sum())
     *bounds, last = (f"{bound:g}" for bound in CATEGORY_BOUNDS_PERMILLE)
     text = (
@@ -139,7 +142,9 @@ def _footer(shown: geopandas.GeoDataFrame, points: list[MapPoints]) -> str:
         f"damaged quadrant. Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille."
     )
     near, drawn = sum(part.near for part in points), sum(len(part.velocity) for part in points)
-    if drawn < near:
+    if every > 1:
+        text += f" Of about {near * every:,} points near the buildings, {drawn:,} can be shown, evenly thinned."
+    elif drawn < near:
         text += f" Of {near:,} points near the buildings, {drawn:,} can be shown, evenly thinned."
     elif near:
         text += f" All {near:,} points near the buildings can be shown."

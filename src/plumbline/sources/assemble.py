@@ -62,8 +62,8 @@ def assemble(city: CityFiles, plan: Plan, out: Path) -> None:
     write_json(
         out / CITY,
         {
-            **about, "tile_m": plan.params.tile_m, "footprints": city.footprints.name, "labels": city.labels.name,
-            "tracks": tracks,
+            **about, "tile_m": plan.params.tile_m, "footprints": city.footprints.name,
+            "labels": city.labels.name if city.labels else None, "tracks": tracks,
             "tiles": {tile: {kind: tiles[tile][kind] for kind in (POINTS, HALO)} for tile in sorted(tiles)},
         },
     )  # fmt: skip

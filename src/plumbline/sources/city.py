@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from plumbline.files import atomic_folder, write_json
 from plumbline.params import Ingest
 from plumbline.sources.archive import zip_members
 from plumbline.sources.buildings import buildings_table, read_buildings
-from plumbline.sources.labels import read_labels
+from plumbline.sources.labels import no_labels, read_labels
 from plumbline.sources.part import FOOTPRINTS, TILES
 from plumbline.sources.read import is_product, open_points
 from plumbline.sources.tiles import HALO_M, make_tiles, tile_name
@@ -45,11 +45,12 @@ class CityFiles:
     name: str
     products: list[Path]
     footprints: Path
-    labels: Path
+    labels: Path | None
+    """None where nobody has labelled a building: points to be judged, not to train with."""
 
     def paths(self, params: Ingest) -> list[Path]:
         """All files that the result can depend on: those of the folder, and those that a description names."""
-        beside = [path for path in self.labels.parent.rglob("*") if path.is_file()]
+        beside = [self.footprints, *(path for path in self.products[0].parent.rglob("*") if path.is_file())]
         for pattern, product in params.products.items():
             for path in self.products:
                 named = [path.parent / name for name in (product.geometry, product.coherence) if name]
@@ -77,7 +78,7 @@ def read_city(plan: CityPlan) -> None:
     """
     files, crs = plan.files, plan.crs
     buildings = read_buildings(files.footprints, crs)
-    labels = read_labels(files.labels)
+    labels = read_labels(files.labels) if files.labels else no_labels()
     row_of = {name: row for row, name in enumerate(buildings["building_id"].tolist())}
     labelled = labels["building_id"].tolist()
     unknown = [name for name in labelled if name not in row_of]
@@ -162,6 +163,25 @@ def find_files(folder: Path) -> CityFiles:
     Raises:
         InputError: not a folder; no product, no `labels.csv`, or not exactly one file of footprints.
     """
+    files = find_unlabelled(folder)
+    labels = folder / LABELS
+    if not labels.is_file():
+        raise InputError(
+            f"{folder}: no {LABELS} in it. Training needs labelled buildings; to judge unlabelled ones, use "
+            "`plumbline predict`."
+        )
+    return replace(files, labels=labels)
+
+
+def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> CityFiles:
+    """What is what in a folder of points to be judged; labels are passed over.
+
+    Args:
+        folder: it. footprints_elsewhere: those of a folder that has none.
+
+    Raises:
+        InputError: not a folder; no product, or not exactly one file of footprints.
+    """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder.")
     products, footprints = [], []
@@ -182,19 +202,15 @@ def find_files(folder: Path) -> CityFiles:
             log.info("%s: passed over, it is neither a product nor footprints", path)
     if not products:
         raise InputError(f"{folder}: no point product (csv, zip, {', '.join(BINARY_SUFFIXES)}) in it.")
+    if not footprints and footprints_elsewhere:
+        footprints.append(footprints_elsewhere)
     if len(footprints) != 1:
         listed = ", ".join(path.name for path in footprints) or "none"
         raise InputError(
             f"{folder}: one file of footprints is needed ({', '.join(VECTOR_SUFFIXES)}, zipped Shapefile), "
             f"{listed} found."
         )
-    labels = folder / LABELS
-    if not labels.is_file():
-        raise InputError(
-            f"{folder}: no {LABELS} in it. Training needs labelled buildings; to judge unlabelled ones, use "
-            "`plumbline predict`."
-        )
-    return CityFiles(folder.resolve().name, products, footprints[0], labels)
+    return CityFiles(folder.resolve().name, products, footprints[0], None)
 
 
 def _is_zipped_vector(path: Path) -> bool:

@@ -91,6 +91,12 @@ def read_labels(path: Path) -> pd.DataFrame:
     )
 
 
+def no_labels() -> pd.DataFrame:
+    """The labels of a city where nothing is known of any building; columns and types as of `read_labels`."""
+    columns = {"building_id": object, "severity_permille": float, "quadrant": object, DIFFICULTY: np.int8}
+    return pd.DataFrame({name: np.zeros(0, kind) for name, kind in columns.items()})
+
+
 def _text(table: pa.Table, column: str, strip: bool = False) -> NDArray[np.object_]:
     values = pc.utf8_trim_whitespace(table[column]) if strip else table[column]
     return np.asarray(values.to_pandas().to_numpy(object), object)

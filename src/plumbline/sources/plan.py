@@ -49,8 +49,12 @@ def cut_parts(cities: Sequence[Path], params: Ingest) -> Plan:
     if not cities:
         raise InputError("ingest: no city folder given.")
     rows = {folder: files for folder in cities if (files := find_profiles(folder, params)) is not None}
-    found = [find_files(folder) for folder in cities if folder not in rows]
-    every: list[CityFiles | ProfileFiles] = [*found, *rows.values()]
+    return cut_found([find_files(folder) for folder in cities if folder not in rows], list(rows.values()), params)
+
+
+def cut_found(found: Sequence[CityFiles], rows: Sequence[ProfileFiles], params: Ingest) -> Plan:
+    """The plan for cities whose files are known: of points, and of profile rows."""
+    every: list[CityFiles | ProfileFiles] = [*found, *rows]
     names = [city.name for city in every]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -68,4 +72,4 @@ def cut_parts(cities: Sequence[Path], params: Ingest) -> Plan:
                 result.append(
                     Part(folder, plans[-1].folder, path, plans[-1].crs, (product, number), span, sampled, params)
                 )
-    return Plan(work, plans, params, result, [ProfileCity(work[city.name] / "city", city) for city in rows.values()])
+    return Plan(work, plans, params, result, [ProfileCity(work[city.name] / "city", city) for city in rows])

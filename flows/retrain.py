@@ -1,0 +1,66 @@
+"""Train anew on the points of a delivery that is unlike the training data: lent, and through all gates.
+
+Run it with `python -m flows.retrain PLACE RESULT` from the project's root; `flows.score` emits the event that starts
+it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, cast
+
+from prefect import flow, get_run_logger
+from prefect.client.schemas import State
+from prefect.states import Completed, Failed
+
+from flows import stages
+from flows.checkout import CheckoutBusyError, alone
+from flows.leftovers import remember_server
+from flows.pipeline import run_stages
+from plumbline.errors import PlumblineError
+from plumbline.serve.score.lend import keep, lend, take_back
+
+
+@flow(name="retrain")
+def retrain(place: str, result: str) -> Any:
+    """Lend a delivery's points to `simulate`, run the pipeline, and release what passes its gates.
+
+    Where it does not pass, or fails, `params.yaml` and `data/borrowed` are put back as they were: the champion stays,
+    and the nightly run is that of before. Where it does, both are to be committed, with `dvc add` for the points.
+
+    Args:
+        place, result: the folder of the result in `score.out`; from the event `plumbline.drift`.
+    """
+    say = get_run_logger().info
+    try:
+        with alone():
+            remember_server()
+            city = lend(place, result)
+            done: State[Any] = run_stages(None)
+            if not done.is_completed():
+                take_back(city)
+                say("params.yaml and data/borrowed are as they were")
+                return done
+            keep(city)
+            told = f"{city} lends its points; commit params.yaml and data/borrowed/{city}. {done.message}"
+            return Completed(message=told)
+    except PlumblineError as error:
+        return Failed(message=str(error), data=error.exit_code)
+    except CheckoutBusyError as error:
+        return Failed(message=str(error), data=stages.BAD_INPUT)
+
+
+def main() -> int:
+    """Run the flow here and now, return the exit code."""
+    if len(sys.argv) != 3:
+        sys.stderr.write("usage: python -m flows.retrain PLACE RESULT\n")
+        return stages.BAD_INPUT
+    state = cast(State[Any], retrain(sys.argv[1], sys.argv[2], return_state=True))
+    found: Any = state.result(raise_on_failure=False)
+    if state.is_completed():
+        return 0
+    return found if isinstance(found, int) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""New deliveries of points: fetched, judged with the champion, told of.
+
+Run it with `python -m flows.score` from the project's root. It exits 0, 2 for bad input, else 1; a delivery that was
+set aside is told of and fails nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+from prefect import flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas import State
+from prefect.events import emit_event
+from prefect.events.worker import EventsWorker
+from prefect.states import Completed, Failed
+
+from flows import process, stages
+from flows.sinks import sink
+from flows.stages import StageFailedError
+from plumbline.params import load_params
+from plumbline.serve.score.messages import Message, drifted, mark_called, mark_sent, unsent
+
+ASIDE = "ERROR set aside: "
+DRIFT = "plumbline.drift"
+SECONDS_TO_SEND = 30.0
+
+
+@task(retries=1, retry_delay_seconds=5, cache_policy=NO_CACHE, task_run_name="fetch {imported}")
+def fetch(imported: str) -> None:
+    """Bring a source up to date that `dvc import-url` has made: `imported` is its `.dvc` file."""
+    say, lines = get_run_logger().info, list[str]()
+    code = process.run([sys.executable, "-m", "dvc", "update", imported], stages.keeping(lines, say))
+    if code:
+        raise RuntimeError(f"dvc update {imported}: {lines[-1] if lines else f'exit status {code}'}")
+
+
+@task(retries=0, cache_policy=NO_CACHE, task_run_name="judge")
+def judge(dask: str | None = None) -> Any:
+    """Judge what is new; results in what was set aside, or nothing."""
+    say, lines = get_run_logger().info, list[str]()
+    try:
+        if dask is not None:
+            stages.score_on_dask(dask, say)
+    except StageFailedError as error:
+        return Failed(message=str(error), data=error.exit_code)
+    code = process.run([sys.executable, "-m", "plumbline", "score"], stages.keeping(lines, say))
+    last = lines[-1] if lines else f"exit status {code}"
+    if code and not last.startswith(ASIDE):
+        return Failed(message=f"score: {last.removeprefix('ERROR ')}", data=code if code == stages.BAD_INPUT else 1)
+    return last.removeprefix("ERROR ") if code else ""
+
+
+@task(retries=2, retry_delay_seconds=2, cache_policy=NO_CACHE, task_run_name="tell {message.key}")
+def tell(message: Message, block: str | None, out: Path) -> None:
+    """Send a message and remember that it was sent."""
+    chosen = sink(block)
+    with chosen.raise_on_failure():  # else a mail that nobody took counts as sent
+        chosen.notify(message.body, message.subject)
+    mark_sent(out, message, block or "the local file")
+
+
+def call(place: str, result: str, out: Path) -> None:
+    """Emit the event that starts `retrain`, and wait until the server has it.
+
+    Raises:
+        TimeoutError: it has not; the event is emitted again by the next run.
+    """
+    reasons = json.loads((out / place / result / "drift.json").read_text(encoding="utf-8"))["reasons"]
+    emit_event(
+        DRIFT,
+        resource={"prefect.resource.id": f"plumbline.place.{place}", "prefect.resource.name": place},
+        payload={"place": place, "result": result, "reasons": reasons},
+    )
+    ended: Any = EventsWorker.drain_all(timeout=SECONDS_TO_SEND)
+    if ended.not_done:
+        raise TimeoutError(f"event {DRIFT} was not taken within {SECONDS_TO_SEND:g} s")
+
+
+@flow(name="score")
+def score(dask: str | None = None, block: str | None = None) -> Any:
+    """Judge every new delivery and tell who has changed; what could not be told is told the next time.
+
+    Args:
+        dask: address of a Dask scheduler, `tcp://HOST:PORT`, on whose workers parts are read and tiles judged; they
+            must see the project's folder, and the package, under the same paths. Without one, this machine's cores do
+            it.
+        block: Prefect block that messages go to, `TYPE/NAME`; data/score/messages.jsonl without one.
+    """
+    params = load_params().score
+    failures = []
+    imported = sorted(params.source.glob("*.dvc"))
+    fetched = [fetch(str(path), return_state=True) for path in imported]
+    failures += [state.message or "fetch" for state in fetched if not state.is_completed()]
+    aside, code = "", 1
+    if not failures:
+        # A source that was fetched in part could pass for a whole delivery.
+        state = judge(dask, return_state=True)
+        result: Any = state.result(raise_on_failure=False)
+        if state.is_completed():
+            aside = str(result)
+        else:
+            failures.append(state.message or "score")
+            code = result if isinstance(result, int) else 1
+    for result in drifted(params.out):
+        try:
+            call(result.place, result.folder, params.out)
+        except TimeoutError as error:
+            failures.append(str(error))
+            break
+        mark_called(params.out, result)
+    messages = unsent(params.out)
+    sent = [tell(message, block, params.out, return_state=True) for message in messages]
+    lost = [state for state in sent if not state.is_completed()]
+    if lost:
+        failures.append(f"{len(lost)} messages could not be sent, and will be the next time: {lost[0].message}")
+    if failures:
+        return Failed(message="; ".join(failures), data=code)
+    told = f"{len(sent)} messages sent" if sent else "nothing to tell"
+    return Completed(message=f"{told}; {aside}" if aside else told)
+
+
+def main() -> int:
+    """Run the flow here and now, return the exit code."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    dask, block = os.environ.get("PLUMBLINE_DASK"), os.environ.get("PLUMBLINE_BLOCK")
+    state = cast(State[Any], score(dask, block, return_state=True))
+    result: Any = state.result(raise_on_failure=False)
+    if state.is_completed():
+        return 0
+    return result if isinstance(result, int) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""The answers of all tiles together."""
+
+from __future__ import annotations
+
+import geopandas
+import numpy as np
+import pandas as pd
+
+from plumbline.serve.predictions import read_predictions
+from plumbline.serve.score.work import ANSWERS, ROWS, Tile
+from plumbline.strain import category
+
+
+def answers(tiles: list[Tile]) -> geopandas.GeoDataFrame:
+    """The predictions for all footprints, in the order of their file."""
+    parts = [read_predictions(tile.folder / ANSWERS) for tile in tiles]
+    row = np.concatenate([np.load(tile.folder / ROWS) for tile in tiles])
+    table = pd.concat(parts, ignore_index=True).iloc[np.argsort(row)]
+    return geopandas.GeoDataFrame(table.reset_index(drop=True), crs=parts[0].crs)
+
+
+def counts_of(table: geopandas.GeoDataFrame) -> dict[str, dict[str, int]]:
+    """How many buildings of each status, and of those that are judged, of each category."""
+    judged = table.loc[table["status"] == "ok", "severity_permille"].to_numpy(float)
+    numbers = np.bincount(category(judged).astype(int), minlength=5)
+    return {
+        "statuses": {str(name): int(count) for name, count in table["status"].value_counts().items()},
+        "categories": {str(number): int(count) for number, count in enumerate(numbers)},
+    }

@@ -1,0 +1,152 @@
+"""What has been delivered: folders of files that have come to rest, each known by what is in it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.files import read_json, sha256_file, write_json
+from plumbline.params.score import Score
+
+UNFINISHED = (".part", ".partial", ".filepart", ".crdownload", ".tmp", ".temp", ".download")
+"""Suffixes under which browsers, rsync, lftp and others write what is not whole yet."""
+ID_LENGTH = 8
+Files = dict[str, dict[str, Any]]
+State = list[list[Any]]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A whole delivery."""
+
+    place: str
+    name: str
+    folder: Path
+    files: Files
+    """Path within the folder -> `sha256`, `bytes`; hidden files do not count."""
+    state: tuple[tuple[Any, ...], ...]
+    """What the file system said of the files when they were hashed."""
+
+    @property
+    def id(self) -> str:
+        """SHA-256 over names and hashes of the files: the same files are the same delivery, wherever they lie."""
+        told = "".join(f"{name}\0{about['sha256']}\n" for name, about in sorted(self.files.items()))
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    @property
+    def result(self) -> str:
+        """Name of the folder with its result."""
+        return f"{self.name}-{self.id[:ID_LENGTH]}"
+
+    def unchanged(self) -> bool:
+        """Whether the files are still those that were hashed."""
+        return tuple(map(tuple, state_of(self.folder))) == self.state
+
+
+def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = time.time) -> list[Delivery]:
+    """Every delivery that is complete, by place and name.
+
+    One is complete if its marker is there (where params name one), no file has a name of unfinished ones, and nothing
+    in it has changed for `settle_s`: by the times of the files, or since an earlier look that saw the same. Both
+    are asked, so that a clock that was set back does not hold up a delivery for as long.
+
+    Args:
+        params: section `score`.
+        notes: file that remembers what was seen, and the hashes of files that have not changed since.
+        clock: seconds since 1970.
+
+    Raises:
+        InputError: the source is no folder.
+    """
+    if not params.source.is_dir():
+        raise InputError(
+            f"score.source: no folder {params.source} found. Make it, with a folder a place in it and a folder a "
+            "delivery in that, or name another in params.yaml."
+        )
+    before = _remembered(notes)
+    seen: dict[str, Any] = {}
+    complete = []
+    for place, folder in _folders(params.source):
+        key = f"{place}/{folder.name}"
+        state = state_of(folder)
+        note: dict[str, Any] | None = before.get(key)
+        if note is None or note["state"] != state:
+            note = {"state": state, "since": clock(), "files": None}
+        seen[key] = note
+        reason = _unfinished(folder, state, note["since"], params, clock())
+        if reason:
+            log.info("%s: left for the next time, %s", folder, reason)
+            continue
+        if note["files"] is None:
+            note["files"] = _hashes(folder, state)
+        complete.append(Delivery(place, folder.name, folder, note["files"], tuple(map(tuple, state))))
+    write_json(notes, seen)
+    return complete
+
+
+def state_of(folder: Path) -> State:
+    """`[path, bytes, changed (ns), written (ns), inode]` of every file below a folder, hidden ones too.
+
+    The time of change is the file system's own: unlike that of writing, copying tools cannot set it back.
+    """
+    found: State = []
+    for path in sorted(folder.rglob("*")):
+        try:
+            if path.is_file():
+                about = path.stat()
+                name = path.relative_to(folder).as_posix()
+                found.append([name, about.st_size, about.st_ctime_ns, about.st_mtime_ns, about.st_ino])
+        except FileNotFoundError:  # renamed since it was listed: the next look will not see the same
+            found.append([path.name, -1, 0, 0, 0])
+    return found
+
+
+def _folders(source: Path) -> Iterator[tuple[str, Path]]:
+    for place in sorted(path for path in source.iterdir() if path.is_dir() and _counts(path)):
+        for folder in sorted(path for path in place.iterdir() if path.is_dir() and _counts(path)):
+            yield place.name, folder
+
+
+def _counts(folder: Path) -> bool:
+    """Names that begin with `_` are those of the results' own records."""
+    return not folder.name.startswith((".", "_"))
+
+
+def _unfinished(folder: Path, state: State, since: float, params: Score, now: float) -> str | None:
+    """Why a delivery is not taken yet."""
+    names = [str(row[0]) for row in state]
+    if not any(_listed(name) for name in names):
+        return "it is empty"
+    if params.marker and params.marker not in names:
+        return f"there is no {params.marker} in it yet"
+    for name in names:
+        if name.lower().endswith(UNFINISHED):
+            return f"{name} is being written"
+    newest = max(row[2] for row in state) / 1e9
+    if now - newest >= params.settle_s or abs(now - since) >= params.settle_s:
+        return None
+    return f"it changed less than {params.settle_s:g} s ago"
+
+
+def _listed(name: str) -> bool:
+    return not any(part.startswith(".") for part in name.split("/"))
+
+
+def _hashes(folder: Path, state: State) -> Files:
+    names = [str(row[0]) for row in state if _listed(str(row[0]))]
+    return {name: {"sha256": sha256_file(folder / name), "bytes": (folder / name).stat().st_size} for name in names}
+
+
+def _remembered(notes: Path) -> Mapping[str, Any]:
+    """What earlier looks saw. Notes that cannot be read cost hashing everything again, and nothing else."""
+    try:
+        content = read_json(notes)
+        return content if all({"state", "since", "files"} <= set(note) for note in content.values()) else {}
+    except (InputError, AttributeError, TypeError):
+        return {}

@@ -1,0 +1,127 @@
+"""A drifted delivery's points, lent to training: their noise and geometry, with damage put in (docs/simulation.md)."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.files import atomic_file, atomic_folder, sha256_file
+from plumbline.jobs import WORK
+from plumbline.params import load_params, parse_params
+from plumbline.params.score import Lend
+from plumbline.serve.score.results import read_result
+
+BORROWED = Path("data/borrowed")
+KEPT = "lent"
+"""Folder in `.plumbline` with what was there before, until the gates have spoken."""
+
+
+def lend(place: str, result: str, params: Path = Path("params.yaml")) -> str:
+    """Copy a delivery into `data/borrowed/CITY` and name it in `simulate.borrowed`; return the city's name.
+
+    Lent again, it takes the place of what the same place has lent before. `take_back` undoes it.
+
+    Args:
+        place, result: folder of the result, `OUT/PLACE/RESULT`.
+        params: the parameters file, of which all other lines stay as they are.
+
+    Raises:
+        InputError: there is no such result, the delivered files are not those any more, or the parameters file is
+            written in a way that no line can be put into.
+    """
+    section = load_params(params).score
+    about = read_result(section.out / place / result)
+    source = section.source / place / about.delivery
+    for name, told in about.inputs.items():
+        if not (source / name).is_file() or sha256_file(source / name) != told["sha256"]:
+            raise InputError(f"{source / name}: not the file that {result} was made from. Wait for its next delivery.")
+    city = re.sub(r"[^a-z0-9_]+", "_", place.lower())
+    own = section.lend.get(place, Lend())
+    entry = {
+        "folder": (BORROWED / city).as_posix(), "seed": int(about.id[:7], 16), "copies": own.copies, "band": own.band,
+    }  # fmt: skip
+    text = params.read_text(encoding="utf-8")
+    changed = with_borrowed(text, city, entry, str(params))
+    _keep(city, text)
+    with atomic_folder(BORROWED / city) as folder:
+        for name in about.inputs:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / name, folder / name)
+        footprints = Path(about.footprints["path"])
+        if source not in footprints.parents:
+            shutil.copyfile(footprints, folder / footprints.name)
+    _write(params, changed)
+    log.info("%s lends its points to training as %s", source, BORROWED / city)
+    return city
+
+
+def take_back(city: str, params: Path = Path("params.yaml")) -> None:
+    """Put the parameters file and `data/borrowed/CITY` back as they were before `lend`."""
+    kept = WORK / KEPT / city
+    if not kept.is_dir():
+        return
+    _write(params, (kept / "params.yaml").read_text(encoding="utf-8"))
+    shutil.rmtree(BORROWED / city, ignore_errors=True)
+    if (kept / "city").is_dir():
+        shutil.copytree(kept / "city", BORROWED / city)
+    shutil.rmtree(kept)
+
+
+def keep(city: str) -> None:
+    """What was lent stays: forget what was there before."""
+    shutil.rmtree(WORK / KEPT / city, ignore_errors=True)
+
+
+def with_borrowed(text: str, city: str, entry: dict[str, Any], source: str) -> str:
+    """The text of a parameters file with one borrowed city more, or another in its place.
+
+    Raises:
+        InputError: it is written so that no line can be put into it; the message has the lines.
+    """
+    before = yaml.safe_load(text)
+    wanted = {**before, "simulate": {**before["simulate"]}}
+    wanted["simulate"]["borrowed"] = {**(before["simulate"].get("borrowed") or {}), city: entry}
+    line = f"{city}: {{{', '.join(f'{key}: {value}' for key, value in entry.items())}}}"
+    lines = text.splitlines()
+    start = next((number for number, one in enumerate(lines) if re.match(r"simulate:\s*(#.*)?$", one)), None)
+    if start is not None:
+        end = next((n for n in range(start + 1, len(lines)) if re.match(r"[^\s#]", lines[n])), len(lines))
+        own = lines[start + 1 : end]
+        head = next((n for n, one in enumerate(own) if re.match(r"\s+borrowed:\s*(#.*)?$", one)), None)
+        step = next((re.match(r"\s*", one)[0] for one in own if one.strip() and one.strip()[0] != "#"), "  ")  # type: ignore[index]
+        if head is None:
+            own = [f"{step}borrowed:", f"{step * 2}{line}", *own]
+        else:
+            same = [n for n, one in enumerate(own) if n > head and re.match(rf"{step * 2}{city}:\s*\{{.*\}}", one)]
+            own = [one for n, one in enumerate(own) if n not in same]
+            own.insert(head + 1, f"{step * 2}{line}")
+        changed = "\n".join([*lines[: start + 1], *own, *lines[end:]]) + "\n"
+        try:
+            if yaml.safe_load(changed) == wanted:
+                parse_params(wanted, source)
+                return changed
+        except yaml.YAMLError:
+            pass
+    raise InputError(f"{source}: no line can be put into it. Write below simulate.borrowed: {line}")
+
+
+def _keep(city: str, text: str) -> None:
+    """Remember what is there; not what an earlier run, which was killed, has lent and not decided on."""
+    kept = WORK / KEPT / city
+    if kept.is_dir():
+        return
+    with atomic_folder(kept) as folder:
+        (folder / "params.yaml").write_text(text, encoding="utf-8")
+        if (BORROWED / city).is_dir():
+            shutil.copytree(BORROWED / city, folder / "city")
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

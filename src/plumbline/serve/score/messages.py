@@ -1,0 +1,140 @@
+"""What has to be told of deliveries, until somebody has told it: whoever sends a message marks it as sent.
+
+A message is made anew from the results each time it is asked for, so none is lost with the process that was to send it.
+One that was sent just before a kill is sent again: its key, in its last line, tells that it is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from plumbline.errors import InputError
+from plumbline.files import read_json, write_json
+from plumbline.serve.score.changes import COMPARED
+from plumbline.serve.score.results import ASIDE, CHANGES, DRIFT, EVENTS, MAP, SENT, Result, now, results
+
+MOST = 20
+"""Buildings in a message; all of them are in the file that it names."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """Something to tell a person."""
+
+    key: str
+    """`PLACE/RESULT` or `_aside/PLACE/RESULT`: the same for the same news."""
+    subject: str
+    body: str
+    """Markdown."""
+
+
+def unsent(out: Path) -> list[Message]:
+    """What has not been told yet: changes, and deliveries that were set aside; the oldest first within a place.
+
+    Raises:
+        InputError: a result is damaged.
+    """
+    found = [*_of_results(out), *_of_aside(out)]
+    return [message for message in found if not _note(out, message.key).is_file()]
+
+
+def drifted(out: Path) -> list[Result]:
+    """Results that call for training anew, which nobody has been told of yet.
+
+    Raises:
+        InputError: a result is damaged.
+    """
+    found = [one for place in _places(out) for one in results(out, place) if one.drift == "drift"]
+    return [one for one in found if not _event(out, one).is_file()]
+
+
+def mark_called(out: Path, one: Result) -> None:
+    """Record that it was called for."""
+    write_json(_event(out, one), {"key": f"{one.place}/{one.folder}", "called": now()})
+
+
+def mark_sent(out: Path, message: Message, by: str) -> None:
+    """Record that a message was sent, and by what."""
+    write_json(_note(out, message.key), {"key": message.key, "subject": message.subject, "by": by, "sent": now()})
+
+
+def _of_results(out: Path) -> Iterator[Message]:
+    for place in _places(out):
+        for one in results(out, place):
+            if one.changes.get("changed") or one.drift in ("drift", "look"):
+                yield _news(out, one)
+
+
+def _news(out: Path, one: Result) -> Message:
+    folder = out / one.place / one.folder
+    lines, subject = _changes(folder, one) if one.changes else ([], f"first delivery {one.delivery}")
+    if one.drift in ("drift", "look"):
+        subject += ", unlike the training data" if one.drift == "drift" else ", unlike the last one"
+        lines += ["", f"{one.drift}:", "", *(f"- {reason}" for reason in read_json(folder / DRIFT)["reasons"])]
+    lines += ["", f"Map: {folder / MAP}", f"Message: {one.place}/{one.folder}"]
+    return Message(f"{one.place}/{one.folder}", f"Plumbline: {one.place}, {subject}", "\n".join(lines))
+
+
+def _changes(folder: Path, one: Result) -> tuple[list[str], str]:
+    table = pd.read_csv(folder / CHANGES, dtype={"building_id": str}, keep_default_na=False, na_values=[""])
+    counts = one.changes
+    lines = [
+        f"{one.place}: delivery {one.delivery}, observed to {one.observed['to']}, beside {one.compared_with}.",
+        "",
+        f"{counts['changed']} of {counts['compared']} buildings changed: category up {counts['category_up']}, down "
+        f"{counts['category_down']}; quadrant {counts['quadrant']}; judged or not {counts['status']}. Of "
+        f"{counts['beyond_intervals']} the two intervals do not overlap.",
+        "",
+        *map(_line, table.head(MOST).itertuples()),
+    ]
+    if len(table) > MOST:
+        lines.append(f"- and {len(table) - MOST} more")
+    lines += ["", f"All of them: {folder / CHANGES}"]
+    return lines, f"{counts['changed']} buildings changed ({one.delivery})"
+
+
+def _line(row: Any) -> str:
+    told = f"- {row.building_id}: {row.what}: {_state(row, 'before')}, now {_state(row, 'after')}"
+    return told + ("; intervals do not overlap" if str(row.intervals_overlap) == "False" else "")
+
+
+def _state(row: Any, when: str) -> str:
+    said = {name: getattr(row, f"{name}_{when}") for name in COMPARED}
+    if said["status"] != "ok":
+        return str(said["status"])
+    number = int(said["burland_category"])
+    severity, low, high = (said[f"severity_{name}"] for name in ("permille", "low", "high"))
+    told = f"category {number}, {severity:.2g} ({low:.2g} to {high:.2g}) permille"
+    return told + (f", {said['quadrant']}" if number else "")
+
+
+def _of_aside(out: Path) -> Iterator[Message]:
+    for path in sorted((out / ASIDE).glob("*/*.json")):
+        try:
+            told = read_json(path)
+            place, delivery, reason = (str(told[key]) for key in ("place", "delivery", "reason"))
+        except (InputError, KeyError, TypeError):
+            continue  # a record that is damaged holds up no news
+        key = path.relative_to(out).with_suffix("").as_posix()
+        body = (
+            f"{place}: delivery {delivery} cannot be judged and was set aside:\n\n{reason}\n\n"
+            f"Mend its files or params.yaml; it is then tried again by itself. Record: {path}\nMessage: {key}"
+        )
+        yield Message(key, f"Plumbline: {place}, delivery {delivery} set aside", body)
+
+
+def _places(out: Path) -> list[str]:
+    return sorted(path.name for path in out.glob("*") if path.is_dir() and not path.name.startswith(("_", ".")))
+
+
+def _event(out: Path, one: Result) -> Path:
+    return out / EVENTS / one.place / f"{one.folder}.json"
+
+
+def _note(out: Path, key: str) -> Path:
+    return out / SENT / f"{key}.json"

@@ -1,0 +1,114 @@
+"""From the tiles of a delivery to its result."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from plumbline.console import log
+from plumbline.export.package import verify_package
+from plumbline.files import atomic_folder, read_json, sha256_file, write_json
+from plumbline.params import Score
+from plumbline.prepare.audit.conditions import conditions_of, load_conditions
+from plumbline.prepare.audit.drift import Columns
+from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.shards import Shards
+from plumbline.serve.map import write_map
+from plumbline.serve.predict import warn_of_short
+from plumbline.serve.predictions import read_predictions, write_predictions
+from plumbline.serve.score.answers import answers, counts_of
+from plumbline.serve.score.changes import Changes, compare
+from plumbline.serve.score.drift import drift_of
+from plumbline.serve.score.results import (
+    CHANGES,
+    DRIFT,
+    MANIFEST,
+    MAP,
+    PREDICTIONS,
+    Result,
+    former,
+    listed,
+    now,
+    results,
+)
+from plumbline.serve.score.work import SEQUENCES, SHOWN, TILE, Reading, Tile, code_hash
+from plumbline.sources.points import Track, concatenate_tracks, load_points
+
+OF_TRACK = ("name", "product", "points", "epochs", "first_epoch", "last_epoch")
+
+
+def publish(reading: Reading, tiles: list[Tile], params: Score) -> Result:
+    """Write the result of a delivery whose tiles are all judged; the folder appears whole, or not at all.
+
+    Raises:
+        InputError: a file could not be written.
+    """
+    delivery, city, out = reading.delivery, tiles[0].city, params.out
+    table = answers(tiles)
+    tracks = _shown(tiles)
+    warn_of_short(city.observed)
+    last = max(track["last_epoch"] for track in city.about["tracks"])
+    before = former(results(out, delivery.place), last)
+    package = verify_package(tiles[0].package)
+    left_out: Counter[str] = Counter()
+    for tile in tiles:
+        left_out.update(read_json(tile.folder / TILE)["left_out"])
+    with atomic_folder(out / delivery.place / delivery.result) as folder:
+        write_predictions(table, folder / PREDICTIONS)
+        write_map(table, tracks, folder / MAP, f"Plumbline: {delivery.place}, {delivery.name}", tiles[0].every)
+        changes = None
+        if before is not None:
+            changes = compare(read_predictions(out / before.place / before.folder / PREDICTIONS), table)
+            changes.table.to_csv(folder / CHANGES, index=False)
+        counts = counts_of(table)
+        drift = drift_of(_conditions(tiles), load_conditions(tiles[0].package), counts, before, params.drift)
+        write_json(folder / DRIFT, drift)
+        result = Result(
+            place=delivery.place,
+            delivery=delivery.name,
+            id=delivery.id,
+            inputs=delivery.files,
+            footprints={"path": str(reading.footprints), "sha256": sha256_file(reading.footprints)},
+            model={"name": package.name, "version": package.version},
+            code=code_hash(),
+            observed={"from": min(track["first_epoch"] for track in city.about["tracks"]), "to": last},
+            tracks=[{key: track[key] for key in OF_TRACK} for track in city.about["tracks"]],
+            tiles=len(tiles),
+            buildings=len(table),
+            statuses=counts["statuses"],
+            categories=counts["categories"],
+            left_out={reason: count for reason, count in left_out.items() if count},
+            compared_with=before.folder if before else None,
+            changes=changes.counts if changes else {},
+            drift=drift["verdict"],
+            made=now(),
+            files=listed(folder),
+        )
+        write_json(folder / MANIFEST, result.model_dump(mode="json"))
+    _say(result, changes)
+    for reason in drift["reasons"] if drift["verdict"] in ("drift", "look") else ():
+        log.warning("%s/%s: %s: %s", result.place, result.folder, drift["verdict"], reason)
+    return result
+
+
+def _conditions(tiles: list[Tile]) -> Columns:
+    """The watched columns of all buildings of the delivery that could be prepared."""
+    parts = [part for tile in tiles if len(part := Sequences.load(tile.folder / SEQUENCES))]
+    if not parts:
+        return Columns(0, {})
+    (found,) = conditions_of(Shards(parts)).values()
+    return found
+
+
+def _shown(tiles: list[Tile]) -> list[Track]:
+    """The points kept for the map."""
+    parts: dict[str, list[Track]] = {}
+    for tile in tiles:
+        for track in load_points(tile.folder / SHOWN):
+            parts.setdefault(track.name, []).append(track)
+    return [concatenate_tracks(own) for own in parts.values()]
+
+
+def _say(result: Result, changes: Changes | None) -> None:
+    counts = ", ".join(f"{count} {status}" for status, count in result.statuses.items())
+    told = f"{changes.counts['changed']} changed since {result.compared_with}" if changes else "the first of its place"
+    log.info("%s/%s: %d buildings: %s; %s", result.place, result.folder, result.buildings, counts, told)

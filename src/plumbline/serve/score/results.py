@@ -1,0 +1,130 @@
+"""What is published of a delivery: one folder that appears whole, and says what it was made from.
+
+`OUT/PLACE/DELIVERY-HASH/` has the files named here, and `OUT/PLACE/latest.json` says which of them was observed last.
+Names that begin with `_` are records: of deliveries that could not be judged, of messages and events that were sent,
+and of what a challenger says, which nobody is told.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from plumbline.errors import InputError
+from plumbline.files import read_json, sha256_file, write_json
+
+MANIFEST, LATEST = "manifest.json", "latest.json"
+PREDICTIONS, MAP, CHANGES = "predictions.gpkg", "map.html", "changes.csv"
+DRIFT = "drift.json"
+ASIDE, SENT, EVENTS, SHADOW, LOOKS = "_aside", "_sent", "_events", "_shadow", "_looks.json"
+
+
+class Result(BaseModel):
+    """`manifest.json` of a result."""
+
+    model_config = ConfigDict(extra="forbid")
+    format: int = 1
+    place: str
+    delivery: str
+    id: str
+    """SHA-256 over names and hashes of the delivered files."""
+    inputs: dict[str, dict[str, Any]]
+    """Delivered file -> `sha256`, `bytes`."""
+    footprints: dict[str, str]
+    """`path` and `sha256` of the file of the footprints."""
+    model: dict[str, str]
+    """`name` and `version` of the package."""
+    code: str
+    """SHA-256 of the code that reads, prepares and judges."""
+    observed: dict[str, str]
+    """`from` and `to`: first and last epoch of any track."""
+    tracks: list[dict[str, Any]]
+    """`name`, `product`, `points`, `epochs`, `first_epoch` and `last_epoch` of each."""
+    tiles: int
+    buildings: int
+    statuses: dict[str, int]
+    categories: dict[str, int]
+    left_out: dict[str, int]
+    """Why buildings could not be prepared, see `prepare.odd`."""
+    compared_with: str | None
+    """Folder of the result that it was compared with; None: the first of its place."""
+    changes: dict[str, int]
+    """See `changes.Changes`."""
+    drift: str
+    """Verdict of `drift.json`, see `drift.drift_of`."""
+    made: str
+    """When, UTC."""
+    files: dict[str, dict[str, Any]]
+    """File of the result -> `sha256`, `bytes`."""
+
+    @property
+    def folder(self) -> str:
+        """Name of its folder."""
+        return f"{self.delivery}-{self.id[:8]}"
+
+
+def read_result(folder: Path) -> Result:
+    """The manifest of a result.
+
+    Raises:
+        InputError: there is none, or it is not one.
+    """
+    try:
+        return Result.model_validate(read_json(folder / MANIFEST))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(
+            f"{folder / MANIFEST}: {'.'.join(map(str, first['loc']))}: {first['msg']}. Move the folder away; its "
+            "delivery is then judged again."
+        ) from None
+
+
+def results(out: Path, place: str) -> list[Result]:
+    """All results of a place, by what was observed last, then by when they were made.
+
+    Raises:
+        InputError: as `read_result`.
+    """
+    found = [read_result(path.parent) for path in (out / place).glob(f"*/{MANIFEST}") if _counts(path.parent)]
+    return sorted(found, key=lambda one: (one.observed["to"], one.made))
+
+
+def former(known: list[Result], observed_to: str) -> Result | None:
+    """The result to compare a delivery with: of those that do not look further, the one that looks furthest.
+
+    So one that comes late is compared with what came before it in time, and not with its own future.
+    """
+    before = [one for one in known if one.observed["to"] <= observed_to]
+    return before[-1] if before else None
+
+
+def note_latest(out: Path, place: str) -> None:
+    """Bring `latest.json` of a place up to date; a run that was killed may have left it behind."""
+    known = results(out, place)
+    if not known:
+        return
+    last = known[-1]
+    told = {
+        "folder": last.folder, "delivery": last.delivery, "observed_to": last.observed["to"],
+        "model_version": last.model["version"], "made": last.made,
+    }  # fmt: skip
+    path = out / place / LATEST
+    if not path.is_file() or path.read_text(encoding="utf-8").find(f'"{last.folder}"') < 0:
+        write_json(path, told)
+
+
+def listed(folder: Path) -> dict[str, dict[str, Any]]:
+    """Hash and size of each file of a result."""
+    return {path.name: {"sha256": sha256_file(path), "bytes": path.stat().st_size} for path in sorted(folder.iterdir())}
+
+
+def now() -> str:
+    """Date and time, UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _counts(folder: Path) -> bool:
+    return not folder.name.startswith(".")

@@ -1,0 +1,140 @@
+"""One look at the source: every new delivery judged and published, or set aside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from plumbline.console import log
+from plumbline.errors import InputError, PlumblineError
+from plumbline.export.package import open_package
+from plumbline.jobs import alone, clear
+from plumbline.params import Params
+from plumbline.serve.score.aside import bring_back, is_aside, is_of_the_machine, set_aside
+from plumbline.serve.score.deliveries import Delivery, find_deliveries
+from plumbline.serve.score.publish import publish
+from plumbline.serve.score.results import LOOKS, MANIFEST, note_latest
+from plumbline.serve.score.shadow import shadow
+from plumbline.serve.score.work import STAGE, Reading, cut_tiles, judge_tiles, plan_reading, read
+
+
+@dataclass
+class Outcome:
+    """What a look came to; `PLACE/FOLDER` of each delivery."""
+
+    published: list[str] = field(default_factory=list)
+    aside: dict[str, str] = field(default_factory=dict)
+    """With its reason."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """With what went wrong: a fault of Plumbline or of this machine, not of the delivery."""
+
+
+def score(params: Params, package: Path, workers: int | None = None, challenger: Path | None = None) -> Outcome:
+    """Judge every new complete delivery, in the order of their names, and publish its result.
+
+    What a killed run has finished of a delivery is not done again. A delivery that cannot be judged is set aside, and
+    the next one follows. One that has changed meanwhile is left for the next time.
+
+    Args:
+        params: sections `score` and `ingest`.
+        package: model package, which does not change during the run.
+        workers: processes; None: one a core, or one where there is little to do.
+        challenger: another package, whose answers are recorded and never published; see `shadow`.
+
+    Raises:
+        InputError: the source, the package or a place's footprints are not there; another process is at it; or the disk
+            refused. The deliveries are not at fault, and none is set aside for it.
+        OSError: likewise.
+    """
+    with alone(STAGE):
+        check(params)
+        open_package(package)
+        outcome = Outcome()
+        for delivery in new_deliveries(params):
+            _one(delivery, params, package, workers, outcome, challenger)
+        return outcome
+
+
+def check(params: Params) -> None:
+    """Refuse what is wrong with the settings, before a delivery is blamed for it.
+
+    Raises:
+        InputError: a place's footprints are not there.
+    """
+    for place, path in params.score.footprints.items():
+        if not path.is_file():
+            raise InputError(f"score.footprints.{place}: no file {path} found. Mend the path in params.yaml.")
+
+
+def new_deliveries(params: Params) -> list[Delivery]:
+    """The complete deliveries that have no result yet, and were not set aside.
+
+    Raises:
+        InputError: the source is no folder.
+    """
+    section = params.score
+    section.out.mkdir(parents=True, exist_ok=True)
+    found = find_deliveries(section, section.out / LOOKS)
+    for place in {delivery.place for delivery in found}:
+        note_latest(section.out, place)
+    return [one for one in found if not _is_done(one, section.out) and not is_aside(one, params)]
+
+
+def plan(delivery: Delivery, params: Params) -> Reading:
+    """See `plan_reading`.
+
+    Raises:
+        InputError: as that.
+    """
+    return plan_reading(delivery, params.score.footprints, params.ingest)
+
+
+def _is_done(delivery: Delivery, out: Path) -> bool:
+    return (out / delivery.place / delivery.result / MANIFEST).is_file()
+
+
+def _one(
+    delivery: Delivery,
+    params: Params,
+    package: Path,
+    workers: int | None,
+    outcome: Outcome,
+    challenger: Path | None,
+) -> None:
+    name = f"{delivery.place}/{delivery.result}"
+    log.info("%s: %d files, %s", name, len(delivery.files), delivery.folder)
+    try:
+        reading = plan(delivery, params)
+        read(reading, workers)
+        tiles = cut_tiles(reading, package)
+        judge_tiles(tiles, workers)
+    except InputError as error:
+        if is_of_the_machine(error):
+            raise
+        if not delivery.unchanged():
+            log.warning("%s: has changed meanwhile, left for the next time", delivery.folder)
+            return
+        outcome.aside[name] = str(error)
+        set_aside(delivery, error, params)
+        log.error("%s: set aside: %s", name, error)
+        return
+    except Exception as error:
+        if is_of_the_machine(error) or isinstance(error, PlumblineError | MemoryError):
+            raise
+        # A bug that one delivery meets must not hold up the others; it is tried again the next time.
+        outcome.failed[name] = f"{type(error).__name__}: {error}"
+        log.error("%s: failed", name, exc_info=True)
+        return
+    if not delivery.unchanged():
+        log.warning("%s: has changed meanwhile, left for the next time", delivery.folder)
+        return
+    if challenger is not None:
+        shadow(reading, tiles, challenger, workers, params.score.out)
+    try:
+        publish(reading, tiles, params.score)
+    except InputError as error:
+        raise PlumblineError(f"{name}: judged, and not published: {error}") from error
+    bring_back(delivery, params)
+    note_latest(params.score.out, delivery.place)
+    clear(reading.work)
+    outcome.published.append(name)

@@ -1,0 +1,52 @@
+"""A challenger's answers to the same delivery: recorded beside the champion's, never published, never told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from plumbline.console import log
+from plumbline.files import atomic_folder, write_json
+from plumbline.serve.predictions import write_predictions
+from plumbline.serve.score.answers import answers, counts_of
+from plumbline.serve.score.changes import compare
+from plumbline.serve.score.results import PREDICTIONS, SHADOW, now
+from plumbline.serve.score.work import Reading, Tile, cut_tiles, judge_tiles
+
+RECORD, DIFFERENCES = "shadow.json", "differences.csv"
+
+
+def shadow(reading: Reading, tiles: list[Tile], challenger: Path, workers: int | None, out: Path) -> None:
+    """Write `OUT/_shadow/PLACE/RESULT/VERSION/`: its predictions, who is judged otherwise, and counts.
+
+    Before the champion's result is published, so that a killed run does it again; whatever goes wrong with the
+    challenger is logged, and stops nothing.
+
+    Args:
+        reading: the delivery. tiles: judged by the champion. challenger: its package. workers: see `score`.
+        out: folder of the results.
+    """
+    delivery = reading.delivery
+    try:
+        own = cut_tiles(reading, challenger)
+        folder = out / SHADOW / delivery.place / delivery.result / own[0].version
+        if folder.exists():
+            return
+        judge_tiles(own, workers)
+        said, champion = answers(own), answers(tiles)
+        differences = compare(champion, said)
+        with atomic_folder(folder) as temporary:
+            write_predictions(said, temporary / PREDICTIONS)
+            # "before" is what the champion says, "after" what the challenger says.
+            columns = {name: name.replace("_before", "_champion").replace("_after", "_challenger")
+                       for name in differences.table}  # fmt: skip
+            differences.table.rename(columns=columns).to_csv(temporary / DIFFERENCES, index=False)
+            record = {
+                "format": 1, "place": delivery.place, "delivery": delivery.name, "id": delivery.id,
+                "champion": tiles[0].version, "challenger": own[0].version, "differences": differences.counts,
+                "answers": {"champion": counts_of(champion), "challenger": counts_of(said)}, "made": now(),
+            }  # fmt: skip
+            write_json(temporary / RECORD, record)
+        log.info("%s/%s: challenger %s judges %d buildings otherwise", delivery.place, delivery.result,
+                 own[0].version, differences.counts["changed"])  # fmt: skip
+    except Exception as error:
+        log.warning("%s/%s: no answers of the challenger (%s)", delivery.place, delivery.result, error)

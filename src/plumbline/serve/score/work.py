@@ -1,0 +1,197 @@
+"""A delivery's work: its points by tile, and the answers for each tile, each a folder that appears whole.
+
+What was finished before a run was killed is there when the next one asks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+import plumbline
+from plumbline.errors import InputError, PlumblineError
+from plumbline.export.package import Manifest, open_package, verify_package
+from plumbline.export.runtime import OnnxModel
+from plumbline.files import atomic_folder, sha256_file, sha256_folder, write_json
+from plumbline.jobs import WORK, clear, run_jobs
+from plumbline.params import Ingest
+from plumbline.prepare.buildings import prepare_buildings
+from plumbline.prepare.odd import period_overlap
+from plumbline.prepare.tile import leave_to_neighbours, own_rows
+from plumbline.serve.judgement import judgement
+from plumbline.serve.map import MAX_POINTS
+from plumbline.serve.predictions import write_predictions
+from plumbline.serve.score.deliveries import Delivery
+from plumbline.sources.assemble import assemble
+from plumbline.sources.city import find_unlabelled, read_city
+from plumbline.sources.ingest import read_without_repeated
+from plumbline.sources.ingested import Ingested, open_ingested
+from plumbline.sources.part import Part, read_part
+from plumbline.sources.plan import Plan, cut_found
+from plumbline.sources.points import write_points
+
+STAGE = "score"
+POINTS = "points"
+ANSWERS, ROWS, SEQUENCES, SHOWN, TILE = "answers.parquet", "row.npy", "sequences", "points.parquet", "tile.json"
+CODE = ("sources", "prepare", "export", "serve")
+WORTHWHILE_POINTS = 200_000
+"""Fewer are judged before other processes have loaded their libraries."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A delivery to be read: the parts of its products, and where its tiles will lie."""
+
+    delivery: Delivery
+    footprints: Path
+    work: Path
+    """Other files, settings or code: another folder."""
+    plan: Plan | None
+    """None where everything was read before."""
+
+    @property
+    def points(self) -> Path:
+        """The delivery as `ingest` leaves it, complete or not there at all."""
+        return self.work / POINTS
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Buildings to judge, and where to put the answers."""
+
+    folder: Path
+    city: Ingested
+    name: str
+    tracks: tuple[str, ...]
+    """Names of the tracks to use."""
+    package: Path
+    version: str
+    """Of the package: answers of two models never mix."""
+    every: int
+    """One in so many points is kept for the map."""
+
+
+def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ingest) -> Reading:
+    """What has to be read of a delivery; its parts are read by `read_part`, after `read_city`.
+
+    Args:
+        delivery: it. footprints: see `Score`. params: section `ingest`; its filters are not used.
+
+    Raises:
+        InputError: the delivery is not what `plumbline predict` takes.
+    """
+    settings = Ingest(products=params.products, tile_m=params.tile_m)
+    elsewhere = footprints.get(delivery.place)
+    about = [
+        delivery.id, delivery.place, delivery.name, str(delivery.folder.resolve()), settings.model_dump(mode="json"),
+        sha256_file(elsewhere) if elsewhere else None, code_hash(),
+    ]  # fmt: skip
+    work = WORK.resolve() / STAGE / hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
+    files = find_unlabelled(delivery.folder, elsewhere)
+    if (work / POINTS).exists():
+        return Reading(delivery, files.footprints, work, None)
+    return Reading(delivery, files.footprints, work, cut_found([files], [], settings))
+
+
+def read_footprints(reading: Reading) -> list[Part]:
+    """Read the footprints; return the parts of the products that are then to be read, by `read_part`.
+
+    Raises:
+        InputError: the footprints are refused.
+    """
+    if reading.plan is None:
+        return []
+    run_jobs(read_city, reading.plan.cities, 1, "footprints")
+    return reading.plan.parts
+
+
+def read(reading: Reading, workers: int | None) -> None:
+    """Read the delivery's points into tiles, unless that was done.
+
+    Raises:
+        InputError: a file is refused, or points and footprints are not of one place.
+    """
+    plan = reading.plan
+    if plan is None or reading.points.exists():
+        return
+    run_jobs(read_part, read_footprints(reading), workers, "points")
+    read_without_repeated(plan, workers)
+    (city,) = plan.cities
+    with atomic_folder(reading.points) as out:
+        assemble(city.files, plan, out / reading.delivery.name)
+    for folder in plan.work.values():
+        clear(folder)
+
+
+def cut_tiles(reading: Reading, package: Path) -> list[Tile]:
+    """The tiles of a delivery that was read, to be judged by `judge_tile`.
+
+    Raises:
+        InputError: no track can be used, or the package is damaged.
+    """
+    manifest = verify_package(package)
+    (city,) = open_ingested(reading.points)
+    observed = city.observed
+    kept = tuple(observed[number].name for number in period_overlap(observed).kept)
+    every = -(-sum(track["points"] for track in city.about["tracks"]) // (2 * MAX_POINTS))
+    folder = reading.work / manifest.version
+    return [Tile(folder / name, city, name, kept, package, manifest.version, max(1, every)) for name in city.tiles]
+
+
+def judge_tile(tile: Tile) -> None:
+    """Write the answers for a tile's buildings, and their place in the file of the footprints.
+
+    As `plumbline predict` answers for the whole: `tests/serve/score` holds it to that.
+
+    Raises:
+        InputError: the tile's buildings cannot be prepared.
+    """
+    manifest, model = _opened(tile.package, tile.version)
+    buildings, neighbours = tile.city.buildings(tile.name), tile.city.neighbours(tile.name)
+    footprints = np.asarray(buildings.geometry.values)
+    tracks = [track for track in tile.city.tracks(tile.name) if track.name in tile.tracks]
+    shown = [track.take(own_rows(track, tile.city, tile.name)[:: tile.every]) for track in tracks]
+    tracks = [leave_to_neighbours(track, footprints, neighbours, manifest.prepare.buffer_m) for track in tracks]
+    prepared = prepare_buildings(tracks, buildings, manifest.prepare, tile.city.folder.name)
+    table = judgement(prepared, model.answer(prepared.sequences), buildings, manifest.prepare, manifest.version)
+    with atomic_folder(tile.folder) as out:
+        write_predictions(table, out / ANSWERS)
+        np.save(out / ROWS, neighbours.own)
+        prepared.sequences.save(out / SEQUENCES)
+        write_points(shown, out / SHOWN)
+        write_json(out / TILE, {"left_out": prepared.left_out.counts})
+
+
+def judge_tiles(tiles: list[Tile], workers: int | None) -> None:
+    """Judge the tiles that are not there yet; a few points are not worth a second process.
+
+    Raises:
+        InputError: as `judge_tile`.
+    """
+    points = sum(track["points"] for track in tiles[0].city.about["tracks"])
+    run_jobs(judge_tile, tiles, 1 if workers is None and points < WORTHWHILE_POINTS else workers, STAGE)
+
+
+@lru_cache(maxsize=1)
+def code_hash() -> str:
+    """Hash of the code that decides what is said of a delivery."""
+    root = Path(plumbline.__file__).parent
+    return hashlib.sha256("".join(sha256_folder(root / part, "*.py") for part in CODE).encode()).hexdigest()
+
+
+@lru_cache(maxsize=2)
+def _opened(package: Path, version: str) -> tuple[Manifest, OnnxModel]:
+    """The model, opened once a process."""
+    try:
+        manifest, model = open_package(package)
+    except InputError as error:
+        raise PlumblineError(str(error)) from error  # no fault of the delivery
+    if manifest.version != version:
+        raise PlumblineError(f"{package}: version {manifest.version} found, {version} was there when the run began.")
+    return manifest, model

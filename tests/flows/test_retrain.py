@@ -1,0 +1,129 @@
+"""From a delivery that is unlike the training data to a released model, or to none: the real stages, tiny."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from prefect.settings import get_current_settings
+
+from flows.retrain import retrain
+from flows.score import score
+from plumbline.files import sha256_folder
+from plumbline.release.registry import Registry
+from tests.flows.conftest import ROOT
+from tests.serve.score.conftest import PLACE, Town
+from tests.tiny import PARAMS, Tiny, run_cli
+
+pytestmark = pytest.mark.slow
+PASSED = [{"metric": "severity_mae", "artifact": "int8", "max": 100.0}]
+REFUSED = [{"metric": "severity_mae", "artifact": "int8", "max": 0.0}]
+
+
+@pytest.fixture
+def project(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Town:
+    """A whole project with a delivery that has drifted; its stages are made as far as they are in `tiny`."""
+    town = Town(tiny, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SHELL", raising=False)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    ignore = shutil.ignore_patterns("__pycache__", "cache", "tmp", "*.pyc")
+    for name in ("src", ".dvc", "data/raw", "data/borrowed"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignore)
+    for name in ("dvc.yaml", ".gitignore", ".dvcignore"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    subprocess.run(["git", "init", "--quiet"], check=True)
+    settings(town, PASSED)
+    return town
+
+
+def settings(town: Town, gates: list[dict[str, object]]) -> str:
+    content = PARAMS | {
+        "prepare": {**PARAMS["prepare"], "max_points": 128},  # DVC looks for it
+        "validate": {**PARAMS["validate"], "gates": gates}, "adapt": {},
+        "score": {"settle_s": 0, "drift": {"min_buildings": 15}},
+    }  # fmt: skip
+    text = "# Mine.\n" + yaml.safe_dump(content)
+    (town.folder / "params.yaml").write_text(text)
+    return text
+
+
+def ended(place: str, result: str) -> tuple[str, str]:
+    state = retrain(place, result, return_state=True)
+    return state.type.value, state.message
+
+
+def test_what_is_lent_is_trained_on_and_released_and_a_refusal_puts_everything_back(project: Town, harness: None):
+    project.deliver("noisy", noise_mm=40.0)
+    assert project.score().code == 0
+    (result,) = project.results().values()
+    assert json.loads((result / "manifest.json").read_text())["drift"] == "drift"
+
+    # A gate that refuses: nothing was released, and params and points are those of before.
+    text, borrowed = settings(project, REFUSED), sha256_folder(Path("data/borrowed"))
+    kind, said = ended(PLACE, result.name)
+    assert kind == "FAILED", said
+    assert said.startswith("package refused: severity_mae of int8")
+    assert Registry().champion() is None
+    assert Path("params.yaml").read_text() == text
+    assert sha256_folder(Path("data/borrowed")) == borrowed
+
+    settings(project, PASSED)
+    kind, said = ended(PLACE, result.name)
+    assert kind == "COMPLETED", said
+    assert said.startswith(f"{PLACE} lends its points; commit params.yaml and data/borrowed/{PLACE}.")
+    champion = Registry().champion()
+    assert champion is not None
+    text = Path("params.yaml").read_text()
+    assert text.startswith("# Mine.\n")
+    entry = yaml.safe_load(text)["simulate"]["borrowed"][PLACE]
+    assert (entry["folder"], entry["band"]) == (f"data/borrowed/{PLACE}", "C")
+    reference = json.loads(Path("data/package/reference.json").read_text())
+    assert PLACE in reference["cities"]
+
+    # The same kind of points again is no news for the champion that has learned from them.
+    project.deliver("noisy_again", noise_mm=41.0)
+    again = run_cli("score", cwd=project.folder)
+    assert again.code == 0, again.err
+    told = json.loads((project.results()["noisy_again"] / "drift.json").read_text())
+    assert told["verdict"] != "drift", told["reasons"]
+    assert {one["nearest"] for name, one in told["features"].items() if "noise" in name} == {PLACE}
+
+
+def test_what_cannot_be_lent_is_said(project: Town, harness: None):
+    folder = project.deliver("noisy", noise_mm=40.0)
+    assert project.score().code == 0
+    (result,) = project.results().values()
+    next(folder.glob("*.csv")).write_text("other")
+    kind, said = ended(PLACE, result.name)
+    assert kind == "FAILED"
+    assert "not the file that" in said
+    assert ended(PLACE, "nothing")[0] == "FAILED"
+    assert not Path(".plumbline/lent").exists() or not list(Path(".plumbline/lent").iterdir())
+
+
+def test_a_delivery_that_drifted_calls_for_training_once_and_another_does_not(project: Town, harness: None):
+    project.deliver("plain")
+    project.deliver("noisy", noise_mm=40.0)
+    assert project.score().code == 0
+    told = {name: json.loads((path / "drift.json").read_text())["verdict"] for name, path in project.results().items()}
+    assert told == {"plain": "none", "noisy": "drift"}
+    api = str(get_current_settings().api.url)
+    for _ in range(2):
+        score(return_state=True)
+    wanted = {"filter": {"event": {"name": ["plumbline.drift"]}}}
+    for _ in range(60):
+        events = httpx.post(f"{api}/events/filter", json=wanted).raise_for_status().json()["events"]
+        if events:
+            break
+        time.sleep(1)
+    (event,) = events
+    assert event["resource"]["prefect.resource.id"] == f"plumbline.place.{PLACE}"
+    assert event["payload"]["result"] == project.results()["noisy"].name
+    assert any("log_noise" in reason for reason in event["payload"]["reasons"])

@@ -1,0 +1,159 @@
+"""The flow `score` on a real server: fetched by DVC, judged with the champion, told by the chosen block."""
+
+from __future__ import annotations
+
+import asyncore
+import json
+import shutil
+import smtpd
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from prefect.blocks.abstract import NotificationError
+from prefect.blocks.notifications import CustomWebhookNotificationBlock
+
+from flows.score import score
+from flows.sinks import LocalFile, Mail
+from tests.flows.conftest import ROOT
+from tests.serve.score.conftest import PLACE, Town
+from tests.tiny import Tiny, run_cli
+
+pytestmark = pytest.mark.slow
+
+
+class Receiver:
+    """A web server that keeps what is posted, and answers with `status`."""
+
+    def __init__(self) -> None:
+        self.status, self.got = 200, list[dict[str, str]]()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                outer.got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(outer.status)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+
+    @contextmanager
+    def listening(self) -> Iterator[str]:
+        thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{self.server.server_port}/"
+        finally:
+            self.server.shutdown()
+            self.server.server_close()
+
+
+@pytest.fixture
+def imported(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Town:
+    """A project with a champion, and a place that DVC imports from `elsewhere`."""
+    elsewhere = Town(tiny, tmp_path / "elsewhere")
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    shutil.copytree(ROOT / ".dvc", project / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
+    for name in (".gitignore", ".dvcignore"):
+        shutil.copy(ROOT / name, project / name)
+    (project / "data" / "deliveries").mkdir(parents=True)
+    shutil.copy(elsewhere.folder / "params.yaml", project / "params.yaml")
+    subprocess.run(["git", "init", "--quiet"], check=True)
+    assert run_cli("release", "promote", elsewhere.package, cwd=project).code == 0
+    return elsewhere
+
+
+def ended(**parameters: object):
+    state = score(**parameters, return_state=True)
+    return state.type.value, state.message
+
+
+def test_new_deliveries_are_fetched_judged_and_told_and_no_message_is_lost(imported: Town, harness: None):
+    imported.deliver("a")
+    command = [sys.executable, "-m", "dvc", "import-url", str(imported.source / PLACE), f"data/deliveries/{PLACE}"]
+    subprocess.run(command, check=True, capture_output=True)
+    out = Path("data/score")
+    assert ended() == ("COMPLETED", "nothing to tell")  # the first has nothing to be compared with
+    assert len(list(out.glob(f"{PLACE}/a-*/manifest.json"))) == 1
+
+    # One in four points, so that many buildings cannot be judged any more; and the one who is told does not answer.
+    imported.deliver("b", every=4)
+    broken = imported.deliver("c_broken", footprints=False)
+    receiver = Receiver()
+    with receiver.listening() as url:
+        hook = CustomWebhookNotificationBlock(
+            name="ops", url=url, json_data={"subject": "{{subject}}", "body": "{{body}}"}
+        )
+        hook.save("ops")
+        receiver.status = 500
+        kind, said = ended(block="custom-webhook/ops")
+        assert kind == "FAILED"
+        assert said.startswith("2 messages could not be sent, and will be the next time: ")
+        (result,) = out.glob(f"{PLACE}/b-*/manifest.json")
+        assert not (out / "_sent").exists()
+        receiver.status, receiver.got = 200, []
+        assert ended(block="custom-webhook/ops") == ("COMPLETED", "2 messages sent")
+        assert ended(block="custom-webhook/ops") == ("COMPLETED", "nothing to tell")
+    news, aside = receiver.got
+    changed = json.loads(result.read_text())["changes"]["changed"]
+    assert changed > 0
+    assert news["subject"] == f"Plumbline: {PLACE}, {changed} buildings changed (b)"
+    assert "now insufficient_points" in news["body"]
+    assert news["body"].endswith(f"Message: {PLACE}/{result.parent.name}")
+    assert aside["subject"] == f"Plumbline: {PLACE}, delivery c_broken set aside"
+    assert "one file of footprints is needed" in aside["body"]
+
+    # A source that does not answer: nothing is judged by halves, and the reason is told.
+    shutil.rmtree(broken.parents[0])
+    kind, said = ended()
+    assert kind == "FAILED"
+    assert f"dvc update data/deliveries/{PLACE}.dvc" in said
+    assert not Path("data/score/messages.jsonl").exists()
+
+
+def test_the_local_file_takes_every_message_whole(tmp_path: Path):
+    sink = LocalFile(path=tmp_path / "deep" / "messages.jsonl")
+    sink.notify("one\ntwo", "subject")
+    sink.notify("three")
+    lines = [json.loads(line) for line in sink.path.read_text().splitlines()]
+    assert [(line["subject"], line["body"]) for line in lines] == [("subject", "one\ntwo"), (None, "three")]
+
+
+def test_mail_arrives_and_one_that_does_not_is_an_error():
+    got: list[bytes] = []
+
+    class Server(smtpd.SMTPServer):
+        def process_message(self, peer, mailfrom, rcpttos, data, **more):
+            got.append(data)
+
+    server = Server(("127.0.0.1", 0), None)
+    port = server.socket.getsockname()[1]
+    stop = threading.Event()
+
+    def serve() -> None:
+        while not stop.is_set():
+            asyncore.loop(timeout=0.1, count=1)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        mail = Mail(url=f"mailto://127.0.0.1:{port}?from=plumbline@example.org&to=ops@example.org&mode=insecure")
+        with mail.raise_on_failure():
+            mail.notify("the body", "the subject")
+    finally:
+        stop.set()
+        thread.join()
+        server.close()
+    assert b"the subject" in got[0]
+    with mail.raise_on_failure(), pytest.raises(NotificationError):
+        mail.notify("the body", "nobody listens")

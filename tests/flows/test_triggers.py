@@ -1,0 +1,46 @@
+"""The deployments `score` and `retrain` on a real server: an event starts the one it is meant for, and no other."""
+
+from __future__ import annotations
+
+import subprocess
+
+import httpx
+import pytest
+
+from tests.flows.conftest import Project
+from tests.flows.test_deployment import PREFECT, api, ask, wait_for
+
+__all__ = ["api"]
+
+
+@pytest.mark.slow
+def test_drift_starts_retrain_with_its_delivery_and_a_delivery_starts_score(project: Project, api: httpx.Client):
+    for command in (["work-pool", "create", "--type", "process", "cpu"], ["--no-prompt", "deploy", "--all"]):
+        subprocess.run([PREFECT, *command], cwd=project.folder, env=project.environment, check=True)
+    deployments = {
+        name: api.get(f"/deployments/name/{name}/{name}").raise_for_status().json()["id"]
+        for name in ("score", "retrain")
+    }
+    assert {api.get(f"/deployments/{one}").json()["concurrency_limit"] or 1 for one in deployments.values()} == {1}
+
+    def emit(event: str, payload: str) -> None:
+        command = [
+            PREFECT, "event", "emit", event, "--resource-id", "plumbline.place.athens", "--payload", payload,
+        ]  # fmt: skip
+        subprocess.run(command, cwd=project.folder, env=project.environment, check=True)
+
+    def started(name: str) -> list[dict]:
+        """Runs that no schedule has made."""
+        runs = ask(api, "/flow_runs/filter", deployments={"id": {"any_": [deployments[name]]}})
+        return [run for run in runs if not run["auto_scheduled"]]
+
+    log = project.folder / "server.log"
+    emit("plumbline.delivery", "{}")
+    wait_for(lambda: started("score"), "a run of score", log)
+    assert started("retrain") == []
+    emit("plumbline.drift", '{"place": "athens", "result": "2026-11-3fa94c1e", "reasons": ["noise"]}')
+    (run,) = wait_for(lambda: started("retrain"), "a run of retrain", log)
+    assert run["parameters"] == {"place": "athens", "result": "2026-11-3fa94c1e"}
+    assert len(started("score")) == 1
+    runs = ask(api, "/flow_runs/filter", deployments={"id": {"any_": [deployments["score"]]}})
+    assert {run["expected_start_time"][14:16] for run in runs if run["auto_scheduled"]} <= {"00", "15", "30", "45"}

@@ -1,0 +1,68 @@
+"""A project with a model package and a place for deliveries."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from plumbline.params import Params, parse_params
+from tests.tiny import PARAMS, Ended, Tiny, run_cli
+
+PLACE = "showtown"
+
+
+class Town:
+    """A project's folder, and the deliveries of one place: the showcase, more or less of it."""
+
+    def __init__(self, tiny: Tiny, folder: Path) -> None:
+        self.folder, self.footprints = folder, tiny.footprints
+        self.package = tiny.data("package")
+        self.products = {path.name: pd.read_csv(path, dtype=str) for path in tiny.products()}
+        self.days = [name for name in next(iter(self.products.values())) if name.isdigit()]
+        self.source, self.out = folder / "data" / "deliveries", folder / "data" / "score"
+        (self.source / PLACE).mkdir(parents=True)
+        self.settings()
+
+    def settings(self, tile_m: float = 2500, **section: Any) -> Params:
+        """Write `params.yaml`, with these keys in the section `score`."""
+        content = PARAMS | {"ingest": {"tile_m": tile_m}, "score": {"settle_s": 0, **section}}
+        (self.folder / "params.yaml").write_text(yaml.safe_dump(content))
+        return parse_params(content)
+
+    def deliver(
+        self, name: str, last: str = "99999999", footprints: bool = True, every: int = 1,
+        noise_mm: float = 0.0,
+    ) -> Path:  # fmt: skip
+        """Put the products into a new delivery: series up to a day (YYYYMMDD), one in so many points, more noise."""
+        folder = self.source / PLACE / name
+        folder.mkdir(parents=True)
+        for product, table in self.products.items():
+            kept = [column for column in table if not column.isdigit() or column <= last]
+            chosen = table[kept][::every].copy()
+            series = [column for column in kept if column.isdigit()]
+            if noise_mm:
+                noise = np.random.default_rng(0).normal(0, noise_mm, (len(chosen), len(series)))
+                chosen[series] = (chosen[series].astype(float) + noise).round(2).astype(str)
+            chosen.to_csv(folder / product, index=False)
+        if footprints:
+            shutil.copy(self.footprints, folder)
+        return folder
+
+    def score(self, *more: object) -> Ended:
+        return run_cli("score", "--model", self.package, *more, cwd=self.folder)
+
+    def results(self) -> dict[str, Path]:
+        """Name of the delivery -> folder of its result."""
+        found = sorted(path.parent for path in self.out.glob(f"{PLACE}/*/manifest.json"))
+        return {path.name.rsplit("-", 1)[0]: path for path in found}
+
+
+@pytest.fixture
+def town(tiny: Tiny, tmp_path: Path) -> Town:
+    return Town(tiny, tmp_path)

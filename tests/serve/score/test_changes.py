@@ -1,0 +1,80 @@
+"""Who has changed between two deliveries, told by hand-made tables."""
+
+from __future__ import annotations
+
+import geopandas
+import pytest
+import shapely
+
+from plumbline.serve.predictions import make_predictions
+from plumbline.serve.score.changes import COLUMNS, compare
+
+SE = (0.1, 0.1, 0.1, 0.7)
+NE = (0.7, 0.1, 0.1, 0.1)
+
+
+def table(crs: str = "EPSG:3035", **buildings) -> geopandas.GeoDataFrame:
+    """Buildings by name: (place, status, quadrants, severity, low, high)."""
+    rows = list(buildings.values())
+    square = [shapely.box(4e6 + 50 * row[0], 3e6, 4e6 + 50 * row[0] + 10, 3e6 + 10) for row in rows]
+    frame = geopandas.GeoDataFrame({"building_id": list(buildings)}, geometry=square, crs="EPSG:3035").to_crs(crs)
+    return make_predictions(
+        frame,
+        [row[1] for row in rows],
+        [9] * len(rows),
+        [row[2] for row in rows],
+        *zip(*(row[3:] for row in rows), strict=True),
+        "v",
+    )
+
+
+def test_each_kind_of_change_is_told_the_surest_first():
+    before = table(
+        same=(0, "ok", SE, 2.0, 1.0, 3.0), up=(1, "ok", SE, 1.0, 0.6, 1.8), up_surely=(2, "ok", SE, 0.1, 0.0, 0.4),
+        down=(3, "ok", SE, 4.0, 2.0, 6.0), turned=(4, "ok", SE, 2.0, 1.0, 3.0), low=(5, "ok", SE, 0.1, 0.0, 0.4),
+        lost=(6, "ok", SE, 2.0, 1.0, 3.0), found=(7, "insufficient_points", SE, 0, 0, 0), gone=(8, "ok", SE, 1, 1, 1),
+    )  # fmt: skip
+    after = table(
+        same=(0, "ok", SE, 2.5, 1.0, 4.0), up=(1, "ok", SE, 2.9, 1.7, 5.0), up_surely=(2, "ok", SE, 1.0, 0.5, 1.4),
+        down=(3, "ok", SE, 1.0, 0.5, 2.5), turned=(4, "ok", NE, 2.0, 1.0, 3.0), low=(5, "ok", NE, 0.2, 0.0, 0.4),
+        lost=(6, "out_of_distribution", SE, 0, 0, 0), found=(7, "ok", SE, 2, 1, 3), newer=(9, "ok", SE, 1, 1, 1),
+    )  # fmt: skip
+    changes = compare(before, after)
+    told = changes.table.set_index("building_id")
+    assert tuple(changes.table.columns) == COLUMNS
+    assert dict(told["what"]) == {
+        "up_surely": "category", "up": "category", "turned": "quadrant", "down": "category", "found": "status",
+        "lost": "status",
+    }  # fmt: skip
+    assert list(told.index) == ["up_surely", "up", "turned", "down", "found", "lost"]
+    assert told["intervals_overlap"].tolist()[:4] == [False, True, True, True]
+    assert told["intervals_overlap"].isna().tolist() == [False] * 4 + [True] * 2
+    assert (told.loc["up", "severity_high_before"], told.loc["up", "severity_low_after"]) == (1.8, 1.7)
+    assert changes.counts == {
+        "compared": 8, "changed": 6, "status": 2, "category_up": 2, "category_down": 1, "quadrant": 1,
+        "beyond_intervals": 1, "new": 1, "gone": 1, "moved": 0,
+    }  # fmt: skip
+
+
+def test_the_same_table_has_no_changes_in_any_crs():
+    one = {"a": (0, "ok", SE, 2.0, 1.0, 3.0), "b": (1, "insufficient_points", SE, 0, 0, 0)}
+    changes = compare(table("EPSG:4326", **one), table(**one))
+    assert not len(changes.table)
+    assert changes.counts["compared"] == 2
+
+
+def test_a_name_that_went_to_another_house_is_not_compared():
+    changes = compare(table(a=(0, "ok", SE, 2.0, 1.0, 3.0)), table(a=(3, "ok", SE, 0.1, 0.0, 0.2)))
+    assert not len(changes.table)
+    assert (changes.counts["moved"], changes.counts["compared"]) == (1, 0)
+
+
+def test_nothing_in_common():
+    changes = compare(table(a=(0, "ok", SE, 2.0, 1.0, 3.0)), table(b=(3, "ok", SE, 0.1, 0.0, 0.2)))
+    assert (changes.counts["new"], changes.counts["gone"], changes.counts["compared"]) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("severity", [0.49, 0.51])
+def test_a_quadrant_below_category_one_is_no_quadrant(severity):
+    changes = compare(table(a=(0, "ok", SE, 0.1, 0, 9)), table(a=(0, "ok", NE, severity, 0, 9)))
+    assert [row.what for row in changes.table.itertuples()] == (["category"] if severity > 0.5 else [])

@@ -1,0 +1,108 @@
+"""Which deliveries are whole, and how they are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plumbline.errors import InputError
+from plumbline.params import Score
+from plumbline.serve.score.deliveries import Delivery, find_deliveries
+
+
+class Source:
+    """A source, and a clock that stands `later` seconds after the present."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.notes = folder / "source", folder / "looks.json"
+        self.later = 0.0
+
+    def write(self, path: str, content: str = "x") -> Path:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+        return file
+
+    def look(self, settle_s: float = 60.0, **more: str) -> list[Delivery]:
+        import time
+
+        params = Score.model_validate({"source": str(self.folder), "settle_s": settle_s, **more})
+        return find_deliveries(params, self.notes, lambda: time.time() + self.later)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    return Source(tmp_path)
+
+
+def test_one_that_was_just_written_is_left_until_it_has_come_to_rest(source: Source):
+    source.write("town/one/a.csv")
+    assert source.look() == []
+    source.later = 61
+    assert [one.name for one in source.look()] == ["one"]
+    source.write("town/one/b.csv")
+    source.later = 0
+    assert source.look() == []
+
+
+def test_a_clock_that_was_set_back_holds_up_nothing_for_as_long(source: Source):
+    source.write("town/one/a.csv")
+    source.later = -86_400  # the file is of tomorrow
+    assert source.look() == []
+    source.later += 61
+    assert [one.name for one in source.look()] == ["one"]
+
+
+def test_one_that_grows_is_never_taken_however_long_it_takes(source: Source):
+    for size in range(1, 5):
+        source.write("town/one/a.csv", "x" * size)
+        source.later += 1000
+        assert [one.name for one in source.look(5000)] == []
+
+
+@pytest.mark.parametrize("name", ["b.csv.part", "b.zip.crdownload", "deep/b.TMP"])
+def test_names_of_unfinished_files_and_markers_are_heeded(source: Source, name: str):
+    source.write("town/one/a.csv")
+    assert len(source.look(0)) == 1
+    unfinished = source.write(f"town/one/{name}")
+    assert source.look(0) == []
+    unfinished.unlink()
+    assert source.look(0, marker="DONE") == []
+    source.write("town/one/DONE")
+    assert len(source.look(0, marker="DONE")) == 1
+
+
+def test_a_delivery_is_what_is_in_it(source: Source):
+    source.write("town/one/a.csv", "1")
+    source.write("town/copy/a.csv", "1")
+    source.write("town/one/.hidden")
+    source.write("_records/x/a.csv")
+    source.write("town/empty/.DS_Store")
+    copy, one = source.look(0)
+    assert (copy.name, one.name) == ("copy", "one")
+    assert copy.id == one.id
+    assert one.unchanged()
+    source.write("town/one/a.csv", "2")
+    assert not one.unchanged()
+    assert source.look(0)[1].id != copy.id
+
+
+def test_files_are_hashed_once_until_they_change(source: Source, monkeypatch: pytest.MonkeyPatch):
+    from plumbline.serve.score import deliveries
+
+    source.write("town/one/a.csv")
+    hashed: list[str] = []
+    real = deliveries.sha256_file
+    monkeypatch.setattr(deliveries, "sha256_file", lambda path: hashed.append(path.name) or real(path))
+    first = source.look(0)
+    assert source.look(0) == first
+    assert hashed == ["a.csv"]
+    source.notes.write_text("{")  # cut: everything is read again, and nothing is lost
+    assert source.look(0)[0].id == first[0].id
+    assert hashed == ["a.csv"] * 2
+
+
+def test_a_source_that_is_not_there_is_named(source: Source):
+    with pytest.raises(InputError, match=r"score\.source: no folder"):
+        source.look()

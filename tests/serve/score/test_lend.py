@@ -1,0 +1,47 @@
+"""One line more in a parameters file that is somebody's own, and everything else as it was."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from plumbline.errors import InputError
+from plumbline.serve.score.lend import with_borrowed
+from tests.tiny import PARAMS
+
+ENTRY = {"folder": "data/borrowed/town", "seed": 7, "copies": 2, "band": "X"}
+PLAIN = yaml.safe_dump(PARAMS)
+
+
+def commented(simulate: str = "") -> str:
+    rest = yaml.safe_dump({key: value for key, value in PARAMS.items() if key != "simulate"})
+    cities = yaml.safe_dump(PARAMS["simulate"]["cities"], default_flow_style=True, width=1000).strip()
+    showcase = yaml.safe_dump(PARAMS["simulate"]["showcase"], default_flow_style=True).strip()
+    return (
+        f"# Mine\nsimulate: # too\n  # and here\n  cities: {cities}\n{simulate}  showcase: {showcase}\n\n# rest\n{rest}"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLAIN, commented(), commented("  borrowed:\n    older: {folder: data/borrowed/older}  # mine\n"),
+        commented("  borrowed:\n    town: {folder: data/borrowed/town, seed: 1}\n"), commented("  borrowed:\n"),
+    ],
+)  # fmt: skip
+def test_the_line_is_there_and_all_others_stay(text: str):
+    changed = with_borrowed(text, "town", ENTRY, "params.yaml")
+    before, after = yaml.safe_load(text), yaml.safe_load(changed)
+    assert after["simulate"]["borrowed"].pop("town") == ENTRY
+    (before["simulate"].get("borrowed") or {}).pop("town", None)
+    assert (after["simulate"].pop("borrowed") or {}) == (before["simulate"].pop("borrowed", None) or {})
+    assert after == before
+    own = [line for line in text.splitlines() if "    town:" not in line]
+    assert [line for line in changed.splitlines() if line in own] == own
+    assert with_borrowed(changed, "town", ENTRY, "params.yaml") == changed
+
+
+@pytest.mark.parametrize("borrowed", ["  borrowed: {}\n", "  borrowed: {older: {folder: x}}\n"])
+def test_what_no_line_can_be_put_into_is_left_to_the_user(borrowed: str):
+    with pytest.raises(InputError, match=r"Write below simulate\.borrowed: town: \{folder: data/borrowed/town"):
+        with_borrowed(commented(borrowed), "town", ENTRY, "params.yaml")

@@ -1,0 +1,223 @@
+"""`plumbline score` on real deliveries: what it publishes, what it leaves, and what a kill costs."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import plumbline
+from plumbline.errors import InputError
+from plumbline.export.package import verify_package
+from plumbline.files import sha256_file, sha256_folder
+from plumbline.serve.predictions import read_predictions
+from plumbline.serve.score import publish as publishing
+from plumbline.serve.score.run import score
+from tests.serve.score.conftest import PLACE, Town
+from tests.tiny import run_cli
+
+
+def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_time(town: Town):
+    town.settings(tile_m=100)
+    first = town.deliver("first", last=town.days[-3])
+    ended = town.score()
+    assert ended.code == 0, ended.err
+    (result,) = town.results().values()
+    points = [word for path in sorted(first.glob("*.csv")) for word in ("--points", path)]
+    plain = run_cli(
+        "predict", *points, "--buildings", first / "footprints.geojson", "--model", town.package,
+        "--output", "plain.gpkg", cwd=town.folder,
+    )  # fmt: skip
+    assert plain.code == 0, plain.err
+    found, wanted = read_predictions(result / "predictions.gpkg"), read_predictions(town.folder / "plain.gpkg")
+    pd.testing.assert_frame_equal(pd.DataFrame(found), pd.DataFrame(wanted), atol=1e-4)
+
+    manifest = json.loads((result / "manifest.json").read_text())
+    assert manifest["model"]["version"] == verify_package(town.package).version
+    assert manifest["inputs"] == {
+        path.name: {"sha256": sha256_file(path), "bytes": path.stat().st_size} for path in sorted(first.iterdir())
+    }
+    assert {name: about["sha256"] for name, about in manifest["files"].items()} == {
+        name: sha256_file(result / name) for name in ("drift.json", "map.html", "predictions.gpkg")
+    }
+    assert manifest["tiles"] > 3
+    assert sum(manifest["statuses"].values()) == manifest["buildings"] == len(found)
+    assert sum(manifest["categories"].values()) == manifest["statuses"]["ok"]
+    assert manifest["compared_with"] is None
+    page = (result / "map.html").read_text()
+    assert all(name in page for name in found["building_id"])
+
+    # The whole series, and after it a delivery that comes late and ends in between.
+    town.deliver("second")
+    assert town.score().code == 0
+    town.deliver("late", last=town.days[-2])
+    ended = town.score()
+    assert ended.code == 0
+    assert "second" not in ended.err.split("late")[0]  # known, and not judged again
+    everything = town.results()
+    told = {name: json.loads((path / "manifest.json").read_text()) for name, path in everything.items()}
+    assert told["second"]["compared_with"] == told["late"]["compared_with"] == result.name
+    assert json.loads((town.out / PLACE / "latest.json").read_text())["folder"] == everything["second"].name
+    table = pd.read_csv(everything["second"] / "changes.csv")
+    assert len(table) == told["second"]["changes"]["changed"]
+    before = {row.building_id: row for row in found.itertuples()}
+    after = {row.building_id: row for row in read_predictions(everything["second"] / "predictions.gpkg").itertuples()}
+    assert set(table["building_id"]) >= {name for name in after if after[name].status != before[name].status}
+    for row in table.itertuples():
+        assert row.status_before == before[row.building_id].status
+        assert row.severity_low_after == pytest.approx(after[row.building_id].severity_low, nan_ok=True)
+    assert not list((town.folder / ".plumbline" / "score").iterdir())  # the work of all of them is done
+
+
+def test_a_run_killed_within_a_delivery_goes_on_where_it_was(town: Town):
+    town.settings(tile_m=100)
+    town.deliver("2026-11")
+    command = [sys.executable, "-m", "plumbline", "score", "--model", str(town.package), "--workers", "1"]
+    environment = os.environ | {"PYTHONPATH": str(Path(plumbline.__file__).parents[1])}
+    with (town.folder / "killed.log").open("w") as log:
+        process = subprocess.Popen(command, cwd=town.folder, env=environment, stderr=log, process_group=0)
+        end = time.monotonic() + 200
+        while len(done := finished(town)) < 2:
+            assert process.poll() is None, (town.folder / "killed.log").read_text()
+            assert time.monotonic() < end
+            time.sleep(0.002)
+        os.killpg(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    assert not town.results()
+    done = finished(town)
+    before = {folder: folder.stat().st_ino for folder in done}
+
+    seen: dict[Path, int] = {}
+    original = publishing.publish
+
+    def watched(reading, tiles, section):
+        seen.update({tile.folder: tile.folder.stat().st_ino for tile in tiles})
+        return original(reading, tiles, section)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("plumbline.serve.score.run.publish", watched)
+        ended = town.score()
+    assert ended.code == 0, ended.err
+    assert 2 <= len(done) < len(seen), "the kill came too late to show anything"
+    assert before.items() <= seen.items()  # the very folders of the run that was killed
+    assert f"score: going on, {len(done)} of {len(seen)} portions are there from before" in ended.err
+    (result,) = town.results().values()
+    assert not list(town.out.rglob(".*"))
+
+    # The same answers as those of a run that nobody disturbed.
+    table = pd.DataFrame(read_predictions(result / "predictions.gpkg"))
+    other = town.folder / "undisturbed"
+    params = town.settings(tile_m=100, out=str(other))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(town.folder)
+        score(params, town.package, 1)
+    (again,) = other.glob(f"{PLACE}/*/predictions.gpkg")
+    pd.testing.assert_frame_equal(pd.DataFrame(read_predictions(again)), table)
+
+
+def finished(town: Town) -> list[Path]:
+    """Folders of the tiles that are judged."""
+    return sorted(path.parent for path in (town.folder / ".plumbline" / "score").glob("*/*/x*_y*/tile.json")
+                  if not path.parent.name.startswith("."))  # fmt: skip
+
+
+def test_what_cannot_be_read_is_set_aside_and_stops_nobody(town: Town):
+    broken = town.deliver("a_broken")
+    product = sorted(broken.glob("EGMS*"))[0]
+    product.write_text(product.read_text().replace("easting", "easing", 1))
+    town.deliver("b_no_footprints", footprints=False)
+    town.deliver("c_whole")
+    ended = town.score()
+    assert ended.code == 2
+    assert list(town.results()) == ["c_whole"]
+    notes = {path.name.rsplit("-", 1)[0]: json.loads(path.read_text()) for path in (town.out / "_aside").glob("*/*")}
+    assert set(notes) == {"a_broken", "b_no_footprints"}
+    assert product.name in notes["a_broken"]["reason"]
+    assert "footprints" in notes["b_no_footprints"]["reason"]
+    assert notes["a_broken"]["reason"] in ended.err
+
+    # Not tried again, until its files or the settings are others.
+    ended = town.score()
+    assert (ended.code, ended.err) == (0, "")
+    product.write_text(product.read_text().replace("easing", "easting", 1))
+    town.settings(footprints={PLACE: str(town.footprints)})
+    ended = town.score()
+    assert ended.code == 0, ended.err
+    assert set(town.results()) == {"a_broken", "b_no_footprints", "c_whole"}
+    told = json.loads((town.results()["b_no_footprints"] / "manifest.json").read_text())
+    assert told["footprints"] == {"path": str(town.footprints), "sha256": sha256_file(town.footprints)}
+    assert [path.name.rsplit("-", 1)[0] for path in (town.out / "_aside").glob("*/*")] == ["a_broken"]  # the old files
+
+
+def test_a_disk_that_is_full_blames_no_delivery(town: Town, monkeypatch: pytest.MonkeyPatch):
+    town.deliver("2026-11")
+    monkeypatch.chdir(town.folder)
+
+    def full(*_: object) -> None:
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        except OSError as error:
+            raise InputError("f.csv: could not be read.") from error
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("plumbline.serve.score.run.read", full)
+        with pytest.raises(InputError):
+            score(town.settings(), town.package, 1)
+    assert not (town.out / "_aside").exists()
+    assert score(town.settings(), town.package, 1).published
+
+    # Nor do settings that are wrong.
+    town.deliver("another")
+    with pytest.raises(InputError, match=r"score\.footprints\.elsewhere"):
+        score(town.settings(footprints={"elsewhere": "nowhere.gpkg"}), town.package, 1)
+    assert not (town.out / "_aside").exists()
+
+
+def test_a_bug_that_one_delivery_meets_holds_up_no_other(town: Town, monkeypatch: pytest.MonkeyPatch):
+    from plumbline.serve.score import run
+
+    town.deliver("a_unlucky")
+    town.deliver("b_lucky")
+    real = run.plan
+
+    def plan(delivery, params):
+        if delivery.name == "a_unlucky":
+            raise KeyError("nobody thought of this")
+        return real(delivery, params)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "plan", plan)
+        ended = town.score()
+    assert ended.code == 1
+    assert ended.err.endswith("(KeyError: 'nobody thought of this')\n")
+    assert list(town.results()) == ["b_lucky"]
+    assert not (town.out / "_aside").exists()
+
+
+def test_a_delivery_that_changes_while_it_is_judged_waits(town: Town, monkeypatch: pytest.MonkeyPatch):
+    folder = town.deliver("2026-11")
+    monkeypatch.chdir(town.folder)
+    from plumbline.serve.score import run
+
+    real = run.judge_tiles
+
+    def judge_and_touch(tiles, workers):
+        real(tiles, workers)
+        (folder / "more.txt").write_text(str(np.random.default_rng(0).random()))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "judge_tiles", judge_and_touch)
+        assert score(town.settings(), town.package, 1).published == []
+    assert not town.results()
+    whole = sha256_folder(folder)
+    assert len(score(town.settings(), town.package, 1).published) == 1
+    assert sha256_folder(folder) == whole
