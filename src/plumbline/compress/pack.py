@@ -30,7 +30,6 @@ def pack(model: onnx.ModelProto) -> onnx.ModelProto:
     packed.CopyFrom(model)
     _without_leftovers(packed)
     _weights(packed)
-    _without_offsets(packed)
     _halve(packed)
     _share(packed)
     _short_names(packed)
@@ -175,17 +174,6 @@ def _may_be_halved(name: str, value: NDArray[np.float32], is_scale: bool) -> boo
 def _is_kept(name: str) -> bool:
     """Matrices that tell the unlike from the like: an error of a hundredth there is one in who is answered for."""
     return name.startswith("novelty")
-
-
-def _without_offsets(model: onnx.ModelProto) -> None:
-    """Biases in 32 bits without their offsets, which are 0 by the standard, and are so where they are left out."""
-    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
-    for node in model.graph.node:
-        if node.op_type == "DequantizeLinear" and len(node.input) == 3 and node.input[2] in tensors:
-            offset = tensors[node.input[2]]
-            if offset.data_type == onnx.TensorProto.INT32 and not numpy_helper.to_array(offset).any():
-                del node.input[2]
-    _without_leftovers(model)
 
 
 def _short_names(model: onnx.ModelProto) -> None:

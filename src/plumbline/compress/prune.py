@@ -15,6 +15,7 @@ import torch_pruning
 from torch import Tensor
 
 from plumbline.compress.importance import IMPORTANCES, Slopes
+from plumbline.compress.split import Split
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import Network, spec_of
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
@@ -24,8 +25,8 @@ ROUNDING = 1e-9
 
 
 def prune(
-    model: Diagnosis, ratio: float, slopes: Slopes, importance: str = "taylor", parts: Mapping[str, float] | None = None,
-    heads: int | None = None,
+    model: Diagnosis, ratio: float, slopes: Slopes, importance: str = "taylor",
+    parts: Mapping[str, float] | None = None, heads: int | None = None, multiple: int = 1,
 ) -> Diagnosis:  # fmt: skip
     """A copy of `model` without the least important channels.
 
@@ -36,13 +37,18 @@ def prune(
         importance: name in `importance.IMPORTANCES`.
         parts: name of one of `channel_groups` -> a share of its own.
         heads: of each attention layer that stay at most; whole heads go beside the channels of the others. None: all.
+        multiple: each stream keeps a multiple of it of the channels that both streams share.
     """
     copy = _copy(model)
     for name, parameter in copy.named_parameters():
         parameter.grad = slopes[name].clone()
     layers = dict(copy.network.named_modules())
     own = {layers[name]: _share(share) for name, share in (parts or {}).items()}
-    pruner = _pruner(copy.network, _share(ratio), IMPORTANCES[importance](), own, heads)
+    scores = IMPORTANCES[importance]()
+    if multiple > 1:
+        stem = copy.network.encoder.distance.stem
+        scores = Split(scores, stem, multiple, lambda layer: own.get(layer, _share(ratio)))
+    pruner = _pruner(copy.network, _share(ratio), scores, own, heads)
     pruner.step()
     for layer in copy.network.neck.layers:
         layer.attention.heads = pruner.num_heads[layer.attention.query]

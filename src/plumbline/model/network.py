@@ -67,11 +67,12 @@ def spec_of(network: Network) -> NetworkSpec:
             "slope_hidden": slope.hidden,
             "attention_layers": [
                 LayerSpec(
-                    inner=layer.attention.value.out_features, feedforward=layer.widen.out_features,
+                    inner=layer.attention.value.out_features,
+                    feedforward=layer.widen.out_features,
                     heads=None if layer.attention.heads == network.spec.heads else layer.attention.heads,
                 )
                 for layer in network.neck.layers
-            ],  # fmt: skip
+            ],
             "geometry_width": cast(nn.Linear, network.geometry[0]).out_features,
             "hidden": network.heads.join_geometry.out_features,
         }
