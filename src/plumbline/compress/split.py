@@ -16,7 +16,7 @@ class Split:
     """
 
     def __init__(self, scores: Any, first: nn.Module, multiple: int, share_of: Callable[[nn.Module], float]) -> None:
-        """`first`: the layer that makes the first stream's channels. `share_of`: what goes, by a group's first layer."""
+        """`first`: the layer that makes the first stream's channels. `share_of`: what goes, by a group's first."""
         self.scores, self.first, self.multiple, self.share_of = scores, first, multiple, share_of
 
     def __call__(self, group: Any) -> Any:
