@@ -102,7 +102,8 @@ def _halve(model: onnx.ModelProto) -> None:
             kept.append(tensor)
     if not halved:
         return
-    added, parts = [], []
+    added: list[Any] = []
+    parts: list[tuple[str, NDArray[np.float32]]] = []
     for name, value in halved:
         if value.ndim == 1:
             parts.append((name, value))
