@@ -19,7 +19,8 @@ def kind_of(group: str) -> str:
     if words[-1] == "widen":
         return "feedforward"
     if "blocks" in words:
-        return "convolution"
+        # What the second convolution makes is added to what the scatterer has; all before it is the block's own.
+        return "shared" if words[-1] == "second" or words[-2:] == ["second", "pointwise"] else "convolution"
     return "attention" if words[-2] == "attention" else "shared"
 
 
