@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from onnx import TensorProto, helper, numpy_helper
 
-from plumbline.compress.pack import pack, rounded_weights
+from plumbline.compress.pack import SMALLEST_TRIANGLE, is_triangle, pack, rounded_weights
 
 RNG = np.random.default_rng(0)
 
@@ -49,13 +49,13 @@ def test_a_weight_is_off_by_half_of_a_step_at_most(value, axis):
 
 @pytest.mark.parametrize(("kind", "axis"), [("MatMul", 1), ("Gemm", 0)])
 def test_a_float_matrix_takes_a_quarter_and_answers_nearly_alike(kind, axis):
-    weight = normal(16, 16) * np.geomspace(1e-3, 1e3, 16, dtype=np.float32).reshape([1, 16] if axis else [16, 1])
+    weight = normal(16, 16) * np.geomspace(1e-2, 1e3, 16, dtype=np.float32).reshape([1, 16] if axis else [16, 1])
     options = {"transB": 1} if kind == "Gemm" else {}
     plain = model({"network.a.weight": weight}, [helper.make_node(kind, ["x", "network.a.weight"], ["y"], **options)])
     packed = pack(plain)
     parts = held(packed)
     assert {name: (part.dtype, part.shape) for name, part in parts.items()} == {
-        "network.a.weight_quantized": (np.int8, (16, 16)), "network.a.weight_scale": (np.float32, (16,)),
+        "network.a.weight_quantized": (np.int8, (16, 16)), "half": (np.float16, (16,)), "half_sizes": (np.uint8, (1,)),
     }  # fmt: skip
     x = normal(32, 16)
     before, after = run(plain, x), run(packed, x)
@@ -93,6 +93,28 @@ def test_vectors_and_matrices_are_halved_together_and_keep_their_shapes():
     x = normal(4, 16)
     assert run(packed, x) == pytest.approx(run(plain, x), abs=0.02)
     assert not np.array_equal(run(packed, x), run(plain, x))
+
+
+def test_a_scale_that_16_bits_would_spoil_stays():
+    weight = normal(16, 16) * np.float32(1e-7)
+    packed = pack(model({"network.a.weight": weight}, [helper.make_node("MatMul", ["x", "network.a.weight"], ["y"])]))
+    assert held(packed)["network.a.weight_scale"].dtype == np.float32
+
+
+@pytest.mark.parametrize("side", [SMALLEST_TRIANGLE, 13, 38])
+def test_of_a_triangular_matrix_one_half_is_held(side):
+    matrix = np.triu(normal(side, side))
+    nodes = [helper.make_node("MatMul", ["x", "novelty_whitening"], ["y"])]
+    packed = pack(model({"novelty_whitening": matrix}, nodes, width=side, columns=side))
+    assert held(packed)["half"].shape == (side * (side + 1) // 2,)
+    assert sum(value.nbytes for value in held(packed).values()) < matrix.astype(np.float16).nbytes
+    unfolded = run(packed, np.eye(side, dtype=np.float32))
+    assert np.array_equal(unfolded, matrix.astype(np.float16).astype(np.float32))
+
+
+@pytest.mark.parametrize("matrix", [np.tril(normal(16, 16)), normal(16, 16), np.triu(normal(16, 17)), np.eye(4)])
+def test_other_matrices_are_no_triangles(matrix):
+    assert not is_triangle(matrix)
 
 
 @pytest.mark.parametrize("value", [1e5, np.inf])

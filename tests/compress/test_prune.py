@@ -164,6 +164,30 @@ def test_one_group_alone_is_pruned_where_it_is_named(tiny, data, settings):
         assert one[place] in ((width // 2, 3 * width // 4) if settings["attention"] == "none" else (width // 2,))
 
 
+def test_whole_heads_go_and_the_network_knows_how_many_are_left(tiny, data, tmp_path):
+    whole = network(data, heads=4, attention_layers=2)
+    found = slopes(whole, data, tiny.params.train, 1, 0)
+    one = prune(whole, 0.5, found, heads=1)
+    assert [layer.attention.heads for layer in one.network.neck.layers] == [1, 1]
+    # 32 channels in 4 heads: of each head half stays, and of the heads one.
+    assert [layer.inner for layer in spec_of(one.network).attention_layers] == [4, 4]
+    save_diagnosis(one, tmp_path)
+    again = load_diagnosis(tmp_path)
+    assert all(torch.equal(left, right) for left, right in zip(answers(one, data), answers(again, data), strict=True))
+    assert spec_of(prune(whole, 0.5, found, heads=9).network) == spec_of(prune(whole, 0.5, found).network)
+
+
+@pytest.mark.parametrize("settings", VARIANTS[:3], ids=str)
+def test_each_stream_keeps_a_multiple_of_the_shared_channels(tiny, data, settings):
+    whole = network(data, **settings)
+    found = slopes(whole, data, tiny.params.train, 1, 0)
+    for share, left in ((0.25, 24), (0.5, 16)):
+        spec = spec_of(prune(whole, share, found, multiple=4).network)
+        assert spec.distance_channels + spec.slope_channels == left
+        assert spec.distance_channels % 4 == spec.slope_channels % 4 == 0
+        assert min(spec.distance_channels, spec.slope_channels) > 0
+
+
 @given(ratio=st.floats(0, 0.95), steps=st.integers(1, 20))
 def test_steps_take_equal_numbers_and_the_ratio_in_all(ratio, steps):
     kept = np.cumprod([1 - share for share in step_shares(ratio, steps)])

@@ -10,7 +10,7 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from plumbline.console import log
 from plumbline.model import kernels
 from plumbline.model.attention import Attention
-from plumbline.model.kernels import KERNELS, block_mask, blockwise, key_mask, written_out
+from plumbline.model.kernels import KERNELS, block_mask, blockwise, key_mask, masked_by_channel, written_out
 
 LENGTHS = torch.tensor([[6], [2], [4]])
 
@@ -39,6 +39,19 @@ def test_flex_attention_under_its_block_mask_is_the_formula(channels):
     with torch.inference_mode():
         found = blockwise(flex_attention, query, key, value, block_mask(mask))
     torch.testing.assert_close(found, written_out(query, key, value, key_mask(mask)), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("precision", "near"), [(torch.float32, 1e-6), (torch.float16, 2e-3)])
+def test_a_mask_inside_of_the_product_is_the_formula(precision, near):
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 3, 2, 6, 8).to(precision)
+    keys = key_mask(torch.arange(6) < LENGTHS)
+    found = masked_by_channel(query, key, value, keys)
+    torch.testing.assert_close(found, written_out(query, key, value, keys), atol=near, rtol=near)
+    # What is hidden has no share at all, whatever stands there.
+    hidden = ~keys.transpose(-1, -2)
+    other = masked_by_channel(query, key.masked_fill(hidden, 100), value.masked_fill(hidden, 1e4), keys)
+    assert torch.equal(found, other)
 
 
 def test_the_block_mask_leaves_out_whole_blocks_of_padding():

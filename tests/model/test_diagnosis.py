@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from plumbline.errors import InputError
-from plumbline.model.diagnosis import SEVERITY_FLOOR, YEARS, Answer, load_diagnosis, save_diagnosis
+from plumbline.model.diagnosis import (
+    SEVERITY_FLOOR,
+    YEARS,
+    Answer,
+    asinh_written_out,
+    load_diagnosis,
+    save_diagnosis,
+)
 from plumbline.model.interval import (
     LEAST_WIDTH,
     POINT_BOUNDS,
@@ -34,6 +41,18 @@ def test_permille_is_never_negative():
     model.get_buffer("severity_mean").fill_(0.0)
     model.get_buffer("severity_sd").fill_(1.0)
     assert model.permille(torch.tensor(0.0)).item() == pytest.approx(1 - SEVERITY_FLOOR)
+
+
+@given(st.lists(st.floats(-(2.0**50), 2.0**50, width=32), min_size=1, max_size=20))
+def test_the_written_out_inverse_sine_is_torchs(values):
+    x = torch.tensor(values)
+    torch.testing.assert_close(asinh_written_out(x), x.asinh(), atol=1e-6, rtol=1e-6)
+
+
+def test_the_written_out_inverse_sine_of_any_number_is_finite():
+    x = torch.tensor([float("inf"), -float("inf"), 3.4e38, -1e30, 0.0])
+    assert torch.isfinite(asinh_written_out(x)).all()
+    assert asinh_written_out(x).sign().tolist() == [1, -1, 1, -1, 0]
 
 
 def test_answers_have_their_shapes_and_probabilities_their_sum():

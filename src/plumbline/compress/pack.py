@@ -16,6 +16,10 @@ SMALLEST_MATRIX = 64
 """Weights of a matrix from which 8 bits and a scale a channel are fewer bytes, the operator's own included."""
 SMALLEST_VECTOR = 5
 """Values of a vector from which 16 bits each are fewer bytes, its length included."""
+SMALLEST_TRIANGLE = 12
+"""Rows of a triangular matrix from which one half in 16 bits is fewer bytes, with the numbers that unfold it."""
+SCALE_ERROR = 1e-3
+"""Of a scale that may lose digits, relative; half a step of a weight's own rounding is 1 / 254 of the largest."""
 HALF = ("network.", "novelty_whitening")
 """Beginnings of names whose values may lose digits beyond the third."""
 
@@ -26,7 +30,6 @@ def pack(model: onnx.ModelProto) -> onnx.ModelProto:
     packed.CopyFrom(model)
     _without_leftovers(packed)
     _weights(packed)
-    _without_offsets(packed)
     _halve(packed)
     _share(packed)
     _short_names(packed)
@@ -83,56 +86,95 @@ def rounded_weights(value: NDArray[np.float32], axis: int) -> tuple[NDArray[np.i
 
 
 def _halve(model: onnx.ModelProto) -> None:
-    """Float weights that are left, biases and norms for the most part, in 16 bits; widened when a session begins.
+    """Float weights that are left, biases, norms and scales for the most part, in 16 bits; widened as a session begins.
 
-    All in one initialiser that is cut into them: an operator for each would take more bytes than it saves.
+    All in one initialiser that is cut into them: an operator for each would take more bytes than it saves. Of a
+    triangular matrix the other half is left out.
     """
-    halved: list[Any] = []
+    halved: list[tuple[str, NDArray[np.float32]]] = []
     kept: list[Any] = []
+    scales = _scales_of_weights(model)
     for tensor in model.graph.initializer:
         value = numpy_helper.to_array(tensor)
-        (halved if value.dtype == np.float32 and _may_be_halved(tensor.name, value) else kept).append(tensor)
+        if value.dtype == np.float32 and _may_be_halved(tensor.name, value, tensor.name in scales):
+            halved.append((tensor.name, value))
+        else:
+            kept.append(tensor)
     if not halved:
         return
-    values = [numpy_helper.to_array(tensor) for tensor in halved]
-    kept.append(numpy_helper.from_array(np.concatenate([value.ravel() for value in values]).astype(np.float16), "half"))
-    # 16 bits say how long 65 thousand values are, but the operator asks for 64; one a vector.
-    kept.append(numpy_helper.from_array(np.array([value.size for value in values], np.int64), "half_sizes"))
-    added = [helper.make_node("Cast", ["half"], ["wide"], "wide", to=onnx.TensorProto.FLOAT)]
-    ends = [
-        tensor.name if value.ndim == 1 else f"{tensor.name}_flat" for tensor, value in zip(halved, values, strict=True)
+    added: list[Any] = []
+    parts: list[tuple[str, NDArray[np.float32]]] = []
+    for name, value in halved:
+        if value.ndim == 1:
+            parts.append((name, value))
+        elif is_triangle(value):
+            parts.append((f"{name}_flat", value[np.triu_indices(len(value))]))
+            more, nodes = triangle(name, f"{name}_flat", len(value))
+            kept, added = [*kept, *more], [*added, *nodes]
+        else:
+            parts.append((f"{name}_flat", value.ravel()))
+            kept.append(numpy_helper.from_array(np.array(value.shape, np.int64), f"{name}_shape"))
+            added.append(helper.make_node("Reshape", [f"{name}_flat", f"{name}_shape"], [name], f"{name}_shaped"))
+    sizes = np.array([value.size for _, value in parts])
+    kept.append(numpy_helper.from_array(np.concatenate([value for _, value in parts]).astype(np.float16), "half"))
+    # The operator asks for lengths in 64 bits.
+    kept.append(numpy_helper.from_array(sizes.astype(np.min_scalar_type(sizes.max())), "half_sizes"))
+    widened = [
+        helper.make_node("Cast", ["half"], ["wide"], "wide", to=onnx.TensorProto.FLOAT),
+        helper.make_node("Cast", ["half_sizes"], ["wide_sizes"], "wide_sizes", to=onnx.TensorProto.INT64),
+        helper.make_node("Split", ["wide", "wide_sizes"], [name for name, _ in parts], "parts", axis=0),
     ]
-    added.append(helper.make_node("Split", ["wide", "half_sizes"], ends, "parts", axis=0))
-    for tensor, value, end in zip(halved, values, ends, strict=True):
-        if value.ndim != 1:
-            shape = f"{tensor.name}_shape"
-            kept.append(numpy_helper.from_array(np.array(value.shape, np.int64), shape))
-            added.append(helper.make_node("Reshape", [end, shape], [tensor.name], f"{tensor.name}_shaped"))
     _replace(model, kept)
-    _put_first(model, added)
+    _put_first(model, [*widened, *added])
 
 
-def _may_be_halved(name: str, value: NDArray[np.float32]) -> bool:
-    if value.size < SMALLEST_VECTOR or not name.startswith(HALF) or name.endswith(("_scale", "_zero_point")):
+def is_triangle(value: NDArray[np.float32]) -> bool:
+    """Whether all of a square matrix below its diagonal is 0, and its other half is fewer bytes than it takes."""
+    square = value.ndim == 2 and value.shape[0] == value.shape[1] and len(value) >= SMALLEST_TRIANGLE
+    return square and not np.tril(value, -1).any()
+
+
+def triangle(name: str, flat: str, side: int) -> tuple[list[Any], list[Any]]:
+    """Initialisers and operators that make the matrix `name` of its upper triangle, row by row in `flat`.
+
+    Row i begins at i * (2 * side - 1 - i) / 2 less i, so that its column j is that many values on, plus j.
+    """
+    numbers = {"none": 0, "one": 1, "two": 2, "side": side, "last": 2 * side - 1}
+    names = {word: f"{name}_{word}" for word in numbers}
+    tensors = [numpy_helper.from_array(np.array(number, np.int64), names[word]) for word, number in numbers.items()]
+    steps = [
+        ("Range", [names["none"], names["side"], names["one"]], "column"),
+        ("Unsqueeze", [f"{name}_column", names["one"]], "row"),
+        ("Sub", [names["last"], f"{name}_row"], "ahead"),
+        ("Mul", [f"{name}_row", f"{name}_ahead"], "twice"),
+        ("Div", [f"{name}_twice", names["two"]], "begin"),
+        ("Add", [f"{name}_begin", f"{name}_column"], "place"),
+        ("Gather", [flat, f"{name}_place"], "square"),
+    ]
+    nodes = [helper.make_node(kind, given, [f"{name}_{made}"], f"{name}_{made}") for kind, given, made in steps]
+    nodes.append(helper.make_node("Trilu", [f"{name}_square"], [name], f"{name}_triangle", upper=1))
+    return tensors, nodes
+
+
+def _scales_of_weights(model: onnx.ModelProto) -> set[str]:
+    """Names of what 1 of the weights in 8 bits is worth, channel by channel; of activations there is one for all."""
+    return {node.input[1] for node in model.graph.node if node.op_type == "DequantizeLinear"}
+
+
+def _may_be_halved(name: str, value: NDArray[np.float32], is_scale: bool) -> bool:
+    if value.size < SMALLEST_VECTOR:
         return False
+    if is_scale:
+        # A scale is a factor of all weights of its channel: it is to err by less than they do, each by its rounding.
+        with np.errstate(over="ignore"):
+            return bool((np.abs(value.astype(np.float16).astype(np.float32) - value) <= value * SCALE_ERROR).all())
     # The range of 16 bits is small: of what is beyond it nothing would be left.
-    return bool(np.abs(value).max(initial=0) < float(np.finfo(np.float16).max))
+    return name.startswith(HALF) and bool(np.abs(value).max(initial=0) < float(np.finfo(np.float16).max))
 
 
 def _is_kept(name: str) -> bool:
     """Matrices that tell the unlike from the like: an error of a hundredth there is one in who is answered for."""
     return name.startswith("novelty")
-
-
-def _without_offsets(model: onnx.ModelProto) -> None:
-    """Biases in 32 bits without their offsets, which are 0 by the standard, and are so where they are left out."""
-    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
-    for node in model.graph.node:
-        if node.op_type == "DequantizeLinear" and len(node.input) == 3 and node.input[2] in tensors:
-            offset = tensors[node.input[2]]
-            if offset.data_type == onnx.TensorProto.INT32 and not numpy_helper.to_array(offset).any():
-                del node.input[2]
-    _without_leftovers(model)
 
 
 def _short_names(model: onnx.ModelProto) -> None:

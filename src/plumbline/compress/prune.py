@@ -15,7 +15,7 @@ import torch_pruning
 from torch import Tensor
 
 from plumbline.compress.importance import IMPORTANCES, Slopes
-from plumbline.model.attention import AttentionLayer
+from plumbline.compress.split import Split
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import Network, spec_of
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
@@ -25,8 +25,9 @@ ROUNDING = 1e-9
 
 
 def prune(
-    model: Diagnosis, ratio: float, slopes: Slopes, importance: str = "taylor", parts: Mapping[str, float] | None = None
-) -> Diagnosis:
+    model: Diagnosis, ratio: float, slopes: Slopes, importance: str = "taylor",
+    parts: Mapping[str, float] | None = None, heads: int | None = None, multiple: int = 1,
+) -> Diagnosis:  # fmt: skip
     """A copy of `model` without the least important channels.
 
     Args:
@@ -35,13 +36,22 @@ def prune(
         slopes: see `importance.slopes`; of this model.
         importance: name in `importance.IMPORTANCES`.
         parts: name of one of `channel_groups` -> a share of its own.
+        heads: of each attention layer that stay at most; whole heads go beside the channels of the others. None: all.
+        multiple: each stream keeps a multiple of it of the channels that both streams share.
     """
     copy = _copy(model)
     for name, parameter in copy.named_parameters():
         parameter.grad = slopes[name].clone()
     layers = dict(copy.network.named_modules())
     own = {layers[name]: _share(share) for name, share in (parts or {}).items()}
-    _pruner(copy.network, _share(ratio), IMPORTANCES[importance](), own).step()
+    scores = IMPORTANCES[importance]()
+    if multiple > 1:
+        stem = copy.network.encoder.distance.stem
+        scores = Split(scores, stem, multiple, lambda layer: own.get(layer, _share(ratio)))
+    pruner = _pruner(copy.network, _share(ratio), scores, own, heads)
+    pruner.step()
+    for layer in copy.network.neck.layers:
+        layer.attention.heads = pruner.num_heads[layer.attention.query]
     copy.zero_grad()
     return _copy(copy)
 
@@ -65,13 +75,15 @@ def _share(ratio: float) -> float:
     return max(0.0, ratio - ROUNDING)
 
 
-def _pruner(network: Network, ratio: float, importance: Any, own: Mapping[torch.nn.Module, float]) -> Any:
-    heads = {
+def _pruner(
+    network: Network, ratio: float, importance: Any, own: Mapping[torch.nn.Module, float], heads: int | None = None
+) -> Any:
+    made = {
         layer: part.attention.heads
-        for part in network.attention
-        if isinstance(part, AttentionLayer)
+        for part in network.neck.layers
         for layer in (part.attention.query, part.attention.key, part.attention.value)
     }
+    gone = {layer: _share(1 - heads / number) for layer, number in made.items() if heads and heads < number}
     return torch_pruning.pruner.BasePruner(
         network,
         _example(),
@@ -80,9 +92,10 @@ def _pruner(network: Network, ratio: float, importance: Any, own: Mapping[torch.
         pruning_ratio=ratio,
         pruning_ratio_dict=dict(own),
         ignored_layers=[network.quadrant_head, network.severity_head],
-        num_heads=heads,
+        num_heads=made,
         prune_head_dims=True,
-        prune_num_heads=False,
+        prune_num_heads=bool(gone),
+        head_pruning_ratio_dict=gone,
     )
 
 

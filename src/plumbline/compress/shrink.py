@@ -8,6 +8,7 @@ import numpy as np
 
 from plumbline.compress.importance import Slopes, slopes
 from plumbline.compress.prune import prune, step_shares
+from plumbline.compress.shares import shares as group_shares
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Compress, Train
 from plumbline.prepare.shards import SequenceSet
@@ -33,21 +34,29 @@ class Pruning:
 
     def at_once(self, ratio: float) -> Diagnosis:
         """The teacher without `ratio` of its channels, not trained after it."""
-        return prune(self.teacher, ratio, self.slopes, self.section.importance)
+        return self._pruned(self.teacher, ratio, self.slopes, self.section.multiple)
 
     def shrunk(self, ratio: float) -> Diagnosis:
         """The teacher without `ratio` of its channels, in steps; fine-tuned after each step but the last."""
         section = self.section
         model = self.teacher
-        for step, share in enumerate(step_shares(ratio, section.pruning_steps)):
+        shares = step_shares(ratio, section.pruning_steps)
+        for step, share in enumerate(shares):
             if step:
                 self.tune(model)
             # What is left counts otherwise than before: the slopes are taken anew.
             found = (
                 slopes(model, self.train, self.losses, section.importance_batches, self.losses.seed) if step else None
             )
-            model = prune(model, share, found or self.slopes, section.importance)
+            # Rounded once: what is rounded in each step may end far off.
+            multiple = section.multiple if step + 1 == len(shares) else 1
+            model = self._pruned(model, share, found or self.slopes, multiple)
         return model
+
+    def _pruned(self, model: Diagnosis, ratio: float, slopes: Slopes, multiple: int) -> Diagnosis:
+        section = self.section
+        parts = group_shares(model, ratio, section, multiple)
+        return prune(model, 0.0, slopes, section.importance, parts, section.heads, multiple)
 
     def tune(self, model: Diagnosis) -> None:
         """Fine-tune shortly: towards the labels and the teacher's answers."""

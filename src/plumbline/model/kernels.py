@@ -51,13 +51,29 @@ def written_out(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B
     return attention_weights(query_BHLE, key_BHLE, keys_B11L) @ value_BHLE
 
 
+def masked_by_channel(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
+    """Attention by its formula, with the mask inside of the product: a channel of ones, times one of 0 or nearly -inf.
+
+    A mask after the product is a pass over all scores, which is what most of the time goes into: a tenth of the time of
+    the unpruned network at 128 scatterers, a quarter of a pruned one's.
+    """
+    one_BHL1 = torch.ones_like(query_BHLE[..., :1])
+    # Half of the lowest number: a score added to it does not pass the end.
+    lowest = torch.finfo(query_BHLE.dtype).min / 2
+    hidden_BHL1 = one_BHL1 * ((1 - keys_B11L.to(one_BHL1)) * lowest).transpose(-1, -2)
+    scale = 1 / math.sqrt(query_BHLE.shape[-1])
+    wide_BHLE = torch.cat([query_BHLE * scale, one_BHL1], dim=-1)
+    score_BHLL = wide_BHLE @ torch.cat([key_BHLE, hidden_BHL1], dim=-1).transpose(-1, -2)
+    return score_BHLL.softmax(-1) @ value_BHLE
+
+
 def fused(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
     """Attention by torch's fused kernels; in an export by its formula, without torch's guard against empty rows.
 
     Every building has a scatterer. The guard is a pass over all scores: a seventh of the time of 128 scatterers.
     """
     if torch.compiler.is_exporting():
-        return written_out(query_BHLE, key_BHLE, value_BHLE, keys_B11L)
+        return masked_by_channel(query_BHLE, key_BHLE, value_BHLE, keys_B11L)
     return scaled_dot_product_attention(query_BHLE, key_BHLE, value_BHLE, attn_mask=keys_B11L)
 
 

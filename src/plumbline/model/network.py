@@ -42,7 +42,7 @@ class Network(nn.Module):
 
     @property
     def attention(self) -> nn.ModuleList:
-        """The attention layers, whose heads pruning keeps."""
+        """The attention layers."""
         return self.neck.attention
 
     @property
@@ -66,7 +66,11 @@ def spec_of(network: Network) -> NetworkSpec:
             "slope_channels": slope.stem.out_features,
             "slope_hidden": slope.hidden,
             "attention_layers": [
-                LayerSpec(inner=layer.attention.value.out_features, feedforward=layer.widen.out_features)
+                LayerSpec(
+                    inner=layer.attention.value.out_features,
+                    feedforward=layer.widen.out_features,
+                    heads=None if layer.attention.heads == network.spec.heads else layer.attention.heads,
+                )
                 for layer in network.neck.layers
             ],
             "geometry_width": cast(nn.Linear, network.geometry[0]).out_features,

@@ -20,7 +20,9 @@ def masked_mean(x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
 
 def masked_max(x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
     """(B, D) largest value over the scatterers of each building."""
-    return x_BLD.masked_fill(~mask_BL1, torch.finfo(x_BLD.dtype).min).amax(1)
+    # Lowered, not filled, which is slow in ONNX Runtime; by half of the range, so that no sum passes the end.
+    lowered_BL1 = (1 - mask_BL1.to(x_BLD.dtype)) * (torch.finfo(x_BLD.dtype).min / 2)
+    return (x_BLD + lowered_BL1).amax(1)
 
 
 class Look(nn.Module, ABC):

@@ -17,6 +17,8 @@ class LayerSpec(BaseModel):
     model_config = ConfigDict(extra="forbid")
     inner: PositiveInt
     feedforward: PositiveInt
+    heads: PositiveInt | None = None
+    """Of this layer, where pruning took some; else as many as the network's `heads`."""
 
 
 class NetworkSpec(BaseModel):
@@ -47,9 +49,13 @@ class NetworkSpec(BaseModel):
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
         for layer in self.attention_layers:
-            if layer.inner % self.heads:
-                raise ValueError(f"heads: {self.heads} found, must divide {layer.inner}")
+            if layer.inner % self.heads_of(layer):
+                raise ValueError(f"heads: {self.heads_of(layer)} found, must divide {layer.inner}")
         return self
+
+    def heads_of(self, layer: LayerSpec) -> int:
+        """Of one of the attention layers."""
+        return layer.heads or self.heads
 
 
 def new_spec(model: Model, max_length: int) -> NetworkSpec:

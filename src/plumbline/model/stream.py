@@ -84,8 +84,9 @@ class Block(nn.Module):
         mask_B1L = mask_BL1.transpose(1, 2)
         x_BCL = (self.norm(x_BLC) * mask_BL1).transpose(1, 2)
         x_BCL = nn.functional.gelu(self.first(x_BCL)) * mask_B1L
-        added_BLC: Tensor = (self.second(x_BCL) * mask_B1L).transpose(1, 2)
-        return x_BLC + added_BLC
+        added_BLC: Tensor = self.second(x_BCL).transpose(1, 2)
+        # Masked after the sum: ONNX Runtime would fuse a sum and a normalisation next to it into one that is slower.
+        return (x_BLC + added_BLC) * mask_BL1
 
 
 class Stream(nn.Module):
@@ -107,8 +108,11 @@ class Stream(nn.Module):
 
     def forward(self, x_BLF: Tensor, mask_BL1: Tensor) -> Tensor:
         """(B, L, C), zero outside of the mask."""
-        # Filled, not multiplied: a value in the padding may be infinite, and 0 times infinity is no number.
-        x_BLC: Tensor = self.stem(x_BLF.masked_fill(~mask_BL1, 0)) * mask_BL1
+        # Filled, not multiplied: a value in the padding may be infinite, and 0 times infinity is no number. What an
+        # export standardises is finite, and filling is slow in ONNX Runtime.
+        if not torch.compiler.is_exporting():
+            x_BLF = x_BLF.masked_fill(~mask_BL1, 0)
+        x_BLC: Tensor = self.stem(x_BLF) * mask_BL1
         for block in self.blocks:
             x_BLC = run(block, x_BLC, mask_BL1, recompute=self.recompute)
         result: Tensor = self.norm(x_BLC) * mask_BL1

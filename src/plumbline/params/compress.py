@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,6 +10,9 @@ from plumbline.params.section import Fraction, Positive, Section
 from plumbline.params.train import Optimise, Train
 
 ImportanceKind = Literal["taylor", "magnitude", "scale"]
+
+
+Power = Annotated[float, Field(ge=0, le=8)]
 
 
 class Target(Section):
@@ -43,6 +46,23 @@ class Short(Section):
     learning_rate: Positive = 0.001
 
 
+class Powers(Section):
+    """How fast channels of one kind go: `1 - ratio` to this power is left of them. 1: as the ratio says."""
+
+    shared: Power = 1.0
+    """Of each scatterer, from the first layer to the pooling."""
+    convolution: Power = 1.0
+    """Between the two convolutions of a block."""
+    attention: Power = 1.0
+    """Query, key and value of each head."""
+    feedforward: Power = 1.0
+    """Between the two layers behind attention."""
+    geometry: Power = 1.0
+    """Of the layer that reads the building's geometry."""
+    joined: Power = 1.0
+    """Of all that is known of a building, before the answers."""
+
+
 class Compress(Optimise):
     """Pruning with fine-tuning after it."""
 
@@ -50,6 +70,12 @@ class Compress(Optimise):
     """Share of channels removed; or a `target`."""
     target: Target | None = None
     """Search the ratio instead of stating it."""
+    powers: Powers = Powers()
+    """Kinds of layers that lose more or fewer channels than the ratio says."""
+    heads: int | None = Field(default=None, ge=1)
+    """Heads of each attention layer that stay, at most; which ones, `importance` says. None: all."""
+    multiple: int = Field(default=1, ge=1, le=64)
+    """Widths are rounded to multiples of this. Those of 8 fill a register, and take less time than some below."""
     pruning_steps: int = Field(default=1, ge=1, le=20)
     """Channels go in so many steps of equal numbers, with a short fine-tuning between them."""
     importance: ImportanceKind = "taylor"
