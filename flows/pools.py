@@ -42,6 +42,7 @@ class Pool:
     workers: int = 1
     gpus: Literal["none", "share"] = "none"
     makes: list[str] = field(default_factory=list)
+    clone: bool = True
 
     def worker_names(self) -> list[str]:
         """`cpu`, or `cpu-1`, `cpu-2` where there are several."""
@@ -67,6 +68,8 @@ def read_pools() -> list[Pool]:
     for pool in pools:
         if not all(isinstance(count, int) and count >= 1 for count in (pool.limit, pool.workers)):
             raise StageFailedError(f"{FILE}: {pool.name}: `limit` and `workers` are whole numbers from 1", BAD_INPUT)
+        if not isinstance(pool.clone, bool):
+            raise StageFailedError(f"{FILE}: {pool.name}: clone: {pool.clone} found; true or false", BAD_INPUT)
         if pool.gpus not in ("none", "share"):
             raise StageFailedError(f"{FILE}: {pool.name}: gpus: {pool.gpus} found; none or share", BAD_INPUT)
     return pools

@@ -110,7 +110,7 @@ def _start(record: Record, wanted: list[Pool], before: set[str]) -> None:
         record.start(SERVER, command, _variables(record.port))
     _wait(record, SERVER, lambda: _healthy(record.port), "it does not answer")
     new = [(pool, name) for pool in wanted for name in pool.worker_names() if name not in before]
-    folders = {name: homes.provide(name) for _, name in new}
+    folders = {name: homes.provide(name) if pool.clone else Path.cwd() for pool, name in new}
     if remark := homes.told_of_changes():
         _say(remark)
     gpus = pools.gpus_here()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -116,7 +117,7 @@ def test_up_again_says_that_it_is_up_and_starts_nothing(system: System) -> None:
     assert set(system.processes()) == before
     assert system.project.run(*SYSTEM, "status")[0] == 0
     pools = {pool["name"]: pool["concurrency_limit"] for pool in system.ask("/work_pools/filter")}
-    assert pools == {"cpu": 4, "gpu": 1}
+    assert pools == {"cpu": 4, "gpu": 1, "project": 2}
 
 
 def test_the_nightly_run_is_scheduled_and_train_is_made_by_the_gpu_worker(system: System) -> None:
@@ -231,7 +232,8 @@ def test_down_ends_all_of_it_and_nothing_else(system: System) -> None:
     stage = stage_process("train", system.home("gpu"))
     code, said = system.project.run(*SYSTEM, "down")
     assert code == 0, said
-    assert "Stopped: server, cpu, gpu." in said or "Stopped: server, gpu, cpu." in said
+    (told,) = re.findall(r"Stopped: (.*)\.", said)
+    assert set(told.split(", ")) == {"server", "cpu", "gpu", "project-1", "project-2"}
     assert "to be retried: train" in said
     assert not system.processes()
     wait_until_gone(stage)

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
 
-from tests.flows.conftest import Project
-from tests.flows.test_deployment import PREFECT, api, ask, wait_for
+from tests.flows.conftest import PREFECT, Project, Server, wait_for
 
-__all__ = ["api"]
+
+@pytest.fixture
+def api(project: Project, prefect_server: Server) -> Iterator[httpx.Client]:
+    """The shared server, for the project's commands too."""
+    project.environment |= {"PREFECT_API_URL": prefect_server.url, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+    with httpx.Client(base_url=prefect_server.url, timeout=60) as client:
+        yield client
+
+
+def ask(api: httpx.Client, path: str, **body: Any) -> Any:
+    return api.post(path, json=body).raise_for_status().json()
 
 
 @pytest.mark.slow
-def test_drift_starts_retrain_with_its_delivery_and_a_delivery_starts_score(project: Project, api: httpx.Client):
-    for command in (["work-pool", "create", "--type", "process", "cpu"], ["--no-prompt", "deploy", "--all"]):
+def test_drift_starts_retrain_with_its_delivery_and_a_delivery_starts_score(
+    project: Project, api: httpx.Client, prefect_server: Server
+):
+    for command in (
+        *(["work-pool", "create", "--type", "process", pool] for pool in ("cpu", "gpu", "project")),
+        ["--no-prompt", "deploy", "--all"],
+    ):
         subprocess.run([PREFECT, *command], cwd=project.folder, env=project.environment, check=True)
     deployments = {
         name: api.get(f"/deployments/name/{name}/{name}").raise_for_status().json()["id"]
@@ -34,7 +50,7 @@ def test_drift_starts_retrain_with_its_delivery_and_a_delivery_starts_score(proj
         runs = ask(api, "/flow_runs/filter", deployments={"id": {"any_": [deployments[name]]}})
         return [run for run in runs if not run["auto_scheduled"]]
 
-    log = project.folder / "server.log"
+    log = prefect_server.log
     emit("plumbline.delivery", "{}")
     wait_for(lambda: started("score"), "a run of score", log)
     assert started("retrain") == []
