@@ -1,0 +1,95 @@
+"""A worker killed, and the server killed while runs are at work, on a system whose stages take no time."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.chaos.machines import Broken, heard, system_of
+from tests.chaos.table import Fault
+from tests.flows.conftest import make_project, stage_process
+from tests.flows.test_system import wait_for
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(2400)]
+
+
+@pytest.fixture(scope="module")
+def system(prefect_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broken]:
+    project = make_project(tmp_path_factory.mktemp("scratch"))
+    home = project.folder / ".plumbline/system/prefect"
+    home.mkdir(parents=True)
+    shutil.copy(prefect_database, home)
+    with system_of(project) as found:
+        yield found
+
+
+def test_worker_killed(system: Broken, fault: Fault) -> None:
+    """The worker alone: the flow that it started goes on without it."""
+    fault.key, fault.name = "02-worker-killed", "worker killed (-9) while its flow is at work"
+    system.project.behave(train={"sleep": 40})
+    system.project.commit()
+    run = system.start("pipeline/nightly")
+    stage = stage_process("train", system.home("gpu"))
+    system.kill_leader("gpu")
+    time.sleep(5)
+    alive = psutil.pid_exists(stage)
+    fault.saw("the stage goes on without its worker" if alive else "the stage ended with its worker")
+    fault.mended()
+    assert "Starting worker gpu" in system.up()
+    found = system.ended(run)
+    if found["state"]["type"] != "COMPLETED":
+        fault.saw(f"the run ended as {found['state']['name']}: “{found['state']['message']}”")
+        found = system.retried(run)
+    assert found["state"]["type"] == "COMPLETED", system.said(run)
+    fault.recovered()
+    fault.holds("the run completes")
+    assert heard(system.said(run), "simulate") == 1
+    assert sum(heard(system.said(one["id"]), "train") for one in system.runs_of("train")) == 1
+    fault.holds("each stage was made once")
+    system.everything_is_quiet()
+    fault.holds("no run says Running, no process is left")
+
+    # And the new worker works: a commit that changes one stage.
+    system.project.behave(train={"sleep": 0})
+    system.project.commit()
+    found = system.ended(system.start("pipeline/nightly"))
+    assert found["state"]["type"] == "COMPLETED", found
+    assert found["state"]["message"].startswith("recomputed: train")
+    fault.holds("the worker that `make up` starts takes the next run")
+
+
+def test_server_killed(system: Broken, fault: Fault) -> None:
+    fault.key, fault.name = "04-server-killed", "server killed (-9) and started again while a run is at work"
+    system.project.behave(train={"sleep": 20}, export={"sleep": 20})
+    system.project.commit()
+    run = system.start("pipeline/nightly")
+    stage_process("train", system.home("gpu"))
+    system.kill("server")
+    fault.saw("trainings and stages go on; nobody answers for as long as the server is away")
+    workers = {pid for pid, service in system.processes().items() if service != "server"}
+    assert workers
+    time.sleep(30)  # the stage ends meanwhile, and its flow has something to tell
+    fault.mended()
+    said = system.up()
+    assert "Starting Prefect's server" in said
+    found = wait_for(lambda: one if (one := system.run(run)) and system._has_ended(one) else None, "its end")
+    if found["state"]["type"] != "COMPLETED":
+        fault.saw(f"the run ended as {found['state']['name']}: “{found['state']['message']}”")
+        found = system.retried(run)
+    assert found["state"]["type"] == "COMPLETED", system.said(run)
+    fault.recovered()
+    fault.holds("the run completes")
+    system.everything_is_quiet()
+    fault.holds("no run says Running, no process is left")
+    assert (system.home("gpu") / "data/train/file.txt").read_text() == "train"
+
+    # Schedules and automations outlived it.
+    nightly = system.api.get("/deployments/name/pipeline/nightly").raise_for_status().json()
+    ours = {"deployments": {"id": {"any_": [nightly["id"]]}}, "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}}
+    assert wait_for(lambda: system.ask("/flow_runs/filter", **ours), "a scheduled run")
+    fault.holds("schedules go on")
