@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 from pathlib import Path
@@ -187,3 +188,33 @@ def test_a_model_is_a_folder_or_the_champion(registry: Registry, make_package: M
         resolve_model("champion")
     with pytest.raises(InputError, match="no such folder"):
         resolve_model("winner")
+
+
+def test_a_machine_on_an_old_commit_does_not_bring_an_old_champion_back(
+    registry: Registry, make_package: MakePackage
+) -> None:
+    old, new = make_package("old"), make_package("new")
+    for package in (old, new):
+        promote(package, agree)
+    with pytest.raises(GateRefused, match="was the champion until another replaced it and stays out"):
+        promote(old, agree)
+    assert (resolve_model("champion") / "model.onnx").read_text() == "new"
+    assert promote(old, agree, again=True).changed
+    assert not promote(old, agree).changed
+
+
+def test_a_champion_that_changes_during_the_comparison_was_not_compared_with(
+    registry: Registry, make_package: MakePackage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a registry server, where no lock keeps two machines apart."""
+    promote(make_package("one"), never)
+    monkeypatch.setattr(Registry, "alone", lambda _: contextlib.nullcontext())
+    other = make_package("better")
+
+    def meanwhile(candidate: Path, champion: Path) -> None:
+        if candidate != other:
+            promote(other, agree)
+
+    with pytest.raises(InputError, match="another promotion changed the champion"):
+        promote(make_package("two"), meanwhile)
+    assert (resolve_model("champion") / "model.onnx").read_text() == "better"
