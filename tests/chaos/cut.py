@@ -17,6 +17,8 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+from plumbline.jobs import die_with_parent
+
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
@@ -60,6 +62,7 @@ def forked(work: Callable[[], Any]) -> Any:
     child = os.fork()
     if child == 0:
         os.close(receive)
+        die_with_parent()
         try:
             told = json.dumps({"result": work()})
         except BaseException as error:

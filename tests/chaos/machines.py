@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ import psutil
 from tests.flows.conftest import Project
 from tests.flows.test_system import ENDED, SYSTEM, System, free_port, wait_for
 
-STAGE_WORDS = ("plumbline", "stage.py")
+AT_WORK = ("prefect.engine", "prefect flow-run", " dvc ", "bin/plumbline", "stage.py")
+"""What the command line of a flow, of DVC and of a stage holds, and that of a server or a worker does not."""
 
 
 class Broken(System):
@@ -58,9 +59,12 @@ class Broken(System):
         """The run, once it has ended after a retry."""
         before = self.run(run)["run_count"]
         self.retry(run)
-        return wait_for(
-            lambda: found if (found := self.run(run))["run_count"] > before and self._has_ended(found) else None, "its end"
-        )
+
+        def look() -> Any:
+            found = self.run(run)
+            return found if found["run_count"] > before and found["state"]["type"] in ENDED else None
+
+        return wait_for(look, "its end")
 
     def at_work(self) -> list[str]:
         """Names of the runs that say they are at work, or about to be."""
@@ -84,15 +88,9 @@ class Broken(System):
                 words = " ".join(psutil.Process(pid).cmdline())
             except psutil.Error:
                 continue
-            if "flow_engine" in words or "prefect.engine" in words or "flow-run" in words or " dvc " in words:
-                found.append(pid)
-            elif any(word in words for word in STAGE_WORDS) and "worker start" not in words and "server" not in words:
+            if any(word in words for word in AT_WORK):
                 found.append(pid)
         return found
-
-    @staticmethod
-    def _has_ended(run: Any) -> bool:
-        return run["state"]["type"] in ENDED
 
 
 @contextmanager
@@ -112,7 +110,8 @@ def stage_at_work(stage: str, home: Path) -> int:
     def look() -> int | None:
         for process in psutil.process_iter(["cmdline", "cwd"]):
             words = process.info["cmdline"] or []
-            if words[-1:] == [stage] and any("plumbline" in word for word in words[:2]) and process.info["cwd"] == str(home):
+            ours = process.info["cwd"] == str(home) and words[-1:] == [stage]
+            if ours and any("plumbline" in word for word in words[:2]):
                 return int(process.pid)
         return None
 
@@ -144,7 +143,5 @@ def checkpoint_after(home: Path, stage: str, epochs: int) -> None:
 
 
 def _kill(pid: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass

@@ -59,8 +59,9 @@ class Real(Project):
 def make_real(folder: Path) -> Real:
     """A real project with one commit; nothing was run in it yet."""
     folder.mkdir(parents=True, exist_ok=True)
-    listed = subprocess.run(["git", "ls-files", "-z", "--", *FOLDERS, *FILES], cwd=ROOT, capture_output=True, check=True)
-    for name in filter(None, listed.stdout.decode().split("\0")):
+    command = ["git", "ls-files", "-z", "--", *FOLDERS, *FILES]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    for name in filter(None, listed.split("\0")):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     subprocess.run(["git", *IDENTITY, "init", "--quiet"], cwd=folder, check=True)

@@ -9,6 +9,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -69,17 +70,20 @@ def write_page() -> None:
     PAGE.write_text(before + "\n".join(lines) + after, encoding="utf-8")
 
 
-def _line(row: dict[str, object]) -> str:
+def _line(row: dict[str, Any]) -> str:
     seconds = row["recovered_s"]
     recovered = "nothing to do" if seconds is None else f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    return f"| {row['name']} | {'; '.join(row['happened'])} | {'; '.join(row['held'])} | {recovered} | {row['measured']} |"
+    happened, held = ("; ".join(map(str, row[name])) for name in ("happened", "held"))
+    return f"| {row['name']} | {happened} | {held} | {recovered} | {row['measured']} |"
 
 
 def _machine() -> str:
     memory = psutil.virtual_memory().total / 2**30
-    return f"{psutil.cpu_count()} CPU cores, {memory:.0f} GiB, load average {os.getloadavg()[2]:.0f} over the last 15 minutes"
+    load = os.getloadavg()[2]
+    return f"{psutil.cpu_count()} CPU cores, {memory:.0f} GiB; load average over the last 15 minutes: {load:.0f}"
 
 
 def _commit() -> str:
-    done = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=7"], cwd=ROOT, capture_output=True, text=True)
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=7"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout.strip()

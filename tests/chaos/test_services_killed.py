@@ -77,7 +77,7 @@ def test_server_killed(system: Broken, fault: Fault) -> None:
     fault.mended()
     said = system.up()
     assert "Starting Prefect's server" in said
-    found = wait_for(lambda: one if (one := system.run(run)) and system._has_ended(one) else None, "its end")
+    found = system.ended(run)
     if found["state"]["type"] != "COMPLETED":
         fault.saw(f"the run ended as {found['state']['name']}: “{found['state']['message']}”")
         found = system.retried(run)

@@ -85,8 +85,9 @@ def _refuse_return(package: Path, same: list[Registered]) -> None:
         if item.rolled_back or item.replaced:
             told = "was rolled back" if item.rolled_back else "was the champion until another replaced it"
             raise GateRefused(
-                f"{package}: version {item.version} {told} and stays out. `plumbline release promote --again {package}` "
-                "promotes it all the same; a package of another version is promoted as usual."
+                f"{package}: version {item.version} {told} and stays out. "
+                f"`plumbline release promote --again {package}` promotes it all the same; a package of another version "
+                "is promoted as usual."
             )
 
 
