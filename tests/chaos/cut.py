@@ -1,7 +1,7 @@
 """Kill a process right before its n-th write, so that a piece of work is seen cut at every step.
 
 Steps are what the running interpreter does, and no list of ours: every file opened for writing, made, renamed or
-removed, every statement that changes a database, and every commit.
+removed, every statement that changes a database, and every commit of such statements.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class Cut:
 
     at: int
     steps: list[str] = field(default_factory=list)
+    changed: bool = False
+    """Something waits for a commit."""
 
     def step(self, what: str) -> None:
         self.steps.append(what)
@@ -39,7 +41,7 @@ class Cut:
         """Count from here on; an audit hook cannot be taken off again, so this is the process's last work."""
         sys.addaudithook(self._audit)
         event.listen(Engine, "before_cursor_execute", self._statement)
-        event.listen(Engine, "commit", lambda _: self.step("commit"))
+        event.listen(Engine, "commit", self._commit)
 
     def _audit(self, name: str, about: tuple[Any, ...]) -> None:
         if name in CHANGES:
@@ -50,6 +52,12 @@ class Cut:
     def _statement(self, _connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if statement.split(None, 1)[0].upper() in ("INSERT", "UPDATE", "DELETE"):
             self.step(" ".join(statement.split()[:3]))
+            self.changed = True
+
+    def _commit(self, _connection: Any) -> None:
+        if self.changed:
+            self.step("commit")
+            self.changed = False
 
 
 def forked(work: Callable[[], Any]) -> Any:
