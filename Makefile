@@ -24,7 +24,7 @@ run: $(VENV)/.run  ## Run the whole pipeline: simulate ... package, release, map
 up: $(VENV)/.run  ## Start Prefect's server and a cpu and a gpu worker here, and deploy all (PLUMBLINE_PORT=4200)
 	@$(BIN)/python -m flows.system up
 
-down: $(VENV)/.run  ## Stop exactly what `make up` started
+down:  ## Stop exactly what `make up` started
 	@$(BIN)/python -m flows.system down
 
 test: $(VENV)/.test  ## Lint, and run the tests beside it (PYTEST_ARGS="-m 'not slow'" for the quick ones)

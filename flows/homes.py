@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from flows.clone import refuse_changes
+from flows.clone import refuse_changes, take
 from flows.services import FOLDER
 from flows.stages import BAD_INPUT, StageFailedError
 
@@ -15,12 +15,13 @@ HOMES = FOLDER / "clones"
 
 
 def provide(worker: str) -> Path:
-    """The folder of a worker's clone, made from this project where there is none yet.
+    """The folder of the clone of a worker that is not at work, on the commit that this project is on.
 
-    Its remote of DVC is this project's, by an absolute path where that is a folder; the folder is made.
+    Made where there is none yet. The worker loads its flows from it, which must know the parameters of the
+    deployments. Its remote of DVC is this project's, by an absolute path where that is a folder; the folder is made.
 
     Raises:
-        StageFailedError: this is no project under git with a commit, or it has no remote.
+        StageFailedError: this is no project under git with a commit, it has no remote, or the clone was changed.
     """
     home = (HOMES / worker).resolve()
     if not (home / ".git").exists():
@@ -30,6 +31,7 @@ def provide(worker: str) -> Path:
         shutil.rmtree(new, ignore_errors=True)
         _git("clone", "--quiet", str(Path.cwd()), str(new))
         new.rename(home)
+    take("HEAD", home)
     _same_remote(home)
     return home
 

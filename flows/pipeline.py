@@ -16,7 +16,7 @@ from typing import Any, cast
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas import State
-from prefect.states import Completed, Failed
+from prefect.states import Completed
 from rich.console import Console
 
 from flows import report, stages, steps
@@ -60,7 +60,7 @@ def _pipeline(dask: str | None, revision: str | None, elsewhere: dict[str, str],
         taken = steps.take_commit(revision, return_state=True)
         for ready in (taken, steps.ask_remote(return_state=True) if taken.is_completed() else taken):
             if not ready.is_completed():
-                return ready
+                return steps.passed_on(ready)
         commit = taken.result()
     outcomes: dict[str, Any] = {}
     stale = stages.stale()
@@ -76,14 +76,14 @@ def _pipeline(dask: str | None, revision: str | None, elsewhere: dict[str, str],
             state = steps.step.with_options(name=name)(name, skip, spread, shared, limit_s, return_state=True)
         outcomes[name] = state.result(raise_on_failure=False)
         if not state.is_completed():
-            return Failed(name=state.name, message=state.message, data=_exit_code(outcomes[name]))
+            return steps.passed_on(state)
         if name == "validate":
             create_markdown_artifact(key="gate", markdown=report.markdown(), description="Gate and figures")
     champion = outcomes.pop("release")
     ran = [stage for stage, outcome in outcomes.items() if outcome == "ran"]
     told = f"recomputed: {', '.join(ran)}" if ran else "nothing was recomputed"
     if shared and not (sent := steps.push(list(outcomes), limit_s, return_state=True)).is_completed():
-        return sent
+        return steps.passed_on(sent)
     return Completed(message=told, data={"champion": champion, "told": told})
 
 

@@ -35,9 +35,9 @@ def stage(stage: str, commit: str, limit_s: float | None = None) -> Any:
 def _stage(name: str, commit: str, limit_s: float | None) -> Any:
     for ready in (steps.take_commit(commit, return_state=True), steps.ask_remote(return_state=True)):
         if not ready.is_completed():
-            return ready
+            return steps.passed_on(ready)
     made = steps.step_for_others(name, limit_s, return_state=True)
     if not made.is_completed():
-        return made
+        return steps.passed_on(made)
     sent = steps.push([name], limit_s, return_state=True)
-    return Completed(message=f"{name}: {made.result()}") if sent.is_completed() else sent
+    return Completed(message=f"{name}: {made.result()}") if sent.is_completed() else steps.passed_on(sent)

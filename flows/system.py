@@ -45,6 +45,7 @@ def up() -> int:
         if before >= set(names) and _healthy(record.port):
             _say("It is up.")
         else:
+            _stop(record, [name for name in names if name not in before])  # what a worker that died has left at work
             if SERVER not in before:
                 _check_free(record.port)
             try:
@@ -108,7 +109,8 @@ def _start(record: Record, wanted: list[Pool], before: set[str]) -> None:
         command = [sys.executable, "-m", "prefect", "server", "start", "--host", HOST, "--port", str(record.port)]
         record.start(SERVER, command, _variables(record.port))
     _wait(record, SERVER, lambda: _healthy(record.port), "it does not answer")
-    folders = {name: homes.provide(name) for pool in wanted for name in pool.worker_names()}
+    new = [(pool, name) for pool in wanted for name in pool.worker_names() if name not in before]
+    folders = {name: homes.provide(name) for _, name in new}
     if remark := homes.told_of_changes():
         _say(remark)
     gpus = pools.gpus_here()
@@ -117,7 +119,6 @@ def _start(record: Record, wanted: list[Pool], before: set[str]) -> None:
         _deploy(record.port)
         pools.create_automations(client)
         begin = datetime.now(UTC)
-        new = [(pool, name) for pool in wanted for name in pool.worker_names() if name not in before]
         for pool, name in new:
             own = pool.variables(name, gpus)
             _say(f"Starting worker {name} of pool {pool.name}, GPUs: {own['CUDA_VISIBLE_DEVICES'] or 'none'}")

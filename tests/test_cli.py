@@ -82,6 +82,21 @@ def test_every_stage_ends_with_2_where_there_are_no_params(stage, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_under_dvc_a_machine_makes_no_stage_of_another(tmp_path, monkeypatch):
+    """DVC makes anew, without a word, what it did not find; a worker is told not to."""
+    monkeypatch.setenv("PLUMBLINE_STAGES", "train compress")
+    monkeypatch.setenv("DVC_STAGE", "simulate")
+    (tmp_path / "params.yaml").write_text("simulate: [")
+    done = run_process("simulate", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("ERROR PLUMBLINE_STAGES: train compress found, so simulate is not made here.")
+    monkeypatch.setenv("PLUMBLINE_STAGES", "train simulate")
+    assert "params.yaml: not readable" in run_process("simulate", cwd=tmp_path).stderr
+    monkeypatch.setenv("PLUMBLINE_STAGES", "train")
+    monkeypatch.delenv("DVC_STAGE")  # asked for by a person, who knows
+    assert "params.yaml: not readable" in run_process("simulate", cwd=tmp_path).stderr
+
+
 def test_another_params_file_may_be_given(tmp_path):
     (tmp_path / "mine.yaml").write_text("train: [")
     ended = run_cli("train", "--params", "mine.yaml", cwd=tmp_path)

@@ -72,7 +72,9 @@ class Project:
         """Commit all there is, where it is for other clones to take; the commit's hash."""
         for command in (["add", "--all"], ["commit", "--quiet", "--allow-empty", "--message", message]):
             subprocess.run(["git", *IDENTITY, *command], cwd=self.folder, check=True)
-        found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=self.folder, check=True, capture_output=True, text=True)
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=self.folder, check=True, capture_output=True, text=True
+        )
         return found.stdout.strip()
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:

@@ -35,3 +35,17 @@ def test_names_do_not_share_a_champion(registry: Registry, make_package: MakePac
     promote(make_package("one"), lambda candidate, champion: None)
     assert registry.champion() is not None
     assert Registry("another").champion() is None
+
+
+def test_released_files_lie_beside_the_database_wherever_it_is_used_from(
+    registry: Registry, make_package: MakePackage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers release from clones of their own, which may be deleted."""
+    package = make_package("one")
+    (tmp_path / "clone").mkdir()
+    monkeypatch.chdir(tmp_path / "clone")
+    promote(package, lambda candidate, champion: None, Registry(uri=f"sqlite:///{tmp_path / 'mlflow.db'}"))
+    champion = registry.champion()
+    assert champion is not None
+    assert champion.source.startswith((tmp_path / "mlartifacts").as_uri())
+    assert not any((tmp_path / "clone").iterdir())

@@ -6,7 +6,7 @@ import typer
 
 from plumbline.cli.options import DATA, PARAMS, ParamsOption, WorkersOption
 from plumbline.jobs import one_thread
-from plumbline.params import load_params
+from plumbline.params import Train, load_params
 
 app = typer.Typer()
 
@@ -41,17 +41,29 @@ def prepare(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> Non
 @app.command(epilog="Example: `plumbline train`; killed and started again, it resumes from its last epoch")
 def train(params: ParamsOption = PARAMS) -> None:
     """Train the two-stream network; curves go to TensorBoard (.plumbline/tensorboard) and MLflow."""
+    given = load_params(params)
+    _on_all_devices(given.train)
     from plumbline.train.stage import train as run
 
-    run(DATA / "prepare", load_params(params), DATA / "train")
+    run(DATA / "prepare", given, DATA / "train")
 
 
 @app.command(epilog="Example: `plumbline compress`")
 def compress(params: ParamsOption = PARAMS) -> None:
     """Prune channels of the trained network and fine-tune what is left."""
+    given = load_params(params)
+    _on_all_devices(given.train)
     from plumbline.compress.stage import compress as run
 
-    run(DATA / "prepare", DATA / "train", load_params(params), DATA / "compress")
+    run(DATA / "prepare", DATA / "train", given, DATA / "compress")
+
+
+def _on_all_devices(losses: Train) -> None:
+    """With several, what follows is done in a process for each."""
+    if losses.devices > 1 or losses.nodes > 1:
+        from plumbline.train.launch import one_process_a_device
+
+        one_process_a_device(losses)
 
 
 @app.command(epilog="Example: `plumbline export`")

@@ -121,7 +121,7 @@ class Train(Optimise):
     """Of products in training; weights stay in float32. fp16 (with scaled loss) needs a GPU."""
     accelerator: Literal["auto", "cpu", "gpu"] = "auto"
     devices: int = Field(default=1, ge=1, le=1024)
-    """Processes on each machine, each with its own GPU where there are any."""
+    """Processes on each machine, each with its own GPU where there are any; torchrun starts them."""
     nodes: int = Field(default=1, ge=1, le=4096)
     """Machines. Each runs the same command under torchrun or SLURM."""
     strategy: Literal["auto", "ddp", "fsdp", "deepspeed_stage_2"] = "auto"

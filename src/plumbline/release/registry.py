@@ -188,8 +188,9 @@ class Registry:
         found = self._client.get_experiment_by_name(EXPERIMENT)
         if found is not None:
             return str(found.experiment_id)
-        # Without a server the files lie in the project; a server decides for itself.
-        local = LOCAL_ARTIFACTS.resolve().as_uri() if self.uri.startswith("sqlite:") else None
+        # Without a server the files lie beside the database, wherever it is used from; a server decides for itself.
+        database = self.uri.removeprefix("sqlite:///")
+        local = (Path(database).resolve().parent / LOCAL_ARTIFACTS).as_uri() if database != self.uri else None
         return str(self._client.create_experiment(EXPERIMENT, artifact_location=local))
 
     def _model(self) -> RegisteredModel | None:

@@ -1,0 +1,62 @@
+"""One process for each device of a machine, started and watched by torchrun."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import uuid
+from collections.abc import Sequence
+
+from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from plumbline.errors import InputError
+from plumbline.jobs import die_with_parent
+from plumbline.params import Train
+
+
+def one_process_a_device(losses: Train) -> None:
+    """Go on in each of `train.devices` processes: this one starts them, waits, and ends with their exit code.
+
+    Returns at once where one process is enough, and in the processes that torchrun or SLURM have started.
+
+    Raises:
+        InputError: several machines are asked for, and no torchrun has started this process.
+    """
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        if not die_with_parent():  # a killed torchrun would leave its processes training
+            sys.exit(1)
+        return
+    if "SLURM_NTASKS" in os.environ:
+        return
+    if losses.nodes > 1:
+        raise InputError(
+            f"train.nodes: {losses.nodes} found, and this process was not started by torchrun. On each machine: "
+            f"torchrun --nnodes {losses.nodes} --nproc-per-node {losses.devices} --rdzv-backend c10d "
+            f"--rdzv-endpoint FIRST_MACHINE:29400 -m plumbline {' '.join(sys.argv[1:])}"
+        )
+    if losses.devices > 1:
+        sys.exit(run(losses.devices, ["-m", "plumbline", *sys.argv[1:]]))
+
+
+def run(processes: int, arguments: Sequence[str]) -> int:
+    """Run Python with these arguments in several processes; the exit code of the first that failed, or 0.
+
+    The same as `torchrun --standalone --nproc-per-node PROCESSES`, by torchrun's own library: the command would turn
+    every exit code into 1, and put a page of its own under the message.
+    """
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # a failed process says itself why
+    settings = LaunchConfig(
+        min_nodes=1, max_nodes=1, nproc_per_node=processes, run_id=uuid.uuid4().hex, max_restarts=0,
+        rdzv_backend="c10d", rdzv_endpoint="localhost:0",  # a free port
+    )  # fmt: skip
+    try:
+        elastic_launch(settings, sys.executable)(*arguments)
+    except ChildFailedError as error:
+        code = error.get_first_failure()[1].exitcode
+        return 128 - code if code < 0 else code
+    except SignalException as error:
+        return 128 + int(error.sigval)
+    return 0

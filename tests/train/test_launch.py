@@ -1,0 +1,88 @@
+"""Several processes through torchrun: how they end, and that none is left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from plumbline.errors import InputError
+from plumbline.train.launch import one_process_a_device
+from tests.train.made import make_params, settings
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)]), "OMP_NUM_THREADS": "1"}
+# Two processes that meet over gloo and tell what came of it; then the first sleeps, or both end as asked.
+MEET = """
+import os, sys, time
+import torch, torch.distributed as dist
+from plumbline.params import Train
+from plumbline.train.launch import one_process_a_device
+one_process_a_device(Train(devices=2, epochs=1, patience=1, learning_rate=0.1))  # started by it: goes on
+dist.init_process_group("gloo")
+total = torch.tensor([dist.get_rank() + 1])
+dist.all_reduce(total)
+print(f"{os.getpid()} of {dist.get_world_size()}: {int(total)}\\n", end="", flush=True)
+dist.barrier()
+if sys.argv[1] == "sleep":
+    time.sleep(600)
+sys.exit(int(sys.argv[1]) if dist.get_rank() else 0)
+"""
+LAUNCH = "import sys; from plumbline.train.launch import run; sys.exit(run(2, sys.argv[1:]))"
+
+
+def start(tmp_path: Path, how: str) -> subprocess.Popen[str]:
+    script = tmp_path / "meet.py"
+    script.write_text(MEET)
+    return subprocess.Popen(
+        [sys.executable, "-c", LAUNCH, str(script), how], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_two_processes_meet_and_their_exit_code_is_that_of_the_one_that_failed(tmp_path: Path, code: int) -> None:
+    started = start(tmp_path, str(code))
+    said, _ = started.communicate(timeout=250)
+    assert started.returncode == code
+    assert sorted(line.split(" ", 1)[1] for line in said.splitlines()) == ["of 2: 3"] * 2
+
+
+def test_a_killed_launcher_leaves_no_process_behind(tmp_path: Path) -> None:
+    started = start(tmp_path, "sleep")
+    assert started.stdout
+    pids = [int(started.stdout.readline().split()[0]) for _ in range(2)]
+    assert all(psutil.pid_exists(pid) for pid in pids)
+    started.kill()
+    started.wait()
+    for _ in range(300):
+        if not any(psutil.pid_exists(pid) for pid in pids):
+            return
+        time.sleep(0.1)
+    pytest.fail("they outlived it")
+
+
+def test_bad_input_of_two_processes_ends_as_that_of_one(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(settings(devices=2, accelerator="cpu")))
+    done = subprocess.run(
+        [sys.executable, "-m", "plumbline", "train"],
+        env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True, timeout=250,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "data/prepare/train" in done.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_several_machines_need_a_torchrun_on_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["plumbline", "train"])
+    with pytest.raises(InputError, match=r"torchrun --nnodes 2 --nproc-per-node 4 .* -m plumbline train"):
+        one_process_a_device(make_params(devices=4, nodes=2).train)
+
+
+def test_one_process_goes_on_by_itself() -> None:
+    one_process_a_device(make_params().train)
