@@ -82,7 +82,7 @@ def begin(again: bool) -> None:
         rollback()
 
 
-def _load() -> None:
+def load_once() -> None:
     """Have MLflow load here, once, what it loads when it is first used."""
     elsewhere = Path.cwd().with_name("elsewhere")
     elsewhere.mkdir()
@@ -95,7 +95,7 @@ def main(folder: Path, again: bool) -> list[dict[str, Any]]:
     place, kept = folder / "place", folder / "kept"
     place.mkdir()
     os.chdir(place)
-    _load()
+    load_once()
     forked(lambda: begin(again))
     shutil.copytree(place, kept)
     steps = forked(lambda: cut(0, again))

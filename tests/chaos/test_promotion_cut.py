@@ -16,27 +16,28 @@ from tests.chaos.table import ROOT, Fault
 KILLED = -9
 
 
-def promotions(folder: Path, *options: str) -> list[dict[str, Any]]:
+def told_by(module: str, folder: Path, *options: str) -> Any:
+    """What one of this folder's programs writes."""
     environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     done = subprocess.run(
-        [sys.executable, "-m", "tests.chaos.promotions", str(folder), *options],
+        [sys.executable, "-m", module, str(folder), *options],
         capture_output=True, text=True, cwd=ROOT, env=environment | {"PYTHONPATH": paths}, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
-@pytest.mark.chaos(quick=True)
+@pytest.mark.chaos
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("options", [(), ("--again",)], ids=["new", "again"])
 def test_a_promotion_cut_at_every_step(fault: Fault, tmp_path: Path, options: tuple[str, ...]) -> None:
     fault.key = f"05-promotion{''.join(options)}"
     fault.name = "a promotion cut at every step" + (", of one that had been rolled back" if options else "")
-    found = promotions(tmp_path, *options)
+    found = told_by("tests.chaos.promotions", tmp_path, *options)
     steps = [one["before"] for one in found]
     # It did see the work: the files copied into the registry, the alias, and the commits between.
-    assert sum("commit" in step for step in steps) >= 5
+    assert steps.count("commit") >= (3 if options else 5)
     assert sum("registered_model_aliases" in step for step in steps) == 1
     if not options:
         assert any(step.startswith("open") and step.endswith("model.onnx") for step in steps)

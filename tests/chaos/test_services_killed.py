@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,3 +94,32 @@ def test_server_killed(system: Broken, fault: Fault) -> None:
     ours = {"deployments": {"id": {"any_": [nightly["id"]]}}, "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}}
     assert wait_for(lambda: system.ask("/flow_runs/filter", **ours), "a scheduled run")
     fault.holds("schedules go on")
+
+
+def test_machine_restored_from_an_old_clone(system: Broken, tmp_path: Path, fault: Fault) -> None:
+    """Both machines come back as they were some commits ago: commit, DVC's cache and record, all of the clone."""
+    fault.key, fault.name = "09-old-clone", "machines restored from old clones (old commit, cache and `dvc.lock`)"
+    folder = system.project.folder
+    homes = folder / ".plumbline/system/clones"
+    shutil.copytree(homes, tmp_path / "old", symlinks=True)
+    system.project.behave(prepare={"other": 1}, train={"other": 1})
+    commit = system.project.commit()
+    found = system.ended(system.start("pipeline/nightly"))
+    assert found["state"]["type"] == "COMPLETED", found
+    assert found["state"]["message"].startswith("recomputed: prepare, train")
+
+    system.kill("cpu", "gpu")
+    shutil.rmtree(homes)
+    shutil.copytree(tmp_path / "old", homes, symlinks=True)
+    fault.saw("the clones take the commit they are told, and restore its results from the remote")
+    fault.mended()
+    system.up()
+    run = system.start("pipeline/nightly")
+    found = system.ended(run)
+    assert found["state"]["type"] == "COMPLETED", system.said(run)
+    fault.recovered()
+    assert found["state"]["message"] == "nothing was recomputed"
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=homes / "cpu", capture_output=True, text=True, check=True)
+    assert head.stdout.strip() == commit
+    fault.holds("the next run catches up and computes nothing twice")
+    system.everything_is_quiet()
