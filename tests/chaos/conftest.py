@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.table import Fault, write_page
-from tests.flows.conftest import prefect_database
+from tests.flows.conftest import prefect_database, prefect_home, project
 
-__all__ = ["prefect_database"]
+__all__ = ["prefect_database", "prefect_home", "project"]
 PASSED = pytest.StashKey[bool]()
 
 

@@ -24,5 +24,6 @@ def test_an_old_commit_and_an_old_registry(tmp_path: Path, fault: Fault) -> None
     assert found["old files, old package"] == "exit code 3"
     assert found["old files, next run"] == "changed: new"
     fault.holds(
-        "where the champion's files are gone, the next run of its commit brings them back, and no other package takes its place"
+        "where the champion's files are gone, no other package takes its place, and the next run of its commit brings "
+        "them back"
     )
