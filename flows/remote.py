@@ -5,9 +5,12 @@ DVC itself passes over a remote that does not answer, and computes anew; so it i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,8 @@ from flows import process
 from flows.stages import BAD_INPUT, Say, StageFailedError, UnreachableError
 
 LIMIT_S = 120.0
+SILENT_S, PULSE_S = 120.0, 5.0
+"""How long a store may be silent in a push, and how often it is asked meanwhile."""
 MARK = "plumbline-store"
 SEEN = Path(".dvc/tmp/plumbline-store")
 """Where a clone notes the store in which it has seen the mark."""
@@ -75,6 +80,7 @@ def main(stages: list[str]) -> int:
     try:
         _try(files, place)
         if stages:
+            _watch(files, place)
             code = dvc(["push", "--run-cache", *stages])
             _see_mark(files, place)
     except Exception as error:  # every kind of store fails in its own ways; each means that nothing can be handed over
@@ -109,6 +115,32 @@ def _see_mark(files: Any, place: str) -> None:
             f"it is not the store that it was (no {MARK} in it): not mounted, moved away, or emptied. Bring it back, "
             f"with what may lie there by now; or, where a new one is meant, remove {SEEN} in each clone"
         )
+
+
+def _watch(files: Any, place: str) -> None:
+    """End this process once the store has been silent for `SILENT_S`.
+
+    DVC asks a bucket that is gone for each object anew, and again and again: hours for a folder of many files.
+    """
+    heard = time.monotonic()
+
+    def ask() -> None:
+        nonlocal heard
+        while True:
+            with contextlib.suppress(Exception):
+                _see_mark(files, place)
+                heard = time.monotonic()
+            time.sleep(PULSE_S)
+
+    def judge() -> None:
+        while time.monotonic() - heard < SILENT_S:
+            time.sleep(1)
+        _print(f"DVC's remote {place} does not answer: silent for {SILENT_S:.0f} s in the middle of a push")
+        sys.stdout.flush()
+        os._exit(1)
+
+    for work in (ask, judge):
+        threading.Thread(target=work, daemon=True).start()
 
 
 def _print(line: str) -> None:
