@@ -94,7 +94,7 @@ def test_a_jump_in_a_run(project: Project, tmp_path: Path, fault: Fault) -> None
     fault.saw("the run goes on")
     fault.holds("it ends as without a jump")
     assert ran(project).startswith("nothing was recomputed")
-    project.behave(train={"other": 1})
+    project.behave(prepare={"sleep": 5}, train={"other": 1})
     assert ran(project).startswith("recomputed: train")
     fault.holds("the next runs recompute what changed, and nothing else")
 
@@ -119,7 +119,7 @@ def test_a_jump_in_a_system(prefect_database: Path, tmp_path: Path, fault: Fault
         if found["state"]["type"] == "COMPLETED":
             fault.saw("the run goes on")
         else:
-            fault.saw(f"the run ends as {found['state']['name']}: “{found['state']['message']}”")
+            fault.saw(f"the run is taken for dead, as {found['state']['name']}: “{found['state']['message']}”")
             system.everything_is_quiet()
             found = system.retried(run)
         assert found["state"]["type"] == "COMPLETED", system.said(run)
