@@ -13,7 +13,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run up down test tests lint format bench pretrained lock clean
+.PHONY: help run up down test tests chaos lint format bench pretrained lock clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -33,6 +33,9 @@ test: $(VENV)/.test  ## Lint, and run the tests beside it (PYTEST_ARGS="-m 'not 
 # One thread a worker: more would wait for one another. The order is that of tests/conftest.py.
 tests: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+chaos: $(VENV)/.test  ## Kill and break what is at work, and see what holds; renews the table in docs/faults.md
+	PLUMBLINE_FAULTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m chaos tests/chaos $(PYTEST_ARGS)
 
 lint: $(VENV)/.test  ## Check style, format, types and layers
 	$(BIN)/ruff check

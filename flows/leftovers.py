@@ -1,4 +1,4 @@
-"""The embedded Prefect server of a run that was killed: nobody else would ever end it."""
+"""What a run that was killed leaves: its embedded Prefect server, and a record that says Running for ever."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import contextlib
 import os
 import signal
 from pathlib import Path
+
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.settings import PREFECT_API_URL
+from prefect.states import Crashed
 
 RECORD = Path(".plumbline/server.pid")
 
@@ -24,6 +29,20 @@ def end_leftover_server() -> None:
             if _is_server(pid):
                 os.kill(pid, signal.SIGTERM)
     RECORD.unlink(missing_ok=True)
+
+
+def close_leftover_runs(own: object) -> None:
+    """Give killed runs an end in the record of the embedded server; `own` is the number of the run that asks.
+
+    To be called by the owner of the checkout only: in its own record, no other run can be at work. On a server of one's
+    own there may be, and there deployed runs are given up when they fall silent.
+    """
+    if PREFECT_API_URL.value():
+        return
+    dead = {"state": {"type": {"any_": ["RUNNING", "PENDING"]}}, "id": {"not_any_": [own]}}
+    with get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(dead)):
+            client.set_flow_run_state(run.id, Crashed(message="The process was killed. Run again."), force=True)
 
 
 def _is_server(pid: int) -> bool:

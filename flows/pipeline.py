@@ -17,12 +17,13 @@ from typing import Any, cast
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas import State
+from prefect.runtime import flow_run
 from prefect.states import Completed
 from rich.console import Console
 
 from flows import report, stages, steps
 from flows.checkout import CheckoutBusyError, alone
-from flows.leftovers import end_leftover_server, remember_server
+from flows.leftovers import close_leftover_runs, end_leftover_server, remember_server
 from flows.stages import StageFailedError
 
 
@@ -49,6 +50,7 @@ def pipeline(
     try:
         with alone():
             remember_server()
+            close_leftover_runs(flow_run.id)
             return run_stages(dask, commit, elsewhere, limit_s)
     except CheckoutBusyError as error:
         return steps.failed(StageFailedError(str(error), stages.BAD_INPUT))

@@ -5,14 +5,24 @@ DVC itself passes over a remote that does not answer, and computes anew; so it i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
 
 from flows import process
 from flows.stages import BAD_INPUT, Say, StageFailedError, UnreachableError
 
 LIMIT_S = 120.0
+SILENT_S, PULSE_S = 120.0, 5.0
+"""How long a store may be silent in a push, and how often it is asked meanwhile."""
+MARK = "plumbline-store"
+SEEN = Path(".dvc/tmp/plumbline-store")
+"""Where a clone notes the store in which it has seen the mark."""
 
 
 def check(say: Say) -> None:
@@ -44,8 +54,7 @@ def push(stages: list[str], say: Say, limit_s: float | None = None) -> None:
     """
     said: list[str] = []
     try:
-        command = [sys.executable, "-m", "dvc", "push", "--run-cache", *stages]
-        code = process.run(command, said.append, limit_s=limit_s)
+        code = process.run([sys.executable, "-m", "flows.remote", *stages], said.append, limit_s=limit_s)
     except process.TookTooLongError as error:
         raise UnreachableError(f"dvc push: {error}") from error
     if code:
@@ -53,8 +62,9 @@ def push(stages: list[str], say: Say, limit_s: float | None = None) -> None:
     say(f"dvc push: {said[-1] if said else 'done'}")
 
 
-def main() -> int:
-    """Try the remote of the working directory; print one line."""
+def main(stages: list[str]) -> int:
+    """Try the remote of the working directory, and push what these stages made; the last line printed tells the end."""
+    from dvc.cli import main as dvc
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
@@ -66,20 +76,71 @@ def main() -> int:
         return BAD_INPUT
     files, root = remote.fs, remote.fs.parts(remote.path)[:-2]
     place = files.join(*root)
+    code = 0
     try:
-        if files.protocol == "local" and not files.isdir(place):
-            raise FileNotFoundError("no such folder")
-        probe = files.join(place, "probe", f"{socket.gethostname()}-{os.getpid()}")
-        files.makedirs(files.parent(probe), exist_ok=True)
-        files.pipe_file(probe, b"plumbline")
-        if files.cat_file(probe) != b"plumbline":
-            raise OSError("an object was not given back as it was sent")
-        files.rm_file(probe)
+        _try(files, place)
+        if stages:
+            _watch(files, place)
+            code = dvc(["push", "--run-cache", *stages])
+            _see_mark(files, place)
     except Exception as error:  # every kind of store fails in its own ways; each means that nothing can be handed over
         _print(f"DVC's remote {place} does not answer: {' '.join(str(error).split()) or type(error).__name__}")
         return 1
-    _print(f"DVC's remote {place} answers")
-    return 0
+    if not stages:
+        _print(f"DVC's remote {place} answers")
+    return code
+
+
+def _try(files: Any, place: str) -> None:
+    """Write, read and remove an object; leave a mark, where this clone sees the store for the first time."""
+    if files.protocol == "local" and not files.isdir(place):
+        raise FileNotFoundError("no such folder")
+    if SEEN.exists() and SEEN.read_text(encoding="utf-8") == place:
+        _see_mark(files, place)
+    probe = files.join(place, "probe", f"{socket.gethostname()}-{os.getpid()}")
+    files.makedirs(files.parent(probe), exist_ok=True)
+    files.pipe_file(probe, b"plumbline")
+    if files.cat_file(probe) != b"plumbline":
+        raise OSError("an object was not given back as it was sent")
+    files.rm_file(probe)
+    files.pipe_file(files.join(place, MARK), b"Plumbline hands results over here.\n")
+    SEEN.parent.mkdir(parents=True, exist_ok=True)
+    SEEN.write_text(place, encoding="utf-8")
+
+
+def _see_mark(files: Any, place: str) -> None:
+    """DVC makes a folder that is not there, also in the middle of a push: half of the objects would lie elsewhere."""
+    if not files.exists(files.join(place, MARK)):
+        raise OSError(
+            f"it is not the store that it was (no {MARK} in it): not mounted, moved away, or emptied. Bring it back, "
+            f"with what may lie there by now; or, where a new one is meant, remove {SEEN} in each clone"
+        )
+
+
+def _watch(files: Any, place: str) -> None:
+    """End this process once the store has been silent for `SILENT_S`.
+
+    DVC asks a bucket that is gone for each object anew, and again and again: hours for a folder of many files.
+    """
+    heard = time.monotonic()
+
+    def ask() -> None:
+        nonlocal heard
+        while True:
+            with contextlib.suppress(Exception):
+                _see_mark(files, place)
+                heard = time.monotonic()
+            time.sleep(PULSE_S)
+
+    def judge() -> None:
+        while time.monotonic() - heard < SILENT_S:
+            time.sleep(1)
+        _print(f"DVC's remote {place} does not answer: silent for {SILENT_S:.0f} s in the middle of a push")
+        sys.stdout.flush()
+        os._exit(1)
+
+    for work in (ask, judge):
+        threading.Thread(target=work, daemon=True).start()
 
 
 def _print(line: str) -> None:
@@ -87,4 +148,4 @@ def _print(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import boto3
@@ -131,6 +132,21 @@ def test_a_remote_that_is_gone_is_an_error_and_no_reason_to_compute(
     if in_bucket:  # a folder would be made by DVC: hence the question before
         with pytest.raises(UnreachableError, match="dvc push"):
             remote.push(["simulate"], str)
+
+
+def test_a_store_that_is_another_one_is_not_taken_for_the_first(project: Project) -> None:
+    """As a mount point whose disk is not mounted: DVC would begin a new store in it."""
+    store = Path(".dvc-remote")
+    store.mkdir()
+    remote.check(str)
+    store.rename("away")
+    store.mkdir()
+    for ask in (partial(remote.check, str), partial(remote.push, ["simulate"], str)):
+        with pytest.raises(UnreachableError, match="it is not the store that it was"):
+            ask()
+    assert not list(store.iterdir())
+    remote.SEEN.unlink()  # as the message says, where a new one is meant
+    remote.check(str)
 
 
 def test_a_machine_without_a_remote_says_so(project: Project) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,11 @@ def test_a_killed_run_leaves_nothing_behind_and_the_next_one_goes_on(project: Pr
     assert code == 0, said
     assert "recomputed: train" in said
     wait_until_gone(int(server))
+    with sqlite3.connect(".prefect/prefect.db") as record:
+        assert record.execute("SELECT state_type FROM flow_run ORDER BY created").fetchall() == [
+            ("CRASHED",),
+            ("COMPLETED",),
+        ]
 
 
 def test_a_terminated_run_ends_its_stage(project: Project) -> None:

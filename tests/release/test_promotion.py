@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from mlflow import MlflowClient
@@ -18,7 +20,6 @@ from plumbline.export.package import verify_package
 from plumbline.release.promotion import list_versions, promote, resolve_model, rollback
 from plumbline.release.registry import Registry
 from tests.release.conftest import MakePackage
-from tests.tiny import run_process
 
 ROOT = Path(__file__).parents[2]
 
@@ -179,21 +180,27 @@ def test_killed_at_any_step_the_old_champion_serves_and_a_retry_succeeds(
     assert rollback().champion == old
 
 
-def test_of_two_promotions_at_once_one_wins_and_the_other_says_so(
-    registry: Registry, make_package: MakePackage, tmp_path: Path
+def test_of_two_promotions_at_once_the_second_waits_and_meets_the_new_champion(
+    registry: Registry, make_package: MakePackage
 ) -> None:
     promote(make_package("one"), never)
     two, three = make_package("two"), make_package("three")
-    ended = []
+    met = []
+    second = Thread(
+        target=lambda: promote(three, lambda _, champion: met.append((champion / "model.onnx").read_text()))
+    )
 
     def compare(candidate: Path, champion: Path) -> None:
-        ended.append(run_process("release", "promote", three, "--params", ROOT / "params.yaml", cwd=tmp_path))
+        second.start()
+        second.join(2)
+        assert second.is_alive()
+        assert not met
 
     done = promote(two, compare)
-    assert ended[0].returncode == 2
-    assert "release: another process is at it" in ended[0].stderr
-    assert registry.champion() == done.champion
-    assert done.champion.version == verify_package(two).version
+    assert done.changed
+    second.join(60)
+    assert met == ["two"]
+    assert registry.champion().version == verify_package(three).version
 
 
 def test_a_promotion_that_another_machine_overtook_says_so(registry: Registry, make_package: MakePackage) -> None:
@@ -206,7 +213,7 @@ def test_a_promotion_that_another_machine_overtook_says_so(registry: Registry, m
         quicker.crown(quicker.register(three, verify_package(three)).number)
 
     won = verify_package(three).version
-    with pytest.raises(InputError, match=f"Meanwhile another promotion made {won} the champion"):
+    with pytest.raises(InputError, match=rf"another promotion changed the champion \(version {won} now\)"):
         promote(two, compare)
     present = registry.champion()
     assert present is not None
@@ -287,3 +294,33 @@ def test_a_model_is_a_folder_or_the_champion(registry: Registry, make_package: M
         resolve_model("champion")
     with pytest.raises(InputError, match=r"^winner: no such folder"):  # an option here, an argument there
         resolve_model("winner")
+
+
+def test_a_machine_on_an_old_commit_does_not_bring_an_old_champion_back(
+    registry: Registry, make_package: MakePackage
+) -> None:
+    old, new = make_package("old"), make_package("new")
+    for package in (old, new):
+        promote(package, agree)
+    with pytest.raises(GateRefused, match="was the champion until another replaced it and stays out"):
+        promote(old, agree)
+    assert (resolve_model("champion") / "model.onnx").read_text() == "new"
+    assert promote(old, agree, again=True).changed
+    assert not promote(old, agree).changed
+
+
+def test_a_champion_that_changes_during_the_comparison_was_not_compared_with(
+    registry: Registry, make_package: MakePackage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a registry server, where no lock keeps two machines apart."""
+    promote(make_package("one"), never)
+    monkeypatch.setattr(Registry, "alone", lambda _: contextlib.nullcontext())
+    other = make_package("better")
+
+    def meanwhile(candidate: Path, champion: Path) -> None:
+        if candidate != other:
+            promote(other, agree)
+
+    with pytest.raises(InputError, match="another promotion changed the champion"):
+        promote(make_package("two"), meanwhile)
+    assert (resolve_model("champion") / "model.onnx").read_text() == "better"

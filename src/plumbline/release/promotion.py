@@ -8,7 +8,6 @@ from pathlib import Path
 
 from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import MANIFEST, Manifest, verify_package
-from plumbline.jobs import alone
 from plumbline.pretrained import NAME as PRETRAINED
 from plumbline.pretrained import PACKAGE
 from plumbline.release.registry import CHAMPION, DEFAULT_NAME, Registered, Registry
@@ -35,17 +34,19 @@ def promote(package: Path, compare: Compare, registry: Registry | None = None, a
 
     The registry keeps its own copy of the files. A package that is registered already is not registered again,
     unless that copy was damaged, and one that is the champion already is left alone. Whatever fails, the champion
-    stays what it was. A package that was rolled back is only promoted where `again` says that this is meant.
+    stays what it was. A package that was rolled back, or was the champion until another replaced it, is only promoted
+    where `again` says that this is meant.
 
-    Of two promotions at once in one project the second is refused at its start. Where they are on two machines with one
-    registry, the one that comes last to the alias finds another champion than it was compared with, and is refused; a
-    registry has no comparison and change in one, so within the milliseconds between both may still get through.
+    Of two promotions at once on one machine the second waits, and is compared with what the first made the champion. On
+    two machines with one registry, the one that comes last to the alias finds another champion than it was compared
+    with, and is refused; a registry has no comparison and change in one, so within the milliseconds between both may
+    still get through.
 
     Raises:
         InputError: the package is damaged, its gate is of a format that this version does not know, the registry
-            does not answer, or another promotion is under way or was quicker.
-        GateRefused: the package did not pass its gates, or was rolled back; or from `compare`, which is asked only
-            where another package is the champion.
+            does not answer, or another promotion changed the champion meanwhile.
+        GateRefused: the package did not pass its gates, was rolled back or replaced; or from `compare`, which is asked
+            only where another package is the champion.
     """
     manifest = verify_package(package)
     if manifest.gate.get("verdict") != "pass":
@@ -53,23 +54,24 @@ def promote(package: Path, compare: Compare, registry: Registry | None = None, a
             f"{package}: the gate's verdict in its manifest is {manifest.gate.get('verdict')!r}, not 'pass'."
         )
     check_format(manifest.gate, package / MANIFEST)
-    with alone("release"):
-        return _promote(package, manifest, compare, registry or Registry(manifest.name), again)
+    registry = registry or Registry(manifest.name)
+    with registry.alone():
+        return _promote(package, manifest, compare, registry, again)
 
 
 def _promote(package: Path, manifest: Manifest, compare: Compare, registry: Registry, again: bool) -> Promotion:
     known = registry.versions()
     former = next((item for item in known if item.champion), None)
     candidate = next((item for item in known if item.version == manifest.version and _unharmed(registry, item)), None)
-    if any(item.rolled_back and item.version == manifest.version for item in known) and not again:
-        raise GateRefused(
-            f"{package}: version {manifest.version} was rolled back and stays out. `plumbline release promote --again "
-            f"{package}` promotes it all the same; a package of another version is promoted as usual."
-        )
     evidence = None
-    if former is not None and former.version != manifest.version:
-        evidence = compare(package, registry.folder(former))
-    elif former is not None and former == candidate:
+    if former is None or former.version != manifest.version:
+        if not again:
+            _refuse_return(package, [item for item in known if item.version == manifest.version])
+        if former is not None:
+            evidence = compare(package, registry.folder(former))
+    elif former == candidate:
+        if former.rolled_back:  # promoted again on purpose, and killed before the last write of it
+            registry.crown(former.number)
         return Promotion(former, changed=False, former=None)
     if candidate is None:
         candidate = registry.register(package, manifest)
@@ -77,36 +79,46 @@ def _promote(package: Path, manifest: Manifest, compare: Compare, registry: Regi
     if evidence is not None:
         registry.record(candidate.number, evidence)
     present = registry.champion()
-    if present is not None and (former is None or present.number != former.number):
+    if (present and present.number) != (former and former.number):
+        now = f"version {present.version}" if present else "none"
         raise InputError(
-            f"{package}: not promoted. Meanwhile another promotion made {present.version} the champion, and this one "
-            "was not compared with that. Promote it again."
+            f"{package}: not promoted. Meanwhile another promotion changed the champion ({now} now), and this one was "
+            "not compared with it. Promote it again."
         )
     registry.crown(candidate.number)
     return Promotion(_numbered(registry, candidate.number), changed=True, former=former)
+
+
+def _refuse_return(package: Path, same: list[Registered]) -> None:
+    """Refuse what was the champion once: a machine on an old commit, or a retry, would bring it back by accident."""
+    for item in same:
+        if item.rolled_back or item.replaced:
+            told = "was rolled back" if item.rolled_back else "was the champion until another replaced it"
+            raise GateRefused(
+                f"{package}: version {item.version} {told} and stays out. "
+                f"`plumbline release promote --again {package}` promotes it all the same; a package of another version "
+                "is promoted as usual."
+            )
 
 
 def rollback(name: str = DEFAULT_NAME, registry: Registry | None = None) -> Promotion:
     """Make the champion before the present one the champion again; a second time, the one before that.
 
     Raises:
-        InputError: there was none before, its files are damaged, the registry does not answer, or a promotion is under
-            way.
+        InputError: there was none before, its files are damaged, or the registry does not answer.
     """
-    with alone("release"):
-        return _rollback(registry or Registry(name))
-
-
-def _rollback(registry: Registry) -> Promotion:
-    present, number = registry.champion(), registry.former()
-    if present is None or number is None:
-        raise InputError(
-            f"{registry.name}: no champion was released before the present one, so there is none to go back to. "
-            "See `plumbline release list`."
-        )
-    verify_package(registry.folder(_numbered(registry, number)))
-    registry.restore(number)
-    return Promotion(_numbered(registry, number), changed=True, former=present)
+    registry = registry or Registry(name)
+    with registry.alone():
+        present = registry.champion()
+        number = registry.former()
+        if present is None or number is None:
+            raise InputError(
+                f"{registry.name}: no champion was released before the present one, so there is none to go back to. "
+                "See `plumbline release list`."
+            )
+        verify_package(registry.folder(_numbered(registry, number)))
+        registry.restore(number)
+        return Promotion(_numbered(registry, number), changed=True, former=present)
 
 
 def list_versions(name: str = DEFAULT_NAME, registry: Registry | None = None) -> list[Registered]:

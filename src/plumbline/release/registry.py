@@ -6,6 +6,7 @@ environment variable MLFLOW_TRACKING_URI names. A registry that does not answer 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -58,6 +59,8 @@ class Registered:
     """URI of the registry's own copy of the package's files."""
     rolled_back: bool = False
     """It was the champion and was taken back: no run may promote it again by itself."""
+    replaced: bool = False
+    """It was the champion until a better one came: no run may promote it again by itself either."""
 
 
 def default_uri() -> str:
@@ -75,6 +78,24 @@ class Registry:
         with self._answering():
             self._client = MlflowClient(self.uri, self.uri)
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other promotions to the same SQLite file out for the block; the kernel lets go if this process dies.
+
+        A server's registry has no such lock: there, `promote` looks once more before it decides.
+        """
+        database = make_url(self.uri).database if self.uri.startswith("sqlite:") else None
+        if not database:
+            yield
+            return
+        # The folder, since whoever closes the file itself would drop what SQLite holds on it.
+        place = os.open(Path(database).parent, os.O_RDONLY)
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(place)
+
     def versions(self) -> list[Registered]:
         """Every registered package, the newest first.
 
@@ -84,8 +105,8 @@ class Registry:
         with self._answering():
             model = self._model()
             found = self._client.search_model_versions(f"name='{self.name}'", max_results=10_000) if model else []
-        number = _champion_number(model)
-        return sorted((_registered(item, number) for item in found), key=lambda item: -item.number)
+        number, history = _champion_number(model), _history(model)
+        return sorted((_registered(item, number, history) for item in found), key=lambda item: -item.number)
 
     def champion(self) -> Registered | None:
         """The released package, or None where none was ever released.
@@ -138,7 +159,7 @@ class Registry:
                 self._client.create_registered_model(self.name)
             source = f"{run.info.artifact_uri}/package"
             item = self._client.create_model_version(self.name, source, run.info.run_id, tags=tags)
-        return _registered(item, None)
+        return _registered(item, None, [])
 
     def record(self, number: int, evidence: Path) -> None:
         """Keep the files of the folder `evidence` beside those of version `number`.
@@ -238,11 +259,12 @@ class Registry:
             ) from error
 
 
-def _registered(item: ModelVersion, champion: int | None) -> Registered:
+def _registered(item: ModelVersion, champion: int | None, history: list[int]) -> Registered:
     number = int(item.version)
     created = datetime.fromtimestamp(item.creation_timestamp / 1000, UTC)
     version, rolled_back = str(item.tags.get(VERSION_TAG, "")), bool(item.tags.get(ROLLED_BACK_TAG))
-    return Registered(number, version, created, number == champion, str(item.source), rolled_back)
+    replaced = number in history and number != champion
+    return Registered(number, version, created, number == champion, str(item.source), rolled_back, replaced)
 
 
 def _champion_number(model: RegisteredModel | None) -> int | None:

@@ -1,0 +1,113 @@
+"""A disk that is full in the middle of a stage: a small tmpfs, filled but for a little."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows.stages import StageFailedError, reproduce
+from tests.chaos.real import make_real
+from tests.chaos.table import Fault
+from tests.flows.conftest import STAGE, make_project
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
+SPARE = 300_000
+WRITES_MUCH = """
+for n in range(1000 if name == "train" else 0):
+    (out / f"{n}.bin").write_bytes(os.urandom(20_000))
+"""
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A disk of 64 MB, where this may be had."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("needs the right to mount a small disk")
+    monkeypatch.delenv("SHELL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    try:
+        yield place
+    finally:
+        os.chdir(tmp_path)
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def fill(disk: Path, spare: int) -> Path:
+    """A file that takes all of the disk but `spare` bytes."""
+    ballast = disk / "ballast"
+    free = shutil.disk_usage(disk).free
+    with ballast.open("wb") as stream:
+        os.posix_fallocate(stream.fileno(), 0, free - spare)
+    return ballast
+
+
+def test_a_stage_meets_a_full_disk(disk: Path, fault: Fault) -> None:
+    fault.key, fault.name = "07-disk-full-stage", "disk full in a stage (a tmpfs of 64 MB), the real `simulate`"
+    project = make_real(disk / "project")
+    os.chdir(project.folder)
+    ballast = fill(disk, SPARE)
+    with pytest.raises(StageFailedError) as caught:
+        reproduce("simulate", str)
+    assert "No space left on device" in str(caught.value)
+    fault.saw(f"the stage fails: “{_short(str(caught.value))}”")
+    data = project.folder / "data"
+    assert {path.name for path in data.iterdir()} <= {"raw", "borrowed"}
+    assert not (project.folder / "dvc.lock").exists()
+    fault.holds("no output, no temporary file, no entry in `dvc.lock`")
+    fault.mended()
+    ballast.unlink()
+    assert reproduce("simulate", str) == "ran"
+    fault.recovered()
+    assert reproduce("simulate", str) == "unchanged"
+    fault.holds("with space again, the same command makes it")
+
+
+def test_a_run_meets_a_full_disk(disk: Path, prefect_database: Path, fault: Fault) -> None:
+    """Prefect's own database lies on the full disk too."""
+    fault.key, fault.name = "07-disk-full-run", "disk full in a run, Prefect's database on the same disk"
+    project = make_project(disk)
+    (project.folder / "stage.py").write_text(STAGE + WRITES_MUCH)
+    project.commit()
+    home = Path(project.environment["PREFECT_HOME"])
+    home.mkdir()
+    shutil.copy(prefect_database, home)
+    ballast = fill(disk, 12_000_000)
+    code, said = project.run("-m", "flows.pipeline", timeout_s=600)
+    assert code == 1, said
+    fault.saw("the run ends with exit code 1")
+    assert "prepare says hello" in said
+    assert "promoted" not in said
+    fault.holds("nothing is released")
+    assert not _at_work(project.folder)
+    fault.holds("no process is left")
+    fault.mended()
+    ballast.unlink()
+    code, said = project.run("-m", "flows.pipeline", timeout_s=600)
+    assert code == 0, said
+    fault.recovered()
+    assert "prepare says hello" not in said
+    assert len(list((project.folder / "data/train").glob("*.bin"))) == 1000
+    fault.holds("with space again, the next run makes what is missing, whole, and repeats no finished stage")
+
+
+def _at_work(folder: Path) -> list[list[str]]:
+    found = []
+    for process in psutil.process_iter(["cwd", "cmdline"]):
+        if str(process.info["cwd"]).startswith(str(folder)):
+            found.append(process.info["cmdline"])
+    return found
+
+
+def _short(said: str) -> str:
+    return said if len(said) < 160 else f"{said[:60]} … {said[-90:]}"

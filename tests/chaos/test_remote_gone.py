@@ -1,0 +1,187 @@
+"""DVC's remote goes away in the middle of a push: a folder that is no longer mounted, an S3 server that is killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import boto3
+import httpx
+import pytest
+
+from flows import remote
+from flows.remote import SEEN
+from flows.stages import NotRestoredError, UnreachableError, reproduce
+from tests.chaos.table import Fault
+from tests.flows.conftest import STAGE, make_project
+from tests.flows.test_system import free_port
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
+FILES = 600
+# A result of many files, so that there is a middle of its push.
+MANY = f"""
+for n in range({FILES} if name == "simulate" else 0):
+    (out / f"{{n}}.bin").write_bytes(os.urandom(20_000))
+"""
+
+
+class Clones:
+    """A project, and clones of it that reach one remote."""
+
+    def __init__(self, place: Path, settings: str) -> None:
+        self.place = place
+        self.settings = f"['remote \"local\"']\n{settings}\n"
+        self.project = make_project(place / "project")
+        (self.project.folder / "stage.py").write_text(STAGE + MANY)
+        self.project.commit()
+
+    def stand_in(self, name: str) -> None:
+        """Go into a clone, which is made where it is not there yet."""
+        folder = self.place / name
+        if not folder.exists():
+            subprocess.run(["git", "clone", "--quiet", str(self.project.folder), str(folder)], check=True)
+            (folder / ".dvc/config.local").write_text(self.settings)
+        os.chdir(folder)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("SHELL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "project").mkdir()
+    return tmp_path
+
+
+def pushed_while(begun: Callable[[], bool], strike: Callable[[], None]) -> str:
+    """Push, strike once it is in the middle; what the push failed with."""
+
+    def wait() -> None:
+        while not begun():
+            time.sleep(0.001)
+        strike()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    with pytest.raises(UnreachableError) as caught:
+        remote.push(["simulate"], str)
+    thread.join(300)
+    assert not thread.is_alive()
+    return str(caught.value)
+
+
+def nobody_takes_a_half(clones: Clones) -> None:
+    clones.stand_in("other")
+    with pytest.raises(NotRestoredError, match="result of simulate is not in DVC's remote"):
+        reproduce("simulate", str, pull=True, only=())
+    assert not Path("data/simulate").exists()
+    shutil.rmtree(clones.place / "other")
+
+
+def all_of_it_comes(clones: Clones) -> None:
+    clones.stand_in("other")
+    assert reproduce("simulate", str, pull=True, only=()) == "restored"
+    assert len(list(Path("data/simulate").glob("*.bin"))) == FILES
+    clones.stand_in("one")
+    assert reproduce("simulate", str) == "unchanged"
+
+
+def test_a_folder_goes_away(place: Path, fault: Fault) -> None:
+    fault.key, fault.name = "06-remote-folder", "remote gone mid-push: a folder moved away"
+    store, away = place / "remote", place / "away"
+    store.mkdir()
+    clones = Clones(place, f"    url = {store}")
+    clones.stand_in("one")
+    reproduce("simulate", str)
+    said = pushed_while(lambda: sum(1 for _ in store.rglob("*")) > 100, lambda: _move(store, away))
+    assert "it is not the store that it was" in said
+    assert store.exists()
+    fault.saw(
+        "DVC makes the folder anew and goes on into it; the push fails all the same, since the store's mark is gone"
+    )
+    nobody_takes_a_half(clones)
+    fault.holds("another machine refuses what lies in halves, and computes nothing in its place")
+    clones.stand_in("one")
+    with pytest.raises(UnreachableError, match="it is not the store that it was"):
+        remote.check(str)
+    fault.holds("no later push takes the wrong folder for the store")
+
+    fault.mended()
+    shutil.copytree(store, away, dirs_exist_ok=True)
+    shutil.rmtree(store)
+    away.rename(store)
+    remote.push(["simulate"], str)
+    fault.recovered()
+    all_of_it_comes(clones)
+    fault.holds("once it is back, the next push sends the rest, and another machine restores all")
+
+
+def _move(store: Path, away: Path) -> None:
+    store.rename(away)
+
+
+class Bucket:
+    """An S3 server with a bucket, in memory."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.address = f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+        self.server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(1200):
+            try:
+                httpx.get(self.address)
+                break
+            except httpx.TransportError:
+                time.sleep(0.2)
+        self.client = boto3.client("s3", endpoint_url=self.address, aws_access_key_id="a", aws_secret_access_key="b")
+        self.client.create_bucket(Bucket="plumbline")
+
+    def objects(self) -> int:
+        return int(self.client.list_objects_v2(Bucket="plumbline").get("KeyCount", 0))
+
+    def kill(self) -> None:
+        self.server.send_signal(signal.SIGKILL)
+        self.server.wait()
+
+
+def test_an_s3_server_is_killed(place: Path, fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes back empty, as after the loss of its disk: the worst of what can come back."""
+    fault.key, fault.name = (
+        "06-remote-s3",
+        "remote gone mid-push: the S3 server killed (-9), and back without its objects",
+    )
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    bucket = Bucket()
+    try:
+        clones = Clones(place, f"    url = s3://plumbline/x\n    endpointurl = {bucket.address}")
+        clones.stand_in("one")
+        reproduce("simulate", str)
+        said = pushed_while(lambda: bucket.objects() > 100, bucket.kill)
+        assert "does not answer: silent for 120 s in the middle of a push" in said
+        fault.saw("the push is ended after 120 s as Unreachable, which the flow tries again after 10 and 60 s")
+        bucket.start()
+        with pytest.raises(UnreachableError, match="it is not the store that it was"):
+            remote.check(str)
+        fault.holds("a store that came back empty is not taken for the old one")
+        nobody_takes_a_half(clones)
+        fault.holds("another machine computes nothing in its place")
+        clones.stand_in("one")
+        fault.mended()
+        SEEN.unlink()
+        remote.push(["simulate"], str)
+        fault.recovered()
+        all_of_it_comes(clones)
+        fault.holds("told that the new one is meant, the next push sends all")
+    finally:
+        bucket.kill()
