@@ -84,6 +84,9 @@ def _machine() -> str:
 
 
 def _commit() -> str:
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=7"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+    # The page itself changes with every run.
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":!{PAGE.relative_to(ROOT)}")
+    return git("rev-parse", "--short=7", "HEAD") + ("-dirty" if changed else "")

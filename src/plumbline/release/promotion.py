@@ -70,8 +70,6 @@ def _promote(package: Path, manifest: Manifest, compare: Compare, registry: Regi
         if former is not None:
             evidence = compare(package, registry.folder(former))
     elif former == candidate:
-        if former.rolled_back:  # promoted again on purpose, and killed before the last write of it
-            registry.crown(former.number)
         return Promotion(former, changed=False, former=None)
     if candidate is None:
         candidate = registry.register(package, manifest)
