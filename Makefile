@@ -35,7 +35,7 @@ tests: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 chaos: $(VENV)/.test  ## Kill and break what is at work, and see what holds; renews the table in docs/faults.md
-	PLUMBLINE_FAULTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m chaos tests/chaos $(PYTEST_ARGS)
+	PLUMBLINE_FAULTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m chaos --timeout 1200 $(PYTEST_ARGS)
 
 lint: $(VENV)/.test  ## Check style, format, types and layers
 	$(BIN)/ruff check

@@ -43,7 +43,16 @@ def pytest_xdist_make_scheduler(config, log):
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-def pytest_collection_modifyitems(items):
+def _is_left_to_chaos(item):
+    return (mark := item.get_closest_marker("chaos")) is not None and not mark.kwargs.get("quick")
+
+
+def pytest_collection_modifyitems(config, items):
+    if "chaos" not in (config.option.markexpr or ""):
+        left = [item for item in items if _is_left_to_chaos(item)]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
+
     def place(item):
         own = group(item.path.relative_to(ROOT).as_posix())
         return next((number for number, name in enumerate(FIRST) if own.startswith(name)), len(FIRST))

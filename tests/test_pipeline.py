@@ -33,7 +33,7 @@ OUTPUTS = {
     },
     "package": {
         "model.onnx", "model.fp16.onnx", "model.int8.onnx", "weights.safetensors", "network.json", "manifest.json",
-        "MODEL_CARD.md",
+        "MODEL_CARD.md", "reference.json",
     },
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from tests.flows.conftest import IDENTITY, STAGES, Project, stage_process
 FLOW = ("-m", "flows.pipeline")
 
 
-@pytest.mark.chaos(quick=True)
+@pytest.mark.chaos
 def test_two_promotions(tmp_path: Path, fault: Fault) -> None:
     fault.key, fault.name = "08-two-promotions", "two promotions to one registry at once"
     rounds = 4

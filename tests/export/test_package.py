@@ -25,7 +25,7 @@ from plumbline.pretrained import PACKAGE
 ROOT = Path(__file__).parents[2]
 FILES = (
     "MODEL_CARD.md", "manifest.json", "model.fp16.onnx", "model.int8.onnx", "model.onnx", "network.json",
-    "weights.safetensors",
+    "reference.json", "weights.safetensors",
 )  # fmt: skip
 ABOUT = ("name", "default_model", "prepare", "hashes", "metrics", "gate", "records")
 

@@ -24,6 +24,7 @@ def said() -> str:
     return "\n".join(f"{item.state}: {item.found}" for item in check_server(PLACE))
 
 
+@pytest.mark.chaos
 @pytest.mark.slow
 def test_a_server_its_pool_and_its_worker(
     prefect_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -58,7 +58,7 @@ class Machine:
         os.chdir(self.folder)
 
 
-@pytest.fixture(params=["folder", "s3"])
+@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.chaos)])
 def machines(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Project, Machine, Machine]:

@@ -59,6 +59,7 @@ def ended(place: str, result: str) -> tuple[str, str]:
     return state.type.value, state.message
 
 
+@pytest.mark.chaos
 def test_what_is_lent_is_trained_on_and_released_and_a_refusal_puts_everything_back(project: Town, harness: None):
     project.deliver("noisy", noise_mm=40.0)
     assert project.score().code == 0

@@ -20,7 +20,7 @@ import pytest
 from flows.services import MARK
 from tests.flows.conftest import Project, make_project, stage_process, wait_until_gone
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(1200)]
 SYSTEM = ("-m", "flows.system")
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 

@@ -53,8 +53,12 @@ def test_prefect_resolves_a_run_from_the_template(name: str) -> None:
 
 
 def test_the_pools_share_out_all_stages() -> None:
-    made = [stage for pool in read_pools() for stage in pool.makes]
-    assert sorted(made) == sorted([*STAGES, "predict"])
+    made = {
+        clone: [stage for pool in read_pools() if pool.clone is clone for stage in pool.makes]
+        for clone in (True, False)
+    }
+    assert sorted(made[True]) == sorted([*STAGES, "predict"])
+    assert sorted(made[False]) == sorted([*STAGES, "predict"])  # a retraining in the project's folder makes all
 
 
 @pytest.mark.parametrize(
