@@ -87,7 +87,7 @@ def test_a_package_carries_what_it_was_trained_on(cities: Shards, conditions: di
     for name, columns in conditions.items():
         assert stored[name].buildings == columns.buildings
         for column in WATCHED:
-            assert stats.ks_2samp(stored[name].values[column], columns.values[column]).statistic < 0.05
+            assert stats.ks_2samp(stored[name].values[column], columns.values[column]).statistic < 0.01
     write_json(tmp_path / FILE, {**read_json(tmp_path / FILE), "version": 99})
     with pytest.raises(InputError, match="version 99 found"):
         load_conditions(tmp_path)

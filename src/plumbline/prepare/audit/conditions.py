@@ -15,7 +15,7 @@ import numpy as np
 from plumbline.errors import InputError
 from plumbline.files import read_json
 from plumbline.prepare.audit.drift import Columns, columns_of
-from plumbline.prepare.audit.reference import describe
+from plumbline.prepare.audit.reference import as_kept, describe
 from plumbline.prepare.audit.summary import Summary, chunks, parts_of
 from plumbline.prepare.shards import SequenceSet
 
@@ -73,5 +73,5 @@ def _watched(columns: Columns) -> Columns:
 
 
 def _columns(about: Mapping[str, Any]) -> Columns:
-    values = {str(name): np.sort(np.array(row, np.float64)) for name, row in about["quantiles"].items()}
+    values = {str(name): as_kept(row) for name, row in about["quantiles"].items()}
     return Columns(int(about["buildings"]), values)

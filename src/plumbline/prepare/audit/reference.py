@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.errors import InputError
 from plumbline.files import read_json
@@ -22,11 +23,18 @@ def describe(columns: Columns) -> dict[str, Any]:
     """The content of a reference file."""
     at = (np.arange(QUANTILES) + 0.5) / QUANTILES
     quantiles = {
-        key: [float(f"{value:.7g}") for value in steps(values, at)]
+        # Nine digits: read back as 32 bits, a value that many buildings share is the same again. One digit off, all
+        # of them would count as a distance.
+        key: [float(f"{value:.9g}") for value in steps(values, at)]
         for key, values in columns.values.items()
         if len(values)
     }
     return {"version": _VERSION, "buildings": columns.buildings, "quantiles": quantiles}
+
+
+def as_kept(row: Any) -> NDArray[np.float64]:
+    """A column's stored quantiles, ascending, as the 32-bit values that they were."""
+    return np.sort(np.array(row, np.float32).astype(np.float64))
 
 
 def load_reference(path: Path) -> Columns:
@@ -47,7 +55,7 @@ def load_reference(path: Path) -> Columns:
                 f"{file}: version {content['version']!r} found, {_VERSION} needed. Make it again with this version."
             )
         buildings = int(content["buildings"])
-        values = {str(key): np.sort(np.array(row, np.float64)) for key, row in content["quantiles"].items()}
+        values = {str(key): as_kept(row) for key, row in content["quantiles"].items()}
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise InputError(f"{file}: not a reference file of the audit ({error!r}). Name a {FILE} of a run.") from None
     wrong = [key for key, row in values.items() if row.ndim != 1 or not len(row) or not np.isfinite(row).all()]
