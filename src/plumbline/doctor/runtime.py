@@ -37,7 +37,7 @@ def check_onnxruntime(place: Place) -> Iterator[Finding]:
 
 
 def installed_runtimes() -> dict[str, str]:
-    """Package -> version of those that are installed."""
+    """Package -> version of those that are installed; asked here, since `export.runtime` loads what may be broken."""
     found = {}
     for name in PACKAGES:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -74,15 +74,18 @@ def _refuse_both_runtimes() -> None:
     Raises:
         InputError: both are installed.
     """
-    if all(_installed(name) for name in ("onnxruntime", "onnxruntime-gpu")):
+    if len(installed_versions(("onnxruntime", "onnxruntime-gpu"))) > 1:
         raise InputError(
             "onnxruntime and onnxruntime-gpu are both installed. Uninstall both, then install one of them."
         )
 
 
-def _installed(name: str) -> bool:
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
+def installed_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Package -> version of those that are installed."""
+    found = {}
+    for name in packages:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

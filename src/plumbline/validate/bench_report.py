@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from plumbline.export.package import Manifest
+from plumbline.export.runtime import installed_versions
 from plumbline.validate.bench import Row
 from plumbline.validate.bench_inputs import BenchInputs
 
@@ -72,7 +72,7 @@ def document(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "package": {"name": manifest.name, "version": manifest.version, "default_model": manifest.default_model},
         "machine": dict(machine),
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": {"python": platform.python_version(), **installed_versions(PACKAGES)},
         "inputs": {
             "source": inputs.source,
             "buildings": len(length),
@@ -130,13 +130,3 @@ def _latency(row: Row) -> float:
 
 def _rate(row: Row) -> float:
     return max(row.buildings_per_second.values())
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
