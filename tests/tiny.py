@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
 import os
 import shutil
@@ -134,8 +135,21 @@ def run_process(*arguments: object, cwd: Path, **options: Any) -> subprocess.Com
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    """The run, made once a session by the commands a user would type."""
-    root = tmp_path_factory.mktemp("tiny")
+    """The run, made by the commands a user would type: once a session, whichever worker needs it first."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    root, said = shared / "tiny", shared / "tiny.said"
+    with (shared / "tiny.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            said.write_text(_made(root), encoding="utf-8")
+    return Tiny(root, said.read_text(encoding="utf-8"))
+
+
+def _made(root: Path) -> str:
+    """Make the run in a folder: all that the stages said."""
+    shutil.rmtree(root, ignore_errors=True)  # of another worker, which failed
+    root.mkdir()
     (root / "params.yaml").write_text(yaml.safe_dump(PARAMS))
     said = ""
     with mock.patch.dict(os.environ):
@@ -144,4 +158,4 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
             ended = run_cli(stage, cwd=root)
             assert ended.code == 0, f"{stage}: {ended.err}"
             said += ended.err
-    return Tiny(root, said)
+    return said

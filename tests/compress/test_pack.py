@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from onnx import TensorProto, helper, numpy_helper
@@ -38,6 +38,7 @@ def normal(*shape):
 
 
 @given(arrays(np.float32, (3, 5), elements=st.floats(-1e6, 1e6, width=32)), st.sampled_from([0, 1]))
+@example(np.full((3, 5), 1e-45, np.float32), 0)
 def test_a_weight_is_off_by_half_of_a_step_at_most(value, axis):
     code, scale = rounded_weights(value, axis)
     wide = code * scale.reshape([-1, 1] if axis == 0 else [1, -1])

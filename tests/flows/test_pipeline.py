@@ -60,6 +60,7 @@ def copy_row(database: sqlite3.Connection, table: str, where: str, **changes: st
     database.execute(f"INSERT INTO {table} ({', '.join(kept)}) VALUES ({marks})", tuple(kept.values()))
 
 
+@pytest.mark.chaos
 def test_a_killed_run_leaves_nothing_behind_and_the_next_one_goes_on(project: Project) -> None:
     project.behave(train={"sleep": 60})
     run = project.start(*FLOW)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from threading import Thread
 
 import pytest
 from mlflow import MlflowClient
 
-import plumbline
 from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import verify_package
 from plumbline.release.promotion import list_versions, promote, resolve_model, rollback
@@ -120,63 +116,6 @@ def test_a_crash_before_the_alias_leaves_the_champion(
     done = promote(candidate, agree)
     assert len(list_versions()) == 2  # the crashed attempt's version is used, not made again
     assert done.former == old
-    assert rollback().champion == old
-
-
-CRASHING = """
-import os, signal, sys
-from pathlib import Path
-
-from mlflow import MlflowClient
-
-from plumbline.export.package import verify_package
-from plumbline.release.promotion import promote
-from plumbline.release.registry import Registry
-
-def in_a_process_of_its_own(work):
-    child = os.fork()
-    if child == 0:
-        work()
-        os._exit(0)
-    return os.waitpid(child, 0)[1]
-
-def die(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def killed_at(step):
-    setattr(MlflowClient, step, die)
-    promote(Path(sys.argv[1]), lambda candidate, champion: candidate)
-
-def tell(step):
-    registry = Registry()
-    champion = registry.champion()
-    verify_package(registry.folder(champion))
-    print(step, champion.version, flush=True)
-
-for step in sys.argv[2:]:
-    assert in_a_process_of_its_own(lambda: killed_at(step)) == signal.SIGKILL, step
-    assert in_a_process_of_its_own(lambda: tell(step)) == 0, step
-"""
-STEPS = ("log_artifacts", "create_model_version", "get_model_version", "set_registered_model_tag",
-         "set_registered_model_alias")  # fmt: skip
-"""Of the registry, in the order of a promotion."""
-
-
-@pytest.mark.slow
-def test_killed_at_any_step_the_old_champion_serves_and_a_retry_succeeds(
-    registry: Registry, make_package: MakePackage
-) -> None:
-    old = promote(make_package("one"), never).champion
-    candidate = make_package("two")
-    command = [sys.executable, "-c", CRASHING, str(candidate), *STEPS]
-    environment = os.environ | {"PYTHONPATH": str(Path(plumbline.__file__).parents[1])}
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.splitlines() == [f"{step} {old.version}" for step in STEPS]
-    done = promote(candidate, agree)
-    assert done.changed
-    assert done.former == old
-    assert not promote(candidate, never).changed
     assert rollback().champion == old
 
 

@@ -253,6 +253,7 @@ def start(folder: Path, **options) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+@pytest.mark.chaos
 @pytest.mark.slow
 def test_a_process_killed_by_force_resumes_and_ends_as_if_it_had_not_been(work):
     changed = {"epochs": 12, "learning_rate": 0.01}

@@ -80,7 +80,9 @@ def rounded_weights(value: NDArray[np.float32], axis: int) -> tuple[NDArray[np.i
     """int8 and, for each place along `axis`, what 1 of them is worth; symmetric about 0."""
     others = tuple(place for place in range(value.ndim) if place != axis)
     largest = np.abs(value).max(axis=others)
-    scale = np.where(largest > 0, largest / 127, 1).astype(np.float32)
+    # A share of the smallest numbers there are is 0, and nothing could be divided by it.
+    least = np.finfo(np.float32).tiny
+    scale = np.where(largest > 0, np.maximum(largest / 127, least), 1).astype(np.float32)
     shape = [-1 if place == axis else 1 for place in range(value.ndim)]
     return np.rint(value / scale.reshape(shape)).astype(np.int8), scale
 
