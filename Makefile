@@ -30,9 +30,11 @@ down:  ## Stop exactly what `make up` started
 test: $(VENV)/.test  ## Lint, and run the tests beside it (PYTEST_ARGS="-m 'not slow'" for the quick ones)
 	@$(MAKE) --no-print-directory --jobs 2 tests lint
 
-# One thread a worker: more would wait for one another. The order is that of tests/conftest.py.
+# One thread a worker: more would wait for one another. One worker more than cores: some tests wait for a server, or for a
+# retry. The order is that of tests/conftest.py.
+WORKERS := $(shell n=$$(nproc); echo $$((n < 7 ? n + 1 : 8)))
 tests: $(VENV)/.test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 chaos: $(VENV)/.test  ## Kill and break what is at work, and see what holds; renews the table in docs/faults.md
 	PLUMBLINE_FAULTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m chaos --timeout 1200 $(PYTEST_ARGS)
@@ -52,7 +54,7 @@ bench: $(VENV)/.test  ## Run the benchmarks, each of which prints its figures
 
 # In a folder of its own, so that it neither reads nor writes what `make run` does there.
 PRETRAINED := .plumbline/pretrained
-pretrained: $(VENV)/.run  ## Make the package that `plumbline predict` uses by default anew (about twenty minutes)
+pretrained: $(VENV)/.run  ## Make the package that `plumbline predict` uses by default anew (half an hour)
 	mkdir -p $(PRETRAINED)
 	cp pretrained/params.yaml $(PRETRAINED)
 	cd $(PRETRAINED) && for stage in simulate ingest prepare train compress export validate package; do \

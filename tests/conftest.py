@@ -18,21 +18,21 @@ settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("quick")
 
 ROOT = Path(__file__).parents[1]
-SHARED = {"prefect_server": r"\bprefect_(server|home)\b", "tiny": r"[(, ]tiny[,:)]"}
-"""Fixtures that take half a minute to make, and how a file that needs one is known."""
-FIRST = (*SHARED, "tests/validate/test_mutations", "tests/flows", "tests/train")
-"""What takes long goes first: begun late, it would keep one worker at work while the others are done."""
+SERVER = re.compile(r"\bprefect_(server|home)\b")
+"""How a file that needs the shared Prefect server is known: all of them go to one worker, which starts it once."""
+FIRST = ("server", "tests/compress/test_judge", "tests/validate/test_mutations", "tests/flows", "tests/train")
+"""What takes long goes first: begun late, it would keep one worker at work while the others are done. The second makes
+what many files need (tests/tiny.py), and the next do not."""
 
 
 @cache
 def group(path: str) -> str:
-    """The shared fixture that a file of tests needs, or the file itself: what goes to one worker as a whole."""
-    text = (ROOT / path).read_text(encoding="utf-8")
-    return next((name for name, pattern in SHARED.items() if re.search(pattern, text)), path)
+    """What goes to one worker as a whole: the file, or all that need the shared server."""
+    return "server" if SERVER.search((ROOT / path).read_text(encoding="utf-8")) else path
 
 
 class Scheduling(LoadFileScheduling):
-    """A file's tests stay together, and so do all files that need the same shared fixture: it is made once."""
+    """A file's tests stay together, and so do all files that need the server."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group(nodeid.split("::")[0])
