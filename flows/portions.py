@@ -18,7 +18,7 @@ from plumbline.jobs import AnyJob, alone
 from plumbline.params import load_params
 from plumbline.prepare.stage import plan_tiles
 from plumbline.prepare.tile import prepare_tile
-from plumbline.release.promotion import resolve_model
+from plumbline.release.resolve import resolve_model
 from plumbline.serve.score.run import check, new_deliveries, plan
 from plumbline.serve.score.work import STAGE, cut_tiles, judge_tile, read, read_footprints
 from plumbline.sources.city import city_folders

@@ -10,7 +10,8 @@ from plumbline.export.package import verify_package
 from plumbline.files import read_json, sha256_folder
 from plumbline.prepare.shards import load_shards
 from plumbline.release.compare import compare_with_champion
-from plumbline.release.promotion import list_versions, promote, resolve_model
+from plumbline.release.promotion import list_versions, promote
+from plumbline.release.resolve import resolve_model
 from tests.tiny import STAGES, run_cli
 
 OUTPUTS = {

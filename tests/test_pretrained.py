@@ -10,7 +10,7 @@ from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import new_spec, spec_of
 from plumbline.params import load_params
 from plumbline.pretrained import MODEL, PACKAGE
-from plumbline.release.promotion import resolve_model
+from plumbline.release.resolve import resolve_model
 from tests.tiny import run_cli
 
 ROOT = Path(__file__).parents[1]

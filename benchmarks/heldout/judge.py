@@ -27,7 +27,7 @@ from plumbline.export.package import MANIFEST, verify_package
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.resolution import strain_error
-from plumbline.release.promotion import resolve_model
+from plumbline.release.resolve import resolve_model
 from plumbline.serve.predict import judge, read_tracks
 from plumbline.serve.predictions import read_predictions
 from plumbline.sources.buildings import read_buildings

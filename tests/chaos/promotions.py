@@ -18,7 +18,8 @@ from plumbline.errors import GateRefused
 from plumbline.export.package import verify_package, write_package
 from plumbline.jobs import die_with_parent
 from plumbline.params import Prepare
-from plumbline.release.promotion import list_versions, promote, resolve_model, rollback
+from plumbline.release.promotion import list_versions, promote, rollback
+from plumbline.release.resolve import resolve_model
 from tests.chaos.cut import Cut, forked
 
 

@@ -13,8 +13,9 @@ from mlflow import MlflowClient
 
 from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import verify_package
-from plumbline.release.promotion import list_versions, promote, resolve_model, rollback
+from plumbline.release.promotion import list_versions, promote, rollback
 from plumbline.release.registry import Registry
+from plumbline.release.resolve import resolve_model
 from tests.release.conftest import MakePackage
 
 ROOT = Path(__file__).parents[2]

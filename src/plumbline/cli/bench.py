@@ -46,7 +46,7 @@ def bench(
     from plumbline.export.package import open_package
     from plumbline.export.weights import load_network
     from plumbline.files import write_json
-    from plumbline.release.promotion import resolve_model
+    from plumbline.release.resolve import resolve_model
     from plumbline.train.record import hardware
     from plumbline.validate.bench import BATCHES
     from plumbline.validate.bench import bench as run

@@ -23,6 +23,6 @@ def tensorrt(
 ) -> None:
     """Build a TensorRT engine of a released model, for this machine's GPU; needs the extra `trt`."""
     from plumbline.export.tensorrt.build import build_from_package as run
-    from plumbline.release.promotion import resolve_model
+    from plumbline.release.resolve import resolve_model
 
     run(resolve_model(package), output, artifact, through, batch)

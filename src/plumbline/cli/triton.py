@@ -28,7 +28,7 @@ def triton(
 ) -> None:
     """Write a model repository of the Triton Inference Server: a model for each ONNX file of a package."""
     from plumbline.export.triton import Settings, write_repository
-    from plumbline.release.promotion import resolve_model
+    from plumbline.release.resolve import resolve_model
 
     if tensorrt and not gpu:
         raise InputError("--tensorrt: TensorRT needs a GPU. Give --gpu as well.")

@@ -39,7 +39,7 @@ def predict(
     params: ProductsOption = None,
 ) -> None:
     """Judge every footprint from your own points: quadrant, severity with its interval, or why not."""
-    from plumbline.release.promotion import resolve_model
+    from plumbline.release.resolve import resolve_model
     from plumbline.serve.predict import predict as run
     from plumbline.serve.predictions import check_output
 
@@ -65,7 +65,7 @@ def explain(
     params: ProductsOption = None,
 ) -> None:
     """Say which scatterers and which features moved each judgement, and by how much."""
-    from plumbline.release.promotion import resolve_model
+    from plumbline.release.resolve import resolve_model
     from plumbline.serve.explain import explain as run
     from plumbline.serve.predictions import check_output
 
@@ -109,7 +109,8 @@ def score(
     Ends with 2 where a delivery was set aside, after all others were judged.
     """
     one_thread()
-    from plumbline.release.promotion import find_challenger, resolve_model
+    from plumbline.release.promotion import find_challenger
+    from plumbline.release.resolve import resolve_model
     from plumbline.serve.score.run import score as run
 
     given = load_params(params)

@@ -8,9 +8,7 @@ from pathlib import Path
 
 from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import MANIFEST, Manifest, verify_package
-from plumbline.pretrained import NAME as PRETRAINED
-from plumbline.pretrained import PACKAGE
-from plumbline.release.registry import CHAMPION, DEFAULT_NAME, Registered, Registry
+from plumbline.release.registry import DEFAULT_NAME, Registered, Registry
 from plumbline.validate.gates import check_format
 
 Compare = Callable[[Path, Path], Path | None]
@@ -126,32 +124,6 @@ def list_versions(name: str = DEFAULT_NAME, registry: Registry | None = None) ->
         InputError: the registry does not answer.
     """
     return (registry or Registry(name)).versions()
-
-
-def resolve_model(name_or_path: str, name: str = DEFAULT_NAME, registry: Registry | None = None) -> Path:
-    """Folder of a model package: `pretrained`, `champion` for the released one, or the path of a package.
-
-    Raises:
-        InputError: it is neither, nothing was released yet, or the registry does not answer.
-    """
-    if name_or_path == PRETRAINED:
-        return PACKAGE
-    if name_or_path == CHAMPION:
-        registry = registry or Registry(name)
-        champion = registry.champion()
-        if champion is None:
-            raise InputError(
-                f"{CHAMPION}: nothing was released yet. Promote a package with "
-                f"`plumbline release promote PACKAGE_DIR`, or give `{PRETRAINED}` or a package's folder."
-            )
-        return registry.folder(champion)
-    folder = Path(name_or_path)
-    if not folder.is_dir():
-        raise InputError(
-            f"{name_or_path}: no such folder. Give `{PRETRAINED}` for the one that comes with "
-            f"Plumbline, `{CHAMPION}` for the released one, or the folder of a model package."
-        )
-    return folder
 
 
 def challenge(package: Path, registry: Registry | None = None) -> Registered:

@@ -29,10 +29,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from plumbline.errors import InputError
 from plumbline.export.package import Manifest
 from plumbline.files import atomic_folder
+from plumbline.release.resolve import CHAMPION
 
 DEFAULT_DATABASE = Path("mlflow.db")
 DEFAULT_NAME = "plumbline"
-CHAMPION = "champion"
 CHALLENGER = "challenger"
 """Alias of a version whose answers are recorded beside the champion's; see `serve.score.shadow`."""
 EXPERIMENT = "release"

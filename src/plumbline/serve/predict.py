@@ -17,7 +17,6 @@ from plumbline.files import atomic_file
 from plumbline.params import Prepare, Product
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.serve.judgement import judgement
-from plumbline.serve.map import write_map
 from plumbline.serve.outputs import check_outputs
 from plumbline.serve.predictions import write_predictions
 from plumbline.sources.buildings import read_buildings
@@ -56,6 +55,8 @@ def predict(
     table = judge(tracks, footprints, manifest.prepare, model, manifest.version)
     with ExitStack() as staged:
         if map_path is not None:
+            from plumbline.serve.map import write_map  # Bokeh takes a second to load, and not everybody wants a map
+
             # Drawn before the predictions are written and put in its place after: both files or neither.
             drawn = staged.enter_context(atomic_file(map_path))
             write_map(table, tracks, drawn, f"Plumbline: {buildings.stem}")

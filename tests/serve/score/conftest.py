@@ -54,8 +54,9 @@ class Town:
             shutil.copy(self.footprints, folder)
         return folder
 
-    def score(self, *more: object) -> Ended:
-        return run_cli("score", "--model", self.package, *more, cwd=self.folder)
+    def score(self, *more: object, workers: int = 1) -> Ended:
+        """The command; with one worker it starts no process, which would load for seconds."""
+        return run_cli("score", "--model", self.package, "--workers", workers, *more, cwd=self.folder)
 
     def results(self) -> dict[str, Path]:
         """Name of the delivery -> folder of its result."""

@@ -29,7 +29,7 @@ from tests.tiny import run_cli
 def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_time(town: Town):
     town.settings(tile_m=100)
     first = town.deliver("first", last=town.days[-3])
-    ended = town.score()
+    ended = town.score(workers=2)
     assert ended.code == 0, ended.err
     (result,) = town.results().values()
     points = [word for path in sorted(first.glob("*.csv")) for word in ("--points", path)]

@@ -1,0 +1,45 @@
+"""Where the model lies that a user names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from plumbline.errors import InputError
+from plumbline.pretrained import NAME as PRETRAINED
+from plumbline.pretrained import PACKAGE
+
+CHAMPION = "champion"
+"""The released one; its alias in the registry, too."""
+
+
+def resolve_model(name_or_path: str, name: str | None = None) -> Path:
+    """Folder of a model package: `pretrained`, `champion` for the released one, or the path of a package.
+
+    Args:
+        name_or_path: which.
+        name: of the registered model whose champion is meant; None: that of the default params.
+
+    Raises:
+        InputError: it is neither, nothing was released yet, or the registry does not answer.
+    """
+    if name_or_path == PRETRAINED:
+        return PACKAGE
+    if name_or_path == CHAMPION:
+        # MLflow takes two seconds to load, and nobody else asks it.
+        from plumbline.release.registry import DEFAULT_NAME, Registry
+
+        registry = Registry(name or DEFAULT_NAME)
+        champion = registry.champion()
+        if champion is None:
+            raise InputError(
+                f"{CHAMPION}: nothing was released yet. Promote a package with "
+                f"`plumbline release promote PACKAGE_DIR`, or give `{PRETRAINED}` or a package's folder."
+            )
+        return registry.folder(champion)
+    folder = Path(name_or_path)
+    if not folder.is_dir():
+        raise InputError(
+            f"{name_or_path}: no such folder. Give `{PRETRAINED}` for the one that comes with "
+            f"Plumbline, `{CHAMPION}` for the released one, or the folder of a model package."
+        )
+    return folder
