@@ -73,7 +73,7 @@ def _system(folder: Path, keep_minutes: float) -> Broken:
     # in a week and an hour is to be seen within the soak.
     stand.environment |= {
         "DVC_SITE_CACHE_DIR": str(folder / "project/site"), "PYTHONPATH": "",
-        "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": str(round(keep_minutes * 60)),
+        "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": f"PT{round(keep_minutes * 60)}S",
         "PREFECT_SERVER_SERVICES_DB_VACUUM_LOOP_SECONDS": "120",
     }  # fmt: skip
     stand.environment.pop("MLFLOW_TRACKING_URI", None)
@@ -145,8 +145,8 @@ def _about(given: argparse.Namespace) -> str:
     )
     return (
         f"`python -m benchmarks.soak --runs {given.runs}`, {datetime.now(UTC):%Y-%m-%d}, commit "
-        f"{commit.stdout.strip()}, {psutil.cpu_count()} CPU cores, Python {platform.python_version()}. Each run takes a "
-        f"commit that changes one stage, computes it and what follows, releases a package, and pushes. Tidied every "
+        f"{commit.stdout.strip()}, {psutil.cpu_count()} CPU cores, Python {platform.python_version()}. Each run takes "
+        f"a commit that changes one stage, computes it and what follows, releases a package, and pushes. Tidied every "
         f"{given.tidy_every} runs: the champion, {FORMER} before it, {TIDY['packages']} packages and {TIDY['runs']} "
         f"results a stage stay, in DVC's remote too; records of runs and Prefect's events of {given.keep_minutes:g} "
         "minutes."
