@@ -125,7 +125,7 @@ def wanted_of(repo: Any) -> Wanted:
     a stage can be made again, and data cannot.
     """
     from dvc.stage import PipelineStage
-    from dvc.stage.cache import _can_hash, _get_cache_hash, _get_stage_hash
+    from dvc.stage.cache import _get_cache_hash
     from dvc.stage.serialize import to_single_stage_lockfile
 
     found = Wanted()
@@ -135,9 +135,12 @@ def wanted_of(repo: Any) -> Wanted:
     for hashes in named.values():
         found.objects |= {one.value for one in hashes if one.name == "md5"}
     for stage in repo.index.stages:
-        if isinstance(stage, PipelineStage) and _can_hash(stage) and all(out.hash_info for out in stage.outs):
-            value = _get_cache_hash(to_single_stage_lockfile(stage))
-            found.entries.add(f"{_get_stage_hash(stage)}/{value}")
+        # As dvc.lock has it, whatever lies in the folders now.
+        made = stage.deps and stage.outs and all(one.hash_info for one in (*stage.deps, *stage.outs))
+        if isinstance(stage, PipelineStage) and made:
+            locked = [to_single_stage_lockfile(stage) for _ in range(2)]
+            key, value = _get_cache_hash(locked[0], key=True), _get_cache_hash(locked[1])
+            found.entries.add(f"{key}/{value}")
     return found
 
 

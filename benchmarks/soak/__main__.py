@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -45,6 +46,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=Path(".plumbline/soak"))
     given = parser.parse_args()
     folder = given.folder.resolve()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # and take the system down on the way
     system = _system(folder, given.keep_minutes)
     try:
         system.up()
