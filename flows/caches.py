@@ -161,7 +161,12 @@ def _tidied(store: Store, wanted: Wanted, asked: Asked) -> Removed:
     return Removed(store.name, len(objects), size)
 
 
-def _all(asked: Asked) -> list[Removed]:
+def tidy_here(asked: Asked) -> list[Removed]:
+    """`tidy`, in this process.
+
+    Raises:
+        DvcException: DVC could not read something, so nothing was removed of that store.
+    """
     from dvc.repo import Repo
 
     removed, everything = [], Wanted()
@@ -184,7 +189,7 @@ def main(arguments: list[str]) -> int:
     from dvc.exceptions import DvcException
 
     try:
-        removed = _all(Asked(**json.loads(arguments[0])))
+        removed = tidy_here(Asked(**json.loads(arguments[0])))
     except StageFailedError as error:
         sys.stdout.write(f"{error}\n")
         return error.exit_code
