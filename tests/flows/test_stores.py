@@ -65,7 +65,7 @@ def test_the_newest_results_and_what_commits_name_stay(project: Project) -> None
     assert outcome(2) == "ran"
     # Data that only an old commit names, and the tag's result.
     git("checkout", "--quiet", "--force", "HEAD~2", "--", "data/raw/points.csv.dvc")
-    dvc("checkout", "--quiet", "--force", "data/raw/points.csv")
+    dvc("checkout", "--quiet", "--force", "data/raw/points.csv.dvc")
     assert Path("data/raw/points.csv").read_text() == "first"
     git("checkout", "--quiet", "--force", "v1")
     dvc("checkout", "--quiet", "--force", "data/simulate")
@@ -83,7 +83,7 @@ def test_the_remote_is_left_alone_unless_asked(project: Project) -> None:
     assert stored(".dvc-remote/files") == before
     (_, remote) = tidy_here(Asked(folders, 1, remote=True))
     assert remote.objects == len(before) - len(stored(".dvc-remote/files")) == 2
-    assert len(list(Path(".dvc-remote/runs").rglob("*"))) == 3  # one entry, in the folders of its key
+    assert len(stored(".dvc-remote/runs")) == 1
 
     # What went is made again, and reaches the remote again.
     project.behave(simulate={"run": 1})
