@@ -34,6 +34,8 @@ from tests.flows.test_system import SYSTEM, free_port
 
 FORMER = 3
 TIDY = {"former_champions": FORMER, "packages": 2, "runs": 3, "log_mib": 0.1, "remote": True}
+PATIENCE_S = 3600.0
+"""For a system to come up: a busy machine needs many minutes for the tables of Prefect's database."""
 ROWS, PORT = "rows.jsonl", "port"
 
 
@@ -49,7 +51,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # and take the system down on the way
     system = _system(folder, given.keep_minutes)
     try:
-        system.up()
+        code, said = system.project.run(*SYSTEM, "up", timeout_s=PATIENCE_S)
+        _assert(code == 0, said)
         rows = _run(system, given.runs, given.tidy_every)
         _nothing_is_left(system)
     finally:
