@@ -79,7 +79,7 @@ class Records:
                 return
 
     def _ended_before(self, run: Run, days: float) -> bool:
-        at_work = run.info.status == RunStatus.to_string(RunStatus.RUNNING)
+        at_work: bool = run.info.status == RunStatus.to_string(RunStatus.RUNNING)
         since: int = run.info.start_time if at_work else run.info.end_time or run.info.start_time
         return self._now - since > (days + at_work * AT_WORK_DAYS) * DAY_MS
 
