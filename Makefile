@@ -4,6 +4,7 @@ VENV ?= .venv
 # More arguments for every `pip install`, for example another index. See CONTRIBUTING.md for PyTorch's CPU build.
 PIP_ARGS ?=
 PYTEST_ARGS ?=
+SOAK_ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -13,7 +14,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run up down test tests chaos lint format bench pretrained lock clean
+.PHONY: help run up down test tests chaos soak lint format bench pretrained lock clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -38,6 +39,9 @@ tests: $(VENV)/.test
 
 chaos: $(VENV)/.test  ## Kill and break what is at work, and see what holds; renews the table in docs/faults.md
 	PLUMBLINE_FAULTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m chaos --timeout 1200 $(PYTEST_ARGS)
+
+soak: $(VENV)/.test  ## Run 200 small pipelines on a real system, and see that memory and disk stay bounded (SOAK_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.soak $(SOAK_ARGS)
 
 lint: $(VENV)/.test  ## Check style, format, types and layers
 	$(BIN)/ruff check

@@ -6,11 +6,18 @@ import contextlib
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 LOCK = Path(".plumbline/run.lock")
 RWLOCK = Path(".dvc/tmp/rwlock")
+HERE = Path()
+TIDYING = "tidying"
+PATIENCE_S = 900.0
+"""How long a run waits for tidying to end, and how long for a holder to sign."""
+SIGNING_S = 1.0
 
 
 class CheckoutBusyError(Exception):
@@ -18,37 +25,54 @@ class CheckoutBusyError(Exception):
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[None]:
+def alone(folder: Path = HERE, purpose: str = "") -> Iterator[None]:
     """Hold the checkout for the block; the kernel gives it back if this process dies.
+
+    Tidying takes a minute, and is waited for: a nightly run that meets it shall not fail.
+
+    Args:
+        folder: the checkout.
+        purpose: `TIDYING`, or nothing.
 
     Raises:
         CheckoutBusyError: another process holds it; the message names its process number.
     """
-    LOCK.parent.mkdir(parents=True, exist_ok=True)
-    with LOCK.open("a+", encoding="utf-8") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            stream.seek(0)
-            holder = stream.read().strip() or "unknown"
-            raise CheckoutBusyError(
-                f"Another run (process {holder}) is at work in {Path.cwd()}. Wait for it, or use a second clone."
-            ) from None
+    lock = folder / LOCK
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a+", encoding="utf-8") as stream:
+        _take(stream, folder)
         stream.truncate(0)
-        stream.write(str(os.getpid()))
+        stream.write(f"{os.getpid()} {purpose}".strip())
         stream.flush()
-        _forget_dead_owners()
+        _forget_dead_owners(folder)
         yield
 
 
-def _forget_dead_owners() -> None:
+def _take(stream: TextIO, folder: Path) -> None:
+    begin = time.monotonic()
+    while True:
+        try:
+            return fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stream.seek(0)
+            holder = stream.read().strip() or "unknown"
+        # What stands there may be of the holder before, for the moment until the new one has signed.
+        if time.monotonic() - begin > (PATIENCE_S if TIDYING in holder else SIGNING_S):
+            raise CheckoutBusyError(
+                f"Another run (process {holder}) is at work in {folder.resolve()}. Wait for it, or use a second clone."
+            )
+        time.sleep(0.1)
+
+
+def _forget_dead_owners(folder: Path) -> None:
     """Remove DVC's list of busy paths where nobody on it is a running DVC.
 
     DVC drops an owner whose process number is free. It waits for ever for one whose number went to another
     process (a restarted container), and fails on a list that was cut short while being written.
     """
+    owned = folder / RWLOCK
     try:
-        content = json.loads(RWLOCK.read_text(encoding="utf-8"))
+        content = json.loads(owned.read_text(encoding="utf-8"))
         owners = [*content["write"].values(), *(owner for many in content["read"].values() for owner in many)]
         if any(_is_dvc(int(owner["pid"])) for owner in owners):
             return
@@ -56,7 +80,7 @@ def _forget_dead_owners() -> None:
         return
     except (ValueError, KeyError, TypeError, AttributeError):
         pass  # not readable, by DVC neither
-    RWLOCK.unlink(missing_ok=True)
+    owned.unlink(missing_ok=True)
 
 
 def _is_dvc(pid: int) -> bool:

@@ -36,6 +36,11 @@ def provide(worker: str) -> Path:
     return home
 
 
+def provided() -> list[Path]:
+    """The clones that there are on this machine."""
+    return sorted(path.parent for path in HOMES.glob("*/.git"))
+
+
 def told_of_changes() -> str | None:
     """A remark where this folder holds changes that no commit has, which workers will not see."""
     try:

@@ -144,6 +144,20 @@ def promote(say: Say) -> str:
     return report.version_of(PACKAGE)
 
 
+def tidy_registry(say: Say, dry_run: bool) -> str:
+    """Remove from the registry what is not wanted, with `plumbline release tidy`; return what it says of that.
+
+    Raises:
+        StageFailedError: the registry does not answer.
+    """
+    lines: list[str] = []
+    options = ["--dry-run"] if dry_run else []
+    code = process.run([sys.executable, "-m", "plumbline", "release", "tidy", *options], keeping(lines, say))
+    if code:
+        raise _failure("release tidy", code, lines)
+    return lines[-1] if lines else "nothing said"
+
+
 def score_on_dask(address: str, say: Say) -> None:
     """Judge the tiles of new deliveries on a Dask cluster.
 

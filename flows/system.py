@@ -31,6 +31,7 @@ from flows.stages import BAD_INPUT, StageFailedError
 HOST = "127.0.0.1"
 PORT = "PLUMBLINE_PORT"
 SERVER = "server"
+VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED"
 PATIENCE_S = 600.0
 _console = Console()
 
@@ -182,6 +183,8 @@ def _variables(port: int) -> dict[str, str]:
         "PREFECT_API_URL": f"{_address(port)}/api",
         "PREFECT_HOME": str((FOLDER / "prefect").resolve()),
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+        # Events go after a week; orphans are logs and artifacts of runs whose removal was cut (flows/tidy.py).
+        VACUUM: os.environ.get(VACUUM, "events,orphans"),
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(pools.HEARTBEAT_S),
         "PREFECT_WORKER_QUERY_SECONDS": "2",
         # One registry for all: each clone would begin one of its own.

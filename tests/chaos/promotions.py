@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,31 +84,46 @@ def begin(again: bool) -> None:
         rollback()
 
 
-def load_once() -> None:
+def load_once(begin: Callable[[], Any]) -> None:
     """Have MLflow load here, once, what it loads when it is first used."""
     elsewhere = Path.cwd().with_name("elsewhere")
     elsewhere.mkdir()
     with contextlib.chdir(elsewhere):
-        begin(again=True)
+        begin()
 
 
-def main(folder: Path, again: bool) -> list[dict[str, Any]]:
-    # MLflow notes absolute places, so each promotion happens in the same folder, put back to how it was.
+def each_cut(
+    folder: Path, begin: Callable[[], Any], cut: Callable[[int], list[str]], look: Callable[[], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Cut a piece of work before each of its steps, and tell what was found after each cut.
+
+    Args:
+        folder: for the registries. begin: makes what is there before. cut: does the work, and kills its process before
+            the step of that number (0: never), or results in all steps. look: what is found after it.
+    """
+    # MLflow notes absolute places, so each time happens in the same folder, put back to how it was.
     place, kept = folder / "place", folder / "kept"
     place.mkdir()
     os.chdir(place)
-    load_once()
-    forked(lambda: begin(again))
+    forked(begin)
     shutil.copytree(place, kept)
-    steps = forked(lambda: cut(0, again))
+    steps = forked(lambda: cut(0))
     found = []
     for at in range(1, len(steps) + 1):
         for old in place.iterdir():
             shutil.rmtree(old) if old.is_dir() else old.unlink()
         shutil.copytree(kept, place, dirs_exist_ok=True)
-        ended = forked(lambda at=at: cut(at, again))
-        found.append({"before": steps[at - 1], "ended": ended, **forked(lambda: look(again))})
+        ended = forked(lambda at=at: cut(at))
+        found.append({"before": steps[at - 1], "ended": ended, **forked(look)})
     return found
+
+
+def main(folder: Path, again: bool) -> list[dict[str, Any]]:
+    (folder / "place").mkdir()
+    with contextlib.chdir(folder / "place"):
+        load_once(lambda: begin(again=True))
+    (folder / "place").rmdir()
+    return each_cut(folder, lambda: begin(again), lambda at: cut(at, again), lambda: look(again))
 
 
 if __name__ == "__main__":

@@ -71,6 +71,28 @@ def challenge(
         log.info("challenger is now %s", run(package).version)
 
 
+@app.command(epilog="Example: `plumbline release tidy --dry-run`")
+def tidy(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing; say what would go.")] = False,
+    params: ParamsOption = PARAMS,
+) -> None:
+    """Remove packages and records of training that are no longer wanted, as the section `tidy` of the parameters says.
+
+    The champion stays, and so do those before it that `plumbline release rollback` can go back to.
+    """
+    from plumbline.release.registry import Registry
+    from plumbline.release.tidy import tidy as run
+
+    everything = load_params(params)
+    removed = run(everything.tidy, Registry(everything.package.name), dry_run)
+    for item in removed.packages:
+        log.info("package %s, number %d, registered %s", item.version, item.number, f"{item.registered:%Y-%m-%d}")
+    told = "would be removed" if dry_run else "removed"
+    log.info(
+        f"{told}: {len(removed.packages)} packages, {removed.trainings} records of training, {removed.bytes} bytes"
+    )
+
+
 @app.command("list", epilog="Example: `plumbline release list`")
 def list_versions(params: ParamsOption = PARAMS) -> None:
     """List the registered packages, the newest first."""

@@ -50,7 +50,7 @@ def _judge(names: list[str], path: Path, needed: int, least: int, known: bool) -
     free = shutil.disk_usage(path).free
     estimate = f"as much as the last run made: {size(needed)}" if known else "no run recorded, so no estimate"
     told = f"{size(free)} free for {', '.join(names)} ({estimate}; at least {size(least)} besides)"
-    mend = "Free some: `dvc gc --workspace` drops what no present result needs; `du -sh .plumbline data` shows more."
+    mend = "Free some: `python -m flows.tidy` removes what is no longer wanted; `du -sh .plumbline data` shows more."
     if free < needed + least:
         return fault(told, mend)
     return warning(told, f"Enough for one run. {mend}") if free < 2 * needed + least else ok(told)

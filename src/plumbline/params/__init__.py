@@ -11,6 +11,7 @@ from plumbline.params.prepare import Audit, Prepare
 from plumbline.params.score import Score
 from plumbline.params.section import Fraction, Positive, Section
 from plumbline.params.simulate import Borrowed, City, Simulate
+from plumbline.params.tidy import Tidy
 from plumbline.params.train import Optimise, Train
 from plumbline.params.validate import Gate, Validate
 
@@ -38,6 +39,7 @@ __all__ = [
     "Score",
     "Section",
     "Simulate",
+    "Tidy",
     "Train",
     "Units",
     "Validate",

@@ -19,6 +19,7 @@ from plumbline.params.prepare import Prepare
 from plumbline.params.score import Score
 from plumbline.params.section import Section
 from plumbline.params.simulate import Simulate
+from plumbline.params.tidy import Tidy
 from plumbline.params.train import Train
 from plumbline.params.validate import Validate
 
@@ -37,6 +38,7 @@ class Params(Section):
     validate_: Validate = Field(alias="validate")
     package: Package
     score: Score = Score()
+    tidy: Tidy = Tidy()
 
 
 def load_params(path: Path = Path("params.yaml")) -> Params:

@@ -68,7 +68,7 @@ def package(prepared: Path, exported: Path, validated: Path, params: Params, out
             "data": sha256_folder(prepared),
             "test_data": test_data,
             "code": _code(),
-            "params": hashlib.sha256(params.model_dump_json(exclude={"score"}).encode()).hexdigest(),
+            "params": hashlib.sha256(params.model_dump_json(exclude={"score", "tidy"}).encode()).hexdigest(),
         },
         "metrics": figures,
         "gate": gate,

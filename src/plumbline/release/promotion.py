@@ -11,6 +11,7 @@ from plumbline.export.package import MANIFEST, Manifest, verify_package
 from plumbline.release.registry import DEFAULT_NAME, Registered, Registry
 from plumbline.validate.gates import check_format
 
+REPLACED = "was the champion until another replaced it"
 Compare = Callable[[Path, Path], Path | None]
 """Takes the folders of the candidate and of the champion; raises `GateRefused` where the candidate is worse. Results in
 the folder with the evidence, which goes on record with the candidate, if there is one."""
@@ -64,7 +65,9 @@ def _promote(package: Path, manifest: Manifest, compare: Compare, registry: Regi
     evidence = None
     if former is None or former.version != manifest.version:
         if not again:
-            _refuse_return(package, [item for item in known if item.version == manifest.version])
+            told = registry.retired().get(manifest.version)
+            same = [item for item in known if item.version == manifest.version]
+            _refuse_return(package, manifest.version, same, told)
         if former is not None:
             evidence = compare(package, registry.folder(former))
     elif former == candidate:
@@ -85,16 +88,22 @@ def _promote(package: Path, manifest: Manifest, compare: Compare, registry: Regi
     return Promotion(_numbered(registry, candidate.number), changed=True, former=former)
 
 
-def _refuse_return(package: Path, same: list[Registered]) -> None:
+def _refuse_return(package: Path, version: str, same: list[Registered], retired: str | None) -> None:
     """Refuse what was the champion once: a machine on an old commit, or a retry, would bring it back by accident."""
-    for item in same:
-        if item.rolled_back or item.replaced:
-            told = "was rolled back" if item.rolled_back else "was the champion until another replaced it"
-            raise GateRefused(
-                f"{package}: version {item.version} {told} and stays out. "
-                f"`plumbline release promote --again {package}` promotes it all the same; a package of another version "
-                "is promoted as usual."
-            )
+    told = next((fate for item in same if (fate := fate_of(item))), retired)
+    if told:
+        raise GateRefused(
+            f"{package}: version {version} {told} and stays out. "
+            f"`plumbline release promote --again {package}` promotes it all the same; a package of another version "
+            "is promoted as usual."
+        )
+
+
+def fate_of(item: Registered) -> str | None:
+    """What became of a champion of the past, in words; None where it never was one, or is one."""
+    if item.champion:
+        return None
+    return "was rolled back" if item.rolled_back else REPLACED if item.replaced else None
 
 
 def rollback(name: str = DEFAULT_NAME, registry: Registry | None = None) -> Promotion:
@@ -134,12 +143,14 @@ def challenge(package: Path, registry: Registry | None = None) -> Registered:
     """
     manifest = verify_package(package)
     registry = registry or Registry(manifest.name)
-    known = [item for item in registry.versions() if item.version == manifest.version]
-    if any(item.champion for item in known):
-        raise InputError(f"{package}: version {manifest.version} is the champion. Give another package.")
-    found = next((item for item in known if _unharmed(registry, item)), None) or registry.register(package, manifest)
-    registry.challenge(found.number)
-    return found
+    with registry.alone():
+        known = [item for item in registry.versions() if item.version == manifest.version]
+        if any(item.champion for item in known):
+            raise InputError(f"{package}: version {manifest.version} is the champion. Give another package.")
+        unharmed = next((item for item in known if _unharmed(registry, item)), None)
+        found = unharmed or registry.register(package, manifest)
+        registry.challenge(found.number)
+        return found
 
 
 def find_challenger(name: str = DEFAULT_NAME, registry: Registry | None = None) -> Path | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +29,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from plumbline.errors import InputError
 from plumbline.export.package import Manifest
 from plumbline.files import atomic_folder
+from plumbline.release.records import Records
 from plumbline.release.resolve import CHAMPION
 
 DEFAULT_DATABASE = Path("mlflow.db")
@@ -42,6 +43,8 @@ EVIDENCE = "comparison"
 DOWNLOADS = Path(".plumbline/models")
 HISTORY, HISTORY_LENGTH = "former_champions", 100
 VERSION_TAG, ROLLED_BACK_TAG = "package_version", "rolled_back"
+RETIRED = "retired."
+"""With a package's version: tag of the model that tells of a champion of the past whose package is no longer kept."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +81,18 @@ class Registry:
         with self._answering():
             self._client = MlflowClient(self.uri, self.uri)
 
+    @property
+    def locks(self) -> bool:
+        """Whether `alone` keeps others out."""
+        return self._database() is not None
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Keep other promotions to the same SQLite file out for the block; the kernel lets go if this process dies.
 
         A server's registry has no such lock: there, `promote` looks once more before it decides.
         """
-        database = make_url(self.uri).database if self.uri.startswith("sqlite:") else None
+        database = self._database()
         if not database:
             yield
             return
@@ -207,6 +215,81 @@ class Registry:
             self._client.set_registered_model_alias(self.name, CHAMPION, str(number))
             self._remember(history[: len(history) - 1 - history[::-1].index(number)])
 
+    def history(self) -> list[int]:
+        """Numbers of the champions before the present one, the last at the end; one may come twice.
+
+        Raises:
+            InputError: the registry does not answer.
+        """
+        with self._answering():
+            return _history(self._model())
+
+    def aliased(self) -> set[int]:
+        """Numbers of the versions that somebody has given a name to: the champion, the challenger, any other.
+
+        Raises:
+            InputError: the registry does not answer.
+        """
+        with self._answering():
+            model = self._model()
+        return {int(number) for number in model.aliases.values()} if model else set()
+
+    def retired(self) -> dict[str, str]:
+        """Versions that were the champion once, and what became of them: as `retire` was told.
+
+        Raises:
+            InputError: the registry does not answer.
+        """
+        with self._answering():
+            model = self._model()
+        tags: dict[str, str] = model.tags if model else {}
+        return {key.removeprefix(RETIRED): why for key, why in tags.items() if key.startswith(RETIRED)}
+
+    def retire(self, versions: Mapping[str, str]) -> None:
+        """Remember of packages (by version) why no run may promote them by itself, for when they are gone."""
+        with self._answering():
+            for version, why in versions.items():
+                self._client.set_registered_model_tag(self.name, f"{RETIRED}{version}", why)
+
+    def keep_history(self, history: list[int]) -> None:
+        """Forget the champions that are not in `history`, the end of what `history()` said."""
+        with self._answering():
+            self._remember(history)
+
+    def withdraw(self, number: int) -> None:
+        """Take a version out of the registry; its files are the run's, see `records`."""
+        with self._answering():
+            self._client.delete_model_version(self.name, str(number))
+
+    def runs_in_use(self, without: Collection[int] = ()) -> set[str]:
+        """Numbers of the runs that hold the files of versions, those of models of other names too.
+
+        Args:
+            without: versions of this model not to count.
+
+        Raises:
+            InputError: the registry does not answer.
+        """
+        found: set[str] = set()
+        token = None
+        with self._answering():
+            while True:
+                page = self._client.search_model_versions(max_results=1000, page_token=token)
+                found |= {item.run_id for item in page if item.name != self.name or int(item.version) not in without}
+                token = page.token
+                if not token:
+                    return found
+
+    @contextmanager
+    def records(self) -> Iterator[Records]:
+        """MLflow's runs, where the files of versions lie, and the curves of trainings.
+
+        Raises:
+            InputError: the registry does not answer.
+        """
+        with self._answering():
+            yield Records(self._client)
+
     def folder(self, item: Registered) -> Path:
         """Local folder with the files of `item`: the registry's own where it is on this machine, else a download.
 
@@ -226,6 +309,9 @@ class Registry:
             with self._answering(), atomic_folder(downloaded) as temporary:
                 download_artifacts(artifact_uri=item.source, dst_path=str(temporary), tracking_uri=self.uri)
         return next(downloaded.rglob("manifest.json"), downloaded / "manifest.json").parent
+
+    def _database(self) -> str | None:
+        return make_url(self.uri).database if self.uri.startswith("sqlite:") else None
 
     def _experiment(self) -> str:
         found = self._client.get_experiment_by_name(EXPERIMENT)

@@ -1,0 +1,127 @@
+"""Remove what a system that runs for months would otherwise pile up; docs/operations.md says what stays.
+
+Run it with `python -m flows.tidy [--dry-run]` from the project's root. It exits 0, 2 for bad input, else 1; a checkout
+in which a run is at work is left alone, and that is no failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+from prefect import flow, get_run_logger
+from prefect.client.schemas import State
+from prefect.states import Completed, Failed
+
+from flows import caches, homes, leavings, stages
+from flows.checkout import TIDYING, CheckoutBusyError, alone
+from flows.stages import Say, StageFailedError
+from plumbline.errors import PlumblineError
+from plumbline.params import Tidy, load_params
+
+MIB = 2**20
+
+
+@dataclass
+class Report:
+    """What came of each part."""
+
+    told: list[str] = field(default_factory=list)
+    failures: list[StageFailedError] = field(default_factory=list)
+
+    def part(self, do: Callable[[], str]) -> None:
+        """One part; the others go on where it fails."""
+        try:
+            if told := do():
+                self.told.append(told)
+        except StageFailedError as error:
+            self.failures.append(error)
+        except httpx.HTTPError as error:
+            self.failures.append(StageFailedError(f"Prefect's server does not answer: {error}", 1))
+
+
+@flow(name="tidy")
+def tidy(dry_run: bool = False) -> Any:
+    """Tidy the project's folder, the clones of this machine's workers, the registry, and Prefect's records.
+
+    Args:
+        dry_run: remove nothing; say what would go, and how many bytes.
+    """
+    try:
+        settings = load_params().tidy
+    except PlumblineError as error:
+        return Failed(message=str(error), data=error.exit_code)
+    say = get_run_logger().info
+    report = Report()
+    with contextlib.ExitStack() as held:
+        places, busy = _hold(held)
+        report.part(lambda: f"registry {stages.tidy_registry(say, dry_run)}")
+        report.part(lambda: _stores(settings, places, busy, dry_run, say))
+        report.part(lambda: _folders(settings, places, dry_run))
+    report.part(lambda: f"{leavings.forget_runs(settings.days, dry_run)} records of runs")
+    report.part(lambda: f"{leavings.cut_logs(int(settings.log_mib * MIB), dry_run)} bytes of logs")
+    if busy:
+        report.told.append(f"left alone, a run is at work: {', '.join(path.name for path in busy)}")
+    told = f"{'would go' if dry_run else 'gone'}: {'; '.join(report.told)}"
+    if report.failures:
+        reasons = "; ".join(str(error) for error in report.failures)
+        return Failed(message=f"{reasons} ({told})", data=report.failures[0].exit_code)
+    return Completed(message=told)
+
+
+def _hold(held: contextlib.ExitStack) -> tuple[list[Path], list[Path]]:
+    """Take this folder and the clones of its workers for as long as the stack lasts: those held, and those at work."""
+    places, busy = [], []
+    for place in (Path.cwd(), *(path.resolve() for path in homes.provided())):
+        try:
+            held.enter_context(alone(place, TIDYING))
+            places.append(place)
+        except CheckoutBusyError:
+            busy.append(place)
+    return places, busy
+
+
+def _stores(settings: Tidy, places: list[Path], busy: list[Path], dry_run: bool, say: Say) -> str:
+    """DVC's caches, and its remote where that is wanted and nobody uses it."""
+    with_dvc = [str(place) for place in places if (place / ".dvc").is_dir()]
+    if not with_dvc:
+        return ""
+    remote = settings.remote
+    if remote and (busy or (at_work := leavings.runs_at_work())):
+        say(f"DVC's remote is left alone: {len(busy) or at_work} runs are at work")
+        remote = False
+    asked = caches.Asked(with_dvc, settings.runs, dry_run, remote)
+    removed = caches.tidy(asked)
+    for one in removed:
+        say(f"{one.store}: {one.objects} objects, {one.bytes} bytes")
+    return f"{sum(one.objects for one in removed)} objects of DVC, {sum(one.bytes for one in removed)} bytes"
+
+
+def _folders(settings: Tidy, places: list[Path], dry_run: bool) -> str:
+    here = Path.cwd()
+    size = sum(leavings.clear_folders(place, settings.days, dry_run, clone=place != here) for place in places)
+    return f"{size} bytes in .plumbline"
+
+
+def main(arguments: list[str]) -> int:
+    """Run the flow here and now, return the exit code."""
+    if arguments not in ([], ["--dry-run"]):
+        sys.stderr.write("usage: python -m flows.tidy [--dry-run]\n")
+        return stages.BAD_INPUT
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    state = cast(State[Any], tidy(bool(arguments), return_state=True))
+    sys.stdout.write(f"{state.message}\n")
+    result: Any = state.result(raise_on_failure=False)
+    if state.is_completed():
+        return 0
+    return result if isinstance(result, int) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,115 @@
+"""What stays in the registry: the champion, those it can be rolled back to, the newest, and whatever has a name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from plumbline.errors import InputError
+from plumbline.params import Tidy
+from plumbline.release.promotion import REPLACED, fate_of
+from plumbline.release.records import DAY_MS, bytes_of, local_folder, remove_folder
+from plumbline.release.registry import DOWNLOADS, EXPERIMENT, Registered, Registry
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to become of the versions of a registry."""
+
+    going: list[Registered]
+    """Versions that go, the oldest first."""
+    history: list[int]
+    """Former champions that can still be gone back to: the end of the registry's own list."""
+    retired: dict[str, str]
+    """Version -> why no run may promote it by itself, of champions of the past that the list no longer names."""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What was removed, or would be."""
+
+    packages: list[Registered]
+    trainings: int
+    """Records of trainings."""
+    bytes: int
+    """Of files on this machine; those of a server are not known here."""
+
+
+def plan(versions: Sequence[Registered], history: Sequence[int], aliased: Collection[int], params: Tidy) -> Plan:
+    """Decide.
+
+    Args:
+        versions: all of the registry. history: its former champions. aliased: numbers with an alias, as the champion
+            has. params: section `tidy`.
+    """
+    champion = next((item.number for item in versions if item.champion), None)
+    kept = list(history[_begin(champion, history, params.former_champions) :])
+    newest = sorted((item for item in versions), key=lambda item: -item.number)
+    stays = {*kept, *aliased, *([] if champion is None else [champion])}
+    stays |= {item.number for item in [item for item in newest if item.number not in stays][: params.packages]}
+    going = [item for item in reversed(newest) if item.number not in stays]
+    numbers = {item.number for item in going}
+    retired = {}
+    for item in versions:
+        forgotten = item.number in history and item.number not in kept and not item.champion
+        fate = fate_of(item) or (REPLACED if forgotten else None)
+        if fate and (forgotten or item.number in numbers):
+            retired[item.version] = fate
+    return Plan(going, kept, retired)
+
+
+def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> Removed:
+    """Remove the packages that are not wanted any more, and old records of training.
+
+    Nobody promotes meanwhile (on SQLite; on a server a registration of the last day is left alone). Cut anywhere, the
+    champion and all roll-backs that are kept work, and the next time goes on.
+
+    Args:
+        params: section `tidy`. registry: which. dry_run: change nothing, tell what would be removed.
+
+    Raises:
+        InputError: the registry does not answer, or the champion is not among its versions.
+    """
+    with registry.alone():
+        versions = registry.versions()
+        aliased = registry.aliased()
+        missing = aliased - {item.number for item in versions}
+        if missing:
+            raise InputError(f"{registry.name}: an alias names version {min(missing)}, which is not there. Nothing was "
+                             "removed. See `plumbline release list`, and set the alias anew.")  # fmt: skip
+        decided = plan(versions, registry.history(), aliased, params)
+        if not dry_run:
+            registry.retire(decided.retired)
+            if decided.history != registry.history():
+                registry.keep_history(decided.history)
+            for item in decided.going:
+                registry.withdraw(item.number)
+        with registry.records() as records:
+            young = 0 if registry.locks else DAY_MS
+            runs = records.unused(EXPERIMENT, registry.runs_in_use({item.number for item in decided.going}), young)
+            trainings = records.old_trainings(params.days, params.runs)
+            size = sum(bytes_of(local_folder(run)) for run in [*runs, *trainings])
+            if not dry_run:
+                for run in [*runs, *trainings]:
+                    records.remove(run)
+    gone = {item.version for item in decided.going} - {item.version for item in versions if item not in decided.going}
+    for version in sorted(gone):
+        if (folder := DOWNLOADS / version).is_dir():
+            size += bytes_of(folder)
+            if not dry_run:
+                remove_folder(folder)
+    return Removed(decided.going, len(trainings), size)
+
+
+def _begin(champion: int | None, history: Sequence[int], count: int) -> int:
+    """Where the part of the history begins that `count` roll-backs, one after the other, go through.
+
+    As `Registry.former` and `Registry.restore` do: each passes over what is the champion at that time.
+    """
+    end = len(history)
+    for _ in range(count):
+        at = next((at for at in range(end - 1, -1, -1) if history[at] != champion), None)
+        if at is None:
+            return 0
+        end, champion = at, history[at]
+    return end

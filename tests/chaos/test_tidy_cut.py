@@ -1,0 +1,32 @@
+"""The tidying of a registry killed before each of its steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.table import Fault
+from tests.chaos.test_promotion_cut import KILLED, told_by
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1200)
+def test_a_tidying_cut_at_every_step(fault: Fault, tmp_path: Path) -> None:
+    fault.key, fault.name = "05-tidying", "the tidying of a registry cut at every step"
+    found = told_by("tests.chaos.tidyings", tmp_path)
+    steps = [one["before"] for one in found]
+    # It did see the work: what is remembered, the list of champions, the versions, the files, the runs.
+    assert sum("model_versions" in step for step in steps) == 2
+    assert sum(step.startswith("os.remove") for step in steps) >= 4
+    assert sum(step.startswith("DELETE FROM runs") for step in steps) == 2
+    assert {one["ended"] for one in found} == {KILLED}
+    fault.saw(f"`kill -9` before each of {len(found)} steps (files removed, statements, commits), one after the other")
+    assert {one["served"] for one in found} == {"five"}
+    fault.holds("the champion serves, whole")
+    assert {tuple(one["back"]) for one in found} == {("four", "three")}
+    fault.holds("every roll-back that is promised works")
+    assert not any(one["returned"] for one in found)
+    fault.holds("no champion of the past comes back by itself, though its record is gone")
+    assert {(one["versions"], one["folders"]) for one in found} == {(3, 3)}
+    fault.holds("the next tidying removes what was left")

@@ -1,0 +1,170 @@
+"""The flow `tidy` on a real server: what ended long ago goes, what is at work stays."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import yaml
+from prefect import flow
+from prefect.artifacts import create_markdown_artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter
+from prefect.states import Running, Scheduled
+
+from flows import leavings
+from flows.checkout import LOCK, TIDYING, CheckoutBusyError, alone
+from flows.services import FOLDER
+from flows.tidy import tidy
+from plumbline.errors import InputError
+from plumbline.params import load_params, parse_params
+from tests.flows.conftest import ROOT
+
+LONG_AGO = 10.0
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project's folder with an empty registry and no DVC."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params | {"tidy": {"days": LONG_AGO, "log_mib": 0.001}}))
+    return tmp_path
+
+
+def aged(path: Path, days: float) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("x" * 100)
+    when = time.time() - days * 86_400
+    for one in (path, path.parent):
+        os.utime(one, (when, when))
+    return path
+
+
+@flow(name="pipeline")
+def ended() -> None:
+    create_markdown_artifact(key="gate", markdown="# Gate")
+
+
+@pytest.mark.usefixtures("harness")
+def test_a_running_flow_is_left_alone_and_what_has_ended_goes_with_its_artifacts() -> None:
+    with get_client(sync_client=True) as client:
+        over = ended(return_state=True).state_details.flow_run_id
+        at_work = client.create_flow_run(ended, name="at work").id
+        client.set_flow_run_state(at_work, Running(), force=True)
+        waiting = client.create_flow_run(ended, state=Scheduled()).id
+        ours = FlowRunFilter.model_validate({"id": {"any_": [str(one) for one in (over, at_work, waiting)]}})
+        artifacts = ArtifactFilter.model_validate({"flow_run_id": {"any_": [str(over)]}})
+
+        def there() -> set[UUID]:
+            return {one.id for one in client.read_flow_runs(flow_run_filter=ours)}
+
+        time.sleep(2)
+        just_now = 1 / 86_400
+        leavings.forget_runs(LONG_AGO, dry_run=False)
+        assert leavings.forget_runs(just_now, dry_run=True) >= 1
+        assert there() == {over, at_work, waiting}
+        assert client.read_artifacts(artifact_filter=artifacts)
+        assert leavings.forget_runs(just_now, dry_run=False) >= 1
+        assert there() == {at_work, waiting}
+        assert not client.read_artifacts(artifact_filter=artifacts)
+        assert leavings.runs_at_work() >= 1
+        for one in (at_work, waiting):
+            client.delete_flow_run(one)
+
+
+@pytest.mark.usefixtures("harness")
+def test_a_checkout_at_work_is_passed_over(place: Path) -> None:
+    clones = [place / ".plumbline/system/clones" / name for name in ("cpu", "gpu")]
+    for clone in clones:
+        (clone / ".git").mkdir(parents=True)
+        aged(clone / ".plumbline/checkpoints/train-1/last.ckpt", LONG_AGO + 1)
+    with alone(clones[0]):
+        told = tidy(return_state=True)
+    assert told.is_completed(), told.message
+    assert told.message.endswith("left alone, a run is at work: cpu")
+    left = [(clone / ".plumbline/checkpoints/train-1/last.ckpt").exists() for clone in clones]
+    assert left == [True, False]
+
+
+@pytest.mark.usefixtures("harness")
+def test_one_part_that_fails_stops_no_other(place: Path) -> None:
+    (place / "mlflow.db").write_text("not a database " * 100)
+    old = aged(place / ".plumbline/search/abc/rows.json", LONG_AGO + 1)
+    told = tidy(return_state=True)
+    assert told.is_failed()
+    assert "the model registry does not answer" in told.message
+    assert not old.exists()
+
+
+def test_only_what_nothing_changed_for_long_goes(place: Path) -> None:
+    old = [aged(place / f".plumbline/{name}/a/file", 11) for name in ("checkpoints", "runs", "tensorboard/train")]
+    new = [aged(place / f".plumbline/{name}/b/file", 9) for name in ("checkpoints", "runs", "tensorboard/train")]
+    other = [aged(place / ".plumbline/kept/athens/params.yaml", 99), aged(place / ".plumbline/models/v1/x", 99)]
+    assert leavings.clear_folders(place, LONG_AGO, dry_run=True, clone=False) == 300
+    assert all(path.exists() for path in old)
+    assert leavings.clear_folders(place, LONG_AGO, dry_run=False, clone=False) == 300
+    assert not any(path.parent.exists() for path in old)
+    assert all(path.exists() for path in [*new, *other])
+    assert leavings.clear_folders(place, LONG_AGO, dry_run=False, clone=True) == 100
+    assert [path.exists() for path in other] == [True, False]
+
+
+def test_a_log_is_cut_while_it_is_written(place: Path) -> None:
+    FOLDER.mkdir(parents=True)
+    log = FOLDER / "server.log"
+    with log.open("ab", buffering=0) as stream:
+        for number in range(1000):
+            stream.write(f"line {number}\n".encode())
+        size = log.stat().st_size
+        assert leavings.cut_logs(size, dry_run=False) == 0
+        assert leavings.cut_logs(1000, dry_run=True) == size - 500
+        assert log.stat().st_size == size
+        leavings.cut_logs(1000, dry_run=False)
+        stream.write(b"line 1000\n")
+    lines = log.read_text().splitlines()
+    first = int(lines[0].removeprefix("line "))
+    assert lines == [f"line {number}" for number in range(first, 1001)]
+    assert 300 < log.stat().st_size < 520
+
+
+@pytest.fixture
+def tidying(place: Path) -> Iterator[threading.Event]:
+    """Another holder of the checkout, which says that it tidies, until the event."""
+    held, let_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with alone(purpose=TIDYING):
+            held.set()
+            let_go.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(60)
+    yield let_go
+    let_go.set()
+    thread.join()
+
+
+def test_a_run_waits_for_tidying_and_for_nothing_else(tidying: threading.Event) -> None:
+    threading.Timer(2.5, tidying.set).start()
+    begin = time.monotonic()
+    with alone():
+        assert time.monotonic() - begin > 2
+        assert LOCK.read_text() == str(os.getpid())
+        with pytest.raises(CheckoutBusyError), alone(purpose=TIDYING):
+            pass
+
+
+def test_settings_have_defaults_that_leave_the_remote_alone(place: Path) -> None:
+    content = yaml.safe_load(Path("params.yaml").read_text())
+    assert load_params().tidy.days == LONG_AGO
+    assert not parse_params({key: value for key, value in content.items() if key != "tidy"}).tidy.remote
+    with pytest.raises(InputError, match=r"tidy\.former_champions: 0 found; Input should be greater"):
+        parse_params(content | {"tidy": {"former_champions": 0}})
