@@ -19,9 +19,10 @@ from plumbline.console import log
 from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import verify_package
 from plumbline.params import Tidy
-from plumbline.release.promotion import REPLACED, challenge, promote, resolve_model, rollback
+from plumbline.release.promotion import REPLACED, challenge, promote, rollback
 from plumbline.release.records import TRAINING, Records
 from plumbline.release.registry import HISTORY, Registered, Registry
+from plumbline.release.resolve import resolve_model
 from plumbline.release.tidy import plan, tidy
 from tests.release.conftest import MakePackage
 
