@@ -11,6 +11,7 @@ from pathlib import Path
 
 LOCK = Path(".plumbline/run.lock")
 RWLOCK = Path(".dvc/tmp/rwlock")
+_kept: list[contextlib.AbstractContextManager[None]] = []
 
 
 class CheckoutBusyError(Exception):
@@ -24,6 +25,9 @@ def alone() -> Iterator[None]:
     Raises:
         CheckoutBusyError: another process holds it; the message names its process number.
     """
+    if _kept:
+        yield
+        return
     LOCK.parent.mkdir(parents=True, exist_ok=True)
     with LOCK.open("a+", encoding="utf-8") as stream:
         try:
@@ -39,6 +43,17 @@ def alone() -> Iterator[None]:
         stream.flush()
         _forget_dead_owners()
         yield
+
+
+def keep() -> None:
+    """Hold the checkout until this process ends; `alone` then lets in whatever follows in this process.
+
+    Raises:
+        CheckoutBusyError: another process holds it.
+    """
+    held = alone()
+    held.__enter__()
+    _kept.append(held)
 
 
 def _forget_dead_owners() -> None:

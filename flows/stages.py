@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
@@ -29,6 +30,8 @@ _CHATTER = re.compile(
     r"\s*$|Updating lock file|Generating lock file|To track the changes|\tgit add|To enable auto staging"
     r"|\tdvc config core.autostage|Use `dvc push`|Data and pipelines are up to date"
 )
+_asked: list[Future[frozenset[str]]] = []
+_released: list[Future[bool]] = []
 _EXITED = re.compile(r"exited with (-?\d+)")
 _RUNNING = re.compile(r"Running stage '([^']+)'")
 
@@ -61,8 +64,28 @@ def own_stages() -> tuple[str, ...] | None:
     return None if told is None else tuple(told.split())
 
 
+def begin_asking() -> None:
+    """Ask from now on, beside what else there is to do, what is stale, and if nothing is, whether it was released.
+
+    The next `stale` and the next `promote` wait for these answers, and give them.
+    """
+    thread = ThreadPoolExecutor(1)
+    found = thread.submit(_ask)
+    _asked.append(found)
+    _released.append(thread.submit(lambda: found.result().isdisjoint(STAGES) and _is_champion()))
+
+
 def stale() -> frozenset[str]:
     """Names of the stages of which something changed, or all where DVC cannot tell; what follows them is not in it."""
+    return _asked.pop().result() if _asked else _ask()
+
+
+def _is_champion() -> bool:
+    """Whether the registry has the package, as it lies here unharmed, for the champion."""
+    return process.run([sys.executable, "-m", "plumbline", "release", "is-champion", str(PACKAGE)], str) == 0
+
+
+def _ask() -> frozenset[str]:
     lines: list[str] = []
     if process.run([sys.executable, "-m", "dvc", "status", "--json"], lines.append) == 0:
         try:
@@ -137,6 +160,9 @@ def promote(say: Say) -> str:
     Raises:
         StageFailedError: the registry does not answer, the package is damaged, or the champion is better.
     """
+    if _released and _released.pop().result():
+        say(f"{PACKAGE} is the champion already; nothing was registered")
+        return report.version_of(PACKAGE)
     lines: list[str] = []
     code = process.run([sys.executable, "-m", "plumbline", "release", "promote", str(PACKAGE)], keeping(lines, say))
     if code:
