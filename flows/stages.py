@@ -19,6 +19,8 @@ IN_PORTIONS = ("ingest", "prepare")
 """Stages whose work can be spread over a cluster."""
 PACKAGE = Path("data/package")
 BAD_INPUT, REFUSED = 2, 3
+UNREACHABLE = 75
+"""Exit code of `flows.remote` where DVC's remote does not answer: EX_TEMPFAIL of sysexits.h, which DVC does not use."""
 OWN_STAGES = "PLUMBLINE_STAGES"
 """Variable that names the stages a machine is for; under DVC, the command line of a stage refuses any other."""
 
@@ -82,7 +84,8 @@ def stale() -> frozenset[str]:
 
 def _is_champion() -> bool:
     """Whether the registry has the package, as it lies here unharmed, for the champion."""
-    return process.run([sys.executable, "-m", "plumbline", "release", "is-champion", str(PACKAGE)], str) == 0
+    command = [sys.executable, "-m", "plumbline", "release", "is-champion", str(PACKAGE)]
+    return process.run(command, lambda _: None) == 0
 
 
 def _ask() -> frozenset[str]:
@@ -103,23 +106,27 @@ def reproduce(
     Args:
         stage: its name.
         say: is told what it and DVC print.
-        pull: take from the remote what others have made.
+        pull: take from the remote what others have made. It is asked first, in DVC's own process, since a second would
+            load DVC once more.
         only: the stages that may be computed here. With it, also what comes before `stage` is restored; without it
             `stage` alone is looked at.
         limit_s: seconds after which it is ended.
 
     Raises:
         NotRestoredError: a stage that is not in `only` would have to be computed.
+        UnreachableError: with `pull`, the remote does not answer.
         StageFailedError: the stage, or DVC, exited with another status than 0, or took longer than `limit_s`.
     """
     lines: list[str] = []
     options = [*(["--pull"] if pull else []), *(["--single-item"] if only is None else [])]
     told = None if only is None else {OWN_STAGES: " ".join(only)}
-    command = [sys.executable, "-m", "dvc", "repro", *options, stage]
+    command = [sys.executable, "-m", *(["flows.remote"] if pull else []), "dvc", "repro", *options, stage]
     try:
         code = process.run(command, keeping(lines, say), limit_s=limit_s, environment=told)
     except TookTooLongError as error:
         raise StageFailedError(f"{stage}: {error}. Finished stages are kept.", 1) from error
+    if code == UNREACHABLE:
+        raise UnreachableError(lines[-1] if lines else "DVC's remote does not answer")
     if code:
         begun = [found[1] for line in lines if (found := _RUNNING.match(line))]
         if only is not None and begun and begun[-1] not in only:
