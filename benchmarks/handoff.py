@@ -39,7 +39,7 @@ def hand_off(system: System, number: int) -> dict[str, float]:
     if run["state"]["type"] != "COMPLETED":
         sys.exit(f"The run ended as {run['state']}:\n" + "\n".join(system.said(run["id"])))
     asked = task(system, run, STAGE)
-    there = system.ask("/flow_runs/filter", flow_runs={"parent_task_run_id": {"any_": [asked["id"]]}})[0]
+    there = system.ask("/flow_runs/filter", flow_runs={"name": {"any_": [STAGE]}}, sort="START_TIME_DESC")[0]
     states = {state["type"]: when(state["timestamp"]) for state in states_of(system, there)}
     begin, end = when(asked["start_time"]), when(asked["end_time"])
     parts = {
