@@ -18,6 +18,7 @@ TIDYING = "tidying"
 PATIENCE_S = 900.0
 """How long a run waits for tidying to end, and how long for a holder to sign."""
 SIGNING_S = 1.0
+_kept: list[contextlib.AbstractContextManager[None]] = []
 
 
 class CheckoutBusyError(Exception):
@@ -37,6 +38,9 @@ def alone(folder: Path = HERE, purpose: str = "") -> Iterator[None]:
     Raises:
         CheckoutBusyError: another process holds it; the message names its process number.
     """
+    if _kept and folder == HERE:
+        yield
+        return
     lock = folder / LOCK
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("a+", encoding="utf-8") as stream:
@@ -46,6 +50,17 @@ def alone(folder: Path = HERE, purpose: str = "") -> Iterator[None]:
         stream.flush()
         _forget_dead_owners(folder)
         yield
+
+
+def keep() -> None:
+    """Hold the checkout until this process ends; `alone` then lets in whatever follows in this process.
+
+    Raises:
+        CheckoutBusyError: another process holds it.
+    """
+    held = alone()
+    held.__enter__()
+    _kept.append(held)
 
 
 def _take(stream: TextIO, folder: Path) -> None:

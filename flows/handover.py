@@ -18,7 +18,7 @@ from flows.stages import BAD_INPUT, REFUSED, Outcome, Say, StageFailedError, Unr
 
 PATIENCE_S = 300.0
 """How long nobody may be there: a server that does not answer, a pool without a worker."""
-POLL_S = 1.0
+POLL_S = 0.5
 CODES = {"BadInput": BAD_INPUT, "Refused": REFUSED}
 
 

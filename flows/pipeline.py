@@ -14,6 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from flows import start
+
+if __name__ == "__main__":
+    start.begin()  # before Prefect is loaded below, which takes seconds
+
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas import State
@@ -21,9 +26,9 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 from rich.console import Console
 
-from flows import report, stages, steps
+from flows import embedded, report, stages, steps
 from flows.checkout import CheckoutBusyError, alone
-from flows.leftovers import close_leftover_runs, end_leftover_server, remember_server
+from flows.leftovers import close_leftover_runs
 from flows.stages import StageFailedError
 
 
@@ -49,7 +54,6 @@ def pipeline(
         return steps.failed(StageFailedError(told, stages.BAD_INPUT))
     try:
         with alone():
-            remember_server()
             close_leftover_runs(flow_run.id)
             return run_stages(dask, commit, elsewhere, limit_s)
     except CheckoutBusyError as error:
@@ -100,14 +104,13 @@ def run_stages(
 def main() -> int:
     """Run the flow here and now, print what came of it, return the exit code."""
     console = Console()
-    try:
-        with alone():
-            end_leftover_server()  # and a busy checkout is told of before the embedded server starts, seconds later
-    except CheckoutBusyError as error:
-        Console(stderr=True).print(str(error), markup=False, soft_wrap=True)
-        return stages.BAD_INPUT
     # Prefect passes a termination on to this handler; the default one would leave the embedded server behind.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        embedded.wait()
+    except embedded.ServerFailedError as error:
+        Console(stderr=True).print(str(error), markup=False, soft_wrap=True)
+        return 1
     state = cast(State[Any], pipeline(os.environ.get("PLUMBLINE_DASK"), return_state=True))
     result: Any = state.result(raise_on_failure=False)
     if not state.is_completed():

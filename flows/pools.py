@@ -29,6 +29,9 @@ SILENT_S = 3 * HEARTBEAT_S + 5
 """A run is taken for dead after so long without one; less than three would end a run whose machine is only busy."""
 WAITING_S = 600
 """A run that a worker took, and that does not begin, or does not end after it was cancelled, is given up."""
+ENGINE = "python -m prefect.engine"
+"""What a worker starts for a run. Left to itself, Prefect first starts a process that fetches the flow's code and then
+becomes this one: both load Prefect, for seconds. The code is in the clone already."""
 GONE = "The workers of this machine were stopped (`make down`)."
 ENDED = {f"prefect.flow-run.{name}" for name in ("Completed", "Failed", "Cancelled", "Crashed", "TimedOut")}
 
@@ -89,6 +92,7 @@ def gpus_here() -> list[str]:
 def create_pools(client: SyncPrefectClient, pools: list[Pool]) -> None:
     """Make the pools, or bring their limits up to date."""
     template = ProcessWorker.get_default_base_job_template()
+    template["variables"]["properties"]["command"]["default"] = ENGINE
     for pool in pools:
         wanted = WorkPoolCreate(
             name=pool.name, type="process", base_job_template=template, concurrency_limit=pool.limit

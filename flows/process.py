@@ -64,7 +64,7 @@ def run(
         errors="replace",
         env=variables,
         process_group=0,
-        preexec_fn=_die_with_parent,
+        preexec_fn=die_with_parent,
     )
     watcher = threading.Thread(target=_end_group_after, args=(process.pid,), daemon=True)
     watcher.start()
@@ -85,7 +85,8 @@ def run(
     return code
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """For a child between its fork and its program: on Linux, the kernel kills it when its parent dies."""
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from flows import process
-from flows.stages import BAD_INPUT, Say, StageFailedError, UnreachableError
+from flows.stages import BAD_INPUT, UNREACHABLE, Say, StageFailedError, UnreachableError
 
 LIMIT_S = 120.0
 SILENT_S, PULSE_S = 120.0, 5.0
-"""How long a store may be silent in a push, and how often it is asked meanwhile."""
+"""How long a store may be silent while it is tried and in a push, and how often it is asked meanwhile."""
 MARK = "plumbline-store"
 SEEN = Path(".dvc/tmp/plumbline-store")
 """Where a clone notes the store in which it has seen the mark."""
@@ -54,7 +54,8 @@ def push(stages: list[str], say: Say, limit_s: float | None = None) -> None:
     """
     said: list[str] = []
     try:
-        code = process.run([sys.executable, "-m", "flows.remote", *stages], said.append, limit_s=limit_s)
+        command = [sys.executable, "-m", "flows.remote", "dvc", "push", "--run-cache", *stages]
+        code = process.run(command, said.append, limit_s=limit_s)
     except process.TookTooLongError as error:
         raise UnreachableError(f"dvc push: {error}") from error
     if code:
@@ -62,8 +63,12 @@ def push(stages: list[str], say: Say, limit_s: float | None = None) -> None:
     say(f"dvc push: {said[-1] if said else 'done'}")
 
 
-def main(stages: list[str]) -> int:
-    """Try the remote of the working directory, and push what these stages made; the last line printed tells the end."""
+def main(arguments: list[str]) -> int:
+    """Try the remote of the working directory, then do as DVC in this process: `dvc repro ...`, or `dvc push ...`.
+
+    The last line printed tells the end. Exit code: DVC's; `BAD_INPUT` without a remote; `UNREACHABLE` where it does not
+    answer.
+    """
     from dvc.cli import main as dvc
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
@@ -76,19 +81,21 @@ def main(stages: list[str]) -> int:
         return BAD_INPUT
     files, root = remote.fs, remote.fs.parts(remote.path)[:-2]
     place = files.join(*root)
-    code = 0
     try:
+        watched = _watch(files, place)
         _try(files, place)
-        if stages:
-            _watch(files, place)
-            code = dvc(["push", "--run-cache", *stages])
+        if not arguments:
+            _print(f"DVC's remote {place} answers")
+            return 0
+        if "push" not in arguments:
+            watched.set()  # a stage may be at work for hours without the store
+        code: int = dvc(arguments[1:])
+        if "push" in arguments:
             _see_mark(files, place)
+        return code
     except Exception as error:  # every kind of store fails in its own ways; each means that nothing can be handed over
         _print(f"DVC's remote {place} does not answer: {' '.join(str(error).split()) or type(error).__name__}")
-        return 1
-    if not stages:
-        _print(f"DVC's remote {place} answers")
-    return code
+        return UNREACHABLE
 
 
 def _try(files: Any, place: str) -> None:
@@ -117,30 +124,31 @@ def _see_mark(files: Any, place: str) -> None:
         )
 
 
-def _watch(files: Any, place: str) -> None:
-    """End this process once the store has been silent for `SILENT_S`.
+def _watch(files: Any, place: str) -> threading.Event:
+    """End this process once the store has been silent for `SILENT_S`, until the event is set.
 
     DVC asks a bucket that is gone for each object anew, and again and again: hours for a folder of many files.
     """
     heard = time.monotonic()
+    enough = threading.Event()
 
     def ask() -> None:
         nonlocal heard
-        while True:
+        while not enough.wait(PULSE_S):
             with contextlib.suppress(Exception):
                 _see_mark(files, place)
                 heard = time.monotonic()
-            time.sleep(PULSE_S)
 
     def judge() -> None:
-        while time.monotonic() - heard < SILENT_S:
-            time.sleep(1)
-        _print(f"DVC's remote {place} does not answer: silent for {SILENT_S:.0f} s in the middle of a push")
-        sys.stdout.flush()
-        os._exit(1)
+        while not enough.wait(1):
+            if time.monotonic() - heard > SILENT_S:
+                _print(f"DVC's remote {place} does not answer: silent for {SILENT_S:.0f} s")
+                sys.stdout.flush()
+                os._exit(UNREACHABLE)
 
     for work in (ask, judge):
         threading.Thread(target=work, daemon=True).start()
+    return enough
 
 
 def _print(line: str) -> None:

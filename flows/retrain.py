@@ -13,9 +13,8 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas import State
 from prefect.states import Completed, Failed
 
-from flows import stages
+from flows import embedded, stages
 from flows.checkout import CheckoutBusyError, alone
-from flows.leftovers import remember_server
 from flows.pipeline import run_stages
 from plumbline.errors import PlumblineError
 from plumbline.serve.score.lend import keep, lend, take_back
@@ -34,7 +33,7 @@ def retrain(place: str, result: str) -> Any:
     say = get_run_logger().info
     try:
         with alone():
-            remember_server()
+            embedded.remember()
             city = lend(place, result)
             done: State[Any] = run_stages(None)
             if not done.is_completed():

@@ -33,9 +33,9 @@ def stage(stage: str, commit: str, limit_s: float | None = None) -> Any:
 
 
 def _stage(name: str, commit: str, limit_s: float | None) -> Any:
-    for ready in (steps.take_commit(commit, return_state=True), steps.ask_remote(return_state=True)):
-        if not ready.is_completed():
-            return steps.passed_on(ready)
+    taken = steps.take_commit(commit, return_state=True)
+    if not taken.is_completed():
+        return steps.passed_on(taken)
     made = steps.step_for_others(name, limit_s, return_state=True)
     if not made.is_completed():
         return steps.passed_on(made)

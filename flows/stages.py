@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +19,8 @@ IN_PORTIONS = ("ingest", "prepare")
 """Stages whose work can be spread over a cluster."""
 PACKAGE = Path("data/package")
 BAD_INPUT, REFUSED = 2, 3
+UNREACHABLE = 75
+"""Exit code of `flows.remote` where DVC's remote does not answer: EX_TEMPFAIL of sysexits.h, which DVC does not use."""
 OWN_STAGES = "PLUMBLINE_STAGES"
 """Variable that names the stages a machine is for; under DVC, the command line of a stage refuses any other."""
 
@@ -29,6 +32,8 @@ _CHATTER = re.compile(
     r"\s*$|Updating lock file|Generating lock file|To track the changes|\tgit add|To enable auto staging"
     r"|\tdvc config core.autostage|Use `dvc push`|Data and pipelines are up to date"
 )
+_asked: list[Future[frozenset[str]]] = []
+_released: list[Future[bool]] = []
 _EXITED = re.compile(r"exited with (-?\d+)")
 _RUNNING = re.compile(r"Running stage '([^']+)'")
 
@@ -61,8 +66,29 @@ def own_stages() -> tuple[str, ...] | None:
     return None if told is None else tuple(told.split())
 
 
+def begin_asking() -> None:
+    """Ask from now on, beside what else there is to do, what is stale, and if nothing is, whether it was released.
+
+    The next `stale` and the next `promote` wait for these answers, and give them.
+    """
+    thread = ThreadPoolExecutor(1)
+    found = thread.submit(_ask)
+    _asked.append(found)
+    _released.append(thread.submit(lambda: found.result().isdisjoint(STAGES) and _is_champion()))
+
+
 def stale() -> frozenset[str]:
     """Names of the stages of which something changed, or all where DVC cannot tell; what follows them is not in it."""
+    return _asked.pop().result() if _asked else _ask()
+
+
+def _is_champion() -> bool:
+    """Whether the registry has the package, as it lies here unharmed, for the champion."""
+    command = [sys.executable, "-m", "plumbline", "release", "is-champion", str(PACKAGE)]
+    return process.run(command, lambda _: None) == 0
+
+
+def _ask() -> frozenset[str]:
     lines: list[str] = []
     if process.run([sys.executable, "-m", "dvc", "status", "--json"], lines.append) == 0:
         try:
@@ -80,23 +106,27 @@ def reproduce(
     Args:
         stage: its name.
         say: is told what it and DVC print.
-        pull: take from the remote what others have made.
+        pull: take from the remote what others have made. It is asked first, in DVC's own process, since a second would
+            load DVC once more.
         only: the stages that may be computed here. With it, also what comes before `stage` is restored; without it
             `stage` alone is looked at.
         limit_s: seconds after which it is ended.
 
     Raises:
         NotRestoredError: a stage that is not in `only` would have to be computed.
+        UnreachableError: with `pull`, the remote does not answer.
         StageFailedError: the stage, or DVC, exited with another status than 0, or took longer than `limit_s`.
     """
     lines: list[str] = []
     options = [*(["--pull"] if pull else []), *(["--single-item"] if only is None else [])]
     told = None if only is None else {OWN_STAGES: " ".join(only)}
-    command = [sys.executable, "-m", "dvc", "repro", *options, stage]
+    command = [sys.executable, "-m", *(["flows.remote"] if pull else []), "dvc", "repro", *options, stage]
     try:
         code = process.run(command, keeping(lines, say), limit_s=limit_s, environment=told)
     except TookTooLongError as error:
         raise StageFailedError(f"{stage}: {error}. Finished stages are kept.", 1) from error
+    if code == UNREACHABLE:
+        raise UnreachableError(lines[-1] if lines else "DVC's remote does not answer")
     if code:
         begun = [found[1] for line in lines if (found := _RUNNING.match(line))]
         if only is not None and begun and begun[-1] not in only:
@@ -137,6 +167,9 @@ def promote(say: Say) -> str:
     Raises:
         StageFailedError: the registry does not answer, the package is damaged, or the champion is better.
     """
+    if _released and _released.pop().result():
+        say(f"{PACKAGE} is the champion already; nothing was registered")
+        return report.version_of(PACKAGE)
     lines: list[str] = []
     code = process.run([sys.executable, "-m", "plumbline", "release", "promote", str(PACKAGE)], keeping(lines, say))
     if code:

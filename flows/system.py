@@ -186,7 +186,9 @@ def _variables(port: int) -> dict[str, str]:
         # Events go after a week; orphans are logs and artifacts of runs whose removal was cut (flows/tidy.py).
         VACUUM: os.environ.get(VACUUM, "events,orphans"),
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(pools.HEARTBEAT_S),
-        "PREFECT_WORKER_QUERY_SECONDS": "2",
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        # `python` of the pools' command is that of this environment, activated or not.
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         # One registry for all: each clone would begin one of its own.
         "MLFLOW_TRACKING_URI": os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path('mlflow.db').resolve()}",
     }

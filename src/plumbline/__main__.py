@@ -1,15 +1,28 @@
 """The command `plumbline`, also as `python -m plumbline`."""
 
+import os
 import sys
 
 
 def main() -> None:
     """Run the command line; stopped by Ctrl-C while its libraries load, it ends as quietly as later."""
+    _only_own_stages()  # before the rest is loaded: a pipeline that hands a stage over is told in this way that it must
     try:
         from plumbline.cli import main as run
     except KeyboardInterrupt:
         sys.exit(130)
     run()
+
+
+def _only_own_stages() -> None:
+    """Under DVC, make no stage that another machine is for: DVC makes anew, without a word, what it did not find."""
+    own, stage = os.environ.get("PLUMBLINE_STAGES"), os.environ.get("DVC_STAGE", "").rpartition(":")[2]
+    if own is not None and stage and stage not in own.split():
+        sys.stderr.write(
+            f"ERROR PLUMBLINE_STAGES: {own or 'no stage'} found, so {stage} is not made here. Make it where it "
+            "belongs, and `dvc push --run-cache` there.\n"
+        )
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -56,9 +56,18 @@ figures = {"severity_mae": 0.4, "size_bytes": 12345}
 # Stands in for the package's own command line, which the flow calls for the release alone.
 RELEASE = """
 import json, pathlib, sys
-assert sys.argv[1:] == ["release", "promote", "data/package"], sys.argv
+asked, package = sys.argv[2:]
+assert (sys.argv[1], package) == ("release", "data/package"), sys.argv
+champion = pathlib.Path(".plumbline/champion")
+if asked == "is-champion":
+    sys.exit(0 if champion.exists() else 3)
+assert asked == "promote", sys.argv
 print("promoted")
-sys.exit(json.loads(pathlib.Path("behave.json").read_text()).get("release", {}).get("exit", 0))
+code = json.loads(pathlib.Path("behave.json").read_text()).get("release", {}).get("exit", 0)
+if code == 0:
+    champion.parent.mkdir(exist_ok=True)
+    champion.touch()
+sys.exit(code)
 """
 
 IDENTITY = ("-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "init.defaultBranch=main")

@@ -13,7 +13,7 @@ import pytest
 
 from flows.checkout import RWLOCK, CheckoutBusyError, alone
 from flows.stages import reproduce
-from tests.flows.conftest import Project
+from tests.flows.conftest import ROOT, Project
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +31,32 @@ def write_owner(pid: int) -> None:
 def test_a_second_owner_is_told_of_the_first() -> None:
     with alone(), pytest.raises(CheckoutBusyError, match=f"process {os.getpid()}"), alone():
         pass
+    with alone():
+        pass
+
+
+# Tells whether it got the checkout, for itself and for what follows in it, and holds it until it is told to go on.
+KEEPER = """
+from flows.checkout import alone, keep
+keep()
+with alone():
+    print("kept", flush=True)
+print("still kept", flush=True)
+input()
+"""
+
+
+def test_who_keeps_the_checkout_lets_in_its_own_and_nobody_else() -> None:
+    keeper = subprocess.Popen(
+        [sys.executable, "-c", KEEPER],
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with keeper:
+        assert keeper.stdout is not None
+        assert [keeper.stdout.readline() for _ in range(2)] == ["kept\n", "still kept\n"]
+        with pytest.raises(CheckoutBusyError, match=f"process {keeper.pid}"), alone():
+            pass
+        keeper.communicate("\n")
     with alone():
         pass
 

@@ -36,7 +36,7 @@ def test_a_run_releases_and_recomputes_only_what_changed(project: Project, prefe
     project.behave(validate={"fail_gate": True}, package={"exit": 3})
     code, said = project.run(*FLOW)
     assert code == 3, said
-    assert not Path(".plumbline/server.pid").read_text()
+    assert not Path(".plumbline/server.pid").exists()
     assert "failed: package refused: severity_mae of int8 on all: 0.4, at most 0.3" in said
     assert "gate: fail" in said
     assert "promoted" not in said
@@ -48,6 +48,14 @@ def test_a_run_releases_and_recomputes_only_what_changed(project: Project, prefe
     code, said = project.run(*FLOW)
     assert code == 0, said
     assert "says hello" not in said
+    assert "this run: nothing was recomputed" in said
+    assert "promoted" in said
+
+    # Nothing to do at all: neither DVC nor the registry is asked twice.
+    code, said = project.run(*FLOW)
+    assert code == 0, said
+    assert "data/package is the champion already" in said
+    assert "promoted" not in said
     assert "this run: nothing was recomputed" in said
 
 

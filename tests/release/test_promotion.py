@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 
 from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import verify_package
-from plumbline.release.promotion import list_versions, promote, rollback
+from plumbline.release.promotion import is_champion, list_versions, promote, rollback
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
 from tests.release.conftest import MakePackage
@@ -47,6 +47,23 @@ def test_a_pass_in_words_that_are_not_known_promotes_nothing(registry: Registry,
     with pytest.raises(InputError, match=r"manifest\.json: gate of format 3 found"):
         promote(make_package("one", format=3), never)
     assert registry.champion() is None
+
+
+def test_a_package_is_the_champion_while_it_and_the_copy_of_it_are_unharmed(
+    registry: Registry, make_package: MakePackage
+) -> None:
+    one, two = make_package("one"), make_package("two")
+    assert not is_champion(one)
+    assert not promote(one, never).former
+    assert is_champion(one)
+    assert not is_champion(two)
+    (resolve_model("champion") / "model.onnx").write_text("changed")
+    assert not is_champion(one)
+    assert promote(one, never).changed
+    assert is_champion(one)
+    (one / "model.onnx").write_text("changed")
+    with pytest.raises(InputError, match="changed since it was released"):
+        is_champion(one)
 
 
 def test_the_same_package_again_registers_nothing(registry: Registry, make_package: MakePackage) -> None:

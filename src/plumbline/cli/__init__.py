@@ -34,7 +34,6 @@ def main() -> None:
     # process wants the same cores (docs/decisions/0004).
     os.environ.setdefault("GOMP_SPINCOUNT", "100000")
     try:
-        _only_own_stages()
         _die_with_dvc()
         app(prog_name="plumbline")  # also where it was started as `python -m plumbline`
     except PlumblineError as error:
@@ -48,16 +47,6 @@ def main() -> None:
 @app.callback()
 def _options(verbose: Annotated[bool, typer.Option("--verbose", help="Say more.")] = False) -> None:
     """Options before the command; `--verbose` is read before logging is set up."""
-
-
-def _only_own_stages() -> None:
-    """Under DVC, make no stage that another machine is for: DVC makes anew, without a word, what it did not find."""
-    own, stage = os.environ.get("PLUMBLINE_STAGES"), os.environ.get("DVC_STAGE", "").rpartition(":")[2]
-    if own is not None and stage and stage not in own.split():
-        raise InputError(
-            f"PLUMBLINE_STAGES: {own or 'no stage'} found, so {stage} is not made here. Make it where it belongs, and "
-            "`dvc push --run-cache` there."
-        )
 
 
 def _die_with_dvc() -> None:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from plumbline.cli.options import DATA, PARAMS, ParamsOption, print_table
 from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.errors import GateRefused, InputError
 from plumbline.params import load_params
 
 app = typer.Typer(help="The registry of released models: promote, roll back, list.", no_args_is_help=True)
@@ -41,6 +41,18 @@ def promote(
         log.info("champion is now %s%s", done.champion.version, former)
     else:
         log.info("%s is the champion already; nothing was registered", done.champion.version)
+
+
+@app.command("is-champion", epilog="Example: `plumbline release is-champion data/package`")
+def is_champion(
+    package: Annotated[Path, typer.Argument(help="Folder of a model package.", metavar="PACKAGE_DIR")],
+) -> None:
+    """Say whether an unharmed package is the champion, with exit code 0, or not (3). Nothing is changed."""
+    from plumbline.release.promotion import is_champion as run
+
+    if not run(package):
+        raise GateRefused(f"{package} is not the champion. `plumbline release promote {package}` makes it so.")
+    log.info("%s is the champion already", package)
 
 
 @app.command(epilog="Example: `plumbline release rollback`")

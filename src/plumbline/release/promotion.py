@@ -47,21 +47,44 @@ def promote(package: Path, compare: Compare, registry: Registry | None = None, a
         GateRefused: the package did not pass its gates, was rolled back or replaced; or from `compare`, which is asked
             only where another package is the champion.
     """
+    manifest = _passed(package)
+    registry = registry or Registry(manifest.name)
+    with registry.alone():
+        return _promote(package, manifest, compare, registry, again)
+
+
+def is_champion(package: Path, registry: Registry | None = None) -> bool:
+    """Whether `promote` would find `package` to be the champion already, and change nothing.
+
+    Raises:
+        InputError: the package is damaged, or the registry does not answer.
+        GateRefused: the package did not pass its gates.
+    """
+    manifest = _passed(package)
+    _, former, candidate = _standing(manifest, registry or Registry(manifest.name))
+    return former is not None and former == candidate
+
+
+def _passed(package: Path) -> Manifest:
     manifest = verify_package(package)
     if manifest.gate.get("verdict") != "pass":
         raise GateRefused(
             f"{package}: the gate's verdict in its manifest is {manifest.gate.get('verdict')!r}, not 'pass'."
         )
     check_format(manifest.gate, package / MANIFEST)
-    registry = registry or Registry(manifest.name)
-    with registry.alone():
-        return _promote(package, manifest, compare, registry, again)
+    return manifest
 
 
-def _promote(package: Path, manifest: Manifest, compare: Compare, registry: Registry, again: bool) -> Promotion:
+def _standing(manifest: Manifest, registry: Registry) -> tuple[list[Registered], Registered | None, Registered | None]:
+    """All that is registered, the champion, and the entry of this very package whose files are unharmed."""
     known = registry.versions()
     former = next((item for item in known if item.champion), None)
     candidate = next((item for item in known if item.version == manifest.version and _unharmed(registry, item)), None)
+    return known, former, candidate
+
+
+def _promote(package: Path, manifest: Manifest, compare: Compare, registry: Registry, again: bool) -> Promotion:
+    known, former, candidate = _standing(manifest, registry)
     evidence = None
     if former is None or former.version != manifest.version:
         if not again:
