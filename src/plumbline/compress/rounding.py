@@ -85,9 +85,11 @@ class Rounding:
                 return None
             if not self._measured:
                 return None
+            weight = _weight(layer)
             weights.activation_post_process.reset_min_max_vals()
+            weights.activation_post_process.to(weight.device)  # where nothing has been seen, it begins on the CPU
             # In front of the parameter, which stays where the optimiser, checkpoints and other processes know it.
-            vars(layer)["weight"] = weights(_weight(layer))
+            vars(layer)["weight"] = weights(weight)
             return None if inputs is None else (inputs(given[0]),)
 
         return before
