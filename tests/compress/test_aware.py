@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import csv
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 import torch
-import yaml
 from onnx import numpy_helper
 
 from plumbline.compress.aware import BATCH_SIZE, BATCHES, AwareOptimisation
@@ -34,7 +30,6 @@ from plumbline.train.statistics import fit_statistics
 from tests.train.made import make_params, make_sequences, save_prepared, settings
 
 CPU = torch.device("cpu")
-ROOT = Path(__file__).parents[2]
 VARIANTS = [
     {"convolution": "separable", "attention": "math", "position": "sinusoidal", "pooling": "attention"},
     {"attention": "none", "pooling": "mean_deviation", "checkpoint_activations": True},
@@ -316,28 +311,6 @@ def test_only_the_last_epochs_see_it_and_one_of_them_is_kept(work, monkeypatch):
     shapes = [{name: value.shape for name, value in state.items()} for state in states]
     assert shapes[0] == shapes[1]
     assert read_json(Path("plain/model.json")) == read_json(Path("aware/model.json"))
-
-
-@pytest.mark.slow
-def test_two_processes_end_with_the_weights_of_one_with_twice_the_batch(work):
-    """Real processes, started as a user does."""
-    changed = {"epochs": 2, "quantisation_aware": 1, "ema_decay": 0.5}
-    run("one", batch_size=64, **changed)
-    # What `run` asks for, by a file.
-    content = settings(accelerator="cpu", devices=2)
-    content["compress"] = {**ASKED, "batch_size": 32, **changed}
-    Path("params.yaml").write_text(yaml.safe_dump(content))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)]), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "plumbline", "compress"], env=environment, capture_output=True, text=True, timeout=280
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("from epoch 2 on the network is rounded") == 1  # one of them speaks
-    one, two = (load_diagnosis(Path(out)).network.state_dict() for out in ("one", "data/compress"))
-    for name, value in one.items():
-        # The key's bias has no gradient but rounding errors, which Adam makes steps of its own size.
-        if not name.endswith("key.bias"):
-            torch.testing.assert_close(two[name], value, rtol=1e-4, atol=1e-5)
 
 
 def test_without_it_nothing_is_rounded(work, monkeypatch):
