@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from plumbline.compress.aware import AwareOptimisation
 from plumbline.compress.search import search
 from plumbline.compress.sensitivity import drawn, scan
 from plumbline.compress.shrink import Pruning
@@ -52,7 +53,10 @@ def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
         model, rows = search(pruning, section.target, splits["tune"], tries)
     before, after = (count_parameters(m.network)["total"] for m in (teacher, model))
     log.info("pruned: %d of %d parameters left (%.0f %%)", after, before, 100 * after / before)
-    module = Optimisation(model, section, params.train, teacher=teacher, distil_weight=section.distil_weight)
+    if section.quantisation_aware:
+        module: Optimisation = AwareOptimisation(model, section, params.train, teacher, splits["train"])
+    else:
+        module = Optimisation(model, section, params.train, teacher=teacher, distil_weight=section.distil_weight)
     checkpoints = fit(
         module, splits["train"], splits["tune"], name="compress", key=key, seed=params.train.seed, settings=settings,
     )  # fmt: skip

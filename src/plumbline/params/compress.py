@@ -83,6 +83,9 @@ class Compress(Optimise):
     importance_batches: int = Field(default=10, ge=1)
     distil_weight: float = Field(default=1.0, ge=0)
     """Weight of following the unpruned network's answers while fine-tuning."""
+    quantisation_aware: int = Field(default=0, ge=0)
+    """The last epochs of the fine-tuning, so many, in which the network answers as static int8 will; one of them is
+    kept. 0: none."""
     short: Short = Short()
     sensitivity: int = Field(default=1000, ge=0)
     """Buildings of the tune split for the scan of what each group of channels is worth; 0: no scan."""
@@ -91,6 +94,15 @@ class Compress(Optimise):
     def _ratio_or_target(self) -> Self:
         if (self.pruning_ratio is None) == (self.target is None):
             raise ValueError("give either pruning_ratio or target")
+        return self
+
+    @model_validator(mode="after")
+    def _no_more_than_all(self) -> Self:
+        if self.quantisation_aware > self.epochs:
+            raise ValueError(
+                f"quantisation_aware: {self.quantisation_aware} found, and there are {self.epochs} epochs; give as many"
+                " or fewer"
+            )
         return self
 
     def short_run(self, losses: Train) -> Train:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from plumbline.errors import InputError
 from plumbline.params.adapt import Adapt
@@ -39,6 +39,15 @@ class Params(Section):
     package: Package
     score: Score = Score()
     tidy: Tidy = Tidy()
+
+    @model_validator(mode="after")
+    def _whole_weights(self) -> Self:
+        if self.compress.quantisation_aware and self.train.strategy in ("fsdp", "deepspeed_stage_2"):
+            raise ValueError(
+                f"compress.quantisation_aware: {self.compress.quantisation_aware} found, which needs train.strategy "
+                f"auto or ddp, because {self.train.strategy} has parts of the weights"
+            )
+        return self
 
 
 def load_params(path: Path = Path("params.yaml")) -> Params:

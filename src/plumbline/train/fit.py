@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from lightning import Callback, Trainer, seed_everything
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, RichProgressBar
+from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
 from lightning.pytorch.profilers import Profiler, PyTorchProfiler, SimpleProfiler
 
 from plumbline.console import console, log
@@ -25,6 +25,7 @@ from plumbline.prepare.shards import SequenceSet
 from plumbline.train.alarms import MemoryAlarm
 from plumbline.train.average import Ema
 from plumbline.train.capacity import batch_size
+from plumbline.train.chosen import Best, Patience
 from plumbline.train.data import Data
 from plumbline.train.distributed import check_devices, choose_strategy, has_batch_norm, process_number, threads
 from plumbline.train.history import rounded
@@ -73,13 +74,9 @@ def fit(
     folder = WORK / "checkpoints" / run
     last = _resumed(folder, name, start_from)
     size = _remembered(folder) or batch_size(module.model, train, optimise, losses)
-    best, newest = (
-        ModelCheckpoint(
-            folder, file, monitor=monitor, mode="max", save_on_train_epoch_end=True, enable_version_counter=False
-        )
-        # `save_last` of the first would write only when the score is a new best.
-        for file, monitor in (("best", "tune/score"), ("last", None))
-    )
+    kept: dict[str, Any] = {"mode": "max", "save_on_train_epoch_end": True, "enable_version_counter": False}
+    best = Best(module.chosen_from, folder, "best", monitor="tune/score", **kept)
+    newest = ModelCheckpoint(folder, "last", **kept)  # `save_last` of `best` would write only when there is a new best
     module.record = begin_record(module.model, key, settings, size)
     records = loggers(name, settings, WORK)
     quiet = not console.is_terminal
@@ -90,7 +87,9 @@ def fit(
         *monitors(losses, WORK / "runs" / run / "train.jsonl"),
         best,
         newest,  # behind `best`, whose state is in it
-        EarlyStopping("tune/score", mode="max", patience=optimise.patience, check_on_train_epoch_end=True),
+        Patience(
+            module.chosen_from, "tune/score", mode="max", patience=optimise.patience, check_on_train_epoch_end=True
+        ),
         EpochLine(optimise.epochs) if quiet else RichProgressBar(),
     ]
     trainer = Trainer(

@@ -40,6 +40,8 @@ class Optimisation(LightningModule):
         self.teacher = [] if teacher is None else [teacher.eval().requires_grad_(False)]
         self.distil_weight = distil_weight
         self.history: list[dict[str, float]] = []
+        self.chosen_from = 0
+        """first epoch, counted from 0, that the run may end with"""
         self.record: dict[str, Any] = {}
         """what is known of the run, see `record`"""
         self.gradient_norm = torch.zeros(())

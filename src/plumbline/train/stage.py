@@ -63,7 +63,7 @@ def write_model(
 
     `beside` writes what else belongs there into the folder, before it appears.
     """
-    best = max(module.history, key=lambda row: row["score"])
+    best = module.history[module.record["best_epoch"] - 1]
     metrics = {name: round(best[name], 5) for name in ("score", "quadrant_accuracy", "severity_mae")}
     with atomic_folder(out) as folder:
         save_diagnosis(model, folder)

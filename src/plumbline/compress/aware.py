@@ -1,0 +1,76 @@
+"""Fine-tuning whose last epochs see what int8 will do to the network."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plumbline.compress.quantize import Calibration
+from plumbline.compress.rounding import Rounding
+from plumbline.console import log
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.params import Compress, Train
+from plumbline.prepare.shards import SequenceSet
+from plumbline.train.deal import Example
+from plumbline.train.module import Optimisation
+
+BATCHES, BATCH_SIZE = 8, 64
+"""Of the buildings that give the ranges: by default those that `export` takes them from."""
+EVERY = 32
+"""Batches of training after which ranges are measured anew: weights move, and ranges with them."""
+
+
+class AwareOptimisation(Optimisation):
+    """As `Optimisation`; in the last `compress.quantisation_aware` epochs the network answers as int8 will.
+
+    Ranges are those that `export` will find: the largest values that the same buildings, padded in the same batches,
+    cause in the network before it is rounded. They follow from the weights alone, so that each process has the same,
+    and so does a run that was killed. The epoch is chosen among these last ones, by answers that are rounded too.
+    """
+
+    def __init__(
+        self, model: Diagnosis, section: Compress, losses: Train, teacher: Diagnosis, train: SequenceSet
+    ) -> None:
+        """`train`: some of its buildings give the ranges."""
+        super().__init__(model, section, losses, teacher, section.distil_weight)
+        self.chosen_from = section.epochs - section.quantisation_aware
+        calibration = Calibration(train, BATCHES, BATCH_SIZE, seed=0)
+        self._given = [
+            {name: torch.from_numpy(np.array(value)) for name, value in inputs.items()}
+            for inputs in iter(calibration.get_next, None)
+        ]
+        self._rounding: list[Rounding] = []
+
+    def on_train_batch_start(self, batch: Example, batch_index: int) -> None:
+        """Measure the ranges, now and then."""
+        if batch_index % EVERY == 0:
+            self._measure()
+        super().on_train_batch_start(batch, batch_index)
+
+    def on_validation_epoch_start(self) -> None:
+        """Measure them with the weights that are judged: the mean of the weights, where there is one."""
+        self._measure()
+
+    def teardown(self, stage: str) -> None:
+        """Leave an ordinary network."""
+        for rounding in self._rounding:
+            rounding.remove()
+        self._rounding.clear()
+
+    def _measure(self) -> None:
+        if self.current_epoch < self.chosen_from:
+            return
+        if not self._rounding:
+            log.info("from epoch %d on the network is rounded as in int8", self.current_epoch + 1)
+            self._rounding.append(Rounding(self.model.network, self.device))
+        training = self.model.training
+        self.model.eval()
+        with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
+            self._rounding[0].measure(self._answer)
+        self.model.train(training)
+
+    def _answer(self) -> None:
+        for inputs in self._given:
+            given: list[Tensor] = [inputs[name].to(self.device) for name in ("distance", "slope", "geometry", "mask")]
+            self.model.raw(*given)
