@@ -13,7 +13,7 @@ from tests.tiny import tiny
 __all__ = ["tiny"]
 
 # Without deadlines: on a busy machine a first call may take long. `--hypothesis-profile=thorough` looks further.
-settings.register_profile("quick", deadline=None, max_examples=25)
+settings.register_profile("quick", deadline=None, max_examples=15)
 settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("quick")
 
@@ -43,13 +43,9 @@ def pytest_xdist_make_scheduler(config, log):
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-def _is_left_to_chaos(item):
-    return (mark := item.get_closest_marker("chaos")) is not None and not mark.kwargs.get("quick")
-
-
 def pytest_collection_modifyitems(config, items):
     if "chaos" not in (config.option.markexpr or ""):
-        left = [item for item in items if _is_left_to_chaos(item)]
+        left = [item for item in items if item.get_closest_marker("chaos")]
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
 

@@ -34,7 +34,7 @@ def plain(text: str) -> str:
 
 
 def test_every_stage_and_every_release_command_is_there():
-    release = {("release", name) for name in ("promote", "is-champion", "rollback", "list", "challenge")}
+    release = {("release", name) for name in ("promote", "is-champion", "rollback", "list", "challenge", "tidy")}
     adapters = {("adapt",), ("adapters", "list"), ("adapters", "merge")}
     use = {("doctor",), ("predict",), ("explain",), ("bench",), ("triton",), ("tensorrt",), ("score",)}
     assert set(ALL) == {*((stage,) for stage in STAGES), *use, *release, *adapters}

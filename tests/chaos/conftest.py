@@ -1,5 +1,4 @@
-"""The chaos suite: real processes, real kills. `make chaos` runs all of it, `make test` what is marked
-`chaos(quick=True)`."""
+"""The chaos suite: real processes, real kills. `make chaos` runs it."""
 
 from __future__ import annotations
 

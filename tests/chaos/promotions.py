@@ -84,12 +84,12 @@ def begin(again: bool) -> None:
         rollback()
 
 
-def load_once(begin: Callable[[], Any]) -> None:
-    """Have MLflow load here, once, what it loads when it is first used."""
+def load_once(first: Callable[[], Any] = lambda: begin(again=True)) -> None:
+    """Have MLflow load here, once, what it loads when it is first used: `first` uses it."""
     elsewhere = Path.cwd().with_name("elsewhere")
     elsewhere.mkdir()
     with contextlib.chdir(elsewhere):
-        begin()
+        first()
 
 
 def each_cut(
@@ -121,7 +121,7 @@ def each_cut(
 def main(folder: Path, again: bool) -> list[dict[str, Any]]:
     (folder / "place").mkdir()
     with contextlib.chdir(folder / "place"):
-        load_once(lambda: begin(again=True))
+        load_once()
     (folder / "place").rmdir()
     return each_cut(folder, lambda: begin(again), lambda at: cut(at, again), lambda: look(again))
 

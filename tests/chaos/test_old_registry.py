@@ -10,7 +10,7 @@ from tests.chaos.table import Fault
 from tests.chaos.test_promotion_cut import told_by
 
 
-@pytest.mark.chaos(quick=True)
+@pytest.mark.chaos
 def test_an_old_commit_and_an_old_registry(tmp_path: Path, fault: Fault) -> None:
     fault.key, fault.name = "09-old-registry", "a machine that missed a release; a registry put back to an old copy"
     found = told_by("tests.chaos.backups", tmp_path)

@@ -53,6 +53,7 @@ def test_settings_that_dvc_cannot_read(project: Path) -> None:
         list(check_remote(PLACE))
 
 
+@pytest.mark.chaos
 def test_an_s3_server_takes_an_object_and_none_is_left(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And one of which nothing answers; the team's own objects stay."""
     pytest.importorskip("dvc_s3")

@@ -10,6 +10,8 @@ import torch
 from plumbline.compress.importance import slopes
 from plumbline.compress.keep import quantize
 from plumbline.compress.prune import prune
+from plumbline.compress.quantize import Calibration, quantiser
+from plumbline.compress.rounding import product_layers
 from plumbline.export.onnx import export_onnx
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import Diagnosis
@@ -112,3 +114,8 @@ def test_int8_answers_nearly_so_and_holds_the_weights(half, exported, data, tiny
         tensor.data_type for tensor in onnx.load(tmp_path / "int8.onnx").graph.initializer if len(tensor.dims) == 3
     }
     assert kinds == {onnx.TensorProto.INT8}  # convolutions, depthwise ones too
+
+
+def test_fine_tuning_that_sees_int8_rounds_the_layers_that_export_does(half, exported, data):
+    with quantiser(exported, Calibration(data, 2, 8, seed=0)) as ways:
+        assert sorted(product_layers(half.network)) == sorted(ways.layers())

@@ -26,7 +26,9 @@ input()
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect_home")
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT, None])
+@pytest.mark.parametrize(
+    "end", [signal.SIGKILL, *(pytest.param(end, marks=pytest.mark.chaos) for end in (signal.SIGINT, None))]
+)
 def test_the_server_is_gone_with_the_run(end: signal.Signals | None) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PREFECT_HOME": str(Path.cwd() / ".prefect")}
     run = subprocess.Popen(

@@ -66,6 +66,7 @@ def test_a_killed_launcher_leaves_no_process_behind(tmp_path: Path) -> None:
     pytest.fail("they outlived it")
 
 
+@pytest.mark.chaos
 def test_bad_input_of_two_processes_ends_as_that_of_one(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(settings(devices=2, accelerator="cpu")))
     done = subprocess.run(

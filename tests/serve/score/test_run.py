@@ -78,6 +78,7 @@ def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_ti
     assert not list((town.folder / ".plumbline" / "score").iterdir())  # the work of all of them is done
 
 
+@pytest.mark.chaos
 def test_a_run_killed_within_a_delivery_goes_on_where_it_was(town: Town):
     town.settings(tile_m=100)
     town.deliver("2026-11")
