@@ -11,8 +11,10 @@ length, and this can be ended.
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -36,6 +38,8 @@ class Asked:
     dry_run: bool = False
     remote: bool = False
     """The default remote of the first folder, too."""
+    days: float = 30.0
+    """What came into the remote since stays there: its commit may not be pushed yet."""
 
 
 @dataclass(frozen=True)
@@ -76,24 +80,27 @@ def tidy(asked: Asked) -> list[Removed]:
     return [Removed(**one) for one in json.loads(told)]
 
 
-def unwanted(store: Store, wanted: Wanted, keep: int) -> tuple[list[Entry], list[str]]:
+def unwanted(store: Store, wanted: Wanted, keep: int, before: float = math.inf) -> tuple[list[Entry], list[str]]:
     """Entries of the run-cache and hashes of objects that can go.
 
     Args:
         store: a cache or a remote. wanted: what must stay. keep: newest results of each stage that stay besides.
+        before: what came into the store from then on stays too, seconds since 1970.
     """
     stays: set[str] = set()
     for entries in _by_stage(store.entries).values():
         there = [(when, entry) for entry in entries if (when := _made(store, entry)) is not None]
         there.sort(key=lambda pair: (-pair[0], pair[1].name))
-        stays |= {entry.name for _, entry in there[:keep]}
+        stays |= {entry.name for _, entry in there[:keep]} | {entry.name for when, entry in there if when >= before}
     stays |= wanted.entries
-    objects = set(wanted.objects)
+    # DVC passes over the list of a folder that it could not fetch; here its lack is an error.
+    objects = set(_inside(store, wanted.objects))
     for entry in store.entries:
         if entry.name in stays:
             objects |= set(_inside(store, entry.outs))
     going = [entry for entry in store.entries if entry.name not in stays]
-    return going, sorted(store.objects.keys() - objects)
+    old = (one for one, stored in store.objects.items() if stored.changed < before)
+    return going, sorted(set(old) - objects)
 
 
 def _by_stage(entries: Iterable[Entry]) -> dict[tuple[str, ...], list[Entry]]:
@@ -153,8 +160,19 @@ def _with_data(folder: Path) -> list[str]:
     return [line for line in said if re.fullmatch(r"[0-9a-f]{40}", line)]
 
 
-def _tidied(store: Store, wanted: Wanted, asked: Asked) -> Removed:
-    entries, objects = unwanted(store, wanted, asked.keep)
+def _fetch(folder: Path) -> None:
+    """Have all commits of the origin here: what they name in the remote must stay.
+
+    Raises:
+        StageFailedError: git cannot.
+    """
+    said: list[str] = []
+    if process.run(["git", "-C", str(folder), "fetch", "--all", "--tags", "--quiet"], said.append, limit_s=LIMIT_S):
+        raise StageFailedError(f"git fetch: {' '.join(said)}", BAD_INPUT)
+
+
+def _tidied(store: Store, wanted: Wanted, asked: Asked, before: float = math.inf) -> Removed:
+    entries, objects = unwanted(store, wanted, asked.keep, before)
     size = sum(store.objects[one].bytes for one in objects)
     if not asked.dry_run:
         store.remove(entries, objects)
@@ -170,6 +188,8 @@ def tidy_here(asked: Asked) -> list[Removed]:
     from dvc.repo import Repo
 
     removed, everything = [], Wanted()
+    if asked.remote:
+        _fetch(Path(asked.folders[0]))
     for folder in asked.folders:
         with Repo(folder) as repo, repo.lock:
             own = wanted_of(repo)
@@ -180,7 +200,7 @@ def tidy_here(asked: Asked) -> list[Removed]:
                 removed.append(_tidied(store, own, asked))
     if asked.remote:
         with Repo(asked.folders[0]) as repo, repo.lock:
-            removed.append(_tidied(remote_store(repo), everything, asked))
+            removed.append(_tidied(remote_store(repo), everything, asked, time.time() - asked.days * 86_400))
     return removed
 
 

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ LOCK = Path(".plumbline/run.lock")
 RWLOCK = Path(".dvc/tmp/rwlock")
 HERE = Path()
 TIDYING = "tidying"
-PATIENCE_S = 900.0
+PATIENCE_S = 3600.0
 """How long a run waits for tidying to end, and how long for a holder to sign."""
 SIGNING_S = 1.0
 _kept: list[contextlib.AbstractContextManager[None]] = []
@@ -64,7 +65,7 @@ def keep() -> None:
 
 
 def _take(stream: TextIO, folder: Path) -> None:
-    begin = time.monotonic()
+    begin, told = time.monotonic(), False
     while True:
         try:
             return fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,6 +77,9 @@ def _take(stream: TextIO, folder: Path) -> None:
             raise CheckoutBusyError(
                 f"Another run (process {holder}) is at work in {folder.resolve()}. Wait for it, or use a second clone."
             )
+        if TIDYING in holder and not told:
+            sys.stderr.write(f"Waiting until {folder.resolve()} is tidied (process {holder})\n")
+            told = True
         time.sleep(0.1)
 
 

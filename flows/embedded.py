@@ -74,6 +74,8 @@ def wait() -> None:
                 how = f"ended with {server.returncode}" if server.returncode is not None else "does not answer"
                 raise ServerFailedError(f"Prefect's server {how}. PREFECT_SERVER_LOGGING_LEVEL=INFO tells more.")
             time.sleep(0.05)
+        if server.poll() is not None:  # and somebody else has its port
+            raise ServerFailedError(f"Prefect's server ended with {server.returncode}. Run again.")
 
 
 def end_leftover() -> None:

@@ -7,6 +7,7 @@ in which a run is at work is left alone, and that is no failure.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -19,8 +20,8 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas import State
 from prefect.states import Completed, Failed
 
-from flows import caches, homes, leavings, stages
-from flows.checkout import TIDYING, CheckoutBusyError, alone
+from flows import caches, homes, leavings, services, stages
+from flows.checkout import RWLOCK, TIDYING, CheckoutBusyError, alone
 from flows.stages import Say, StageFailedError
 from plumbline.errors import PlumblineError
 from plumbline.params import Tidy, load_params
@@ -44,6 +45,8 @@ class Report:
             self.failures.append(error)
         except httpx.HTTPError as error:
             self.failures.append(StageFailedError(f"Prefect's server does not answer: {error}", 1))
+        except (OSError, ValueError) as error:  # a file that cannot be removed, say
+            self.failures.append(StageFailedError(f"{type(error).__name__}: {error}", 1))
 
 
 @flow(name="tidy")
@@ -80,10 +83,17 @@ def _hold(held: contextlib.ExitStack) -> tuple[list[Path], list[Path]]:
     places, busy = [], []
     for place in (Path.cwd(), *(path.resolve() for path in homes.provided())):
         try:
-            held.enter_context(alone(place, TIDYING))
-            places.append(place)
+            own = contextlib.ExitStack()
+            own.enter_context(alone(place, TIDYING))
         except CheckoutBusyError:
             busy.append(place)
+            continue
+        if (place / RWLOCK).exists():  # `alone` has removed that of a dead one: somebody works with DVC by hand
+            own.close()
+            busy.append(place)
+            continue
+        held.enter_context(own)
+        places.append(place)
     return places, busy
 
 
@@ -96,7 +106,10 @@ def _stores(settings: Tidy, places: list[Path], busy: list[Path], dry_run: bool,
     if remote and (busy or (at_work := leavings.runs_at_work())):
         say(f"DVC's remote is left alone: {len(busy) or at_work} runs are at work")
         remote = False
-    asked = caches.Asked(with_dvc, settings.runs, dry_run, remote)
+    if remote and services.read_record() and not os.environ.get("PREFECT_API_URL"):
+        say("DVC's remote is left alone: PREFECT_API_URL does not name the server that `make up` started")
+        remote = False
+    asked = caches.Asked(with_dvc, settings.runs, dry_run, remote, settings.days)
     removed = caches.tidy(asked)
     for one in removed:
         say(f"{one.store}: {one.objects} objects, {one.bytes} bytes")

@@ -1,5 +1,6 @@
 """What several folders of tests share, and how the tests are shared out between workers."""
 
+import gc
 import re
 from functools import cache
 from pathlib import Path
@@ -54,3 +55,10 @@ def pytest_collection_modifyitems(config, items):
         return next((number for number, name in enumerate(FIRST) if own.startswith(name)), len(FIRST))
 
     items.sort(key=place)
+
+
+def pytest_collection_finish():
+    # What the libraries have made by now stays until the end. To look for cycles in it, again and again, takes longer
+    # than many a test.
+    gc.collect()
+    gc.freeze()

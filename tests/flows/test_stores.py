@@ -82,6 +82,9 @@ def test_the_remote_is_left_alone_unless_asked(project: Project) -> None:
     tidy_here(Asked(folders, 1))
     assert stored(".dvc-remote/files") == before
     (_, remote) = tidy_here(Asked(folders, 1, remote=True))
+    assert remote.objects == 0  # all of it is of today
+    assert len(stored(".dvc-remote/runs")) == 2
+    (_, remote) = tidy_here(Asked(folders, 1, remote=True, days=0))
     assert remote.objects == len(before) - len(stored(".dvc-remote/files")) == 2
     assert len(stored(".dvc-remote/runs")) == 1
 

@@ -185,7 +185,8 @@ def test_a_model_of_another_name_keeps_its_files(registry: Registry, make_packag
 def test_a_registration_that_was_cut_leaves_nothing_for_long(registry: Registry, make_package: MakePackage) -> None:
     promote(make_package("one"), agree)
     client = MlflowClient(registry.uri, registry.uri)
-    lost = client.create_run(client.get_experiment_by_name("release").experiment_id)
+    experiment = client.get_experiment_by_name("release").experiment_id
+    lost = client.create_run(experiment, tags={"package_version": "0" * 12})
     client.log_artifacts(lost.info.run_id, str(make_package("lost")), "package")
     tidy(FEW, registry)
     assert len(runs()) == len(list(Path("mlartifacts").iterdir())) == 1

@@ -39,7 +39,8 @@ class Records:
             used: runs that stay.
             young_ms: age up to which a run stays, since it may be that of a registration at work.
         """
-        found = self._search(experiment, "", ViewType.ALL)
+        # Every registration tags its run when it begins; others' experiment may have the same name.
+        found = self._search(experiment, "tags.package_version LIKE '%'", ViewType.ALL)
         return [run for run in found if run.info.run_id not in used and self._now - run.info.start_time >= young_ms]
 
     def old_trainings(self, days: float, newest: int) -> list[Run]:
@@ -87,7 +88,7 @@ class Records:
 def local_folder(run: Run) -> Path | None:
     """The folder of a run's files, where that is on this machine."""
     uri = run.info.artifact_uri
-    return Path(url2pathname(urlsplit(uri).path)) if "://" not in uri or uri.startswith("file:") else None
+    return Path(url2pathname(urlsplit(uri).path)) if urlsplit(uri).scheme in ("", "file") else None
 
 
 def bytes_of(folder: Path | None) -> int:

@@ -296,7 +296,7 @@ class Registry:
         Raises:
             InputError: the registry does not answer, or its copy is gone.
         """
-        if "://" not in item.source or item.source.startswith("file:"):
+        if urlsplit(item.source).scheme in ("", "file"):  # a server's own are mlflow-artifacts:/…
             local = Path(url2pathname(urlsplit(item.source).path))
             if not local.is_dir():
                 raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -83,7 +84,9 @@ def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> Removed:
             if decided.history != registry.history():
                 registry.keep_history(decided.history)
             for item in decided.going:
-                registry.withdraw(item.number)
+                # On a server another machine may have made it the champion since.
+                if registry.locks or item.number not in registry.aliased():
+                    registry.withdraw(item.number)
         with registry.records() as records:
             young = 0 if registry.locks else DAY_MS
             runs = records.unused(EXPERIMENT, registry.runs_in_use({item.number for item in decided.going}), young)
@@ -94,7 +97,8 @@ def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> Removed:
                     records.remove(run)
     gone = {item.version for item in decided.going} - {item.version for item in versions if item not in decided.going}
     for version in sorted(gone):
-        if (folder := DOWNLOADS / version).is_dir():
+        # A version is a tag in the registry, which anybody can write.
+        if re.fullmatch(r"[0-9a-f]{12,64}", version) and (folder := DOWNLOADS / version).is_dir():
             size += bytes_of(folder)
             if not dry_run:
                 remove_folder(folder)

@@ -15,6 +15,11 @@ class Best(ModelCheckpoint):
         super().__init__(*arguments, **options)
         self.first = first
 
+    @property
+    def state_key(self) -> str:
+        """As Lightning names it, so that checkpoints of former versions are resumed from."""
+        return super().state_key.replace(type(self).__name__, ModelCheckpoint.__name__, 1)
+
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Look at the epoch's score."""
         if trainer.current_epoch >= self.first:
@@ -27,6 +32,11 @@ class Patience(EarlyStopping):
     def __init__(self, first: int, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.first = first
+
+    @property
+    def state_key(self) -> str:
+        """As `Best.state_key`."""
+        return super().state_key.replace(type(self).__name__, EarlyStopping.__name__, 1)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Look at the epoch's score."""
