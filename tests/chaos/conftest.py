@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.chaos.table import Fault, write_page
-from tests.flows.conftest import prefect_database, prefect_home, project
+from tests.flows.conftest import prefect_database, prefect_home, prefect_server, project
 
-__all__ = ["prefect_database", "prefect_home", "project"]
+__all__ = ["prefect_database", "prefect_home", "prefect_server", "project"]
 PASSED = pytest.StashKey[bool]()
 
 

@@ -1,0 +1,52 @@
+"""The registry on a real MLflow server as it is by default: files go through the server, and none lie here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from plumbline.export.package import verify_package
+from plumbline.params import Tidy
+from plumbline.release.promotion import list_versions, promote, rollback
+from plumbline.release.registry import Registry
+from plumbline.release.resolve import resolve_model
+from plumbline.release.tidy import tidy
+from tests.doctor.servers import answering
+from tests.release.conftest import MakePackage
+
+
+def agree(candidate: Path, champion: Path) -> None:
+    pass
+
+
+@pytest.fixture
+def server(tmp_path: Path, free_tcp_port: int, monkeypatch: pytest.MonkeyPatch):
+    """A server on a free port, which `Registry` asks."""
+    place = tmp_path / "server"
+    place.mkdir()
+    uri = f"http://127.0.0.1:{free_tcp_port}"
+    command = [
+        sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(free_tcp_port), "--workers", "1",
+        "--backend-store-uri", f"sqlite:///{place}/mlflow.db", "--artifacts-destination", str(place / "files"),
+    ]  # fmt: skip
+    with answering(command, f"{uri}/health"):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        monkeypatch.chdir(place)
+        yield
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("server")
+def test_packages_are_promoted_found_rolled_back_and_tidied(make_package: MakePackage) -> None:
+    for words in ("one", "two", "three"):
+        promote(make_package(words), agree)
+    assert (resolve_model("champion") / "model.onnx").read_text() == "three"
+    assert verify_package(resolve_model("champion")).version == Registry().champion().version
+    assert rollback().changed
+    assert (resolve_model("champion") / "model.onnx").read_text() == "two"
+    tidy(Tidy(former_champions=1, packages=1), Registry())
+    assert (resolve_model("champion") / "model.onnx").read_text() == "two"
+    assert {item.champion for item in list_versions()} == {True, False}
