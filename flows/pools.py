@@ -115,13 +115,22 @@ def automations() -> list[AutomationCore]:
 
 
 def create_automations(client: SyncPrefectClient) -> None:
-    """Make the automations, in place of those of the same names."""
+    """Make the automations, in place of those of the same names that are otherwise.
+
+    One that is as it should be is left alone: a change makes the server forget which runs it waits for a sign of life
+    from, and one that is silent already would say Running for ever.
+    """
     for automation in automations():
         same = client.read_automations_by_name(automation.name)
-        if same:
-            client.update_automation(same[0].id, automation)
-        else:
+        if not same:
             client.create_automation(automation)
+        elif _content(same[0]) != _content(automation):
+            client.update_automation(same[0].id, automation)
+
+
+def _content(automation: AutomationCore) -> dict[str, Any]:
+    """All of it but the numbers that the server gives."""
+    return automation.model_dump(include=set(AutomationCore.model_fields), exclude={"trigger": {"id"}})
 
 
 def heard_of(client: SyncPrefectClient, pool: str, since: datetime) -> set[str]:
