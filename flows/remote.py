@@ -13,6 +13,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from flows import process
 from flows.stages import BAD_INPUT, UNREACHABLE, Say, StageFailedError, UnreachableError
@@ -20,7 +21,8 @@ from flows.stages import BAD_INPUT, UNREACHABLE, Say, StageFailedError, Unreacha
 LIMIT_S = 120.0
 SILENT_S, PULSE_S = 120.0, 5.0
 """How long a store may be silent while it is tried and in a push, and how often it is asked meanwhile."""
-MARK = "plumbline-store"
+MARKS = "plumbline-marks"
+"""Folder with a file of its own name for each machine that found a store without one: copied together, none is lost."""
 SEEN = Path(".dvc/tmp/plumbline-store")
 """Where a clone notes the store in which it has seen the mark."""
 
@@ -102,7 +104,7 @@ def _try(files: Any, place: str) -> None:
     """Write, read and remove an object; leave a mark, where this clone sees the store for the first time."""
     if files.protocol == "local" and not files.isdir(place):
         raise FileNotFoundError("no such folder")
-    if SEEN.exists() and SEEN.read_text(encoding="utf-8") == place:
+    if _seen(place) is not None:
         _see_mark(files, place)
     probe = files.join(place, "probe", f"{socket.gethostname()}-{os.getpid()}")
     files.makedirs(files.parent(probe), exist_ok=True)
@@ -110,17 +112,34 @@ def _try(files: Any, place: str) -> None:
     if files.cat_file(probe) != b"plumbline":
         raise OSError("an object was not given back as it was sent")
     files.rm_file(probe)
-    files.pipe_file(files.join(place, MARK), b"Plumbline hands results over here.\n")
+    marks = files.join(place, MARKS)
+    found = sorted(files.find(marks)) if files.exists(marks) else []
+    mark = files.parts(found[0])[-1] if found else str(uuid4())
+    if not found:
+        files.makedirs(marks, exist_ok=True)
+        files.pipe_file(files.join(marks, mark), b"Plumbline hands results over here.\n")
     SEEN.parent.mkdir(parents=True, exist_ok=True)
-    SEEN.write_text(place, encoding="utf-8")
+    SEEN.write_text(f"{place}\n{mark}", encoding="utf-8")
+
+
+def _seen(place: str) -> str | None:
+    """The mark that this clone has seen in a store."""
+    if not SEEN.exists():
+        return None
+    at, _, mark = SEEN.read_text(encoding="utf-8").partition("\n")
+    return mark if at == place and mark else None
 
 
 def _see_mark(files: Any, place: str) -> None:
-    """DVC makes a folder that is not there, also in the middle of a push: half of the objects would lie elsewhere."""
-    if not files.exists(files.join(place, MARK)):
+    """DVC makes a folder that is not there, also in the middle of a push: half of the objects would lie elsewhere.
+
+    And a machine that is new to it would mark it: so each mark is another one.
+    """
+    mark = _seen(place)
+    if mark is None or not files.exists(files.join(place, MARKS, mark)):
         raise OSError(
-            f"it is not the store that it was (no {MARK} in it): not mounted, moved away, or emptied. Bring it back, "
-            f"with what may lie there by now; or, where a new one is meant, remove {SEEN} in each clone"
+            f"it is not the store that it was (not in {MARKS}: {mark}): not mounted, moved away, or emptied. Bring it "
+            f"back, with what may lie there by now; or, where a new one is meant, remove {SEEN} in each clone"
         )
 
 

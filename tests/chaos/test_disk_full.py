@@ -62,7 +62,7 @@ def test_a_stage_meets_a_full_disk(disk: Path, fault: Fault) -> None:
     assert "No space left on device" in str(caught.value)
     fault.saw(f"the stage fails: “{_short(str(caught.value))}”")
     data = project.folder / "data"
-    assert {path.name for path in data.iterdir()} <= {"raw", "borrowed"}
+    assert {path.name for path in data.iterdir()} <= {"raw", "borrowed", "deliveries"}
     assert not (project.folder / "dvc.lock").exists()
     fault.holds("no output, no temporary file, no entry in `dvc.lock`")
     fault.mended()
