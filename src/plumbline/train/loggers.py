@@ -17,7 +17,8 @@ def loggers(name: str, settings: dict[str, Any], work: Path) -> list[Logger]:
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     found: list[Logger] = [TensorBoardLogger(work / "tensorboard", name=name)]
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    address = os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db"
+    # Absolute, because MLflow keeps one connection for each address it has seen.
+    address = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path('mlflow.db').resolve()}"
     try:
         beside = None if "MLFLOW_TRACKING_URI" in os.environ else (work / "mlruns").resolve().as_uri()
         record = MLFlowLogger("plumbline", run_name=name, tracking_uri=address, artifact_location=beside)
