@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from mlflow import MlflowClient
 from onnx import numpy_helper
 
 from plumbline.errors import GateRefused, InputError
@@ -153,7 +152,7 @@ def test_the_report_of_a_promotion_has_the_champion_beside_the_candidate(tiny, g
         text = (OUT / name).read_text(encoding="utf-8")
         assert f"champion is version {former.version}" in text
         assert "Less champion" in text or "Less `champion`" in text
-    client = MlflowClient(registry.uri, registry.uri)
+    client = registry.server.client
     run = client.get_model_version("plumbline", str(done.champion.number)).run_id
     names = {Path(item.path).name for item in client.list_artifacts(run, EVIDENCE)}
     assert names == {"gate.json", "report.json", "report.html", "MODEL_CARD.md"}

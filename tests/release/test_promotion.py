@@ -16,6 +16,7 @@ from plumbline.export.package import verify_package
 from plumbline.release.promotion import is_champion, list_versions, promote, rollback
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
+from plumbline.release.server import Server
 from tests.release.conftest import MakePackage
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +78,7 @@ def test_the_same_package_again_registers_nothing(registry: Registry, make_packa
 
 def test_figures_and_hashes_go_on_record(registry: Registry, make_package: MakePackage) -> None:
     promote(make_package("one"), never)
-    client = MlflowClient(registry.uri, registry.uri)
+    client = registry.server.client
     (item,) = client.search_model_versions("name='plumbline'")
     assert item.tags["data_hash"] == "d" * 64
     assert client.get_run(item.run_id).data.metrics == {"int8.severity_mae": 0.25}
@@ -166,7 +167,7 @@ def test_a_promotion_that_another_machine_overtook_says_so(registry: Registry, m
     two, three = make_package("two"), make_package("three")
 
     def compare(candidate: Path, champion: Path) -> None:
-        quicker = Registry(uri=registry.uri)
+        quicker = Registry(uri=registry.server.uri)
         quicker.crown(quicker.register(three, verify_package(three)).number)
 
     won = verify_package(three).version
@@ -271,7 +272,7 @@ def test_a_champion_that_changes_during_the_comparison_was_not_compared_with(
 ) -> None:
     """As on a registry server, where no lock keeps two machines apart."""
     promote(make_package("one"), never)
-    monkeypatch.setattr(Registry, "alone", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(Server, "alone", lambda _: contextlib.nullcontext())
     other = make_package("better")
 
     def meanwhile(candidate: Path, champion: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from plumbline.errors import InputError
+from plumbline.release.entries import Registered
 from plumbline.release.promotion import promote
 from plumbline.release.registry import Registry
 from tests.release.conftest import MakePackage
@@ -50,3 +52,10 @@ def test_released_files_lie_beside_the_database_wherever_it_is_used_from(
     assert champion is not None
     assert champion.source.startswith((tmp_path / "mlartifacts").as_uri())
     assert not any((tmp_path / "clone").iterdir())
+
+
+@pytest.mark.parametrize("tag", ["../../elsewhere", "/tmp", "", "0123456789ab/..", "g" * 12])
+def test_no_tag_of_a_server_names_a_folder_of_its_own_choice(tag: str, registry: Registry) -> None:
+    entry = Registered(3, tag, datetime.now(UTC), champion=True, source="mlflow-artifacts:/1/2/package")
+    with pytest.raises(InputError, match=r"package_version: .* is no hash"):
+        registry.folder(entry)

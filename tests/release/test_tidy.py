@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mlflow import MlflowClient
 from mlflow.entities import ViewType
 from typer.testing import CliRunner
 
@@ -19,9 +19,10 @@ from plumbline.console import log
 from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import verify_package
 from plumbline.params import Tidy
+from plumbline.release.entries import HISTORY, Registered
 from plumbline.release.promotion import REPLACED, challenge, promote, rollback
 from plumbline.release.records import TRAINING, Records
-from plumbline.release.registry import HISTORY, Registered, Registry
+from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
 from plumbline.release.tidy import plan, tidy
 from tests.release.conftest import MakePackage
@@ -42,7 +43,7 @@ def model() -> str:
 
 
 def runs(view: int = ViewType.ALL) -> list:
-    client = MlflowClient(Registry().uri, Registry().uri)
+    client = Registry().server.client
     return list(client.search_runs([client.get_experiment_by_name("release").experiment_id], run_view_type=view))
 
 
@@ -167,7 +168,7 @@ def test_whatever_has_an_alias_stays(registry: Registry, make_package: MakePacka
     challenger = challenge(make_package("challenger"), registry)
     for words in ("one", "two", "three", "four"):
         promote(make_package(words), agree)
-    client = MlflowClient(registry.uri, registry.uri)
+    client = registry.server.client
     client.set_registered_model_alias(registry.name, "audited", "2")
     tidy(Tidy(former_champions=1, packages=0), registry)
     assert {item.number for item in registry.versions()} == {challenger.number, 2, 4, 5}
@@ -184,7 +185,7 @@ def test_a_model_of_another_name_keeps_its_files(registry: Registry, make_packag
 
 def test_a_registration_that_was_cut_leaves_nothing_for_long(registry: Registry, make_package: MakePackage) -> None:
     promote(make_package("one"), agree)
-    client = MlflowClient(registry.uri, registry.uri)
+    client = registry.server.client
     experiment = client.get_experiment_by_name("release").experiment_id
     lost = client.create_run(experiment, tags={"package_version": "0" * 12})
     client.log_artifacts(lost.info.run_id, str(make_package("lost")), "package")
@@ -194,7 +195,7 @@ def test_a_registration_that_was_cut_leaves_nothing_for_long(registry: Registry,
 
 
 def test_old_records_of_training_go_and_those_at_work_stay(registry: Registry, tmp_path: Path) -> None:
-    client = MlflowClient(registry.uri, registry.uri)
+    client = registry.server.client
     experiment = client.create_experiment(TRAINING, artifact_location=(tmp_path / "curves").as_uri())
     day = 86_400_000
     now = int(time.time() * 1000)
@@ -224,10 +225,11 @@ def test_the_records_of_training_are_those_that_train_writes(tmp_path: Path, reg
     from plumbline.train.loggers import log_record, loggers
 
     found = loggers("train", {"epochs": 1}, tmp_path / ".plumbline")
+    assert "MLFLOW_TRACKING_URI" not in os.environ  # what this process does next in another folder has its own record
     log_record(found, {"epochs": 1})
     for logger in found:
         logger.finalize("success")
-    client = MlflowClient(registry.uri, registry.uri)
+    client = registry.server.client
     (run,) = client.search_runs([client.get_experiment_by_name(TRAINING).experiment_id])
     assert [run.info.run_id for run in Records(client).old_trainings(1e-9, newest=0)] == [run.info.run_id]
     Records(client).remove(run)
@@ -249,7 +251,7 @@ def test_the_list_of_champions_holds_what_is_there(registry: Registry, make_pack
     for words in ("one", "two", "three", "four"):
         promote(make_package(words), agree)
     tidy(Tidy(former_champions=1, packages=0), registry)
-    client = MlflowClient(registry.uri, registry.uri)
+    client = registry.server.client
     assert json.loads(client.get_registered_model(registry.name).tags[HISTORY]) == [3]
 
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from plumbline.doctor.finding import Finding, Place, fault, ok, warning
 from plumbline.doctor.folders import unwritable
@@ -19,7 +17,8 @@ from plumbline.errors import InputError
 from plumbline.params import load_params
 
 if TYPE_CHECKING:
-    from plumbline.release.registry import Registered, Registry
+    from plumbline.release.entries import Registered
+    from plumbline.release.registry import Registry
 
 SECONDS_FOR_LOCK = 3.0
 ADDRESS = "Correct MLFLOW_TRACKING_URI, or unset it for the file mlflow.db of the project."
@@ -28,7 +27,8 @@ ADDRESS = "Correct MLFLOW_TRACKING_URI, or unset it for the file mlflow.db of th
 def check_registry(_: Place) -> Iterator[Finding]:
     """The registry that a release would go to; nothing is left there, and the champion stays as it is."""
     with importing:
-        from plumbline.release.registry import LOCAL_ARTIFACTS, Registry, default_uri
+        from plumbline.release.registry import Registry
+        from plumbline.release.server import LOCAL_ARTIFACTS, default_uri
     uri = default_uri()
     database = Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
     if database is not None:
@@ -109,16 +109,16 @@ def _entry(uri: str) -> Finding | None:
 
 def _files(registry: Registry, champion: Registered | None, artifacts: Path | None) -> Iterator[Finding]:
     from plumbline.export.package import verify_package
+    from plumbline.release.server import local_folder
 
     if artifacts is not None and (why := unwritable(artifacts)):
         yield fault(f"the files of a release cannot be written ({why})", "Let this user write there.")
     if champion is None:
         return
-    source = champion.source
-    if "://" in source and not source.startswith("file:"):
-        yield ok(f"the champion's files lie at {source} (not read)")
+    folder = local_folder(champion.source)
+    if folder is None:
+        yield ok(f"the champion's files lie at {champion.source} (not read)")
         return
-    folder = Path(url2pathname(urlsplit(source).path))
     if not folder.is_relative_to(Path.cwd()):
         yield warning(f"the champion's files lie in another folder than this project: {folder}",
                       "Where this clone was copied or moved, promote its data/package again.")  # fmt: skip

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import MANIFEST, Manifest, verify_package
-from plumbline.release.registry import DEFAULT_NAME, Registered, Registry
+from plumbline.release.entries import Registered
+from plumbline.release.registry import DEFAULT_NAME, Registry
 from plumbline.validate.gates import check_format
 
 REPLACED = "was the champion until another replaced it"
@@ -49,7 +50,7 @@ def promote(package: Path, compare: Compare, registry: Registry | None = None, a
     """
     manifest = _passed(package)
     registry = registry or Registry(manifest.name)
-    with registry.alone():
+    with registry.server.alone():
         return _promote(package, manifest, compare, registry, again)
 
 
@@ -136,7 +137,7 @@ def rollback(name: str = DEFAULT_NAME, registry: Registry | None = None) -> Prom
         InputError: there was none before, its files are damaged, or the registry does not answer.
     """
     registry = registry or Registry(name)
-    with registry.alone():
+    with registry.server.alone():
         present = registry.champion()
         number = registry.former()
         if present is None or number is None:
@@ -166,7 +167,7 @@ def challenge(package: Path, registry: Registry | None = None) -> Registered:
     """
     manifest = verify_package(package)
     registry = registry or Registry(manifest.name)
-    with registry.alone():
+    with registry.server.alone():
         known = [item for item in registry.versions() if item.version == manifest.version]
         if any(item.champion for item in known):
             raise InputError(f"{package}: version {manifest.version} is the champion. Give another package.")

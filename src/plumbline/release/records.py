@@ -7,12 +7,13 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from mlflow import MlflowClient
 from mlflow.entities import Run, RunStatus, ViewType
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+from plumbline.release.entries import VERSION_TAG
+from plumbline.release.server import local_folder
 
 TRAINING = "plumbline"
 """Experiment that `train` and `compress` write their curves to."""
@@ -40,7 +41,7 @@ class Records:
             young_ms: age up to which a run stays, since it may be that of a registration at work.
         """
         # Every registration tags its run when it begins; others' experiment may have the same name.
-        found = self._search(experiment, "tags.package_version LIKE '%'", ViewType.ALL)
+        found = self._search(experiment, f"tags.{VERSION_TAG} LIKE '%'", ViewType.ALL)
         return [run for run in found if run.info.run_id not in used and self._now - run.info.start_time >= young_ms]
 
     def old_trainings(self, days: float, newest: int) -> list[Run]:
@@ -62,7 +63,7 @@ class Records:
         store = self._client._tracking_client.store
         if hasattr(store, "_hard_delete_run"):
             get_artifact_repository(run.info.artifact_uri).delete_artifacts()
-            if (place := local_folder(run)) is not None:
+            if (place := local_folder(run.info.artifact_uri)) is not None:
                 with suppress(OSError):
                     place.parent.rmdir()  # of the run's number; MLflow leaves it
             store._hard_delete_run(number)
@@ -83,12 +84,6 @@ class Records:
         at_work: bool = run.info.status == RunStatus.to_string(RunStatus.RUNNING)
         since: int = run.info.start_time if at_work else run.info.end_time or run.info.start_time
         return self._now - since > (days + at_work * AT_WORK_DAYS) * DAY_MS
-
-
-def local_folder(run: Run) -> Path | None:
-    """The folder of a run's files, where that is on this machine."""
-    uri = run.info.artifact_uri
-    return Path(url2pathname(urlsplit(uri).path)) if urlsplit(uri).scheme in ("", "file") else None
 
 
 def bytes_of(folder: Path | None) -> int:

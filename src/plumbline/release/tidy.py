@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from plumbline.errors import InputError
 from plumbline.params import Tidy
+from plumbline.release.entries import Registered, download_folder
 from plumbline.release.promotion import REPLACED, fate_of
-from plumbline.release.records import DAY_MS, bytes_of, local_folder, remove_folder
-from plumbline.release.registry import DOWNLOADS, EXPERIMENT, Registered, Registry
+from plumbline.release.records import DAY_MS, bytes_of, remove_folder
+from plumbline.release.registry import Registry
+from plumbline.release.server import EXPERIMENT, local_folder
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> Removed:
     Raises:
         InputError: the registry does not answer, or the champion is not among its versions.
     """
-    with registry.alone():
+    with registry.server.alone():
         versions = registry.versions()
         aliased = registry.aliased()
         missing = aliased - {item.number for item in versions}
@@ -85,20 +87,22 @@ def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> Removed:
                 registry.keep_history(decided.history)
             for item in decided.going:
                 # On a server another machine may have made it the champion since.
-                if registry.locks or item.number not in registry.aliased():
+                if registry.server.locks or item.number not in registry.aliased():
                     registry.withdraw(item.number)
         with registry.records() as records:
-            young = 0 if registry.locks else DAY_MS
+            young = 0 if registry.server.locks else DAY_MS
             runs = records.unused(EXPERIMENT, registry.runs_in_use({item.number for item in decided.going}), young)
             trainings = records.old_trainings(params.days, params.runs)
-            size = sum(bytes_of(local_folder(run)) for run in [*runs, *trainings])
+            size = sum(bytes_of(local_folder(run.info.artifact_uri)) for run in [*runs, *trainings])
             if not dry_run:
                 for run in [*runs, *trainings]:
                     records.remove(run)
     gone = {item.version for item in decided.going} - {item.version for item in versions if item not in decided.going}
     for version in sorted(gone):
-        # A version is a tag in the registry, which anybody can write.
-        if re.fullmatch(r"[0-9a-f]{12,64}", version) and (folder := DOWNLOADS / version).is_dir():
+        with suppress(InputError):  # what is no version was never fetched
+            folder = download_folder(version)
+            if not folder.is_dir():
+                continue
             size += bytes_of(folder)
             if not dry_run:
                 remove_folder(folder)

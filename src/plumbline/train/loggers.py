@@ -17,15 +17,21 @@ def loggers(name: str, settings: dict[str, Any], work: Path) -> list[Logger]:
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     found: list[Logger] = [TensorBoardLogger(work / "tensorboard", name=name)]
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    named = os.environ.get("MLFLOW_TRACKING_URI")
     # Absolute, because MLflow keeps one connection for each address it has seen.
-    address = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path('mlflow.db').resolve()}"
+    address = named or f"sqlite:///{Path('mlflow.db').resolve()}"
     try:
-        beside = None if "MLFLOW_TRACKING_URI" in os.environ else (work / "mlruns").resolve().as_uri()
+        beside = None if named is not None else (work / "mlruns").resolve().as_uri()
         record = MLFlowLogger("plumbline", run_name=name, tracking_uri=address, artifact_location=beside)
         record.log_hyperparams(settings)
         found.append(record)
     except Exception as error:  # whatever the record's server answers, training goes on
         log.warning("MLflow at %s does not answer (%s); this run is not recorded there", address, error)
+    finally:
+        # Lightning makes the address that of the whole process: what it did next in another project went to this one.
+        os.environ.pop("MLFLOW_TRACKING_URI", None)
+        if named is not None:
+            os.environ["MLFLOW_TRACKING_URI"] = named
     return found
 
 

@@ -1,0 +1,98 @@
+"""The tracking server behind the registry: where it is, that it answers, and that one promotes at a time.
+
+It is the SQLite file `mlflow.db` in the working directory, or what the environment variable MLFLOW_TRACKING_URI names.
+One that does not answer is an error, never "nothing there".
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from sqlalchemy import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from plumbline.errors import InputError
+
+DEFAULT_DATABASE = Path("mlflow.db")
+EXPERIMENT = "release"
+LOCAL_ARTIFACTS = Path("mlartifacts")
+
+
+def default_uri() -> str:
+    """Where the registry is, as the environment and the working directory say."""
+    # Absolute, because MLflow keeps one connection for each address it has seen.
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{DEFAULT_DATABASE.resolve()}"
+
+
+def local_folder(uri: str) -> Path | None:
+    """The folder that an address of files names, where it is on this machine; a server's own are mlflow-artifacts:/…"""
+    parts = urlsplit(uri)
+    return Path(url2pathname(parts.path)) if parts.scheme in ("", "file") else None
+
+
+class Server:
+    """The server at `uri`."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        with self.answering():
+            self.client = MlflowClient(uri, uri)
+
+    @property
+    def locks(self) -> bool:
+        """Whether `alone` keeps others out."""
+        return self._database() is not None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other promotions to the same SQLite file out for the block; the kernel lets go if this process dies.
+
+        A server's registry has no such lock: there, `promote` looks once more before it decides.
+        """
+        database = self._database()
+        if not database:
+            yield
+            return
+        # The folder, since whoever closes the file itself would drop what SQLite holds on it.
+        place = os.open(Path(database).parent, os.O_RDONLY)
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(place)
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Whatever goes wrong with the server is an `InputError` that names it, without its password."""
+        try:
+            yield
+        except (MlflowException, SQLAlchemyError, OSError) as error:
+            address = make_url(self.uri)
+            shown = address.render_as_string(hide_password=True)
+            told = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            if address.password:
+                told = told.replace(str(address.password), "***")
+            raise InputError(
+                f"{shown}: the model registry does not answer ({told}). Start it, or correct MLFLOW_TRACKING_URI."
+            ) from error
+
+    def experiment(self) -> str:
+        """Number of the experiment whose runs hold the files of packages; made where it is not there yet."""
+        found = self.client.get_experiment_by_name(EXPERIMENT)
+        if found is not None:
+            return str(found.experiment_id)
+        # Without a server the files lie beside the database, wherever it is used from; a server decides for itself.
+        database = self.uri.removeprefix("sqlite:///")
+        local = (Path(database).resolve().parent / LOCAL_ARTIFACTS).as_uri() if database != self.uri else None
+        return str(self.client.create_experiment(EXPERIMENT, artifact_location=local))
+
+    def _database(self) -> str | None:
+        return make_url(self.uri).database if self.uri.startswith("sqlite:") else None
