@@ -19,7 +19,7 @@ settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("quick")
 
 ROOT = Path(__file__).parents[1]
-SERVER = re.compile(r"\bprefect_(server|home)\b")
+SERVER = re.compile(r"\b(prefect_(server|home|database)|harness)\b")
 """How a file that needs the shared Prefect server is known: all of them go to one worker, which starts it once."""
 FIRST = ("server", "tests/compress/test_judge", "tests/validate/test_mutations", "tests/flows", "tests/train")
 """What takes long goes first: begun late, it would keep one worker at work while the others are done. The second makes

@@ -87,3 +87,15 @@ def test_what_a_later_version_says_besides_is_no_fault(tiny, tmp_path):
     path.write_bytes((tiny.data("export") / "pruned.onnx").read_bytes())
     finish(path, {**said_by(path), "colour": "blue"})
     assert OnnxModel(path).about == OnnxModel(tiny.data("export") / "pruned.onnx").about
+
+
+@pytest.mark.parametrize(
+    ("asked", "threads", "used"), [("1", 0, 1), ("3", 2, 2), ("", 0, 0), ("none", 0, 0), (None, 0, 0)]
+)
+def test_the_number_of_threads_is_what_was_asked_for(tiny, monkeypatch, asked, threads, used):
+    """One of several processes on a machine is told by OMP_NUM_THREADS to take one; 0 is ONNX Runtime's "all"."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if asked is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    model = OnnxModel(tiny.data("export") / "pruned.onnx", threads=threads)
+    assert model._session.get_session_options().intra_op_num_threads == used

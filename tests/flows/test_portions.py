@@ -40,8 +40,9 @@ def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def cluster(town: Path, prefect_server: Server) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def workers(prefect_server: Server) -> Iterator[str]:
+    """The scheduler of two processes, each of which loads for seconds."""
     with (
         temporary_settings({PREFECT_API_URL: prefect_server.url}),
         LocalCluster(
@@ -49,6 +50,14 @@ def cluster(town: Path, prefect_server: Server) -> Iterator[str]:
         ) as local,
     ):
         yield local.scheduler_address
+
+
+@pytest.fixture
+def cluster(town: Path, workers: str) -> str:
+    """The scheduler of workers that are in the project's folder."""
+    with Client(workers) as client:
+        client.run(os.chdir, str(town))
+    return workers
 
 
 def test_a_cluster_does_the_portions_and_the_stage_puts_them_together(town, cluster, caplog):

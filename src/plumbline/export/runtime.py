@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -29,7 +30,8 @@ class OnnxModel(Released):
         """Open a model.
 
         Args:
-            path: the file. provider: ONNX Runtime's name of the device. threads: within an operator; 0: all cores.
+            path: the file. provider: ONNX Runtime's name of the device. threads: within an operator; 0: as many as
+                OMP_NUM_THREADS says, as torch does, else all cores.
 
         Raises:
             InputError: ONNX Runtime cannot read the file, it is not a model of this project, or ONNX Runtime silently
@@ -38,7 +40,7 @@ class OnnxModel(Released):
         _refuse_both_runtimes()
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = threads or _asked_threads()
         try:
             # The one provider is named, so that there is no silent change of device.
             self._session: Any = onnxruntime.InferenceSession(str(path), options, providers=[provider])
@@ -66,6 +68,12 @@ class OnnxModel(Released):
         """The outputs in the order of `Answers`."""
         outputs: list[NDArray[np.float32]] = self._session.run(None, dict(inputs))
         return outputs
+
+
+def _asked_threads() -> int:
+    """What OMP_NUM_THREADS says: with several processes on one machine, threads of all would wait for one another."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if asked.isdecimal() else 0
 
 
 def _refuse_both_runtimes() -> None:
