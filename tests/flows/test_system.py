@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import psutil
@@ -63,7 +64,9 @@ class System:
 
     def start(self, deployment: str, **parameters: Any) -> str:
         found = self.call("GET", f"/deployments/name/{deployment}")
-        run: str = self.ask(f"/deployments/{found['id']}/create_flow_run", parameters=parameters)["id"]
+        # The key makes of a question that is asked again one run.
+        body = {"parameters": parameters, "idempotency_key": uuid4().hex}
+        run: str = self.ask(f"/deployments/{found['id']}/create_flow_run", **body)["id"]
         return run
 
     def run(self, run: str) -> Any:
