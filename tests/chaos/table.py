@@ -58,16 +58,25 @@ class Fault:
 
 
 def write_page() -> None:
-    """Put the rows into the page, in place of those that were there."""
-    rows = [json.loads(path.read_text()) for path in sorted(ROWS.glob("*.json"))]
+    """Put the rows into the page; of faults that were not tried here, those that are there stay."""
     text = PAGE.read_text(encoding="utf-8")
     before, after = text[: text.index(BEGIN)], text[text.index(END) :]
+    found = [json.loads(path.read_text()) for path in sorted(ROWS.glob("*.json"))]
+    rows = merged(text[len(before) : -len(after)].splitlines(), found)
     lines = [
         BEGIN, "", f"Machine: {_machine()}.", "",
         "| fault | what happened | what held | time to recover | measured (date, commit) |", "|---|---|---|---|---|",
-        *(_line(row) for row in rows), "",
+        *rows, "",
     ]  # fmt: skip
     PAGE.write_text(before + "\n".join(lines) + after, encoding="utf-8")
+
+
+def merged(lines: list[str], found: list[dict[str, Any]]) -> list[str]:
+    """Lines of the table: those of `lines`, each replaced where its fault was found anew, and then what is new."""
+    new = {row["name"]: _line(row) for row in found}
+    kept = {line.split(" | ")[0].removeprefix("| "): line for line in lines if line.startswith("| ")}
+    kept.pop("fault", None)
+    return list((kept | new).values())
 
 
 def _line(row: dict[str, Any]) -> str:
