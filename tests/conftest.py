@@ -62,4 +62,3 @@ def pytest_collection_finish():
     # than many a test.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 50, 100)
