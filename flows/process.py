@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -47,13 +47,6 @@ def run(
     Raises:
         TookTooLongError: it was still at work at the limit.
     """
-    variables = {
-        **os.environ,
-        **(environment or {}),
-        "PYTHONUNBUFFERED": "1",
-        # `dvc` and `plumbline` of the environment that runs the flow, activated or not.
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
-    }
     process = subprocess.Popen(
         list(command),
         stdin=subprocess.DEVNULL,
@@ -62,27 +55,58 @@ def run(
         text=True,
         encoding="utf-8",
         errors="replace",
-        env=variables,
+        env=variables(environment),
         process_group=0,
         preexec_fn=die_with_parent,
     )
     watcher = threading.Thread(target=_end_group_after, args=(process.pid,), daemon=True)
     watcher.start()
+    try:
+        attend(process.pid, process.stdout or (), watcher, say, limit_s)
+    finally:
+        code = process.wait()
+    return code
+
+
+def variables(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Of a command's environment: those of this process, `more`, and what lets its lines be heard as it writes them."""
+    return {
+        **os.environ,
+        **(more or {}),
+        "PYTHONUNBUFFERED": "1",
+        # `dvc` and `plumbline` of the environment that runs the flow, activated or not.
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+    }
+
+
+def attend(
+    pid: int, output: Iterable[str], watcher: threading.Thread, say: Callable[[str], None], limit_s: float | None
+) -> None:
+    """Pass on what a command writes until it has ended; end its group at the limit, and with any exception here.
+
+    Args:
+        pid: of the command, which leads a process group.
+        output: its lines.
+        watcher: ends when the command has ended.
+        say: is told each line.
+        limit_s: seconds after which it is ended.
+
+    Raises:
+        TookTooLongError: it was still at work at the limit.
+    """
     too_long = threading.Event()
     if limit_s is not None:
-        threading.Thread(target=_end_at, args=(limit_s, process.pid, watcher, too_long), daemon=True).start()
+        threading.Thread(target=_end_at, args=(limit_s, pid, watcher, too_long), daemon=True).start()
     try:
-        for line in process.stdout or ():
+        for line in output:
             say(line.rstrip())
     except BaseException:
-        _end_group(process.pid, watcher)
+        _end_group(pid, watcher)
         raise
     finally:
         watcher.join()
-        code = process.wait()
     if too_long.is_set():
         raise TookTooLongError(f"not finished after {limit_s:g} s, and ended")
-    return code
 
 
 def die_with_parent() -> None:

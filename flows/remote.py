@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from flows import process
+from flows import process, ready
 from flows.stages import BAD_INPUT, UNREACHABLE, Say, StageFailedError, UnreachableError
 
 LIMIT_S = 120.0
@@ -37,7 +37,7 @@ def check(say: Say) -> None:
     said: list[str] = []
     try:
         # In a process of its own, because a store that is down is waited for at length, and this can be ended.
-        code = process.run([sys.executable, "-m", "flows.remote"], said.append, limit_s=LIMIT_S)
+        code = ready.run("flows.remote", [], said.append, limit_s=LIMIT_S)
     except process.TookTooLongError as error:
         raise UnreachableError(f"DVC's remote does not answer: {error}") from error
     told = said[-1] if said else "no output"
@@ -56,8 +56,8 @@ def push(stages: list[str], say: Say, limit_s: float | None = None) -> None:
     """
     said: list[str] = []
     try:
-        command = [sys.executable, "-m", "flows.remote", "dvc", "push", "--run-cache", *stages]
-        code = process.run(command, said.append, limit_s=limit_s)
+        command = ["dvc", "push", "--run-cache", *stages]
+        code = ready.run("flows.remote", command, said.append, limit_s=limit_s)
     except process.TookTooLongError as error:
         raise UnreachableError(f"dvc push: {error}") from error
     if code:

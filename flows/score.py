@@ -20,7 +20,7 @@ from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
 from prefect.states import Completed, Failed
 
-from flows import process, stages
+from flows import process, ready, stages
 from flows.sinks import sink
 from flows.stages import StageFailedError
 from plumbline.params import load_params
@@ -35,7 +35,7 @@ SECONDS_TO_SEND = 30.0
 def fetch(imported: str) -> None:
     """Bring a source up to date that `dvc import-url` has made: `imported` is its `.dvc` file."""
     say, lines = get_run_logger().info, list[str]()
-    code = process.run([sys.executable, "-m", "dvc", "update", imported], stages.keeping(lines, say))
+    code = ready.run("dvc", ["update", imported], stages.keeping(lines, say))
     if code:
         raise RuntimeError(f"dvc update {imported}: {lines[-1] if lines else f'exit status {code}'}")
 

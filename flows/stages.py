@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
-from flows import process, report
+from flows import process, ready, report
 from flows.process import TookTooLongError
 
 STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package")
@@ -90,7 +90,7 @@ def _is_champion() -> bool:
 
 def _ask() -> frozenset[str]:
     lines: list[str] = []
-    if process.run([sys.executable, "-m", "dvc", "status", "--json"], lines.append) == 0:
+    if ready.run("dvc", ["status", "--json"], lines.append) == 0:
         try:
             return frozenset(json.loads(lines[-1]))
         except (IndexError, ValueError):
@@ -106,8 +106,7 @@ def reproduce(
     Args:
         stage: its name.
         say: is told what it and DVC print.
-        pull: take from the remote what others have made. It is asked first, in DVC's own process, since a second would
-            load DVC once more.
+        pull: take from the remote what others have made. It is asked first, in DVC's own process.
         only: the stages that may be computed here. With it, also what comes before `stage` is restored; without it
             `stage` alone is looked at.
         limit_s: seconds after which it is ended.
@@ -120,9 +119,9 @@ def reproduce(
     lines: list[str] = []
     options = [*(["--pull"] if pull else []), *(["--single-item"] if only is None else [])]
     told = None if only is None else {OWN_STAGES: " ".join(only)}
-    command = [sys.executable, "-m", *(["flows.remote"] if pull else []), "dvc", "repro", *options, stage]
+    program, command = ("flows.remote", ["dvc", "repro"]) if pull else ("dvc", ["repro"])
     try:
-        code = process.run(command, keeping(lines, say), limit_s=limit_s, environment=told)
+        code = ready.run(program, [*command, *options, stage], keeping(lines, say), limit_s=limit_s, environment=told)
     except TookTooLongError as error:
         raise StageFailedError(f"{stage}: {error}. Finished stages are kept.", 1) from error
     if code == UNREACHABLE:
