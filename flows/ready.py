@@ -153,7 +153,8 @@ def _load() -> None:
     from dvc.repo import Repo
 
     get_main_parser()
-    with contextlib.suppress(Exception), Repo():  # a project that cannot be read: the first command will say why
+    # A worker's run begins in a folder of Prefect's. Of a project that cannot be read the first command will tell.
+    with contextlib.suppress(Exception), Repo(os.environ.get("PLUMBLINE_HOME")):
         pass
 
 
