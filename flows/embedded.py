@@ -42,7 +42,8 @@ def begin() -> None:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
+    command = [sys.executable, "-m", "flows.collected"]
+    command += ["uvicorn", "--factory", "prefect.server.api.server:create_app"]
     # A process group of its own: Ctrl-C shall end the run, which then still tells the server so.
     server = subprocess.Popen(
         [*command, "--host", HOST, "--port", str(port), "--log-level", "error"],

@@ -107,8 +107,8 @@ def _start(record: Record, wanted: list[Pool], before: set[str]) -> None:
     if SERVER not in before:
         (FOLDER / "prefect").mkdir(parents=True, exist_ok=True)
         _say(f"Starting Prefect's server on {HOST}:{record.port}")
-        command = [sys.executable, "-m", "prefect", "server", "start", "--host", HOST, "--port", str(record.port)]
-        record.start(SERVER, command, _variables(record.port))
+        command = [sys.executable, "-m", "flows.collected", "prefect", "server", "start"]
+        record.start(SERVER, [*command, "--host", HOST, "--port", str(record.port)], _variables(record.port))
     _wait(record, SERVER, lambda: _healthy(record.port), "it does not answer")
     new = [(pool, name) for pool in wanted for name in pool.worker_names() if name not in before]
     folders = {name: homes.provide(name) if pool.clone else Path.cwd() for pool, name in new}

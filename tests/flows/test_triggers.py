@@ -28,11 +28,10 @@ def ask(api: httpx.Client, path: str, **body: Any) -> Any:
 def test_drift_starts_retrain_with_its_delivery_and_a_delivery_starts_score(
     project: Project, api: httpx.Client, prefect_server: Server
 ):
-    for command in (
-        *(["work-pool", "create", "--type", "process", pool] for pool in ("cpu", "gpu", "project")),
-        ["--no-prompt", "deploy", "--all"],
-    ):
-        subprocess.run([PREFECT, *command], cwd=project.folder, env=project.environment, check=True)
+    for pool in ("cpu", "gpu", "project"):
+        ask(api, "/work_pools/", name=pool, type="process")
+    command = [PREFECT, "--no-prompt", "deploy", "--all"]
+    subprocess.run(command, cwd=project.folder, env=project.environment, check=True)
     deployments = {
         name: api.get(f"/deployments/name/{name}/{name}").raise_for_status().json()["id"]
         for name in ("score", "retrain")
