@@ -126,8 +126,9 @@ def service(folder: Path, environment: Mapping[str, str], *arguments: str) -> It
     log = folder / f"{arguments[0]}.log"
     with log.open("w") as stream:
         process = subprocess.Popen(
-            [PREFECT, *arguments], cwd=folder, env=environment, stdout=stream, stderr=stream, process_group=0
-        )
+            [sys.executable, "-m", "flows.collected", "prefect", *arguments],
+            cwd=folder, env={**environment, "PYTHONPATH": str(ROOT)}, stdout=stream, stderr=stream, process_group=0,
+        )  # fmt: skip
         try:
             yield log
         finally:
