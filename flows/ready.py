@@ -99,6 +99,10 @@ class _Ready:
             told = self._answers.readline()
         except OSError:
             told = ""
+        except BaseException:  # interrupted while DVC loads: the answer would be taken for that to the next command
+            os.close(reading)
+            self._end()
+            raise
         finally:
             os.close(writing)
         if not told:
@@ -117,6 +121,7 @@ class _Ready:
         return int(told or -signal.SIGKILL)
 
     def _end(self) -> None:
+        self._answers.close()
         self._socket.close()
         self._process.kill()
         self._process.wait()

@@ -122,6 +122,25 @@ def test_where_the_loaded_process_is_killed_its_command_ends_and_the_next_loads_
     assert ready.run("dvc", ["repro", "quick"], str) == 0
 
 
+def test_an_interruption_while_dvc_loads_leaves_no_answer_to_the_next_command(here: Path) -> None:
+    def alarm(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, alarm)
+    try:
+        ready.begin()
+        os.kill(loaded(), signal.SIGSTOP)
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(KeyboardInterrupt):
+            ready.run("dvc", ["repro", "slow"], str)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert ready._kept == [None]
+    lines: list[str] = []
+    assert ready.run("dvc", ["repro", "quick"], lines.append) == 0
+    assert forked(lines)
+
+
 def test_while_one_command_is_at_work_another_does_not_wait_for_it(here: Path) -> None:
     begun = threading.Event()
     codes: list[int] = []
