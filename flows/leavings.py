@@ -17,7 +17,9 @@ from prefect.exceptions import ObjectNotFound
 from flows.services import FOLDER
 
 FLOWS = ["pipeline", "retrain", "score", "stage", "tidy"]
-"""Ours: a server may be shared with others."""
+TAG = "plumbline"
+"""Of the runs of our deployments, and of those by hand (`main` of each flow): a server may be shared with others, who
+may have flows of these names."""
 AT_WORK = ["pipeline", "retrain", "stage"]
 """Those that use DVC's stores."""
 FINAL = ["COMPLETED", "FAILED", "CRASHED", "CANCELLED"]
@@ -37,7 +39,9 @@ def forget_runs(days: float, dry_run: bool) -> int:
         httpx.HTTPError: the server does not answer.
     """
     before = datetime.now(UTC) - timedelta(days=days)
-    ended = {"state": {"type": {"any_": FINAL}}, "end_time": {"before_": before.isoformat()}}
+    ended = {
+        "state": {"type": {"any_": FINAL}}, "end_time": {"before_": before.isoformat()}, "tags": {"all_": [TAG]},
+    }  # fmt: skip
     removed = 0
     with get_client(sync_client=True) as client:
         while found := _runs(client, FLOWS, ended, offset=removed if dry_run else 0):

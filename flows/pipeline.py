@@ -19,7 +19,7 @@ from flows import start
 if __name__ == "__main__":
     start.begin()  # before Prefect is loaded below, which takes seconds
 
-from prefect import flow
+from prefect import flow, tags
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas import State
 from prefect.runtime import flow_run
@@ -28,6 +28,7 @@ from rich.console import Console
 
 from flows import embedded, report, stages, steps
 from flows.checkout import CheckoutBusyError, alone
+from flows.leavings import TAG
 from flows.leftovers import close_leftover_runs
 from flows.stages import StageFailedError
 
@@ -111,7 +112,8 @@ def main() -> int:
     except embedded.ServerFailedError as error:
         Console(stderr=True).print(str(error), markup=False, soft_wrap=True)
         return 1
-    state = cast(State[Any], pipeline(os.environ.get("PLUMBLINE_DASK"), return_state=True))
+    with tags(TAG):
+        state = cast(State[Any], pipeline(os.environ.get("PLUMBLINE_DASK"), return_state=True))
     result: Any = state.result(raise_on_failure=False)
     if not state.is_completed():
         report.show(console, {"gate": report.verdict(), "failed": state.message or "without a message"})

@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 from typing import Any, cast
 
-from prefect import flow, get_run_logger
+from prefect import flow, get_run_logger, tags
 from prefect.client.schemas import State
 from prefect.states import Completed, Failed
 
 from flows import embedded, stages
 from flows.checkout import CheckoutBusyError, alone
+from flows.leavings import TAG
 from flows.pipeline import run_stages
 from plumbline.errors import PlumblineError
 from plumbline.serve.score.lend import keep, lend, take_back
@@ -54,7 +55,8 @@ def main() -> int:
     if len(sys.argv) != 3:
         sys.stderr.write("usage: python -m flows.retrain PLACE RESULT\n")
         return stages.BAD_INPUT
-    state = cast(State[Any], retrain(sys.argv[1], sys.argv[2], return_state=True))
+    with tags(TAG):
+        state = cast(State[Any], retrain(sys.argv[1], sys.argv[2], return_state=True))
     found: Any = state.result(raise_on_failure=False)
     if state.is_completed():
         return 0

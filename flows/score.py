@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from prefect import flow, get_run_logger, task
+from prefect import flow, get_run_logger, tags, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas import State
 from prefect.events import emit_event
@@ -21,6 +21,7 @@ from prefect.events.worker import EventsWorker
 from prefect.states import Completed, Failed
 
 from flows import process, ready, stages
+from flows.leavings import TAG
 from flows.sinks import sink
 from flows.stages import StageFailedError
 from plumbline.params import load_params
@@ -129,7 +130,8 @@ def main() -> int:
     """Run the flow here and now, return the exit code."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     dask, block = os.environ.get("PLUMBLINE_DASK"), os.environ.get("PLUMBLINE_BLOCK")
-    state = cast(State[Any], score(dask, block, return_state=True))
+    with tags(TAG):
+        state = cast(State[Any], score(dask, block, return_state=True))
     result: Any = state.result(raise_on_failure=False)
     if state.is_completed():
         return 0

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import httpx
-from prefect import flow, get_run_logger
+from prefect import flow, get_run_logger, tags
 from prefect.client.schemas import State
 from prefect.states import Completed, Failed
 
 from flows import caches, homes, leavings, services, stages
 from flows.checkout import RWLOCK, TIDYING, CheckoutBusyError, alone
+from flows.leavings import TAG
 from flows.stages import Say, StageFailedError
 from plumbline.errors import PlumblineError
 from plumbline.params import Tidy, load_params
@@ -128,7 +129,8 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("usage: python -m flows.tidy [--dry-run]\n")
         return stages.BAD_INPUT
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    state = cast(State[Any], tidy(bool(arguments), return_state=True))
+    with tags(TAG):
+        state = cast(State[Any], tidy(bool(arguments), return_state=True))
     sys.stdout.write(f"{state.message}\n")
     result: Any = state.result(raise_on_failure=False)
     if state.is_completed():

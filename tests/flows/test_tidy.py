@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 import yaml
-from prefect import flow
+from prefect import flow, tags
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter
@@ -55,11 +55,13 @@ def ended() -> None:
 @pytest.mark.usefixtures("harness")
 def test_a_running_flow_is_left_alone_and_what_has_ended_goes_with_its_artifacts() -> None:
     with get_client(sync_client=True) as client:
-        over = ended(return_state=True).state_details.flow_run_id
+        with tags(leavings.TAG):
+            over = ended(return_state=True).state_details.flow_run_id
+        others = ended(return_state=True).state_details.flow_run_id  # of another project, on a server for both
         at_work = client.create_flow_run(ended, name="at work").id
         client.set_flow_run_state(at_work, Running(), force=True)
         waiting = client.create_flow_run(ended, state=Scheduled()).id
-        ours = FlowRunFilter.model_validate({"id": {"any_": [str(one) for one in (over, at_work, waiting)]}})
+        ours = FlowRunFilter.model_validate({"id": {"any_": [str(one) for one in (over, at_work, waiting, others)]}})
         artifacts = ArtifactFilter.model_validate({"flow_run_id": {"any_": [str(over)]}})
 
         def there() -> set[UUID]:
@@ -69,13 +71,13 @@ def test_a_running_flow_is_left_alone_and_what_has_ended_goes_with_its_artifacts
         just_now = 1 / 86_400
         leavings.forget_runs(LONG_AGO, dry_run=False)
         assert leavings.forget_runs(just_now, dry_run=True) >= 1
-        assert there() == {over, at_work, waiting}
+        assert there() == {over, at_work, waiting, others}
         assert client.read_artifacts(artifact_filter=artifacts)
         assert leavings.forget_runs(just_now, dry_run=False) >= 1
-        assert there() == {at_work, waiting}
+        assert there() == {at_work, waiting, others}
         assert not client.read_artifacts(artifact_filter=artifacts)
         assert leavings.runs_at_work() >= 1
-        for one in (at_work, waiting):
+        for one in (at_work, waiting, others):
             client.delete_flow_run(one)
 
 
