@@ -187,7 +187,7 @@ def tidy_registry(say: Say, dry_run: bool) -> str:
     code = process.run([sys.executable, "-m", "plumbline", "release", "tidy", *options], keeping(lines, say))
     if code:
         raise _failure("release tidy", code, lines)
-    return lines[-1] if lines else "nothing said"
+    return lines[-1].removeprefix("INFO ") if lines else "nothing said"
 
 
 def score_on_dask(address: str, say: Say) -> None:
