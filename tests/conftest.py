@@ -9,10 +9,6 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-from tests.tiny import tiny
-
-__all__ = ["tiny"]
-
 # Without deadlines: on a busy machine a first call may take long. `--hypothesis-profile=thorough` looks further.
 settings.register_profile("quick", deadline=None, max_examples=15)
 settings.register_profile("thorough", deadline=None, max_examples=1000)
@@ -37,6 +33,15 @@ class Scheduling(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return group(nodeid.split("::")[0])
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """One whole run of the pipeline, see tests/tiny.py."""
+    # Seconds to load, for which the process that shares the tests out need not wait.
+    from tests.tiny import shared_run
+
+    return shared_run(tmp_path_factory)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -133,8 +133,7 @@ def run_process(*arguments: object, cwd: Path, **options: Any) -> subprocess.Com
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False, **options)
 
 
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     """The run, made by the commands a user would type: once a session, whichever worker needs it first."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
