@@ -26,7 +26,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 from rich.console import Console
 
-from flows import embedded, report, stages, steps
+from flows import embedded, ready, report, stages, steps
 from flows.checkout import CheckoutBusyError, alone
 from flows.leavings import TAG
 from flows.leftovers import close_leftover_runs
@@ -50,6 +50,7 @@ def pipeline(
         elsewhere: stage -> FLOW/DEPLOYMENT that makes it on another pool; asks for a `commit`.
         limit_s: seconds that one stage may take before it is ended.
     """
+    ready.begin()
     if elsewhere and commit is None:
         told = "elsewhere: other machines need a commit to take, and `commit` names none"
         return steps.failed(StageFailedError(told, stages.BAD_INPUT))

@@ -29,7 +29,7 @@ SILENT_S = 3 * HEARTBEAT_S + 5
 """A run is taken for dead after so long without one; less than three would end a run whose machine is only busy."""
 WAITING_S = 600
 """A run that a worker took, and that does not begin, or does not end after it was cancelled, is given up."""
-ENGINE = "python -m flows.engine"
+ENGINE = "python -m prefect.engine"
 """What a worker starts for a run. Left to itself, Prefect first starts a process that fetches the flow's code and then
 becomes this one: both load Prefect, for seconds. The code is in the clone already."""
 GONE = "The workers of this machine were stopped (`make down`)."

@@ -101,7 +101,8 @@ def attend(
         for line in output:
             say(line.rstrip())
     except BaseException:
-        _end_group(pid, watcher)
+        if watcher.is_alive():  # else the number may have gone to another by now
+            _end_group(pid, watcher)
         raise
     finally:
         watcher.join()

@@ -25,6 +25,8 @@ from flows import process
 
 PROGRAMS = {"dvc": "dvc.cli", "flows.remote": "flows.remote"}
 """Name of a program -> module whose `main` it is."""
+LOAD_S = 60.0
+"""How long DVC may take to load; on a disk that hangs, for ever."""
 _LENGTH = 8
 _kept: list[_Ready | None] = []
 """The process that was begun; None once it has failed, and no other is tried."""
@@ -54,7 +56,8 @@ def run(
     if _alone.acquire(blocking=False):
         try:
             begin()
-            if _kept and _kept[0] and (begun := _kept[0].start(program, arguments, process.variables(environment))):
+            asked = (program, arguments, process.variables(environment))
+            if _kept and _kept[0] and (begun := _kept[0].start(*asked, min(limit_s or LOAD_S, LOAD_S))):
                 return _attended(*begun, say, limit_s)
         finally:
             _alone.release()
@@ -80,13 +83,13 @@ class _Ready:
         paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "flows.ready", "dvc"], stdin=theirs.fileno(), stdout=subprocess.DEVNULL,
+                [sys.executable, "-P", "-m", "flows.ready", "dvc"], stdin=theirs.fileno(), stdout=subprocess.DEVNULL,
                 env=process.variables({"PYTHONPATH": os.pathsep.join(paths)}), process_group=0,
             )  # fmt: skip
         self._answers = self._socket.makefile("r", encoding="utf-8")
 
     def start(
-        self, program: str, arguments: Sequence[str], variables: Mapping[str, str]
+        self, program: str, arguments: Sequence[str], variables: Mapping[str, str], within_s: float
     ) -> tuple[_Ready, int, IO[str]] | None:
         """Start a command: itself, its process, what it writes. None where that cannot be, and then not again."""
         here = str(Path.cwd())
@@ -94,9 +97,11 @@ class _Ready:
         words = json.dumps(asked).encode()
         reading, writing = os.pipe()
         try:
+            self._socket.settimeout(within_s)
             socket.send_fds(self._socket, [len(words).to_bytes(_LENGTH, "big")], [writing])
             self._socket.sendall(words)
             told = self._answers.readline()
+            self._socket.settimeout(None)
         except OSError:
             told = ""
         except BaseException:  # interrupted while DVC loads: the answer would be taken for that to the next command

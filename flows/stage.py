@@ -7,7 +7,7 @@ from typing import Any
 from prefect import flow
 from prefect.states import Completed
 
-from flows import stages, steps
+from flows import ready, stages, steps
 from flows.checkout import CheckoutBusyError, alone
 from flows.stages import StageFailedError
 
@@ -21,6 +21,7 @@ def stage(stage: str, commit: str, limit_s: float | None = None) -> Any:
         commit: full hash, branch or tag of the clone's origin.
         limit_s: seconds after which the stage is ended; no limit where None.
     """
+    ready.begin()
     own = stages.own_stages()
     if own is not None and stage not in own:
         told = f"{stage}: not a stage of this machine, which is for: {' '.join(own) or 'none'}"

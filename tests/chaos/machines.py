@@ -18,7 +18,7 @@ import psutil
 from tests.flows.conftest import Project
 from tests.flows.test_system import ENDED, SYSTEM, System, free_port, wait_for
 
-AT_WORK = ("flows.engine", "flows.ready", "prefect flow-run", " dvc ", "bin/plumbline", "stage.py")
+AT_WORK = ("prefect.engine", "flows.ready", "prefect flow-run", " dvc ", "bin/plumbline", "stage.py")
 """What the command line of a flow, of DVC and of a stage holds, and that of a server or a worker does not."""
 
 

@@ -122,6 +122,14 @@ def test_where_the_loaded_process_is_killed_its_command_ends_and_the_next_loads_
     assert ready.run("dvc", ["repro", "quick"], str) == 0
 
 
+def test_a_process_that_does_not_load_is_given_up(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ready, "LOAD_S", 0.5)
+    ready.begin()
+    os.kill(loaded(), signal.SIGSTOP)
+    assert ready.run("dvc", ["repro", "quick"], str) == 0
+    assert ready._kept == [None]
+
+
 def test_an_interruption_while_dvc_loads_leaves_no_answer_to_the_next_command(here: Path) -> None:
     def alarm(*_: object) -> None:
         raise KeyboardInterrupt
