@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -97,7 +99,7 @@ def test_fine_tuning_follows_the_teacher(pruning):
     for weight in (0.0, 100.0):
         short = Short(buildings=60, epochs=10, learning_rate=0.003)
         section = pruning.section.model_copy(update={"distil_weight": weight, "short": short})
-        following = Pruning(pruning.teacher, pruning.train, section, pruning.losses, pruning.slopes)
+        following = replace(pruning, section=section)
         model = following.at_once(0.4)
         following.tune(model)
         with torch.inference_mode():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
 from plumbline.errors import InputError
-from plumbline.export import answers
+from plumbline.export import answers, spread
 from plumbline.export.onnx import finish, said_by
 from plumbline.export.runtime import OnnxModel
 from plumbline.prepare.shards import load_shards
@@ -90,12 +92,31 @@ def test_what_a_later_version_says_besides_is_no_fault(tiny, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("asked", "threads", "used"), [("1", 0, 1), ("3", 2, 2), ("", 0, 0), ("none", 0, 0), (None, 0, 0)]
+    ("asked", "threads", "used"), [("1", 0, 1), ("3", 2, 2), ("", 0, None), ("none", 0, None), (None, 0, None)]
 )
 def test_the_number_of_threads_is_what_was_asked_for(tiny, monkeypatch, asked, threads, used):
-    """One of several processes on a machine is told by OMP_NUM_THREADS to take one; 0 is ONNX Runtime's "all"."""
+    """One of several processes on a machine is told by OMP_NUM_THREADS to take one; without a number: all cores."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if asked is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", asked)
     model = OnnxModel(tiny.data("export") / "pruned.onnx", threads=threads)
-    assert model._session.get_session_options().intra_op_num_threads == used
+    assert model._threads == (used or len(os.sched_getaffinity(0)))
+    # Each works on a part of its own: within an operator there is one.
+    assert model._session.get_session_options().intra_op_num_threads == 1
+
+
+def test_a_batch_in_parts_has_the_answers_of_the_whole_in_its_order(tiny, data, monkeypatch):
+    monkeypatch.setattr(spread, "LEAST_CELLS", 30)
+    inputs = data.pad(np.random.default_rng(1).permutation(len(data)))
+    alone, shared = (OnnxModel(tiny.data("export") / "pruned.onnx", threads=count) for count in (1, 3))
+    assert len(spread.parts(inputs["mask"], 3)) > 3
+    for left, right in zip(alone.run(inputs), shared.run(inputs), strict=True):
+        np.testing.assert_allclose(left, right, atol=2e-6)
+
+
+def test_what_goes_wrong_in_a_part_is_said(tiny, data, monkeypatch):
+    model = OnnxModel(tiny.data("export") / "pruned.onnx", threads=2)
+    monkeypatch.setattr(spread, "LEAST_CELLS", 30)
+    inputs = {**data.pad(np.arange(12)), "distance": np.zeros((12, 3, 2), np.float32)}
+    with pytest.raises(Exception, match="distance"):
+        model.execute(inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def search(pruning: Pruning, target: Target, tune: SequenceSet, work: Path) -> t
     teacher = judge(pruning.teacher, tune)
     whole = count_parameters(pruning.teacher.network)["total"]
     rows = [_row(0.0, whole, teacher, teacher, target)]
-    best, low, high = pruning.at_once(0.0), 0.0, target.largest_ratio
+    best, low, high = deepcopy(pruning.teacher), 0.0, target.largest_ratio
     for number in range(target.tries):
         ratio = (low + high) / 2
         model, row = _try(pruning, ratio, teacher, tune, target, work / f"{ratio:.6f}")
@@ -56,9 +57,7 @@ def search(pruning: Pruning, target: Target, tune: SequenceSet, work: Path) -> t
         else:
             high = ratio
     if not low:
-        log.warning(
-            "compress.target: every network that was tried lost more than that; none of the channels is removed."
-        )
+        log.warning("compress.target: every network that was tried lost more than that; nothing is removed.")
     return best, [{**row, "chosen": row["ratio"] == low} for row in rows]
 
 

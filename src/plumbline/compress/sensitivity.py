@@ -28,13 +28,13 @@ def scan(pruning: Pruning, tune: SequenceSet, buildings: int) -> list[Row]:
     """
     index = np.random.default_rng(pruning.losses.seed).permutation(len(tune))[:buildings]
     few = tune.take(np.sort(index))
-    whole = {"parameters": count_parameters(pruning.teacher.network)["total"], **_figures(judge(pruning.teacher, few))}
-    groups = channel_groups(pruning.teacher)
+    whole = {"parameters": count_parameters(pruning.start.network)["total"], **_figures(judge(pruning.start, few))}
+    groups = channel_groups(pruning.start)
     rows: list[Row] = []
     for group in track(groups, len(groups), "sensitivity"):
         rows.append({"group": group, "ratio": 0.0, **whole})
         for ratio in RATIOS:
-            model = prune(pruning.teacher, 0.0, pruning.slopes, pruning.section.importance, {group: ratio})
+            model = prune(pruning.start, 0.0, pruning.slopes, pruning.section.importance, {group: ratio})
             parameters = count_parameters(model.network)["total"]
             rows.append({"group": group, "ratio": ratio, "parameters": parameters, **_figures(judge(model, few))})
     return rows

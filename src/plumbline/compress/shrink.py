@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plumbline.compress.depth import shallower
 from plumbline.compress.importance import Slopes, slopes
 from plumbline.compress.prune import prune, step_shares
 from plumbline.compress.shares import shares as group_shares
@@ -23,23 +24,26 @@ class Pruning:
     train: SequenceSet
     section: Compress
     losses: Train
+    start: Diagnosis
+    """The teacher, or what is left of it without the blocks that go; channels are taken from this."""
     slopes: Slopes
-    """Of the teacher."""
+    """Of `start`."""
 
     @classmethod
     def of(cls, teacher: Diagnosis, train: SequenceSet, section: Compress, losses: Train) -> Pruning:
-        """With the teacher's slopes, which every ratio shares."""
-        found = slopes(teacher, train, losses, section.importance_batches, losses.seed)
-        return cls(teacher, train, section, losses, found)
+        """With its start, and the slopes of it, which every ratio shares."""
+        look = (train, losses, section.importance_batches, losses.seed)
+        start = teacher if section.blocks is None else shallower(teacher, section.blocks, *look)
+        return cls(teacher, train, section, losses, start, slopes(start, *look))
 
     def at_once(self, ratio: float) -> Diagnosis:
-        """The teacher without `ratio` of its channels, not trained after it."""
-        return self._pruned(self.teacher, ratio, self.slopes, self.section.multiple)
+        """The start without `ratio` of its channels, not trained after it."""
+        return self._pruned(self.start, ratio, self.slopes, self.section.multiple)
 
     def shrunk(self, ratio: float) -> Diagnosis:
-        """The teacher without `ratio` of its channels, in steps; fine-tuned after each step but the last."""
+        """The start without `ratio` of its channels, in steps; fine-tuned after each step but the last."""
         section = self.section
-        model = self.teacher
+        model = self.start
         shares = step_shares(ratio, section.pruning_steps)
         for step, share in enumerate(shares):
             if step:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from plumbline.model.dropout import Dropout
 from plumbline.model.kernels import KERNELS, Keys, attention_weights, key_mask
+from plumbline.model.linear import Linear
 
 
 class Attention(nn.Module):
@@ -18,10 +19,10 @@ class Attention(nn.Module):
         super().__init__()
         self.heads = heads
         self.kernel = KERNELS[kind]
-        self.query = nn.Linear(width, inner)
-        self.key = nn.Linear(width, inner)
-        self.value = nn.Linear(width, inner)
-        self.out = nn.Linear(inner, width)
+        self.query = Linear(width, inner)
+        self.key = Linear(width, inner)
+        self.value = Linear(width, inner)
+        self.out = Linear(inner, width)
 
     def forward(self, x_BLD: Tensor, keys: Keys) -> Tensor:
         """Mix the scatterers of each building; positions outside of `keys` are neither read nor meaningful."""
@@ -48,8 +49,8 @@ class AttentionLayer(nn.Module):
         self.norm_attention = nn.LayerNorm(width)
         self.attention = Attention(width, inner, heads, kind)
         self.norm_feedforward = nn.LayerNorm(width)
-        self.widen = nn.Linear(width, feedforward)
-        self.narrow = nn.Linear(feedforward, width)
+        self.widen = Linear(width, feedforward)
+        self.narrow = Linear(feedforward, width)
         self.dropout = Dropout(dropout)
 
     def forward(self, x_BLD: Tensor, keys: Keys) -> Tensor:

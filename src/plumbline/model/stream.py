@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from plumbline.model.linear import Linear
 from plumbline.model.recompute import run
 
 
@@ -80,13 +81,12 @@ class Block(nn.Module):
         self.second = CONVOLUTIONS[kind](hidden, channels, kernel)
 
     def forward(self, x_BLC: Tensor, mask_BL1: Tensor) -> Tensor:
-        """Same shape as `x_BLC`, zero outside of the mask."""
+        """Same shape as `x_BLC`; what stands outside of the mask never reaches a place inside."""
         mask_B1L = mask_BL1.transpose(1, 2)
         x_BCL = (self.norm(x_BLC) * mask_BL1).transpose(1, 2)
         x_BCL = nn.functional.gelu(self.first(x_BCL)) * mask_B1L
         added_BLC: Tensor = self.second(x_BCL).transpose(1, 2)
-        # Masked after the sum: ONNX Runtime would fuse a sum and a normalisation next to it into one that is slower.
-        return (x_BLC + added_BLC) * mask_BL1
+        return x_BLC + added_BLC
 
 
 class Stream(nn.Module):
@@ -97,7 +97,7 @@ class Stream(nn.Module):
     ) -> None:
         super().__init__()
         self.recompute = recompute
-        self.stem = nn.Linear(features, channels)
+        self.stem = Linear(features, channels)
         self.blocks = nn.ModuleList(Block(channels, width, kernel, kind) for width in hidden)
         self.norm = nn.LayerNorm(channels)
 
@@ -112,7 +112,7 @@ class Stream(nn.Module):
         # export standardises is finite, and filling is slow in ONNX Runtime.
         if not torch.compiler.is_exporting():
             x_BLF = x_BLF.masked_fill(~mask_BL1, 0)
-        x_BLC: Tensor = self.stem(x_BLF) * mask_BL1
+        x_BLC: Tensor = self.stem(x_BLF)
         for block in self.blocks:
             x_BLC = run(block, x_BLC, mask_BL1, recompute=self.recompute)
         result: Tensor = self.norm(x_BLC) * mask_BL1

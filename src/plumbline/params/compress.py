@@ -72,6 +72,8 @@ class Compress(Optimise):
     """Search the ratio instead of stating it."""
     powers: Powers = Powers()
     """Kinds of layers that lose more or fewer channels than the ratio says."""
+    blocks: int | None = Field(default=None, ge=0)
+    """Blocks of two convolutions of each stream that stay, at most; which ones, the losses say. None: all."""
     heads: int | None = Field(default=None, ge=1)
     """Heads of each attention layer that stay, at most; which ones, `importance` says. None: all."""
     multiple: int = Field(default=1, ge=1, le=64)

@@ -1,0 +1,79 @@
+"""Whole blocks of convolutions that a network can do without: an operator that is gone takes no time at any width."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+
+from plumbline.console import log
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.losses import build_losses
+from plumbline.model.network import spec_of
+from plumbline.params import Train
+from plumbline.prepare.shards import SequenceSet
+from plumbline.train.batches import loader
+
+STREAMS = ("distance", "slope")
+BATCH = 128
+
+
+def shallower(model: Diagnosis, most: int, data: SequenceSet, losses: Train, batches: int, seed: int) -> Diagnosis:
+    """`model` with `most` blocks in each stream at most; itself, where it has no more.
+
+    One block after another goes: of a stream with too many, the one without which the losses are lowest, as measured.
+
+    Args:
+        model: in evaluation mode; left as it is.
+        most: blocks of a stream that may stay.
+        data: training buildings.
+        losses: which losses, and their weights.
+        batches: batches of 128 buildings to measure on.
+        seed: of their choice.
+    """
+    for stream in STREAMS:
+        while (count := len(_hidden(model, stream))) > most:
+            without = {number: without_block(model, stream, number) for number in range(count)}
+            found = {number: mean_loss(one, data, losses, batches, seed) for number, one in without.items()}
+            gone = min(found, key=found.__getitem__)
+            log.info(
+                "block %d of %d of the stream %s goes: the loss is then %.3f", gone + 1, count, stream, found[gone]
+            )
+            model = without[gone]
+    return model
+
+
+def without_block(model: Diagnosis, stream: str, gone: int) -> Diagnosis:
+    """A copy of `model` whose stream lacks its block number `gone`, from 0; those behind it move up."""
+    hidden = _hidden(model, stream)
+    kept = [number for number in range(len(hidden)) if number != gone]
+    widths = {f"{stream}_hidden": [hidden[number] for number in kept]}
+    copy = Diagnosis(spec_of(model.network).model_copy(update=widths))
+    blocks = f"network.encoder.{stream}.blocks."
+    state = {name: value for name, value in model.state_dict().items() if not name.startswith(blocks)}
+    for place, number in enumerate(kept):
+        own = f"{blocks}{number}."
+        state |= {
+            f"{blocks}{place}.{name.removeprefix(own)}": value
+            for name, value in model.state_dict().items()
+            if name.startswith(own)
+        }
+    copy.load_state_dict(state)
+    return copy.eval()
+
+
+@torch.inference_mode()
+def mean_loss(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, seed: int) -> float:
+    """The training's loss, averaged over `batches` batches of buildings as they are: neither turned nor perturbed."""
+    chosen = build_losses(losses)
+    found = []
+    for batch in itertools.islice(loader(data, BATCH, seed), batches):
+        answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
+        quadrant = losses.quadrant_weight * chosen.quadrant(answer, batch.quadrant_B)
+        severity = losses.severity_weight * chosen.severity(answer, model.standard_severity(batch.severity_B))
+        found.append(float(quadrant + severity))
+    return sum(found) / len(found)
+
+
+def _hidden(model: Diagnosis, stream: str) -> list[int]:
+    return list(getattr(spec_of(model.network), f"{stream}_hidden"))
