@@ -53,8 +53,9 @@ format: $(VENV)/.test  ## Rewrite the code in the project's format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(VENV)/.test  ## Run the benchmarks, each of which prints its figures
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit; done
+BENCHES := train data simulate padding artifacts slices communication flow handoff
+bench: $(VENV)/.test  ## Run the benchmarks, or some of them: BENCHES="train artifacts"; after `make run`
+	@for name in $(BENCHES); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit; done
 
 # In a folder of its own, so that it neither reads nor writes what `make run` does there.
 PRETRAINED := .plumbline/pretrained

@@ -1,7 +1,8 @@
 """Speed and size of exported artifacts, as ratios to the unpruned network in float32 under ONNX Runtime and torch.
 
 `python benchmarks/artifacts.py [pretrained]`: of the last `make run`, or of the package that is shipped. Either answers
-for the test buildings of the last `make run`. Prints Markdown; `docs/benchmarks` keeps dated copies.
+for the test buildings of the last `make run`, once as Plumbline runs a file and once in a bare session of ONNX Runtime.
+Prints Markdown; `docs/benchmarks` keeps dated copies.
 """
 
 from __future__ import annotations
@@ -14,24 +15,31 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnxruntime
 import torch
 
 from plumbline import pretrained
 from plumbline.export.onnx import export_onnx
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.stage import ARTIFACTS
-from plumbline.model.diagnosis import load_diagnosis
+from plumbline.model.diagnosis import Diagnosis, load_diagnosis
 from plumbline.params import Export
-from plumbline.prepare.shards import load_shards
-from plumbline.validate.measure import size_figures
+from plumbline.prepare.shards import SequenceSet, load_shards
+from plumbline.validate.measure import run_torch, size_figures
+from plumbline.validate.metrics import Figures
 
 DATA = Path("data")
 BATCHES = (1, 64, 256)
-ROUNDS = 7
-"""Rounds in which every contender runs once, so that a change of the machine's speed meets all of them."""
+EAGER = "torch eager"
+ROUNDS = 9
+"""Rounds in which every contender has a turn, so that a change of the machine's speed meets all of them."""
+PAUSE_S = 0.05
+"""Before a turn: the threads of the one before wait for more work for a while, and keep a core busy with it."""
 
 
 def median_times(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
@@ -39,12 +47,22 @@ def median_times(contenders: dict[str, Callable[[], object]], repeats: int) -> d
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(ROUNDS + 1):
         for name, call in contenders.items():
+            time.sleep(PAUSE_S)
+            call()
             start = time.perf_counter()
             for _ in range(repeats):
                 call()
             if number:  # the first round warms up
                 times[name].append((time.perf_counter() - start) / repeats)
     return {name: float(np.median(values)) for name, values in times.items()}
+
+
+def bare_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
+    """As anybody would open the file."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 def main() -> None:
@@ -62,32 +80,38 @@ def main() -> None:
             files = {"float32": whole} | {path.stem: path for path in sorted(package.glob("*.onnx"))}
         else:
             files = {"float32": whole} | {name: DATA / "export" / f"{name}.onnx" for name in ARTIFACTS[1:]}
-        models = {name: OnnxModel(path) for name, path in files.items()}
+        models = {name: OnnxModel(path, threads=cores) for name, path in files.items()}
+        bare = {name: bare_session(path, cores) for name, path in files.items()}
         sizes = {name: size_figures(path) for name, path in files.items()}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     print(f"{datetime.date.today()}, {cores} cores {platform.machine()}, commit {commit.stdout.strip() or 'unknown'}\n")
     length = float(np.mean(np.asarray(test.length)))
-    print("In brackets: times faster than float32 (the unpruned network) and than torch eager. Test buildings of")
-    print(f"{length:.0f} scatterers on average, padded to the longest of a batch.\n")
+    print("In brackets: times faster than float32 (the unpruned network), run the same way, and than torch eager;")
+    print(f"{cores} threads each. Test buildings of {length:.0f} scatterers on average, drawn at random, padded to the")
+    print("longest of a batch.")
+    for title, contenders in (
+        ("As Plumbline runs a file: in parts of similar length", {name: model.run for name, model in models.items()}),
+        ("A bare session of ONNX Runtime", {name: partial(one.run, None) for name, one in bare.items()}),
+    ):
+        table(title, eager, contenders, test, sizes)
+
+
+def table(
+    title: str, eager: Diagnosis, ways: dict[str, Callable[[Any], object]], test: SequenceSet, sizes: dict[str, Figures]
+) -> None:
+    """One row for torch eager and one for each way to run a file."""
+    print(f"\n### {title}\n")
     print(
         "| artifact | file, bytes | weights, bytes | " + " | ".join(f"B {b}: buildings/s (x)" for b in BATCHES) + " |"
     )
     print("|---" * (3 + len(BATCHES)) + "|")
-    rates: dict[str, list[str]] = {name: [] for name in ("torch eager", *models)}
+    rates: dict[str, list[str]] = {name: [] for name in (EAGER, *ways)}
     for batch in BATCHES:
         inputs = test.pad(np.random.default_rng(0).permutation(len(test))[:batch])
-        tensors = [torch.from_numpy(np.ascontiguousarray(inputs[n])) for n in ("distance", "slope", "geometry", "mask")]
-
-        def run_eager(tensors: list[torch.Tensor] = tensors) -> object:
-            with torch.inference_mode():
-                return eager(*tensors)
-
-        contenders: dict[str, Callable[[], object]] = {"torch eager": run_eager}
-        for name, model in models.items():
-            contenders[name] = lambda model=model, inputs=inputs: model.run(inputs)
+        contenders = {EAGER: partial(run_torch, eager, inputs)} | {n: partial(way, inputs) for n, way in ways.items()}
         seconds = median_times(contenders, 20 if batch == 1 else 4)
         for name, value in seconds.items():
-            times = " and ".join(f"{seconds[base] / value:.2f}" for base in ("float32", "torch eager"))
+            times = " and ".join(f"{seconds[base] / value:.2f}" for base in ("float32", EAGER))
             rates[name].append(f"{batch / value:,.0f} ({times})")
     for name, cells in rates.items():
         told = [f"{sizes[name][key]:,.0f}" if name in sizes else "" for key in ("size_bytes", "weight_bytes")]

@@ -1,0 +1,110 @@
+"""What pruning and int8 cost on every slice, on so many buildings that chance is small.
+
+    python -m benchmarks.slices [PREPARED] [--package FOLDER] [--unpruned FOLDER]
+
+PREPARED is a split of the stage `prepare`, of buildings that neither network was trained on (by default the test split
+of the last `make run`, which is small); `--package` a model package, by default the shipped one, and `--unpruned` the
+network that it was pruned from. Prints Markdown: for each slice with at least 200 buildings, and as many with a
+quadrant, how much macro-F1 falls (points) and the severity error rises (%).
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import subprocess
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline import pretrained
+from plumbline.export.answers import Answers
+from plumbline.export.package import verify_package
+from plumbline.export.runtime import OnnxModel
+from plumbline.model.diagnosis import load_diagnosis
+from plumbline.prepare.shards import load_shards
+from plumbline.validate.bootstrap import resamples
+from plumbline.validate.measure import torch_answers
+from plumbline.validate.resampled import of_quadrants
+from plumbline.validate.slices import slices
+
+LEAST = 200
+RESAMPLES = 200
+MOST_POINTS, MOST_PERCENT = 0.5, 2.0
+"""The goals: macro-F1 in points, severity error in percent."""
+Float = NDArray[np.floating]
+
+
+def fall_of_f1(whole: Answers, small: Answers, quadrant: NDArray[np.int64]) -> tuple[float, float]:
+    """Points of macro-F1 that `small` loses against `whole`, and the standard error by a paired bootstrap."""
+    before, after = (of_quadrants("quadrant_macro_f1", said.quadrant_probability, quadrant) for said in (whole, small))
+
+    def fall(weights: Float) -> Float:
+        return 100 * (before(weights) - after(weights))
+
+    drawn = np.concatenate([fall(weights) for weights in resamples(len(quadrant), RESAMPLES)])
+    return float(fall(np.ones((1, len(quadrant))))[0]), float(drawn.std())
+
+
+def rise_of_error(whole: Answers, small: Answers, severity: Float) -> tuple[float, float]:
+    """Percent by which the severity error of `small` is above that of `whole`, and its standard error (pairs)."""
+    before, after = (np.abs(said.severity_permille.astype(float) - severity) for said in (whole, small))
+    change = after - before
+    return 100 * change.mean() / before.mean(), 100 * change.std() / np.sqrt(len(change)) / before.mean()
+
+
+def part(said: Answers, inside: NDArray[np.bool_]) -> Answers:
+    """The answers for some of the buildings."""
+    return Answers(*(values[inside] for values in said))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    shipped = Path(pretrained.__file__).parent
+    parser.add_argument("prepared", type=Path, nargs="?", default=Path("data/prepare/test"))
+    parser.add_argument("--package", type=Path, default=shipped / "package")
+    parser.add_argument("--unpruned", type=Path, default=shipped / "model")
+    given = parser.parse_args()
+    manifest = verify_package(given.package)
+    data = load_shards(given.prepared)
+    whole = torch_answers(load_diagnosis(given.unpruned), data)
+    artifacts = {"pruned": "model.onnx", "int8": "model.int8.onnx"}
+    said = {name: OnnxModel(given.package / file).answer(data) for name, file in artifacts.items()}
+    quadrant, severity = np.asarray(data.quadrant), np.asarray(data.severity, float)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    print(f"{datetime.date.today()}, commit {commit.stdout.strip() or 'unknown'}, package {manifest.version}; ", end="")
+    print(f"{len(data):,} buildings. Against the unpruned network: points of macro-F1 lost, and percent by which the")
+    print(f"severity error rises, with standard errors. Bold: more than {MOST_POINTS} points or {MOST_PERCENT:g} %.\n")
+    print("| slice | buildings | " + " | ".join(f"{name}, F1 lost | {name}, error" for name in said) + " |")
+    print("|---|---:" + "|---:" * (2 * len(said)) + "|")
+    beyond = dict.fromkeys(said, 0)
+    rows = 0
+    for name, inside in slices(data, manifest.prepare.max_strain_error_permille).items():
+        if inside.sum() < LEAST:
+            continue
+        rows += 1
+        defined = inside & (quadrant >= 0)
+        cells = []
+        for artifact, answers in said.items():
+            fall = (np.nan, np.nan)
+            if defined.sum() >= LEAST:
+                fall = fall_of_f1(part(whole, defined), part(answers, defined), quadrant[defined])
+            rise = rise_of_error(part(whole, inside), part(answers, inside), severity[inside])
+            beyond[artifact] += fall[0] > MOST_POINTS or rise[0] > MOST_PERCENT
+            cells += [_cell(*fall, MOST_POINTS), _cell(*rise, MOST_PERCENT)]
+        print(f"| {name} | {int(inside.sum()):,} | " + " | ".join(cells) + " |")
+    told = ", ".join(f"{count} of {name}" for name, count in beyond.items())
+    print(f"\nSlices beyond the goals, of {rows}: {told}.")
+
+
+def _cell(value: float, error: float, most: float) -> str:
+    if not np.isfinite(value):
+        return "–"
+    text = f"{value:+.2f} ± {error:.2f}"
+    return f"**{text}**" if value > most else text
+
+
+if __name__ == "__main__":
+    main()
