@@ -109,7 +109,7 @@ def table(
     for batch in BATCHES:
         inputs = test.pad(np.random.default_rng(0).permutation(len(test))[:batch])
         contenders = {EAGER: partial(run_torch, eager, inputs)} | {n: partial(way, inputs) for n, way in ways.items()}
-        seconds = median_times(contenders, 20 if batch == 1 else 4)
+        seconds = median_times(contenders, 20 if batch == 1 else 10)
         for name, value in seconds.items():
             times = " and ".join(f"{seconds[base] / value:.2f}" for base in ("float32", EAGER))
             rates[name].append(f"{batch / value:,.0f} ({times})")

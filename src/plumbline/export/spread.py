@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from plumbline.export.inputs import MASK, SEQUENCES
 
-LEAST_CELLS = 1024
+LEAST_CELLS = 2048
 """Scatterers of a part, padding included, at least: for fewer, starting its operators takes longer than they do."""
-PARTS_A_THREAD = 4
+PARTS_A_THREAD = 2
 """So that no thread is left with a part much longer than the others'."""
 
 
