@@ -1,6 +1,6 @@
 """Speed and size of exported artifacts, as ratios to the unpruned network in float32 under ONNX Runtime and torch.
 
-`python benchmarks/artifacts.py [pretrained]`: of the last `make run`, or of the package that is shipped. Either answers
+`python -m benchmarks.artifacts [pretrained]`: of the last `make run`, or of the package that is shipped. Either answers
 for the test buildings of the last `make run`, once as Plumbline runs a file and once in a bare session of ONNX Runtime.
 Prints Markdown; `docs/benchmarks` keeps dated copies.
 """

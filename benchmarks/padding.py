@@ -21,6 +21,7 @@ import torch
 import yaml
 from torch import Tensor
 
+from benchmarks.settings import project_settings
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.losses import quadrant_loss, severity_loss
 from plumbline.model.network import new_spec
@@ -40,7 +41,7 @@ CITIES = {"c_band": {"band": "C", "buildings": 800, "seed": 1}, "x_band": {"band
 
 def make_data(folder: Path) -> dict[str, Shards]:
     """Prepared splits of the simulated cities, by the commands a user would type."""
-    content = yaml.safe_load(Path("params.yaml").read_text(encoding="utf-8"))
+    content = project_settings()
     content["simulate"] |= {"cities": CITIES, "showcase": {"band": "C", "buildings": 4, "seed": 3}, "years": 2.0}
     shares = {"train": 0.6, "tune": 0.02, "calibrate": 0.02, "test": 0.36}
     content["prepare"] |= {"block_m": 60.0, "split": shares, "max_points": LONGEST}

@@ -1,6 +1,6 @@
 """`ingest` and `prepare` on millions of points: time, and the peak memory of all processes together.
 
-`python benchmarks/scale.py [POINTS]`; the default, 5 million points of 200 epochs, needs 25 GB of disk for an hour.
+`python -m benchmarks.scale [POINTS]`; the default, 5 million points of 200 epochs, needs 25 GB of disk for an hour.
 Prints Markdown; `docs/benchmarks` keeps dated copies.
 """
 
@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 
 import yaml
+
+from benchmarks.settings import project_settings
 
 POINTS = 5_000_000
 POINTS_A_BUILDING = 13.5
@@ -65,7 +67,7 @@ def main() -> None:
     """Measure and print."""
     points = int(float(sys.argv[1])) if len(sys.argv) > 1 else POINTS
     root = Path.cwd()
-    params = yaml.safe_load((root / "params.yaml").read_text())
+    params = project_settings()
     buildings = round(points / POINTS_A_BUILDING)
     params["simulate"]["cities"] = {
         "country": {"band": "C", "buildings": buildings, "seed": 1, "years": YEARS, "revisit_days": 6}

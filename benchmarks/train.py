@@ -1,6 +1,6 @@
 """Training speed and memory: ours beside the first generation's way, processes, and on a GPU precisions and kernels.
 
-    python benchmarks/train.py [--buildings 4000] [--rounds 3]
+    python -m benchmarks.train [--buildings 4000] [--rounds 3]
 
 Every figure is of a process of its own; cases that are compared take turns, and medians of the rounds count. Prints
 Markdown; `docs/benchmarks` keeps dated copies.
@@ -23,6 +23,7 @@ import numpy as np
 import torch
 import yaml
 
+from benchmarks.settings import project_settings
 from plumbline.prepare.shards import load_shards
 
 HERE = Path(__file__).parent
@@ -56,7 +57,7 @@ def compare(cases: dict[str, Case], folder: Path, rounds: int) -> dict[str, dict
 
 def make_data(folder: Path, buildings: int) -> None:
     """X-band cities of the project's own simulator, prepared, by the commands a user would type."""
-    content = yaml.safe_load(Path("params.yaml").read_text(encoding="utf-8"))
+    content = project_settings()
     city = {"band": "X", "buildings": buildings, "seed": 5, "years": 2.5}
     content["simulate"] |= {"cities": {"x": city}, "showcase": {"band": "X", "buildings": 4, "seed": 6}}
     content["prepare"] |= {"split": {"train": 0.85, "tune": 0.05, "calibrate": 0.05, "test": 0.05}}
