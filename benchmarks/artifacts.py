@@ -36,14 +36,14 @@ from plumbline.validate.metrics import Figures
 DATA = Path("data")
 BATCHES = (1, 64, 256)
 EAGER = "torch eager"
-ROUNDS = 9
+ROUNDS = 15
 """Rounds in which every contender has a turn, so that a change of the machine's speed meets all of them."""
 PAUSE_S = 0.05
 """Before a turn: the threads of the one before wait for more work for a while, and keep a core busy with it."""
 
 
-def median_times(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median over the rounds of the mean time of a call, s."""
+def least_times(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Least over the rounds of the mean time of a call, s: what else a machine does only adds to it."""
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(ROUNDS + 1):
         for name, call in contenders.items():
@@ -54,7 +54,7 @@ def median_times(contenders: dict[str, Callable[[], object]], repeats: int) -> d
                 call()
             if number:  # the first round warms up
                 times[name].append((time.perf_counter() - start) / repeats)
-    return {name: float(np.median(values)) for name, values in times.items()}
+    return {name: float(np.min(values)) for name, values in times.items()}
 
 
 def bare_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
@@ -109,7 +109,7 @@ def table(
     for batch in BATCHES:
         inputs = test.pad(np.random.default_rng(0).permutation(len(test))[:batch])
         contenders = {EAGER: partial(run_torch, eager, inputs)} | {n: partial(way, inputs) for n, way in ways.items()}
-        seconds = median_times(contenders, 20 if batch == 1 else 10)
+        seconds = least_times(contenders, 20 if batch == 1 else 5)
         for name, value in seconds.items():
             times = " and ".join(f"{seconds[base] / value:.2f}" for base in ("float32", EAGER))
             rates[name].append(f"{batch / value:,.0f} ({times})")
