@@ -204,9 +204,8 @@ def test_any_bytes_anywhere_are_refused_by_name_or_taken_as_they_stand(city, tmp
     if not (tmp_path / "out").exists():
         return
     rows = open_profiles(tmp_path / "out")[0].rows("rows.csv")
-    lines = (
-        path.read_bytes().decode("utf-8-sig").split("\n")
-    )  # a lone \r ends no line: it is white space, as a blank is
+    # Not read as text: a lone \r ends no line here, it is white space as a blank is.
+    lines = path.read_bytes().decode("utf-8-sig").split("\n")
     for row, line in enumerate(rows.profiles.line.tolist()):
         cells = [float(cell) for cell in lines[line - 1].rstrip(" \t\r,").split(",")]
         distance, slope = rows.profiles.of(row)
