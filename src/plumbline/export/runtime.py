@@ -19,6 +19,7 @@ from plumbline.export.answers import Answers, Released
 from plumbline.export.inputs import FLOATS, MASK, NAMES, signature
 from plumbline.export.interface import read_properties
 from plumbline.export.spread import cut, parts
+from plumbline.jobs import cores
 
 __all__ = ["Answers", "OnnxModel"]
 
@@ -44,7 +45,7 @@ class OnnxModel(Released):
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         asked = threads or _asked_threads()
-        self._threads = (asked or len(os.sched_getaffinity(0))) if provider == CPU else 1
+        self._threads = (asked or cores()) if provider == CPU else 1
         options.intra_op_num_threads = 1 if provider == CPU else asked
         try:
             # The one provider is named, so that there is no silent change of device.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from plumbline.export.answers import Answers, Released
 from plumbline.export.inputs import signature
 from plumbline.export.runtime import CPU
+from plumbline.jobs import cores
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 from plumbline.validate.measure import run_torch
@@ -30,11 +30,6 @@ class Runtime:
     provider: str
     threads: int
     """Within an operator; on a GPU they matter little."""
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def thread_counts() -> list[int]:
