@@ -6,16 +6,15 @@ import itertools
 
 import torch
 
+from plumbline.compress.importance import BATCH, loss_of
 from plumbline.console import log
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.losses import build_losses
 from plumbline.model.network import spec_of
 from plumbline.params import Train
 from plumbline.prepare.shards import SequenceSet
 from plumbline.train.batches import loader
 
 STREAMS = ("distance", "slope")
-BATCH = 128
 
 
 def shallower(model: Diagnosis, most: int, data: SequenceSet, losses: Train, batches: int, seed: int) -> Diagnosis:
@@ -64,14 +63,8 @@ def without_block(model: Diagnosis, stream: str, gone: int) -> Diagnosis:
 
 @torch.inference_mode()
 def mean_loss(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, seed: int) -> float:
-    """The training's loss, averaged over `batches` batches of buildings as they are: neither turned nor perturbed."""
-    chosen = build_losses(losses)
-    found = []
-    for batch in itertools.islice(loader(data, BATCH, seed), batches):
-        answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-        quadrant = losses.quadrant_weight * chosen.quadrant(answer, batch.quadrant_B)
-        severity = losses.severity_weight * chosen.severity(answer, model.standard_severity(batch.severity_B))
-        found.append(float(quadrant + severity))
+    """`loss_of`, averaged over `batches` batches of buildings."""
+    found = [float(loss_of(model, batch, losses)) for batch in itertools.islice(loader(data, BATCH, seed), batches)]
     return sum(found) / len(found)
 
 

@@ -16,7 +16,7 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.losses import build_losses
 from plumbline.params import Train
 from plumbline.prepare.shards import SequenceSet
-from plumbline.train.batches import loader
+from plumbline.train.batches import Batch, loader
 
 Slopes = dict[str, Tensor]
 """Parameter's name -> the losses' gradient."""
@@ -59,17 +59,13 @@ def slopes(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, see
         batches: batches of 128 buildings.
         seed: of their choice.
     """
-    chosen = build_losses(losses)
     model.zero_grad()
     frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
     model.requires_grad_(True)
     for number, batch in enumerate(loader(data, BATCH, seed)):
         if number == batches:
             break
-        answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-        loss = losses.quadrant_weight * chosen.quadrant(answer, batch.quadrant_B)
-        loss = loss + losses.severity_weight * chosen.severity(answer, model.standard_severity(batch.severity_B))
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss_of(model, batch, losses).backward()  # type: ignore[no-untyped-call]
     found = {
         name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
         for name, parameter in model.named_parameters()
@@ -78,3 +74,11 @@ def slopes(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, see
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name not in frozen)
     return found
+
+
+def loss_of(model: Diagnosis, batch: Batch, losses: Train) -> Tensor:
+    """The training's loss of a batch of buildings as they are: neither turned, perturbed nor weighted."""
+    chosen = build_losses(losses)
+    answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
+    quadrant = losses.quadrant_weight * chosen.quadrant(answer, batch.quadrant_B)
+    return quadrant + losses.severity_weight * chosen.severity(answer, model.standard_severity(batch.severity_B))
