@@ -245,6 +245,28 @@ def test_a_ratio_is_given_or_searched_by_one_kind_of_bound(given, said):
     assert said in refusal(changed("compress", {**GOOD["compress"], **given}))
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"epochs": 5, "curriculum": {"medium": 2, "hard": 6}}, "curriculum.hard: 6 found, beyond the 5 epochs"),
+        ({"communication": "int8", "precision": "fp16"}, "int8 found with precision fp16"),
+        ({"communication": "powersgd", "precision": "fp16"}, "powersgd found with precision fp16"),
+        ({"resident": "always", "noise": 0.5}, "resident: always found"),
+        ({"resident": "always", "padding": "mean"}, "resident: always found"),
+    ],
+)
+def test_what_training_could_not_keep_is_refused(given, said):
+    assert said in refusal(changed("train", {**GOOD["train"], **given}))
+
+
+@pytest.mark.parametrize(
+    "given", [{"communication": "fp16", "precision": "fp16"}, {"communication": "int8", "precision": "bf16"},
+              {"resident": "always", "noise": 0.5, "perturb": 0.0}],
+)  # fmt: skip
+def test_what_goes_together_is_accepted(given):
+    parse_params(changed("train", {**GOOD["train"], **given}))
+
+
 def test_a_short_run_has_the_losses_of_training_and_a_length_of_its_own():
     params = parse_params(GOOD)
     short = params.compress.short_run(params.train)

@@ -112,8 +112,8 @@ def ours(params: Params, case: dict[str, Any]) -> Result:
         model.network.compile(dynamic=True)
     module = Clocked(model, section, section)
     module.epochs = []
-    fit(module, data["train"], data["tune"], name="bench", key=str(time.time_ns()), seed=0, settings={},
-        start_from=["random"])  # fmt: skip
+    fit(module, data["train"], data["tune"], name="bench", key=str(time.time_ns()), data_sha256="", seed=0,
+        settings={}, start_from=["random"])  # fmt: skip
     buildings, seconds, between = np.sum(module.epochs[1:], axis=0)
     rate, memory = section.devices * buildings / seconds, peak_memory() - module.base
     return {"rate": rate, "memory": memory, "between": between / seconds}

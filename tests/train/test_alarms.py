@@ -4,10 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from plumbline.errors import InputError
-from plumbline.train.alarms import check_step
-from plumbline.train.memory import free_bytes, memory_bytes, memory_share, total_bytes
+from plumbline.train.alarms import MOST_LEFT_OUT, check_step
+from plumbline.train.memory import free_bytes, gpu_share, memory_bytes, memory_share, total_bytes
 from plumbline.train.module import Optimisation
 from plumbline.train.stage import train
 from tests.train.made import make_params
@@ -16,7 +17,8 @@ from tests.train.test_fit import CHECKPOINTS, run, said, work
 __all__ = ["said", "work"]
 
 
-FIGURES = {"loss", "learning_rate", "gradient_norm", "samples_per_second", "memory_bytes", "memory_share"}
+MONITORED = {"gradient_norm", "samples_per_second", "memory_bytes", "memory_share"}
+FIGURES = {"loss", "learning_rate", *MONITORED}
 
 
 def look(loss=1.0, norm=1.0, **changed):
@@ -31,8 +33,20 @@ def test_what_is_no_finite_number_always_stops_the_run(found):
 
 def test_scaled_gradients_may_overflow_but_not_the_loss():
     look(norm=np.inf, precision="fp16")
+    look(norm=np.inf, precision="fp16", alarms={"gradient_norm": 5.0, "action": "stop"})
     with pytest.raises(InputError, match="the loss is nan"):
         look(loss=np.nan, precision="fp16")
+
+
+def test_scaled_gradients_that_only_overflow_stop_the_run():
+    section, one, overflow = make_params(precision="fp16").train, torch.tensor(1.0), torch.tensor(np.inf)
+    left_out = 0
+    for number in range(MOST_LEFT_OUT):
+        left_out = check_step(section, 0, number, one, overflow, left_out)
+        assert left_out == number + 1
+    assert check_step(section, 0, MOST_LEFT_OUT, one, one, left_out) == 0
+    with pytest.raises(InputError, match="the gradient's norm inf at epoch 1, step 26"):
+        check_step(section, 0, MOST_LEFT_OUT, one, overflow, left_out)
 
 
 def test_a_bound_on_the_gradient_stops_or_warns(said):
@@ -79,6 +93,20 @@ def test_memory_is_measured():
     assert 0.5 * held.nbytes < memory_bytes(cpu) - before + before * (before > held.nbytes)
 
 
+@pytest.mark.parametrize("error", [ModuleNotFoundError("nvidia-ml-py"), RuntimeError("no permission")])
+def test_how_busy_a_gpu_is_may_stay_unknown(monkeypatch, error):
+    """As torch does where NVIDIA's package is not installed, or the driver refuses."""
+
+    def refused(device):
+        raise error
+
+    monkeypatch.setattr(torch.cuda, "utilization", refused)
+    assert gpu_share(torch.device("cuda", 0)) is None
+    monkeypatch.setattr(torch.cuda, "utilization", lambda device: 37)
+    assert gpu_share(torch.device("cuda", 0)) == 0.37
+    assert gpu_share(torch.device("cpu")) is None
+
+
 def test_lines_of_json_say_how_the_run_is_doing(work):
     run(epochs=3, batch_size=4, device_stats=True, profile="simple")
     (path,) = Path(".plumbline/runs").glob("train-*/train.jsonl")
@@ -87,11 +115,17 @@ def test_lines_of_json_say_how_the_run_is_doing(work):
         ("epoch", 1, 40), ("step", 2, 50), ("epoch", 2, 80), ("step", 3, 100), ("epoch", 3, 120),
     ]  # fmt: skip
     for line in lines:
-        assert {"loss", "learning_rate", "gradient_norm", "samples_per_second", "memory_bytes", "memory_share"} <= set(
-            line
-        )
+        assert set(line) >= FIGURES
         assert line["loss"] > 0
         assert line["gradient_norm"] > 0
     assert "score" in lines[-1]
     (profile,) = Path(".plumbline/profile").iterdir()
     assert "run_training_batch" in profile.read_text()
+    (events,) = Path(".plumbline/tensorboard/train").glob("version_*")
+    read = EventAccumulator(str(events)).Reload()
+    drawn = set(read.Tags()["scalars"])
+    assert drawn >= {"tune/score", "train/loss", "learning_rate", *(f"monitor/{name}" for name in MONITORED)}
+    assert any(name.startswith("DeviceStatsMonitor") for name in drawn)
+    assert [round(point.value, 4) for point in read.Scalars("tune/score")] == [
+        round(line["score"], 4) for line in lines if line["kind"] == "epoch"
+    ]

@@ -48,6 +48,27 @@ def test_two_processes_end_with_the_weights_of_one_with_twice_the_batch(work):
     assert [line["epoch"] for line in lines if line["kind"] == "epoch"][-2:] == [1, 2]
 
 
+@pytest.mark.slow
+def test_processes_agree_on_a_batch_size_and_send_gradients_as_asked(work):
+    """Each by itself would take another size, and wait for the other for ever."""
+    save_shards([make_sequences(700, 3)], Path("data/prepare/train"))
+    asked = settings(epochs=2, batch_size="auto", devices=2, communication="int8", accelerator="cpu")
+    Path("params.yaml").write_text(yaml.safe_dump(asked))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    done = subprocess.run(
+        [*command, "tests.train.uneven"], env=ENVIRONMENT, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stderr
+    assert "batch size: 32 " in done.stderr  # of the first, which speaks for all
+    record = json.loads(Path("data/train/record.json").read_text())
+    assert record["batch_size"] == 16
+    sent = record["communication"]
+    assert sent["hook"] == "int8"
+    # Of so few parameters the scales are a part, and each of two processes rounds its half up.
+    assert 0.25 <= sent["bytes_a_step"] / sent["uncompressed"] < 0.26
+    assert sent["uncompressed"] == pytest.approx(4 * record["parameters"]["trained"], rel=0.01)
+
+
 @pytest.fixture(scope="module")
 def sent():
     with socket.socket() as free:

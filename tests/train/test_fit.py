@@ -3,6 +3,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,12 +13,15 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from mlflow import MlflowClient
 
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.files import sha256_file
+from plumbline.files import sha256_file, sha256_folder
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.prepare.shards import load_shards, save_shards
+from plumbline.train import fit as module_fit
+from plumbline.train import stage
 from plumbline.train.batches import loader
 from plumbline.train.module import Optimisation
 from plumbline.train.schedule import rate_factor
@@ -30,6 +34,10 @@ CHECKPOINTS = Path(".plumbline/checkpoints")
 
 class Killed(BaseException):
     """Stands for the end of the process in tests within one."""
+
+
+def killed(*_):
+    raise Killed
 
 
 @pytest.fixture
@@ -178,6 +186,97 @@ def test_a_run_that_was_cut_ends_as_if_it_had_not_been(work, said, kind, dies_be
         assert len({row["learning_rate"] for row in history("cut")}) > (kind != "curriculum")
 
 
+def test_a_run_that_had_stopped_early_is_not_gone_on_with(work, said, monkeypatch):
+    """Killed after its last epoch, before the results were written."""
+    changed = {"epochs": 40, "learning_rate": 0.02, "patience": 2}
+    run("whole", **changed)
+    monkeypatch.setattr(stage, "calibrate", killed)
+    with pytest.raises(Killed):
+        run("cut", **changed)
+    monkeypatch.undo()
+    monkeypatch.chdir(work)
+    run("cut", **changed)
+    assert len(history("whole")) < 40
+    assert sum("resuming from the checkpoint of an interrupted run" in line for line in said) == 1
+    assert Path("cut/history.csv").read_text() == Path("whole/history.csv").read_text()
+    assert weights("cut") == weights("whole")
+
+
+def test_a_curriculum_is_run_to_its_end_however_short_patience_is(work):
+    sequences = make_sequences(150, 3)
+    save_shards([replace(sequences, difficulty=(np.arange(150) % 3).astype(np.int8))], Path("data/prepare/train"))
+    # Steps too small to change a weight: the first epoch stays the best.
+    run(epochs=20, patience=2, learning_rate=1e-12, curriculum={"medium": 4, "hard": 7})
+    assert len(history()) == 9
+    assert json.loads(Path("out/record.json").read_text())["best_epoch"] == 7
+
+
+def test_weights_that_a_strategy_dealt_out_are_whole_in_the_result(work, monkeypatch):
+    """FSDP needs a GPU; what it leaves behind is a module whose parameters are flat parts."""
+
+    def dealt(self):
+        for parameter in self.parameters():
+            parameter.data = parameter.data.flatten()[::2]
+
+    frozen = ["*key.bias"]  # it has no gradient but rounding errors
+    run("plain", freeze=frozen)
+    monkeypatch.setattr(module_fit, "choose_strategy", lambda losses: "auto")
+    monkeypatch.setattr(Optimisation, "on_fit_end", dealt)
+    run("dealt", strategy="fsdp", freeze=frozen)
+    plain, whole = (load_diagnosis(Path(out)).state_dict() for out in ("plain", "dealt"))
+    for name, value in plain.items():
+        torch.testing.assert_close(whole[name], value, msg=name)
+
+
+def test_batch_norms_are_joined_over_processes_where_there_are_any(work, monkeypatch):
+    given = {}
+
+    def trainer(**options):
+        given.update(options)
+        raise Killed
+
+    monkeypatch.setattr(module_fit, "Trainer", trainer)
+    for there in (False, True):
+        monkeypatch.setattr(module_fit, "has_batch_norm", lambda module, there=there: there)
+        with pytest.raises(Killed):
+            run()
+        assert given["sync_batchnorm"] is there
+
+
+def test_what_compression_does_not_do_is_said(work, said):
+    run(communication="int8")
+    assert any("int8 changes nothing with one process" in line for line in said)
+    assert "communication" not in json.loads(Path("out/record.json").read_text())
+
+
+def test_an_interrupted_run_is_one_run_in_mlflow(work, tiny, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    shutil.copy(tiny.root / "mlflow.db", "mlflow.db")  # to make one anew takes seconds
+    client = MlflowClient("sqlite:///mlflow.db")
+    known = {found.info.run_id for found in search(client)}
+    with pytest.raises(Killed):
+        run("cut", dies_before=1, epochs=3)
+    run("cut", epochs=3)
+    (found,) = [found for found in search(client) if found.info.run_id not in known]
+    record = json.loads(Path("cut/record.json").read_text())
+    assert found.info.status == "FINISHED"
+    assert found.data.tags["data_sha256"] == record["data_sha256"] == sha256_folder(Path("data/prepare"))
+    assert found.data.tags["run_key"] == record["run_key"]
+    assert found.data.params["train/epochs"] == "3"
+    for name, value in record["metrics"].items():
+        assert found.data.metrics[f"best/{name}"] == pytest.approx(value)
+    curve = client.get_metric_history(found.info.run_id, "tune/score")
+    assert [point.value for point in curve] == pytest.approx([row["score"] for row in history("cut")])
+    assert {"monitor/gradient_norm", "train/loss", "learning_rate"} <= set(found.data.metrics)
+    stored = Path(client.download_artifacts(found.info.run_id, "record.json"))
+    assert json.loads(stored.read_text()) == record
+
+
+def search(client):
+    experiment = client.get_experiment_by_name("plumbline")
+    return client.search_runs([experiment.experiment_id])
+
+
 def test_a_checkpoint_is_read_without_unpickling_objects(work):
     with pytest.raises(Killed):
         run(dies_before=1)
@@ -219,11 +318,10 @@ def test_run_key_tells_data_settings_and_other_inputs_apart(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(content)
     a, b = tmp_path / "a", tmp_path / "b"
-    keys = [run_key(a, {"x": 1}), run_key(a, {"x": 2}), run_key(b, {"x": 1}), run_key(a, {"x": 1}, b)]
-    assert len(set(keys)) == 4
-    assert run_key(a, {"x": 1, "y": 2}) == run_key(a, {"y": 2, "x": 1})
-    with pytest.raises(InputError, match="no such folder"):
-        run_key(tmp_path / "c", {})
+    keys = [run_key("a", {"x": 1}), run_key("a", {"x": 2}), run_key("b", {"x": 1}),
+            *(run_key("a", {"x": 1}, other) for other in (a, b))]  # fmt: skip
+    assert len(set(keys)) == 5
+    assert run_key("a", {"x": 1, "y": 2}) == run_key("a", {"y": 2, "x": 1})
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from plumbline.prepare.redescribe import recover
 from plumbline.prepare.sequences import Sequences
 from plumbline.prepare.shards import save_shards
 from plumbline.train.batches import loader
-from plumbline.train.perturb import Draws, add_noise, draw_numbers, drop_points, drop_tracks, perturb, perturbs
+from plumbline.train.perturb import Draws, add_noise, draw_numbers, drop_points, drop_tracks, perturb
 from tests.prepare.made import PARAMS, make_scene
 from tests.train.made import column
 from tests.train.test_fit import Killed, run, weights
@@ -156,7 +156,7 @@ def test_displacements_move_with_the_noise_and_gradients_with_them(sequences):
      ({"noise": 0.5, "perturb": 0.0}, False)],
 )  # fmt: skip
 def test_nothing_is_asked_for_unless_a_rate_and_the_share_are_above_zero(changed, wanted):
-    assert perturbs(section(**changed)) == wanted
+    assert section(**changed).perturbs == wanted
 
 
 def batches(sequences, losses, seed, epoch):

@@ -34,7 +34,8 @@ class AwareOptimisation(Optimisation):
     ) -> None:
         """`train`: some of its buildings give the ranges."""
         super().__init__(model, section, losses, teacher, section.distil_weight)
-        self.chosen_from = section.epochs - section.quantisation_aware
+        self.rounded_from = section.epochs - section.quantisation_aware
+        self.chosen_from = max(self.chosen_from, self.rounded_from)
         calibration = Calibration(train, BATCHES, BATCH_SIZE, seed=0)
         self._given = [
             {name: torch.from_numpy(np.array(value)) for name, value in inputs.items()}
@@ -59,7 +60,7 @@ class AwareOptimisation(Optimisation):
         self._rounding.clear()
 
     def _measure(self) -> None:
-        if self.current_epoch < self.chosen_from:
+        if self.current_epoch < self.rounded_from:
             return
         if not self._rounding:
             log.info("from epoch %d on the network is rounded as in int8", self.current_epoch + 1)

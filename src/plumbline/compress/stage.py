@@ -13,6 +13,7 @@ from plumbline.compress.sensitivity import drawn, scan
 from plumbline.compress.shrink import Pruning
 from plumbline.compress.table import write_table
 from plumbline.console import log
+from plumbline.files import sha256_folder
 from plumbline.jobs import WORK
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
@@ -43,7 +44,8 @@ def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     splits = {name: load_shards(prepared / name) for name in ("train", "tune", "calibrate")}
     teacher = load_diagnosis(trained)
     settings = {"compress": section.model_dump(), "train": params.train.model_dump()}
-    key = run_key(prepared, settings, trained)
+    data = sha256_folder(prepared)
+    key = run_key(data, settings, trained)
     torch.set_num_threads(threads(params.train))
     pruning = Pruning.of(teacher, splits["train"], section, params.train)
     tries, rows = WORK / "search" / key[:16], None
@@ -57,10 +59,11 @@ def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
         module: Optimisation = AwareOptimisation(model, section, params.train, teacher, splits["train"])
     else:
         module = Optimisation(model, section, params.train, teacher=teacher, distil_weight=section.distil_weight)
-    checkpoints = fit(
-        module, splits["train"], splits["tune"], name="compress", key=key, seed=params.train.seed, settings=settings,
+    done = fit(
+        module, splits["train"], splits["tune"], name="compress", key=key, data_sha256=data, seed=params.train.seed,
+        settings=settings,
     )  # fmt: skip
-    calibrate(model, splits["calibrate"])
+    calibrate(done.module.model, splits["calibrate"])
     sensitivity = scan(pruning, splits["tune"], section.sensitivity) if section.sensitivity else None
 
     def tables(folder: Path) -> None:
@@ -70,6 +73,6 @@ def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
             write_table(sensitivity, folder / "sensitivity.csv")
             (folder / "sensitivity.svg").write_text(drawn(sensitivity), encoding="utf-8")
 
-    write_model(model, module, out, tables)
-    shutil.rmtree(checkpoints)
+    write_model(done.module, out, tables)
+    shutil.rmtree(done.checkpoints)
     shutil.rmtree(tries, ignore_errors=True)

@@ -10,6 +10,8 @@ from plumbline.params.section import Fraction, Positive, Section
 
 QuadrantKind = Literal["cross_entropy", "focal"]
 SeverityKind = Literal["pinball", "mse", "huber", "charbonnier"]
+OWING = ("powersgd", "int8")
+"""Values of `communication` that send later what they lost now."""
 AUTO = 0
 """What `batch_size: auto` is read as."""
 
@@ -21,7 +23,7 @@ def _auto(value: Any) -> Any:
 class Curriculum(Section):
     """The first epoch, counted from 1, in which buildings of each difficulty are drawn.
 
-    Those whose difficulty is not known are always drawn.
+    Those whose difficulty is not known are always drawn. The run ends with none of the epochs before all are drawn.
     """
 
     easy: int = Field(default=1, ge=1)
@@ -64,6 +66,11 @@ class Optimise(Section):
             raise ValueError("give warmup_epochs or warmup_share, not both")
         if self.warmup_epochs >= self.epochs:
             raise ValueError(f"warmup_epochs: {self.warmup_epochs:g} found, fewer than the {self.epochs} epochs needed")
+        for name, level in self.curriculum.model_dump().items():
+            if level > self.epochs:
+                raise ValueError(
+                    f"curriculum.{name}: {level} found, beyond the {self.epochs} epochs; raise epochs, or lower it"
+                )
         return self
 
 
@@ -140,6 +147,11 @@ class Train(Optimise):
     """Write where the time goes into `.plumbline/profile`, for each process: `simple` a table of the parts of a run;
     `pytorch` a table of operators in a few steps, and these as a trace that a browser draws (`chrome://tracing`)."""
 
+    @property
+    def perturbs(self) -> bool:
+        """Whether examples are changed at random, beyond the compass."""
+        return self.perturb > 0 and max(self.point_dropout, self.track_dropout, self.noise) > 0
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if "checkpoint" in self.start_from[1:] or "random" in self.start_from[:-1]:
@@ -148,6 +160,16 @@ class Train(Optimise):
             )
         if self.communication != "none" and self.strategy in ("fsdp", "deepspeed_stage_2"):
             raise ValueError(f"communication: {self.communication} works with strategy ddp, not {self.strategy}")
+        if self.communication in OWING and self.precision == "fp16":
+            raise ValueError(
+                f"communication: {self.communication} found with precision fp16; it keeps what it loses, and an "
+                "overflow would never leave it. Use precision bf16, or communication fp16"
+            )
+        if self.resident == "always" and (self.padding != "mask" or self.perturbs):
+            raise ValueError(
+                "resident: always found, with padding other than mask, or with point_dropout, track_dropout or noise: "
+                "these are made anew for each batch. Use auto"
+            )
         if self.ema_decay and self.strategy in ("fsdp", "deepspeed_stage_2"):
             raise ValueError(f"ema_decay: needs strategy auto or ddp, because {self.strategy} has parts of the weights")
         return self

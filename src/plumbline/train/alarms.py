@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -13,24 +14,29 @@ from plumbline.errors import InputError
 from plumbline.params import Train
 from plumbline.train.memory import memory_share
 
+MOST_LEFT_OUT = 25
+"""Steps in a row that fp16 may leave out. The scale of the loss halves with each: after so many it is below 1/500."""
 
-def check_step(losses: Train, epoch: int, step: int, loss: Tensor, norm: Tensor) -> None:
-    """Look at one step before it changes the weights.
+
+def check_step(losses: Train, epoch: int, step: int, loss: Tensor, norm: Tensor, left_out: int = 0) -> int:
+    """Look at one step before it changes the weights; return how many steps in a row were left out, with this one.
 
     Args:
         losses: `alarms` and `precision` of it count.
         epoch, step: where the run is, counted from 0.
         loss: of this process's buildings.
         norm: of the gradient, before clipping.
+        left_out: steps before this one that were.
 
     Raises:
         InputError: loss or gradient is no finite number, or the norm is beyond a bound that stops the run.
     """
     loss_found, norm_found = torch.stack([loss.float(), norm.float().to(loss.device)]).tolist()  # one wait for the GPU
     place = f"at epoch {epoch + 1}, step {step + 1}"
-    # With scaled losses a gradient overflows now and then; the scaler leaves that step out.
-    finite = torch.isfinite(torch.tensor([loss_found] if losses.precision == "fp16" else [loss_found, norm_found]))
-    if not finite.all():
+    overflow = losses.precision == "fp16" and math.isfinite(loss_found) and not math.isfinite(norm_found)
+    if overflow and left_out < MOST_LEFT_OUT:
+        return left_out + 1  # with a scaled loss it happens now and then; the scaler leaves that step out
+    if not (math.isfinite(loss_found) and math.isfinite(norm_found)):
         raise InputError(
             f"train: the loss is {loss_found:g} and the gradient's norm {norm_found:g} {place}. The weights of the "
             "epoch before are kept. Lower train.learning_rate, or look for values out of all proportion in the data."
@@ -40,10 +46,11 @@ def check_step(losses: Train, epoch: int, step: int, loss: Tensor, norm: Tensor)
         _raise_alarm(
             losses, f"the gradient's norm is {norm_found:.3g} {place}, and train.alarms.gradient_norm {bound:g}"
         )
+    return 0
 
 
 class MemoryAlarm(Callback):
-    """Looks at the memory after each epoch and every `log_every_n_steps` steps."""
+    """Looks at the memory in the first batch of each epoch, and in each `log_every_n_steps`th."""
 
     def __init__(self, losses: Train) -> None:
         self.losses = losses

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from plumbline.params import Train
 from plumbline.prepare.shards import SequenceSet
-from plumbline.train.perturb import draw_numbers, perturb, perturbs
+from plumbline.train.perturb import draw_numbers, perturb
 from plumbline.train.sample import building_weights, draw
 
 POOL = 64
@@ -156,7 +156,7 @@ class Buildings(Dataset[Batch]):
     def _padded(self, index: NDArray[np.intp], own: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
         if self.losses is None:
             return dict(self.sequences.pad(index[own]))
-        if not perturbs(self.losses):
+        if not self.losses.perturbs:
             return dict(self.sequences.pad(index[own], strategy=self.losses.padding))
         seed = (0, 0) if self.sampler is None else (self.sampler.seed or 0, self.sampler.epoch)
         generator = np.random.default_rng((*seed, zlib.crc32(index.tobytes())))

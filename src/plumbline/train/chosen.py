@@ -38,6 +38,11 @@ class Patience(EarlyStopping):
         """As `Best.state_key`."""
         return super().state_key.replace(type(self).__name__, EarlyStopping.__name__, 1)
 
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """A run that had stopped, and was killed before its results were written, is not gone on with."""
+        if self.wait_count >= self.patience:
+            trainer.should_stop = True
+
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Look at the epoch's score."""
         if trainer.current_epoch >= self.first:

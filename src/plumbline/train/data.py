@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 from plumbline.errors import InputError
+from plumbline.files import write_json
 from plumbline.model.losses import build_losses
 from plumbline.params import Optimise, Train
 from plumbline.prepare.shards import SequenceSet
 from plumbline.train.batches import Buildings, SimilarLengths
 from plumbline.train.deal import Deal, Example, Examples
+from plumbline.train.distributed import gather
 from plumbline.train.resident import Resident, is_resident
 from plumbline.train.sample import building_weights
 
@@ -26,26 +29,36 @@ class Data(LightningDataModule):
     """Training and tune split of one run."""
 
     def __init__(
-        self, train: SequenceSet, tune: SequenceSet, optimise: Optimise, losses: Train, seed: int, batch_size: int
-    ) -> None:
-        """`batch_size` buildings a share; everything else as the sections say.
+        self, train: SequenceSet, tune: SequenceSet, optimise: Optimise, losses: Train, seed: int, batch_size: int,
+        remember: Path | None = None,
+    ) -> None:  # fmt: skip
+        """Everything as the sections say, but the batch size.
+
+        Args:
+            train, tune, optimise, losses, seed: of the run.
+            batch_size: buildings a share; of several processes the least counts.
+            remember: file to write that into, for a run that is interrupted.
 
         Raises:
             InputError: the curriculum has nothing to begin with.
         """
         super().__init__()
         self.train, self.tune, self.optimise, self.losses = train, tune, optimise, losses
-        self.seed, self.batch_size = seed, batch_size
+        self.seed, self.batch_size, self.remember = seed, batch_size, remember
         self.first_epoch = first_epochs(train, optimise)
         self.weight: NDArray[np.float32] | None = None
         if losses.balance == "oversample":
             self.weight = building_weights(np.asarray(train.severity), np.asarray(train.quadrant), losses)
 
     def setup(self, stage: str) -> None:
-        """Put the data on the device where that is wanted."""
+        """Agree on one batch size, and put the data on the device where that is wanted."""
         self.tables = tuple(Buildings(part, losses) for part, losses in ((self.train, self.losses), (self.tune, None)))
         trainer: Any = self.trainer
         device = trainer.strategy.root_device
+        # Found by free memory, it may differ; with different ones the processes would wait for each other for ever.
+        self.batch_size = min(gather(self.batch_size))
+        if self.remember and trainer.is_global_zero:
+            write_json(self.remember, self.batch_size)
         if is_resident(self.train, self.losses, device):
             self.tables = tuple(Resident(table, device) for table in self.tables)
 

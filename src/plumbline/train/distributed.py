@@ -17,6 +17,8 @@ from plumbline.errors import InputError
 from plumbline.params import Train
 
 AnyThing = TypeVar("AnyThing")
+PARTED = ("fsdp", "deepspeed_stage_2")
+"""Values of `train.strategy` by which each process has a part of something."""
 
 
 def choose_strategy(losses: Train) -> Strategy | str:
@@ -29,13 +31,14 @@ def choose_strategy(losses: Train) -> Strategy | str:
     name = losses.strategy if losses.strategy != "auto" else ("ddp" if processes > 1 else "auto")
     if name == "ddp":
         return DDPStrategy()
-    if name in ("fsdp", "deepspeed_stage_2") and not gpus(losses):
+    if name in PARTED and not gpus(losses):
         raise InputError(f"train.strategy: {name} found, which needs a GPU, and there is none. Use ddp.")
     if name == "fsdp":
         return FSDPStrategy(state_dict_type="full")
     if name == "deepspeed_stage_2" and importlib.util.find_spec("deepspeed") is None:
         raise InputError(
-            "train.strategy: deepspeed_stage_2 found, and DeepSpeed is not installed. `pip install deepspeed`."
+            "train.strategy: deepspeed_stage_2 found, and DeepSpeed is not installed. `pip install deepspeed`, or "
+            "Plumbline with its extra `deepspeed`."
         )
     return name
 

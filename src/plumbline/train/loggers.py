@@ -11,9 +11,18 @@ from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 
 from plumbline.console import log
 
+TAGS = ("run_key", "data_sha256")
 
-def loggers(name: str, settings: dict[str, Any], work: Path) -> list[Logger]:
-    """TensorBoard and MLflow. The record never stops the work: an unreachable MLflow is a warning."""
+
+def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str]) -> list[Logger]:
+    """TensorBoard and MLflow. The record never stops the work: an unreachable MLflow is a warning.
+
+    Args:
+        name: of the stage.
+        record: what is known of the run before its first step.
+        work: folder of the project's own files.
+        before: `recorded` of this run before it was interrupted; it is gone on with. Empty: a new one.
+    """
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     found: list[Logger] = [TensorBoardLogger(work / "tensorboard", name=name)]
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -22,9 +31,13 @@ def loggers(name: str, settings: dict[str, Any], work: Path) -> list[Logger]:
     address = named or f"sqlite:///{Path('mlflow.db').resolve()}"
     try:
         beside = None if named is not None else (work / "mlruns").resolve().as_uri()
-        record = MLFlowLogger("plumbline", run_name=name, tracking_uri=address, artifact_location=beside)
-        record.log_hyperparams(settings)
-        found.append(record)
+        known = before.get("run_id") if before.get("address") == address else None
+        tags = {tag: record[tag] for tag in TAGS} | {"git_commit": (record["git"] or {}).get("commit", "none")}
+        logger = MLFlowLogger(
+            "plumbline", run_name=name, tracking_uri=address, artifact_location=beside, run_id=known, tags=tags
+        )
+        logger.log_hyperparams(record["params"])
+        found.append(logger)
     except Exception as error:  # whatever the record's server answers, training goes on
         log.warning("MLflow at %s does not answer (%s); this run is not recorded there", address, error)
     finally:
@@ -35,11 +48,20 @@ def loggers(name: str, settings: dict[str, Any], work: Path) -> list[Logger]:
     return found
 
 
+def recorded(found: list[Logger]) -> dict[str, str]:
+    """The run in MLflow, for `loggers` to go on with; empty where there is none."""
+    for logger in found:
+        if isinstance(logger, MLFlowLogger) and logger.run_id:
+            return {"address": str(logger._tracking_uri), "run_id": logger.run_id}
+    return {}
+
+
 def log_record(found: list[Logger], record: dict[str, Any]) -> None:
-    """Put the record beside the curves in MLflow."""
+    """Put the record, and the metrics of the best epoch, beside the curves in MLflow."""
     for logger in found:
         if isinstance(logger, MLFlowLogger):
             try:
                 logger.experiment.log_dict(logger.run_id, record, "record.json")
+                logger.log_metrics({f"best/{name}": value for name, value in record["metrics"].items()})
             except Exception as error:  # as above
                 log.warning("MLflow does not take the record (%s)", error)

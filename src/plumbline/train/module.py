@@ -40,12 +40,13 @@ class Optimisation(LightningModule):
         self.teacher = [] if teacher is None else [teacher.eval().requires_grad_(False)]
         self.distil_weight = distil_weight
         self.history: list[dict[str, float]] = []
-        self.chosen_from = 0
-        """first epoch, counted from 0, that the run may end with"""
+        self.chosen_from = max(optimise.curriculum.levels) - 1
+        """first epoch, counted from 0, that the run may end with: before it, not all of the data were drawn"""
         self.record: dict[str, Any] = {}
         """what is known of the run, see `record`"""
         self.gradient_norm = torch.zeros(())
         """of the last step, before clipping"""
+        self._left_out = 0
         self._seen: list[tuple[Tensor, ...]] = []
         self._losses: list[Tensor] = []
 
@@ -89,7 +90,9 @@ class Optimisation(LightningModule):
         """
         self.gradient_norm = clip(self, gradient_clip_val)
         turns = torch.stack(self._losses[-self.optimise.accumulate :])
-        check_step(self.losses, self.current_epoch, self.global_step, turns.mean(), self.gradient_norm)
+        self._left_out = check_step(
+            self.losses, self.current_epoch, self.global_step, turns.mean(), self.gradient_norm, self._left_out
+        )
 
     def validation_step(self, batch: Example, batch_index: int) -> None:
         """Answer one batch of the tune split, in float32: so the model is released."""

@@ -8,13 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import DeviceStatsMonitor
 
 from plumbline.console import log
 from plumbline.params import Train
-from plumbline.train.memory import memory_bytes, memory_share
+from plumbline.train.memory import gpu_share, memory_bytes, memory_share
 
 SAID = ("train_loss", "score", "quadrant_accuracy", "severity_mae")
 
@@ -39,7 +38,8 @@ class Monitor(Callback):
     """Appends to a file of JSON lines, one every `log_every_n_steps` steps and one an epoch, and logs the same figures.
 
     A line holds epoch and step (counted from 1), loss, rate, the gradient's norm before clipping, buildings a second of
-    all processes, and memory: the most that this process has used (bytes), and the share in use by anybody.
+    all processes, and memory: the most that this process has used (bytes), and the share in use by anybody. On a GPU
+    also the share of the time that it was busy, where the package nvidia-ml-py (extra `gpu`) is installed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -79,8 +79,9 @@ class Monitor(Callback):
             "memory_bytes": float(memory_bytes(device)),
             "memory_share": memory_share(device),
         }
-        if device.type == "cuda":
-            figures["gpu_share"] = torch.cuda.utilization(device) / 100
+        busy = gpu_share(device)
+        if busy is not None:
+            figures["gpu_share"] = busy
         rate = trainer.optimizers[0].param_groups[0]["lr"]
         line |= {"epoch": trainer.current_epoch + 1, "step": trainer.global_step, "learning_rate": rate, **figures}
         # JSON has no NaN.

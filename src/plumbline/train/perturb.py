@@ -18,11 +18,6 @@ from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.sequences import Sequences
 
 
-def perturbs(losses: Train) -> bool:
-    """Whether the section asks for any of it."""
-    return losses.perturb > 0 and max(losses.point_dropout, losses.track_dropout, losses.noise) > 0
-
-
 class Draws(NamedTuple):
     """Random numbers for B buildings of N scatterers; a building's own do not depend on which are left out."""
 

@@ -18,21 +18,21 @@ from plumbline.train.memory import total_bytes
 PACKAGES = ("torch", "lightning", "numpy")
 
 
-def begin_record(model: Diagnosis, key: str, settings: dict[str, Any], batch_size: int) -> dict[str, Any]:
+def begin_record(model: Diagnosis, key: str, data_sha256: str, settings: dict[str, Any]) -> dict[str, Any]:
     """What is known before the first step.
 
     Args:
         model: what is trained.
         key: of the run: the hash of its data, settings and other inputs.
+        data_sha256: of the data alone.
         settings: sections of the params file.
-        batch_size: buildings a batch, found or given.
     """
     trained = sum(p.numel() for p in model.network.parameters() if p.requires_grad)
     return {
         "run_key": key,
+        "data_sha256": data_sha256,
         "git": git_commit(Path.cwd()),
         "params": settings,
-        "batch_size": batch_size,
         "parameters": {**count_parameters(model.network), "trained": trained},
         "hardware": hardware(),
         "versions": {

@@ -14,7 +14,6 @@ from plumbline.params import Train
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.shards import SequenceSet
 from plumbline.train.batches import Batch, Buildings
-from plumbline.train.perturb import perturbs
 
 SHARE = 0.25
 """Of the device's free memory, what the data may take."""
@@ -22,7 +21,7 @@ SHARE = 0.25
 
 def is_resident(train: SequenceSet, losses: Train, device: torch.device) -> bool:
     """Whether `train.resident` asks for it, or (`auto`) the device is a GPU with room for the data."""
-    if losses.resident == "never" or perturbs(losses) or losses.padding != "mask":
+    if losses.resident == "never" or losses.perturbs or losses.padding != "mask":
         return False
     if losses.resident == "always":
         return True

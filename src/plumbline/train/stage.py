@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from plumbline.console import log
-from plumbline.errors import InputError
 from plumbline.files import atomic_folder, sha256_folder, write_json
 from plumbline.model.diagnosis import Diagnosis, save_diagnosis
 from plumbline.model.network import count_parameters, new_spec
@@ -45,43 +44,38 @@ def train(prepared: Path, params: Params, out: Path) -> None:
     log.info("parameters: %s", ", ".join(f"{name} {count}" for name, count in counts.items()))
     settings = {"model": params.model.model_dump(), "train": params.train.model_dump()}
     module = Optimisation(model, params.train, params.train)
-    checkpoints = fit(
-        module, splits["train"], splits["tune"], name="train",
-        key=run_key(prepared, settings, *pretrained_folders(params.train)), seed=params.train.seed, settings=settings,
+    data = sha256_folder(prepared)
+    done = fit(
+        module, splits["train"], splits["tune"], name="train", data_sha256=data,
+        key=run_key(data, settings, *pretrained_folders(params.train)), seed=params.train.seed, settings=settings,
         start_from=params.train.start_from,
     )  # fmt: skip
-    module.record["data_sha256"] = sha256_folder(prepared)
-    calibrate(model, splits["calibrate"])
-    write_model(model, module, out)
-    shutil.rmtree(checkpoints)
+    calibrate(done.module.model, splits["calibrate"])
+    write_model(done.module, out)
+    shutil.rmtree(done.checkpoints)
 
 
-def write_model(
-    model: Diagnosis, module: Optimisation, out: Path, beside: Callable[[Path], None] = lambda _: None
-) -> None:
+def write_model(module: Optimisation, out: Path, beside: Callable[[Path], None] = lambda _: None) -> None:
     """The model, its metrics on the tune split, and the record and curve of the run that made it.
 
     `beside` writes what else belongs there into the folder, before it appears.
     """
-    best = module.history[module.record["best_epoch"] - 1]
-    metrics = {name: round(best[name], 5) for name in ("score", "quadrant_accuracy", "severity_mae")}
     with atomic_folder(out) as folder:
-        save_diagnosis(model, folder)
+        save_diagnosis(module.model, folder)
         write_history(module.history, folder / "history.csv")
-        counts = count_parameters(model.network)
+        counts = count_parameters(module.model.network)
         write_json(
             folder / "metrics.json",
-            {**metrics, "epochs": len(module.history), "parameters": counts["total"]},
+            {**module.record["metrics"], "epochs": len(module.history), "parameters": counts["total"]},
         )
-        write_json(folder / "record.json", {**module.record, "metrics": metrics})
+        write_json(folder / "record.json", module.record)
         beside(folder)
 
 
-def run_key(prepared: Path, settings: dict[str, Any], *inputs: Path) -> str:
+def run_key(data_sha256: str, settings: dict[str, Any], *inputs: Path) -> str:
     """Changes whenever the data, the settings or other input folders of a run change."""
-    if not prepared.is_dir():
-        raise InputError(f"{prepared}: no such folder. Run `plumbline prepare` first.")
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    for folder in (prepared, *inputs):
+    digest.update(data_sha256.encode())
+    for folder in inputs:
         digest.update(sha256_folder(folder).encode())
     return digest.hexdigest()

@@ -9,7 +9,19 @@ from lightning.pytorch.strategies import DDPStrategy
 
 from plumbline.console import log
 from plumbline.params import Train
+from plumbline.params.train import OWING
 from plumbline.train.hooks import HOOKS, Hook
+
+
+def say_what_is_lost(losses: Train, resuming: bool) -> None:
+    """What a user might expect of `train.communication`, and does not get."""
+    if losses.communication != "none" and losses.devices * losses.nodes == 1:
+        log.info("train.communication: %s changes nothing with one process", losses.communication)
+    elif losses.communication in OWING and resuming:
+        log.info(
+            "train.communication: what %s still owed is lost; the run goes on, but not bit for bit",
+            losses.communication,
+        )
 
 
 class Communication(Callback):

@@ -1,0 +1,74 @@
+"""Checkpoints of a run: the one that an interrupted run is gone on from, and what one holds."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.files import read_json
+from plumbline.train.distributed import process_number
+from plumbline.train.start import CHECKPOINT
+
+BATCH_SIZE, RECORDED = "batch_size.json", "mlflow_run.json"
+"""Files beside the checkpoints: the size that was found, and the run in MLflow."""
+
+
+def resumed(folder: Path, name: str, start_from: Sequence[str]) -> Path | None:
+    """The checkpoint to go on from, if there is one and it is wanted.
+
+    Raises:
+        InputError: nothing but a checkpoint is wanted, and there is none.
+    """
+    if CHECKPOINT not in start_from:
+        if not process_number():
+            shutil.rmtree(folder, ignore_errors=True)
+        return None
+    last = _usable(folder / "last.ckpt")
+    if last is not None:
+        epoch = read_checkpoint(last)["epoch"]
+        log.info("%s: resuming from the checkpoint of an interrupted run, after epoch %d", name, epoch + 1)
+    elif list(start_from) == [CHECKPOINT]:
+        raise InputError("train.start_from: checkpoint found, and no run with these data and params was interrupted.")
+    return last
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """What a checkpoint holds, with whole weights as `state_dict`.
+
+    DeepSpeed writes a folder with a part for each process, and pickles; its own tool makes one file of those that this
+    run has written.
+    """
+    if path.is_dir():
+        from lightning.pytorch.utilities.deepspeed import convert_zero_checkpoint_to_fp32_state_dict
+
+        whole = path / "whole.ckpt"
+        if not whole.exists():
+            convert_zero_checkpoint_to_fp32_state_dict(path, whole)
+        path = whole
+    found: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
+    return found
+
+
+def remembered(folder: Path, name: str) -> Any:
+    """What an interrupted run left in a file beside its checkpoints; None without one."""
+    return read_json(folder / name) if (folder / name).exists() else None
+
+
+def _usable(path: Path) -> Path | None:
+    """The checkpoint, if there is one and it can be read; one cut short by a crash is set aside."""
+    if not path.exists():
+        return None
+    try:
+        read_checkpoint(path)
+    except Exception as error:  # a half-written archive fails in many ways; each means: start again
+        log.warning("%s: not readable (%s); training starts from the beginning", path, error)
+        if not process_number():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return None
+    return path
