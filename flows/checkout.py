@@ -92,7 +92,10 @@ def _forget_dead_owners(folder: Path) -> None:
     owned = folder / RWLOCK
     try:
         content = json.loads(owned.read_text(encoding="utf-8"))
-        owners = [*content["write"].values(), *(owner for many in content["read"].values() for owner in many)]
+        owners = [
+            *content.get("write", {}).values(),
+            *(owner for many in content.get("read", {}).values() for owner in many),
+        ]
         if any(_is_dvc(int(owner["pid"])) for owner in owners):
             return
     except FileNotFoundError:

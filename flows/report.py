@@ -63,12 +63,12 @@ def markdown() -> str:
 def show(console: Console, closing: dict[str, str]) -> None:
     """Print the figures and then `closing` (name: value), as a table on a terminal and as plain lines elsewhere."""
     figures = _figures()
-    if console.is_terminal:
+    if figures and console.is_terminal:
         table = Table("metric", *ARTIFACTS, title="Figures on the test split")
         for row in figures:
             table.add_row(*row)
         console.print(table)
-    else:
+    elif figures:
         for row in [["metric", *ARTIFACTS], *figures]:
             # Within the 80 columns that a log is taken to have.
             console.print(f"{row[0]:<28}" + "".join(f"{cell:>10}" for cell in row[1:]), highlight=False)

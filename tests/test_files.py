@@ -1,6 +1,7 @@
 import hashlib
 import json
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -76,6 +77,16 @@ def test_a_folder_whose_block_raises_is_as_it_was(tmp_path, before):
         half()
     assert names(tmp_path) == (["out"] if before else [])
     assert not before or names(target) == ["old"]
+
+
+@pytest.mark.parametrize("name", ["file", ".", "..", "here/..", ""])
+def test_a_folder_takes_no_files_place_nor_that_of_the_working_directory(tmp_path, monkeypatch, name):
+    (tmp_path / "work" / "here").mkdir(parents=True)
+    (tmp_path / "work" / "file").write_text("mine")
+    monkeypatch.chdir(tmp_path / "work")
+    with pytest.raises(InputError, match=r"is a file|started in"), atomic_folder(Path(name)):
+        pytest.fail("the block was run")
+    assert names(tmp_path / "work") == ["file", "here"]
 
 
 def test_a_folder_left_by_a_crash_of_the_same_process_number_is_no_hindrance(tmp_path):

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
+from plumbline.errors import InputError
 from plumbline.export.package import open_package, verify_package
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import new_spec, spec_of
@@ -49,3 +51,11 @@ def test_predict_uses_it_unless_told_otherwise(tiny, tmp_path):
     judged = table[table["status"] == "ok"]
     assert len(judged)
     assert np.isfinite(judged[["p_ne", "severity_permille", "severity_low", "severity_high"]]).all().all()
+
+
+def test_asking_for_a_champion_makes_no_registry(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with pytest.raises(InputError, match=f"no registry at sqlite:///{tmp_path}/mlflow.db. Run in the project's folder"):
+        resolve_model("champion")
+    assert not list(tmp_path.iterdir())

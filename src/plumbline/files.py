@@ -32,7 +32,15 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty temporary folder beside `path`; it takes the place of `path` if the block succeeds."""
+    """Yield an empty temporary folder beside `path`; it takes the place of `path` if the block succeeds.
+
+    Raises:
+        InputError: `path` is a file, or the working directory or a folder around it.
+    """
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path}: is a file. Give the name of a folder.")
+    if path.resolve() in (Path.cwd(), *Path.cwd().parents):
+        raise InputError(f"{path}: is the folder that this was started in, or one around it. Give the name of another.")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     _remove_leftovers(path)

@@ -82,9 +82,13 @@ def test_a_list_cut_short_blocks_nothing(project: Project) -> None:
         assert reproduce("simulate", str) == "ran"
 
 
-def test_a_living_dvc_is_respected() -> None:
+@pytest.mark.parametrize("both", [True, False])
+def test_a_living_dvc_is_respected(both: bool) -> None:
+    """DVC leaves out the list of those who read, or write, where there are none."""
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "dvc"]) as dvc:
         write_owner(dvc.pid)
+        if not both:
+            RWLOCK.write_text(json.dumps({"write": json.loads(RWLOCK.read_text())["write"]}))
         while not Path(f"/proc/{dvc.pid}/cmdline").read_bytes():  # empty for a moment while a program is started
             time.sleep(0.01)
         with alone():

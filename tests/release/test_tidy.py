@@ -7,6 +7,7 @@ import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -224,9 +225,10 @@ def test_old_records_of_training_go_and_those_at_work_stay(registry: Registry, t
 def test_the_records_of_training_are_those_that_train_writes(tmp_path: Path, registry: Registry) -> None:
     from plumbline.train.loggers import log_record, loggers
 
-    found = loggers("train", {"epochs": 1}, tmp_path / ".plumbline")
+    record: dict[str, Any] = {"run_key": "k", "data_sha256": "d", "git": None, "params": {"epochs": 1}, "metrics": {}}
+    found = loggers("train", record, tmp_path / ".plumbline", {})
     assert "MLFLOW_TRACKING_URI" not in os.environ  # what this process does next in another folder has its own record
-    log_record(found, {"epochs": 1})
+    log_record(found, record)
     for logger in found:
         logger.finalize("success")
     client = registry.server.client

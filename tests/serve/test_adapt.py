@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from plumbline.errors import GateRefused, InputError
-from plumbline.export.package import open_package
-from plumbline.files import read_json, write_json
+from plumbline.export.package import open_package, write_package
+from plumbline.files import read_json, sha256_folder, write_json
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.features import PREPARATION
@@ -96,6 +96,56 @@ def test_a_merged_model_says_how_its_labels_were_prepared(tiny, project, merged,
     assert "trained on points that were prepared in another way (1, now" in caplog.text
 
 
+def foreign(root):
+    (root / "notes").mkdir()
+    (root / "notes" / "thesis.txt").write_text("mine")
+    return root / "notes", "did not write"
+
+
+def changed_since(root, merged):
+    shutil.copytree(merged, root / "mine")
+    (root / "mine" / "notes.txt").write_text("mine")
+    return root / "mine", "did not write"
+
+
+def from_elsewhere(root, merged):
+    shutil.copytree(merged, root / "other")
+    manifest = root / "other" / "manifest.json"
+    manifest.unlink()
+    files = {path.name: path for path in (root / "other").iterdir()}
+    about = {**read_json(merged / "manifest.json"), "gate": {"verdict": "pass", "rules": []}}
+    kept = ("name", "default_model", "prepare", "hashes", "metrics", "gate", "records")
+    write_package(files, {key: about[key] for key in kept}, "A card.", root / "released")
+    return root / "released", "came from elsewhere"
+
+
+@pytest.mark.parametrize("kind", ["foreign", "changed", "released", "adapters", "file", "here"])
+def test_merge_replaces_nothing_but_what_it_wrote(tiny, project, merged, tmp_path, monkeypatch, kind):
+    shutil.copytree(project / "adapters", tmp_path / "adapters")
+    (tmp_path / "file").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    output, said = {
+        "foreign": lambda: foreign(tmp_path),
+        "changed": lambda: changed_since(tmp_path, merged),
+        "released": lambda: from_elsewhere(tmp_path, merged),
+        "adapters": lambda: (tmp_path / "adapters", "did not write"),
+        "file": lambda: (tmp_path / "file", "is a file"),
+        "here": lambda: (Path(), "did not write"),
+    }[kind]()
+    before = sha256_folder(tmp_path)
+    with pytest.raises(InputError, match=said):
+        merge("athens", str(tiny.data("train")), output, tmp_path / "adapters")
+    assert sha256_folder(tmp_path) == before
+
+
+def test_merge_replaces_what_it_wrote(tiny, project, merged, tmp_path, monkeypatch):
+    ready = merged / "model.onnx"
+    monkeypatch.setattr("plumbline.serve.adapt.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
+    shutil.copytree(merged, tmp_path / "athens")
+    merge("athens", str(tiny.data("train")), tmp_path / "athens", project / "adapters")
+    assert sha256_folder(tmp_path / "athens") == sha256_folder(merged)
+
+
 def test_adapters_are_listed_by_name(project, tmp_path):
     ended = run_cli("adapters", "list", cwd=project)
     assert ended.code == 0
@@ -119,7 +169,7 @@ def test_labels_of_other_buildings_are_refused(tiny, city, tmp_path):
     other = tmp_path / "labels.csv"
     labels = pd.read_csv(city.labels)
     labels.assign(building_id=labels["building_id"] + "_x").to_csv(other, index=False)
-    with pytest.raises(InputError, match=f"{len(labels)} labelled buildings are not in .*of one city"):
+    with pytest.raises(InputError, match=f": {len(labels)} of the labelled buildings .*of one city"):
         adapt(city.products, city.footprints, other, str(tiny.data("train")), "one", QUICK, root=tmp_path)
 
 

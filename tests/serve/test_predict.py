@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import shutil
 import warnings
@@ -245,6 +246,10 @@ def points_not_polygons(case):
     rewrite_buildings(case, lambda frame: frame.set_geometry(frame.centroid))
 
 
+def degrees(case):
+    rewrite_buildings(case, lambda frame: frame.to_crs(4326).set_crs(3857, allow_override=True))
+
+
 def no_buildings(case):
     rewrite_buildings(case, lambda frame: frame.iloc[:0])
 
@@ -317,7 +322,8 @@ FAILURES = {
     "footprints without CRS": (without_crs, ["g.shp", "no CRS"]),
     "invalid polygon": (bow_tie, ["g.gpkg", "feature 5", "invalid"]),
     "no overlap": (move_away, ["g.gpkg", "a.csv", "No overlap"]),
-    "points as footprints": (points_not_polygons, ["g.gpkg", "not polygons"]),
+    "points as footprints": (points_not_polygons, ["g.gpkg", "not polygons", "Give the buildings' outlines"]),
+    "degrees said to be metres": (degrees, ["g.gpkg", "without area", "or are they degrees?"]),
     "no footprints": (no_buildings, ["g.gpkg", "no footprints"]),
     "one id for all": (same_id_twice, ["g.gpkg", "building_id", "house"]),
     "empty points": (empty("a.csv"), ["a.csv", "empty"]),
@@ -341,7 +347,7 @@ FAILURES = {
     "map is no html": (more("--map", "map.png"), ["map.png", ".html"]),
     "map is a folder": (map_is_a_folder, ["map.html", "is a folder"]),
     "no folder for the map": (more("--map", "no/map.html"), ["no/map.html", "does not exist"]),
-    "unknown artifact": (more("--artifact", "float64"), ["package", "'float64'", "model.onnx"]),
+    "unknown artifact": (more("--artifact", "float64"), ["package", "'float64'", "pruned (model.onnx)"]),
     "photograph as footprints": (setting(buildings="package/model.onnx"), ["model.onnx", "not readable"]),
     "footprints as points": (lambda case: case.points.append(case.buildings), ["f.geojson"]),
 }
@@ -497,6 +503,43 @@ def test_odd_but_legal_input_gets_an_answer(case, name):
         assert table["status"].tolist() == [ABSTAINS[name]]
     said = table[table["status"] == "ok"]
     assert np.isfinite(said[["severity_low", "severity_permille", "severity_high"]].to_numpy()).all()
+
+
+def test_what_is_missing_is_said_before_anything_is_read(case):
+    case.points[0].write_bytes(b"no product")
+    case.buildings = case.folder / "gone.geojson"
+    assert "gone.geojson: no such file" in case.run().err
+
+
+def test_a_product_without_a_displacement_is_said_to_be_one(case):
+    def change(lines):
+        days = [place for place, name in enumerate(lines[0]) if name.isdigit()]
+        for cells in lines[1:]:
+            for place in days:
+                cells[place] = ""
+
+    edit_csv(case, change)
+    ended = case.run()
+    assert ended.code == 0
+    assert re.search(r"WARNING .*b\.csv: no displacement in any of its \d+ points", ended.err)
+
+
+def test_where_few_are_judged_the_reasons_are_counted(case):
+    assert "were judged" not in case.run().err
+    rewrite_buildings(
+        case, lambda frame: frame.set_geometry(frame.geometry.where(frame.index < 3, frame.translate(900)))
+    )
+    ended = case.run()
+    assert ended.code == 0
+    table = read_predictions(case.output)
+    judged, empty = (table["status"] == "ok").sum(), (table["n_points"] == 0).sum()
+    assert f"{judged} of {len(table)} buildings were judged. {empty} have no scatterer on them" in ended.err
+
+
+def test_points_seen_from_one_side_are_said_to_be(case):
+    assert "from one side" not in case.run().err
+    case.points = case.points[:1]
+    assert "All points are seen from one side" in case.run().err
 
 
 @pytest.mark.parametrize(("days", "warned"), [(110, True), (364, True), (365, False)])

@@ -55,11 +55,11 @@ def test_a_last_line_without_end_is_whole(tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("e,0.6,", "line 6, column quadrant: '' found, one of NE, NW, SW, SE is needed, or an empty cell below"),
+        ("e,0.6,", "line 6, column quadrant: '' found, one of NE, NW, SW, SE is needed; the cell may be empty where"),
         ("e,0.6,N", "line 6, column quadrant: 'N' found"),
         ("e,0.1,north", "line 6, column quadrant: 'north' found"),
         ("e,-1,NE", "line 6, column severity_permille: -1.0 found, a strain from 0 to 1000"),
-        ("e,,NE", "line 6, column severity_permille: nan found"),
+        ("e,,NE", "line 6, column severity_permille: no value found"),
         ("e,inf,NE", "line 6, column severity_permille: inf found"),
         ("e,much,NE", "line 6, column severity_permille: 'much' found, a number is needed"),
         (",1,NE", "line 6, column building_id: '' found"),
@@ -72,8 +72,17 @@ def test_a_bad_label_is_named_by_file_line_and_column(tmp_path, row, message):
         read_labels(write(tmp_path, HEADER + GOOD + row + "\n"))
 
 
+def test_severities_of_another_unit_are_asked_about(tmp_path, caplog):
+    read_labels(write(tmp_path, HEADER + GOOD))
+    assert not caplog.text
+    assert read_labels(write(tmp_path, HEADER + GOOD + "e,450,NE\n"))["severity_permille"].max() == 450
+    assert "1 severities above 30 permille (the largest 450): category 4 begins at 3. Are they in permille?" in (
+        caplog.text
+    )
+
+
 def test_files_that_are_no_labels_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"column severity_permille, quadrant is missing; the header has building_id"):
+    with pytest.raises(InputError, match=r"missing: severity_permille, quadrant; the header has building_id"):
         read_labels(write(tmp_path, "building_id\na\n"))
     with pytest.raises(InputError, match="no labels"):
         read_labels(write(tmp_path, HEADER))

@@ -42,6 +42,9 @@ def test_the_refusal_names_both_files_extents_and_crss():
     points, footprints = str(caught.value).splitlines()[1:3]
     assert "a.csv: easting 4000000 to 4100000 m, northing 3000000 to 3100000 m in EPSG:3035" in points
     assert "f.geojson (EPSG:4326): easting 4597996 to 4598024 m" in footprints
+    # North-west of the projection's middle, the southern edge is turned: its west is not that of the box.
+    west, east = (float(text) for text in points.split("about ")[1].split(" degrees east")[0].split(" to "))
+    assert west < east
     assert "13.1" in footprints
     assert "38.6" in footprints
 

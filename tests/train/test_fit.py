@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -241,6 +242,22 @@ def test_batch_norms_are_joined_over_processes_where_there_are_any(work, monkeyp
         with pytest.raises(Killed):
             run()
         assert given["sync_batchnorm"] is there
+
+
+def test_an_interruption_is_one(work, monkeypatch):
+    """Lightning by itself ends the process with exit code 1, which is a bug's."""
+
+    def interrupt(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Optimisation, "on_train_epoch_end", interrupt)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            train(Path("data/prepare"), make_params(), Path("out"))
+    finally:
+        signal.signal(signal.SIGINT, before)  # Lightning has it ignored from then on
+    assert not Path("out").exists()
 
 
 def test_what_compression_does_not_do_is_said(work, said):

@@ -60,7 +60,10 @@ def _dvc_owners() -> Iterator[Finding]:
     mend = f"`rm {DVC_OWNERS}` once no DVC is at work here; `make run` does so by itself."
     try:
         content = json.loads(DVC_OWNERS.read_text(encoding="utf-8"))
-        owners = [*content["write"].values(), *(item for many in content["read"].values() for item in many)]
+        owners = [
+            *content.get("write", {}).values(),
+            *(item for many in content.get("read", {}).values() for item in many),
+        ]
         pids = sorted({int(owner["pid"]) for owner in owners})
     except FileNotFoundError:
         return

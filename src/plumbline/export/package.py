@@ -89,6 +89,24 @@ def write_package(files: Mapping[str, Path], about: Mapping[str, Any], card: str
         return verify_package(folder)
 
 
+def check_replaced(folder: Path, gate: Mapping[str, Any]) -> None:
+    """Refuse to write a package where anything lies but an unchanged one with this `gate`.
+
+    Raises:
+        InputError: something else lies there; it is named.
+    """
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    try:
+        found = verify_package(folder)
+    except InputError as error:
+        raise InputError(f"{folder}: holds something that this command did not write ({error}) Give another.") from None
+    if found.gate != gate:
+        raise InputError(
+            f"{folder}: holds the package {found.version}, which came from elsewhere. Give another folder."
+        )
+
+
 def verify_package(folder: Path) -> Manifest:
     """Check that a package is whole and unchanged.
 
@@ -144,8 +162,8 @@ def open_package(folder: Path, artifact: str | None = None) -> tuple[Manifest, O
     names = {**{file: file for file in MODELS}, **{kind: file for file, kind in MODELS.items()}}
     chosen = names.get(artifact, "") if artifact else manifest.default_model
     if chosen not in manifest.files or chosen not in MODELS:
-        inside = ", ".join(file for file in MODELS if file in manifest.files)
-        raise InputError(f"{folder}: model {artifact!r} asked for; {inside} are in it.")
+        inside = ", ".join(f"{kind} ({file})" for file, kind in MODELS.items() if file in manifest.files)
+        raise InputError(f"{folder}: model {artifact!r} asked for; in it: {inside}.")
     return manifest, OnnxModel(folder / chosen)
 
 

@@ -27,7 +27,13 @@ def resolve_model(name_or_path: str, name: str | None = None) -> Path:
     if name_or_path == CHAMPION:
         # MLflow takes two seconds to load, and nobody else asks it.
         from plumbline.release.registry import DEFAULT_NAME, Registry
+        from plumbline.release.server import default_uri, there
 
+        if not there(default_uri()):
+            raise InputError(
+                f"{CHAMPION}: no registry at {default_uri()}. Run in the project's folder, set MLFLOW_TRACKING_URI, or "
+                f"give `{PRETRAINED}` or a package's folder."
+            )
         registry = Registry(name or DEFAULT_NAME)
         champion = registry.champion()
         if champion is None:

@@ -32,6 +32,12 @@ def default_uri() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{DEFAULT_DATABASE.resolve()}"
 
 
+def there(uri: str) -> bool:
+    """Whether there can be a registry: a file of SQLite that is not there is not made to look into it."""
+    database = make_url(uri).database if uri.startswith("sqlite:") else None
+    return database is None or Path(database).exists()
+
+
 def local_folder(uri: str) -> Path | None:
     """The folder that an address of files names, where it is on this machine; a server's own are mlflow-artifacts:/…"""
     parts = urlsplit(uri)

@@ -13,12 +13,13 @@ from plumbline import pretrained
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.export.onnx import export_onnx
-from plumbline.export.package import Manifest, verify_package, write_package
+from plumbline.export.package import Manifest, check_replaced, verify_package, write_package
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.params import Export, Prepare, Product
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.tile import label
+from plumbline.serve.outputs import check_inputs
 from plumbline.serve.predict import read_tracks
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.labels import read_labels
@@ -28,6 +29,8 @@ from plumbline.train.adapter import About, Adapted, Adapter, base_hash, check_na
 
 ADAPTERS = Path("adapters")
 """Where adapters are kept, one folder each."""
+NO_GATE = {"verdict": "not asked", "rules": []}
+"""In the manifest of a merged model."""
 
 
 def adapt(
@@ -50,6 +53,7 @@ def adapt(
         InputError: anything given is missing, damaged or does not fit together, or there are too few labels.
     """
     check_name(name)
+    check_inputs([*points, buildings, labels])
     base_folder = base_of(model)
     base = load_diagnosis(base_folder)
     tracks = read_tracks(points, products, format_)
@@ -80,8 +84,9 @@ def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifes
     Its manifest says that no gate was asked: the registry will not promote it.
 
     Raises:
-        InputError: there is no such adapter, or it is of another base.
+        InputError: there is no such adapter, it is of another base, or `output` holds something else.
     """
+    check_replaced(output, NO_GATE)
     adapter, base_folder = load_adapter(adapter_folder(name, root)), base_of(model)
     changed = Adapted(base_folder).use(adapter)
     with TemporaryDirectory() as temporary:
@@ -131,7 +136,7 @@ def _check_labelled(footprints: geopandas.GeoDataFrame, labelled: set[str], labe
     unknown = sorted(labelled - set(footprints["building_id"]))
     if unknown:
         raise InputError(
-            f"{labels}: {len(unknown)} labelled buildings are not in {buildings}: {', '.join(unknown[:5])}. "
+            f"{labels}: not in {buildings}: {len(unknown)} of the labelled buildings ({', '.join(unknown[:5])}). "
             "Labels and footprints must be of one city."
         )
 
@@ -146,9 +151,9 @@ def _tell(about: About, folder: Path) -> None:
         log.info("%d labels: too few to calibrate the %s anew; kept as in the base", about.labels, kept)
     if not about.level and not about.part:
         log.warning("on held-out buildings nothing was clearly better than the base: only statistics are changed")
-    log.info("%s: %d labels, severities at %s level, %g of the changes of %d parameters (%.1f %% of the network)",
-             folder, about.labels, "their" if about.level else "the base's", about.part, about.parameters,
-             100 * about.share)  # fmt: skip
+    level = "severities brought to the labels' level" if about.level else "severities left at the base's level"
+    part = f"{about.part:g} of the low-rank changes of {about.parameters} parameters ({about.share:.1%} of the network)"
+    log.info("%s: %d labels; %s; %s kept", folder, about.labels, level, part if about.part else "no low-rank change")
 
 
 def _package(adapter: Adapter) -> dict[str, object]:
@@ -160,7 +165,7 @@ def _package(adapter: Adapter) -> dict[str, object]:
         "preparation": about.preparation,
         "hashes": {"base": about.base_sha256, "adapter": about.weights_sha256},
         "metrics": {"before": about.before, "after": about.after},
-        "gate": {"verdict": "not asked", "rules": []},
+        "gate": NO_GATE,
         "records": {},
     }
 

@@ -29,7 +29,7 @@ from plumbline.serve.explain_page import write_page
 from plumbline.serve.explain_points import find_points
 from plumbline.serve.explain_tables import building_table, buildings_path, scatterer_table, write_tables
 from plumbline.serve.judgement import judgement
-from plumbline.serve.outputs import check_outputs
+from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predict import read_tracks
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.overlap import check_overlap
@@ -79,6 +79,7 @@ def explain(
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
     beside = buildings_path(output)
+    check_inputs([*points, buildings])
     check_outputs(output, plan, [*points, buildings], package, [beside] if beside else [], "plan")
     manifest, _ = open_package(package)
     model = load_network(package)

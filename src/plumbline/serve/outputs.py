@@ -10,6 +10,17 @@ from plumbline.errors import InputError
 from plumbline.serve.predictions import check_output
 
 
+def check_inputs(paths: Sequence[Path]) -> None:
+    """Refuse files that are not there, before the first of them is read.
+
+    Raises:
+        InputError: names the first.
+    """
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: no such file.")
+
+
 def check_outputs(
     output: Path, page: Path | None, inputs: Sequence[Path], package: Path, also: Sequence[Path] = (), what: str = "map"
 ) -> None:

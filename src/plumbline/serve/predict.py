@@ -17,7 +17,7 @@ from plumbline.files import atomic_file
 from plumbline.params import Prepare, Product
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.serve.judgement import judgement
-from plumbline.serve.outputs import check_outputs
+from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predictions import write_predictions
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.distinct import check_distinct
@@ -46,12 +46,14 @@ def predict(
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
+    check_inputs([*points, buildings])
     check_outputs(output, map_path, [*points, buildings], package)
     manifest, model = open_package(package, artifact)
     tracks = read_tracks(points, products, format_)
     footprints = read_buildings(buildings, tracks[0].crs)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     warn_of_short(tracks)
+    say_one_side(tracks)
     table = judge(tracks, footprints, manifest.prepare, model, manifest.version)
     with ExitStack() as staged:
         if map_path is not None:
@@ -63,7 +65,30 @@ def predict(
         write_predictions(table, output)
     counts = table["status"].value_counts()
     log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
+    warn_of_unjudged(table)
     return table
+
+
+def warn_of_unjudged(table: geopandas.GeoDataFrame) -> None:
+    """Say why, where fewer than half of the buildings were judged: the user has to look at something."""
+    judged = int((table["status"] == "ok").sum())
+    if 2 * judged >= len(table):
+        return
+    points, status = table["n_points"].to_numpy(), table["status"].to_numpy()
+    empty, few = int((points == 0).sum()), int(((points > 0) & (status == "insufficient_points")).sum())
+    log.warning(
+        "%d of %d buildings were judged. %d have no scatterer on them, %d too few of them or where these tell too "
+        "little, %d are unlike all that the model was trained on. Do points and footprints lie on each other (a map "
+        "shows it)? Cells of 100 m, as of EGMS L3, are too coarse for single houses.",
+        judged, len(table), empty, few, int((status == "out_of_distribution").sum()),
+    )  # fmt: skip
+
+
+def say_one_side(tracks: Sequence[Track]) -> None:
+    """Say so where all points are seen from one side: a movement sideways then looks like one down."""
+    sides = {int(np.sign(np.median(track.los[:, 0]))) for track in tracks if len(track.los)}
+    if len(sides) == 1 and 0 not in sides:
+        log.info("All points are seen from one side: sideways movement cannot be told from sinking or rising.")
 
 
 def warn_of_short(tracks: Sequence[Track]) -> None:
@@ -115,5 +140,7 @@ def read_tracks(
     for path, track in zip(points, tracks, strict=True):
         if track.crs != tracks[0].crs:
             raise InputError(f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of one CRS.")
+        if not np.isfinite(track.displacement).any():
+            log.warning("%s: no displacement in any of its %d points: every cell is empty", path, len(track))
     check_distinct(tracks, [str(path) for path in points])
     return tracks

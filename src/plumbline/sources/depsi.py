@@ -55,8 +55,9 @@ def stated_angles(product: Product, about: params.Product) -> Angles:
     """
     if about.incidence_deg is None or about.heading_deg is None:
         raise InputError(
-            f"{product}: the file does not say from where the satellite looked. Write it into params.yaml, with the "
-            "angle from the vertical and the direction of flight clockwise from north, in degrees:\n"
+            f"{product}: the file does not say from where the satellite looked. Write it into params.yaml (and give "
+            "`--params params.yaml` to a command that is no stage), with the angle from the vertical and the direction "
+            "of flight clockwise from north, in degrees:\n"
             "ingest:\n"
             "  products:\n"
             f"    {product.path.name!r}: {{incidence_deg: 30.0, heading_deg: 350.0}}  # your numbers"

@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from plumbline.compass import QUADRANTS
+from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.sources.archive import find_csv
+from plumbline.sources.archive import Product, find_csv
 from plumbline.sources.table import fail_at, read_columns, read_header
-from plumbline.strain import DIFFICULTIES, category
+from plumbline.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES, category
 
 COLUMNS = {"building_id": pa.string(), "severity_permille": pa.float64(), "quadrant": pa.string()}
 DIFFICULTY = "difficulty"
@@ -23,6 +24,8 @@ UNKNOWN = -1
 """Code of a building whose difficulty nobody has said."""
 MAX_SEVERITY_PERMILLE = 1000.0
 """A strain of 1: nothing stands that long."""
+USUAL_PERMILLE = 30.0
+"""Ten times where the worst category begins; a larger one is more likely of another unit."""
 
 
 def read_labels(path: Path) -> pd.DataFrame:
@@ -41,9 +44,7 @@ def read_labels(path: Path) -> pd.DataFrame:
     header = read_header(product)
     missing = [name for name in COLUMNS if name not in header]
     if missing:
-        raise InputError(
-            f"{product}, line 1: column {', '.join(missing)} is missing; the header has {', '.join(header)[:300]}."
-        )
+        raise InputError(f"{product}, line 1: missing: {', '.join(missing)}; the header has {', '.join(header)[:300]}.")
     columns = COLUMNS | ({DIFFICULTY: pa.string()} if DIFFICULTY in header else {})
     # No quadrant and no difficulty is the beginning of another: a cut last cell shows by itself.
     table = read_columns(product, header, columns, check_end=header[-1] not in ("quadrant", DIFFICULTY))
@@ -68,7 +69,8 @@ def read_labels(path: Path) -> pd.DataFrame:
             "quadrant",
             quadrant,
             ~np.isin(quadrant, (*QUADRANTS, "")) | (damaged & (quadrant == "")),
-            f"one of {', '.join(QUADRANTS)} is needed, or an empty cell below category 1",
+            f"one of {', '.join(QUADRANTS)} is needed; the cell may be empty where the severity is below "
+            f"{CATEGORY_BOUNDS_PERMILLE[0]:g} permille",
         ),
         (
             DIFFICULTY,
@@ -80,7 +82,8 @@ def read_labels(path: Path) -> pd.DataFrame:
     for column, values, bad, wanted in checks:
         if bad.any():
             row = int(np.argmax(bad))
-            fail_at(product, row, column, repr(values[row]) if isinstance(values[row], str) else values[row], wanted)
+            fail_at(product, row, column, _shown(values[row]), wanted)
+    _warn_of_units(product, severity)
     return pd.DataFrame(
         {
             "building_id": ids,
@@ -89,6 +92,21 @@ def read_labels(path: Path) -> pd.DataFrame:
             DIFFICULTY: difficulty,
         }
     )
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, str):
+        return repr(value)
+    return "no value" if isinstance(value, float) and np.isnan(value) else value
+
+
+def _warn_of_units(product: Product, severity: NDArray[np.float64]) -> None:
+    large = severity > USUAL_PERMILLE
+    if large.any():
+        log.warning(
+            "%s: %d severities above %g permille (the largest %g): category 4 begins at %g. Are they in permille?",
+            product, large.sum(), USUAL_PERMILLE, severity.max(), CATEGORY_BOUNDS_PERMILLE[-1],
+        )  # fmt: skip
 
 
 def no_labels() -> pd.DataFrame:

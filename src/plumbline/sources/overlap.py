@@ -123,7 +123,7 @@ def _extent(easting: NDArray[np.float64], northing: NDArray[np.float64], crs: st
         return "none"
     corners = np.array([[easting.min(), northing.min()], [easting.max(), northing.max()]])
     to_degrees = pyproj.Transformer.from_crs(crs, "EPSG:4326", always_xy=True)
-    (west, east), (south, north) = to_degrees.transform(corners[:, 0], corners[:, 1])
+    west, south, east, north = to_degrees.transform_bounds(*corners.ravel())
     return (
         f"easting {corners[0, 0]:.0f} to {corners[1, 0]:.0f} m, northing {corners[0, 1]:.0f} to {corners[1, 1]:.0f} m "
         f"in {crs}, about {west:.4f} to {east:.4f} degrees east, {south:.4f} to {north:.4f} degrees north"

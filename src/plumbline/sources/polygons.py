@@ -37,7 +37,8 @@ def check_present(path: Path, geometry: Objects, ids: Objects) -> None:
     other = ~np.isin(shapely.get_type_id(geometry), polygonal)
     if other.any():
         kind = geometry[int(np.argmax(other))].geom_type
-        raise InputError(f"{path}: {name_features(other, ids)} not polygons (the first is a {kind}). Remove them.")
+        advice = "Give the buildings' outlines." if other.all() else "Remove them."
+        raise InputError(f"{path}: {name_features(other, ids)} not polygons (the first is a {kind}). {advice}")
 
 
 def unwrap(geometry: Objects) -> Objects:
@@ -111,7 +112,10 @@ def make_valid(path: Path, geometry: Objects, ids: Objects, crs: str) -> tuple[O
         geometry[invalid] = repaired.geometry
     flat = shapely.area(geometry) < MIN_AREA_M2
     if flat.any():
-        raise InputError(f"{path}: {name_features(flat, ids)} without area (below {MIN_AREA_M2} m²). Remove them.")
+        advice = "Remove them."
+        if 2 * flat.sum() > len(flat):
+            advice = "Are their coordinates those of the CRS that the file states, or are they degrees?"
+        raise InputError(f"{path}: {name_features(flat, ids)} without area (below {MIN_AREA_M2} m²). {advice}")
     return geometry, invalid
 
 

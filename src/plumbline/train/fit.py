@@ -28,6 +28,7 @@ from plumbline.train.chosen import Best, Patience
 from plumbline.train.data import Data
 from plumbline.train.distributed import PARTED, check_devices, choose_strategy, has_batch_norm, process_number, threads
 from plumbline.train.history import rounded
+from plumbline.train.interrupt import interruptible
 from plumbline.train.loggers import log_record, loggers, recorded
 from plumbline.train.module import Optimisation
 from plumbline.train.monitor import EpochLine, monitors
@@ -138,7 +139,8 @@ def fit(
         warnings.filterwarnings("ignore", message=".*number of training batches.*")
         warnings.filterwarnings("ignore", message=".*It is recommended to use `self.log.*")
         warnings.filterwarnings("ignore", message=".*Checkpoint directory .* exists and is not empty.*")
-        trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
+        with interruptible(trainer):
+            trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
     if not trainer.is_global_zero:
         sys.exit(0)  # one process writes the results
     chosen = read_checkpoint(Path(best.best_model_path))

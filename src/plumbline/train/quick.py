@@ -17,6 +17,7 @@ from plumbline.params import Train
 from plumbline.prepare.shards import SequenceSet
 from plumbline.train.data import Data
 from plumbline.train.distributed import threads
+from plumbline.train.interrupt import interruptible
 from plumbline.train.module import Optimisation
 
 
@@ -75,6 +76,7 @@ def quick_fit(
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")
         warnings.filterwarnings("ignore", message=".*is deprecated, use.*", module="lightning.*")
         warnings.filterwarnings("ignore", message=".*number of training batches.*")
-        trainer.fit(module, datamodule=Data(sequences, sequences, losses, losses, losses.seed, losses.batch_size))
+        with interruptible(trainer):
+            trainer.fit(module, datamodule=Data(sequences, sequences, losses, losses, losses.seed, losses.batch_size))
     torch.set_num_threads(before)
     model.eval()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from plumbline.console import log
 from plumbline.export.package import verify_package
@@ -57,6 +58,7 @@ def publish(reading: Reading, tiles: list[Tile], params: Score) -> Result:
         write_map(table, tracks, folder / MAP, f"Plumbline: {delivery.place}, {delivery.name}", tiles[0].every)
         changes = None
         if before is not None:
+            _warn_of_tracks(before, city.about["tracks"])
             changes = compare(read_predictions(out / before.place / before.folder / PREDICTIONS), table)
             changes.table.to_csv(folder / CHANGES, index=False)
         counts = counts_of(table)
@@ -88,6 +90,16 @@ def publish(reading: Reading, tiles: list[Tile], params: Score) -> Result:
     for reason in drift["reasons"] if drift["verdict"] in ("drift", "look") else ():
         log.warning("%s/%s: %s: %s", result.place, result.folder, drift["verdict"], reason)
     return result
+
+
+def _warn_of_tracks(before: Result, tracks: list[dict[str, Any]]) -> None:
+    """Say so where a place is seen by fewer or more tracks than before: many changes are then of that."""
+    if len(before.tracks) != len(tracks):
+        then, named = (", ".join(track["name"] for track in part) for part in (before.tracks, tracks))
+        log.warning(
+            "%d tracks now (%s), %d in %s (%s): changes may be of what is seen, and not of the buildings.",
+            len(tracks), named, len(before.tracks), before.folder, then,
+        )  # fmt: skip
 
 
 def _conditions(tiles: list[Tile]) -> Columns:
