@@ -83,6 +83,19 @@ def test_the_merged_model_predicts_and_is_not_promoted(tiny, merged, tmp_path):
         promote(merged, lambda candidate, champion: None)
 
 
+def test_predict_takes_an_adapter_by_its_name(tiny, project, merged, tmp_path):
+    points = [word for path in tiny.products() for word in ("--points", path)]
+    given = (*points, "--buildings", tiny.footprints, "--model", tiny.data("train"), "--output", tmp_path / "said.csv")
+    ended = run_cli("predict", *given, "--adapter", "athens", cwd=project)
+    assert ended.code == 0, ended.err
+    predict(tiny.products(), tiny.footprints, merged, tmp_path / "merged.csv")
+    assert (tmp_path / "said.csv").read_text() == (tmp_path / "merged.csv").read_text()
+    for name, said in (("bergen", "no such adapter; athens found"), ("../athens", "--name")):
+        ended = run_cli("predict", *given, "--adapter", name, cwd=project)
+        assert ended.code == 2
+        assert said in ended.err
+
+
 def test_a_merged_model_says_how_its_labels_were_prepared(tiny, project, merged, tmp_path, caplog, monkeypatch):
     """An adapter that an earlier version made stays one of that version."""
     # In place of the same call with the same network: the same file.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -35,6 +37,9 @@ def predict(
     model: PackageOption = "pretrained",
     map_path: Annotated[Path | None, typer.Option("--map", help="Also draw a map: an HTML file.")] = None,
     artifact: Annotated[str | None, typer.Option(help="Model of the package: `pruned`, `fp16` or `int8`.")] = None,
+    adapter: Annotated[
+        str | None, typer.Option(help="Name of an adapter of that model, see `plumbline adapters list`.")
+    ] = None,
     format_: FormatOption = None,
     params: ProductsOption = None,
 ) -> None:
@@ -45,7 +50,15 @@ def predict(
 
     check_output(output)
     products = load_products(params) if params else None
-    run(points, buildings, resolve_model(model), output, map_path, artifact, products, format_)
+    with ExitStack() as merged:
+        if adapter is None:
+            package = resolve_model(model)
+        else:
+            from plumbline.serve.adapt import merge
+
+            package = Path(merged.enter_context(TemporaryDirectory())) / adapter
+            merge(adapter, model, package)
+        run(points, buildings, package, output, map_path, artifact, products, format_)
 
 
 @app.command(

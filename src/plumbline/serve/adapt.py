@@ -87,6 +87,7 @@ def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifes
         InputError: there is no such adapter, it is of another base, or `output` holds something else.
     """
     check_replaced(output, NO_GATE)
+    check_name(name)
     adapter, base_folder = load_adapter(adapter_folder(name, root)), base_of(model)
     changed = Adapted(base_folder).use(adapter)
     with TemporaryDirectory() as temporary:
