@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.heldout.scores import BARS, HELD, MODEL, Scores, cell, of_quadrants, table
+from benchmarks.heldout.scores import BARS, ENGINEER, HELD, MODEL, Scores, cell, of_quadrants, score_of, table
 from plumbline.charts import Line, Mark, line_chart
 from plumbline.files import atomic_file, write_json
 from plumbline.model.interval import AREA_BOUNDS_M2, POINT_BOUNDS
@@ -59,7 +59,7 @@ def markdown(cities: Sequence[Examined], title: str) -> str:
         "Each figure with its standard error (binomial; of the mean for severity), its bar in brackets, bold where it "
         "misses it. Quadrants count from category 1 up. The calibration error is above 0 even where every confidence "
         "is true: behind it stands what it comes to by chance.",
-        table([row for city in cities for row in city.rows]),
+        table([row for city in cities for row in city.rows] + _together(told)),
     ]
     if told:
         parts += [
@@ -117,6 +117,22 @@ def _pooled(told: Sequence[Examined]) -> list[tuple[str, pd.DataFrame]]:
         if len(own) > 1:
             columns.append((f"{len(own)} {kind}", pd.concat(own, ignore_index=True)))
     return columns
+
+
+def _together(told: Sequence[Examined]) -> list[tuple[str, str, str, Scores]]:
+    """Rows of the table for all cities of a kind, where there are several."""
+    rows = []
+    for kind in dict.fromkeys(city.kind for city in told if city.kind):
+        own = [city for city in told if city.kind == kind]
+        if len(own) < 2:
+            continue
+        buildings = sum(city.rows[0][3].buildings for city in own)
+        for who, parts in (
+            (MODEL, [city.answers for city in own if city.answers is not None]),
+            (ENGINEER, [city.engineer for city in own]),
+        ):
+            rows.append((f"{len(own)} {kind}", kind, who, score_of(pd.concat(parts, ignore_index=True), buildings)))
+    return rows
 
 
 def _held(answers: pd.DataFrame) -> dict[str, dict[str, float]]:

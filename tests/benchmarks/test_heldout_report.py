@@ -63,6 +63,14 @@ def test_slices_say_what_the_interval_holds_and_cities_of_a_kind_together(report
     assert all(not cell or int(cell.split("; ")[1].split(",")[0]) >= 200 for cell in row_of(page, "category 3"))
 
 
+def test_cities_of_a_kind_have_a_row_together(report):
+    page = (report / "report.md").read_text()
+    cells = next(line for line in page.splitlines() if line.startswith("| 2 sentinel | model |")).split("|")
+    assert [cell.strip() for cell in cells[3:5]] == ["1000", "0.800 (≥ 0.65)"]
+    # A half of the buildings has an interval that holds nine, or seven, of ten: together nine of ten of all.
+    assert "0.900 ± 0.011" in cells[8]
+
+
 def test_the_share_of_each_status(report):
     page = (report / "report.md").read_text()
     head = page.index("| city | buildings | ok |")
