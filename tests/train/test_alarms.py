@@ -8,7 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from plumbline.errors import InputError
 from plumbline.train.alarms import MOST_LEFT_OUT, check_step
-from plumbline.train.memory import free_bytes, gpu_share, memory_bytes, memory_share, total_bytes
+from plumbline.train.memory import free_bytes, gpu_share, machine, memory_bytes, memory_share, total_bytes
 from plumbline.train.module import Optimisation
 from plumbline.train.stage import train
 from tests.train.made import make_params
@@ -82,6 +82,20 @@ def test_full_memory_is_an_alarm_once(work, said):
     assert line.startswith("WARNING train: ")
     with pytest.raises(InputError, match=r"of the memory is in use.* Lower train\.batch_size"):
         run(alarms={"memory_share": 1e-6, "action": "stop"})
+
+
+def test_a_container_has_the_memory_that_it_is_given(tmp_path):
+    whole = machine(tmp_path / "none")
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("50000000\n")
+    (tmp_path / "memory.stat").write_text("anon 10000000\ninactive_file 30000000\n")
+    assert machine(tmp_path).total == whole.total
+    (tmp_path / "memory.max").write_text("100000000\n")
+    assert machine(tmp_path) == (100_000_000, 80_000_000)
+    (tmp_path / "memory.current").write_text("150000000\n")
+    assert machine(tmp_path).free == 0
+    (tmp_path / "memory.max").write_text(f"{2 * whole.total}\n")
+    assert machine(tmp_path).total == whole.total
 
 
 def test_memory_is_measured():

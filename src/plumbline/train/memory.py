@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import os
 import resource
+from pathlib import Path
+from typing import NamedTuple
 
 import psutil  # type: ignore[import-untyped]
 import torch
 
+GROUP = Path("/sys/fs/cgroup")
+
+
+class Memory(NamedTuple):
+    """Bytes."""
+
+    total: int
+    free: int
+    """Without taking it from others."""
+
 
 def memory_share(device: torch.device) -> float:
-    """Of the GPU's memory, or else of the machine's, what is in use by anybody."""
+    """Of the GPU's memory, or else of the machine's or container's, what is in use by anybody."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         return 1 - free / total
-    return float(psutil.virtual_memory().percent) / 100
+    memory = machine()
+    return 1 - memory.free / memory.total
 
 
 def memory_bytes(device: torch.device) -> int:
@@ -38,9 +51,24 @@ def free_bytes(gpu: bool) -> int:
     """Free memory of this process's GPU, or of the machine."""
     if gpu:
         return torch.cuda.mem_get_info(int(os.environ.get("LOCAL_RANK", "0")))[0]
-    return int(psutil.virtual_memory().available)
+    return machine().free
 
 
 def total_bytes() -> int:
-    """Memory of the machine."""
-    return int(psutil.virtual_memory().total)
+    """Memory of the machine, or of the container."""
+    return machine().total
+
+
+def machine(group: Path = GROUP) -> Memory:
+    """Memory of the machine, or of the container where that has less; `group` is its control group, version 2."""
+    memory = psutil.virtual_memory()
+    whole = Memory(int(memory.total), int(memory.available))
+    try:
+        most = int((group / "memory.max").read_text())
+        used = int((group / "memory.current").read_text())
+        parts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):  # no such group, or one without a bound, which says `max`
+        return whole
+    # What was read from files and is not in use goes before anything is refused.
+    free = max(0, most - used + int(parts.get("inactive_file", 0)))
+    return Memory(min(whole.total, most), min(whole.free, free))
