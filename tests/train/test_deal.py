@@ -1,5 +1,6 @@
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from plumbline.model.losses import build_losses
 from plumbline.model.network import new_spec
 from plumbline.train.augment import turn
 from plumbline.train.batches import Buildings, SimilarLengths
-from plumbline.train.data import first_epochs
+from plumbline.train.data import Data, first_epochs
 from plumbline.train.deal import Deal, Examples
 from plumbline.train.objective import follow, objective
 from tests.train.made import make_params, make_sequences
@@ -116,3 +117,28 @@ def test_a_curriculum_with_nothing_to_begin_with_is_refused():
     assert first_epochs(sequences, make_params().train) is None
     with pytest.raises(InputError, match=r"curriculum: no building to draw in epoch 1 .*'hard': 8"):
         first_epochs(sequences, make_params(curriculum={"hard": 2}).train)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.parametrize(("device", "resident", "ahead"), [("cuda", "never", 2), ("cpu", "auto", 0)])
+def test_batches_made_ahead_for_a_gpu_are_the_same_ones(device, resident, ahead):
+    """With everything that is drawn for a batch."""
+    losses = make_params(noise=0.5, point_dropout=0.2, resident=resident, batch_size=8, seed=3).train
+    train, tune = make_sequences(50, 1), make_sequences(20, 2)
+    data = Data(train, tune, losses, losses, 3, 8)
+    data.trainer = SimpleNamespace(
+        strategy=SimpleNamespace(root_device=torch.device(device)), is_global_zero=True, world_size=1, global_rank=0,
+        current_epoch=1,
+    )  # fmt: skip
+    data.setup("fit")
+    for loader in (data.train_dataloader(), data.val_dataloader()):
+        assert (loader.num_workers, loader.pin_memory) == (ahead, ahead > 0)
+        loader.pin_memory = False  # needs a GPU
+        made = list(loader)
+        plain = [loader.dataset[share] for share in loader.sampler]
+        assert len(made) == len(plain) == (7 if loader.dataset.augment else 1)
+        for one, other in zip(made, plain, strict=True):
+            for part in (lambda example: example.batch, lambda example: example.scale):
+                # Columns that are made up have none of the sense that scatterers are recovered by: some become NaN.
+                torch.testing.assert_close(tuple(part(one)), tuple(part(other)), rtol=0, atol=0, equal_nan=True)
+            assert torch.equal(one.symmetry_B, other.symmetry_B)

@@ -23,6 +23,8 @@ from plumbline.train.sample import building_weights
 
 TUNE_BATCH = 512
 """Buildings a batch of one process in evaluation."""
+AHEAD = 2
+"""Processes that make the next batches while a GPU is at the present one; on a CPU they would only take its cores."""
 
 
 class Data(LightningDataModule):
@@ -59,8 +61,11 @@ class Data(LightningDataModule):
         self.batch_size = min(gather(self.batch_size))
         if self.remember and trainer.is_global_zero:
             write_json(self.remember, self.batch_size)
-        if is_resident(self.train, self.losses, device):
+        resident = is_resident(self.train, self.losses, device)
+        if resident:
             self.tables = tuple(Resident(table, device) for table in self.tables)
+        gpu = device.type == "cuda" and not resident
+        self.ahead: dict[str, Any] = {"num_workers": AHEAD, "pin_memory": True} if gpu else {}
 
     def train_dataloader(self) -> DataLoader[Example]:
         """This process's shares of this epoch's steps."""
@@ -73,14 +78,15 @@ class Data(LightningDataModule):
         self.tables[0].sampler = steps
         deal = Deal(steps, self.optimise.accumulate, trainer.global_rank, trainer.world_size)
         examples = Examples(self.tables[0], steps, self.losses.augment, build_losses(self.losses).quadrant)
-        return DataLoader(examples, sampler=deal, batch_size=None)
+        return DataLoader(examples, sampler=deal, batch_size=None, **self.ahead)
 
     def val_dataloader(self) -> DataLoader[Example]:
         """This process's part of the tune split."""
         trainer: Any = self.trainer
         steps = SimilarLengths(self.tables[1].length, TUNE_BATCH, None, shares=trainer.world_size)
         deal = Deal(steps, 1, trainer.global_rank, trainer.world_size)
-        return DataLoader(Examples(self.tables[1], steps, augment=False), sampler=deal, batch_size=None)
+        examples = Examples(self.tables[1], steps, augment=False)
+        return DataLoader(examples, sampler=deal, batch_size=None, **self.ahead)
 
 
 def first_epochs(train: SequenceSet, optimise: Optimise) -> NDArray[np.int32] | None:
