@@ -46,10 +46,15 @@ class Monitor(Callback):
         self.path = path
         self._buildings = 0
         self._begun = time.monotonic()
+        self._ended: float | None = None
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin to count."""
-        self._buildings, self._begun = 0, time.monotonic()
+        self._buildings, self._begun, self._ended = 0, time.monotonic(), None
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stop the clock: what follows is no training."""
+        self._ended = time.monotonic()
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -73,9 +78,10 @@ class Monitor(Callback):
             return {}
         device = pl_module.device
         norm: Any = pl_module.gradient_norm
+        until = self._ended or time.monotonic()
         figures = {
             "gradient_norm": float(norm),
-            "samples_per_second": trainer.world_size * self._buildings / max(time.monotonic() - self._begun, 1e-9),
+            "samples_per_second": trainer.world_size * self._buildings / max(until - self._begun, 1e-9),
             "memory_bytes": float(memory_bytes(device)),
             "memory_share": memory_share(device),
         }

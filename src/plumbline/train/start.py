@@ -85,7 +85,7 @@ def _compare(folder: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Ten
             there, here = ("nothing" if shape is None else f"shape {shape}" for shape in shapes)
             raise InputError(
                 f"train.start_from: {folder}: {name}: {there} found, {here} needed. "
-                "Give the section `model` the values that this model was trained with."
+                "Give the section `model` the values that this model was trained with, or take it out of the list."
             )
 
 
