@@ -12,6 +12,7 @@ from plumbline.cli import adapters, bench, doctor, release, stages, tensorrt, tr
 from plumbline.console import log, setup_logging
 from plumbline.errors import InputError, PlumblineError
 from plumbline.jobs import die_with_parent
+from plumbline.spin import set_spinning
 
 app = typer.Typer(
     help="Which buildings are being damaged, where and how badly, from InSAR points and building footprints.",
@@ -30,9 +31,7 @@ app.add_typer(adapters.app, name="adapters")
 def main() -> None:
     """Entry point: errors meant for the user end with their exit code and one message, without a traceback."""
     setup_logging("--verbose" in sys.argv)
-    # Before torch is loaded: threads that spin for long while they wait make training many times slower when another
-    # process wants the same cores (docs/decisions/0004).
-    os.environ.setdefault("GOMP_SPINCOUNT", "100000")
+    set_spinning()
     try:
         _die_with_dvc()
         app(prog_name="plumbline")  # also where it was started as `python -m plumbline`
