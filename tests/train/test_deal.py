@@ -119,6 +119,16 @@ def test_a_curriculum_with_nothing_to_begin_with_is_refused():
         first_epochs(sequences, make_params(curriculum={"hard": 2}).train)
 
 
+def test_processes_that_would_begin_at_different_epochs_are_stopped(monkeypatch):
+    """On machines that share no disk, one has the checkpoint and the other does not: they would wait for ever."""
+    monkeypatch.setattr("plumbline.train.data.gather", lambda value: [value, False])
+    losses, train = make_params(epochs=1).train, make_sequences(20)
+    data = Data(train, train, losses, losses, 0, 8, resumed=True)
+    data.trainer = SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("cpu")), is_global_zero=True)
+    with pytest.raises(InputError, match=r"\.plumbline of all machines be one shared folder"):
+        data.setup("fit")
+
+
 @pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize(("device", "resident", "ahead"), [("cuda", "never", 2), ("cpu", "auto", 0)])
 def test_batches_made_ahead_for_a_gpu_are_the_same_ones(device, resident, ahead):

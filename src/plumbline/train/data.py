@@ -32,7 +32,7 @@ class Data(LightningDataModule):
 
     def __init__(
         self, train: SequenceSet, tune: SequenceSet, optimise: Optimise, losses: Train, seed: int, batch_size: int,
-        remember: Path | None = None,
+        remember: Path | None = None, resumed: bool = False,
     ) -> None:  # fmt: skip
         """Everything as the sections say, but the batch size.
 
@@ -40,20 +40,30 @@ class Data(LightningDataModule):
             train, tune, optimise, losses, seed: of the run.
             batch_size: buildings a share; of several processes the least counts.
             remember: file to write that into, for a run that is interrupted.
+            resumed: whether this process goes on from a checkpoint.
 
         Raises:
             InputError: the curriculum has nothing to begin with.
         """
         super().__init__()
         self.train, self.tune, self.optimise, self.losses = train, tune, optimise, losses
-        self.seed, self.batch_size, self.remember = seed, batch_size, remember
+        self.seed, self.batch_size, self.remember, self.resumed = seed, batch_size, remember, resumed
         self.first_epoch = first_epochs(train, optimise)
         self.weight: NDArray[np.float32] | None = None
         if losses.balance == "oversample":
             self.weight = building_weights(np.asarray(train.severity), np.asarray(train.quadrant), losses)
 
     def setup(self, stage: str) -> None:
-        """Agree on one batch size, and put the data on the device where that is wanted."""
+        """Agree on where to begin and on one batch size, and put the data on the device where that is wanted.
+
+        Raises:
+            InputError: some of the processes found a checkpoint to go on from, and others did not.
+        """
+        if len(set(gather(self.resumed))) > 1:
+            raise InputError(
+                "train: some of the processes found a checkpoint of this run, and others did not. Let .plumbline of "
+                "all machines be one shared folder, or leave `checkpoint` out of train.start_from."
+            )
         self.tables = tuple(Buildings(part, losses) for part, losses in ((self.train, self.losses), (self.tune, None)))
         trainer: Any = self.trainer
         device = trainer.strategy.root_device
