@@ -128,9 +128,7 @@ def measure(folder: Path, model: Path, counts: list[int], draws: int, epochs: in
             seconds.append(time.process_time() - began)
             if one.about.share > params.max_share or 4 * one.about.parameters > MAX_BYTES:
                 raise InputError(f"{name}: an adapter of {one.about.parameters} parameters is too large.")
-            ways.append(
-                "+".join(["level"] * one.about.level + [f"{one.about.part:g}"] * (one.about.part > 0)) or "none"
-            )
+            ways.append("+".join([f"{one.about.level:.0%}", *[f"{one.about.part:g}"] * (one.about.part > 0)]))
             found.append(judged(holder.use(one), judge).figures())
         recovered = (np.array(found)[:, :2] - start.figures()[:2]) / np.where(way == 0, np.nan, way)
         said = [

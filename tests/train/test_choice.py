@@ -1,9 +1,12 @@
+from statistics import NormalDist
+
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.train.calibrate import RawAnswers
-from plumbline.train.choice import first_as_good, losses, on_scale_of
+from plumbline.train.choice import chance_of_less, first_as_good, losses, on_scale_of
 from plumbline.train.level import Level, set_level
 from tests.model.made import small_model
 
@@ -35,6 +38,26 @@ def test_answers_at_another_level_are_compared_in_the_units_of_the_base():
     moved = on_scale_of(base, model, raw([0, 1]))
     torch.testing.assert_close(moved.severity_B3, 0.5 * raw([0, 1]).severity_B3 + 2)
     torch.testing.assert_close(on_scale_of(model, base, moved).severity_B3, raw([0, 1]).severity_B3)
+
+
+def test_how_probable_a_gain_is_depends_on_its_size_and_on_how_many_show_it():
+    noise = torch.tensor([1.0, -1.0]).repeat(200)
+    for count in (20, 100, 400):
+        error = float((noise[:count] - 0.1).std()) / count**0.5
+        found = chance_of_less(noise[:count] + 2, noise[:count] * 0 + 2 - 0.1)
+        assert found == pytest.approx(NormalDist().cdf(0.1 / error), abs=1e-6)
+    assert chance_of_less(noise, noise) == 0
+    assert chance_of_less(noise, noise - 1) == 1
+    assert chance_of_less(noise, noise + 1) == 0
+
+
+@given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 10)), min_size=2, max_size=30))
+def test_a_gain_is_as_probable_as_the_loss_is_not(pairs):
+    one, other = torch.tensor(pairs, dtype=torch.double).T
+    found = chance_of_less(one, other)
+    assert 0 <= found <= 1
+    if float((one - other).std()) > 1e-6:
+        assert found + chance_of_less(other, one) == pytest.approx(1, abs=1e-6)
 
 
 def test_a_clear_gain_is_taken_and_an_unclear_one_is_not():

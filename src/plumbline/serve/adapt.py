@@ -29,6 +29,8 @@ from plumbline.train.adapter import About, Adapted, Adapter, base_hash, check_na
 
 ADAPTERS = Path("adapters")
 """Where adapters are kept, one folder each."""
+LEVEL_SHOWN = 0.5
+"""Of a level, from which labels speak for it rather than against."""
 NO_GATE = {"verdict": "not asked", "rules": []}
 """In the manifest of a merged model."""
 
@@ -150,9 +152,9 @@ def _tell(about: About, folder: Path) -> None:
     kept = " and ".join(name for name, done in calibrated.items() if not done)
     if kept:
         log.info("%d labels: too few to calibrate the %s anew; kept as in the base", about.labels, kept)
-    if not about.level and not about.part:
-        log.warning("on held-out buildings nothing was clearly better than the base: only statistics are changed")
-    level = "severities brought to the labels' level" if about.level else "severities left at the base's level"
+    if about.level < LEVEL_SHOWN and not about.part:
+        log.warning("held-out buildings do not show that the base was wrong: hardly anything is changed but statistics")
+    level = f"severities brought {about.level:.0%} of the way to the labels' level"
     part = f"{about.part:g} of the low-rank changes of {about.parameters} parameters ({about.share:.1%} of the network)"
     log.info("%s: %d labels; %s; %s kept", folder, about.labels, level, part if about.part else "no low-rank change")
 

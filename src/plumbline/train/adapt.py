@@ -3,50 +3,28 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plumbline.console import track
 from plumbline.errors import InputError
-from plumbline.model.diagnosis import SEVERITY_FLOOR, Diagnosis
+from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import count_parameters
-from plumbline.params import Prepare, Train
+from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.blocks import number_blocks
 from plumbline.prepare.features import PREPARATION
 from plumbline.prepare.folds import fold_blocks
 from plumbline.prepare.sequences import Sequences
 from plumbline.train.adapter import BUFFERS, About, Adapter
-from plumbline.train.calibrate import RawAnswers, best_temperature, raw_answers, set_scales
+from plumbline.train.calibrate import RawAnswers, best_temperature, set_scales
 from plumbline.train.choice import first_as_good, losses, on_scale_of
-from plumbline.train.level import fit_level, set_level
-from plumbline.train.lowrank import attach, blend, changes, count_changes
-from plumbline.train.quick import quick_fit
+from plumbline.train.lowrank import changes, count_changes
 from plumbline.train.score import Score, score
 from plumbline.train.statistics import FARTHEST, fit_statistics
-
-PARTS = (0.25, 0.5, 1.0)
-"""Of what is learned from the labels, tried on held-out buildings."""
-
-
-class Way(NamedTuple):
-    """What an adapter does to its base; each is tried on held-out buildings, the simplest first."""
-
-    level: bool = False
-    """Severities are put at the level of the labels."""
-    part: float = 0.0
-    """How much is kept of low-rank changes that are fitted to the labels."""
-
-
-class _Fold(NamedTuple):
-    """One fold that is held out, and the others."""
-
-    others: Sequences
-    own: Sequences
+from plumbline.train.ways import Fold, label_permille, made, try_ways, unchanged
 
 
 def adapt(
@@ -57,8 +35,9 @@ def adapt(
 
     Every building is held out once, with its block, while level and changes are fitted to the others: so the choice
     among the ways, figures, temperature and interval are of buildings that were not fitted to. The adapter itself is
-    fitted to all. The simplest way counts that is not clearly worse than the best: where labels say nothing new, the
-    base.
+    fitted to all. Of the level so much is taken as it is probable that it makes errors smaller: few labels seldom show
+    for sure what they show on average (Bayesian model averaging, Hoeting et al. 1999). Of the changes the fewest count
+    that are not clearly worse than the best.
 
     Args:
         base: a trained model; `base_sha256` names it, see `base_hash`.
@@ -81,13 +60,13 @@ def adapt(
     start = unchanged(base, params)
     number = _folds(centre, params)
     folds = [
-        _Fold(sequences.take(np.flatnonzero(number != i)), sequences.take(np.flatnonzero(number == i)))
+        Fold(sequences.take(np.flatnonzero(number != i)), sequences.take(np.flatnonzero(number == i)))
         for i in range(params.folds)
     ]
-    ways = _tried(base, start, folds, params)
+    before, ways = try_ways(base, start, folds, params)
     found = [losses(said, params.quadrant_weight, params.severity_weight) for said in ways.values()]
     way = list(ways)[first_as_good(found, params.caution)]
-    model = _made(start, sequences, params, way)
+    model = made(start, sequences, params, way)
     _widen(model, sequences)
     said = on_scale_of(model, base, ways[way])
     temperature = int((sequences.quadrant >= 0).sum()) >= params.min_temperature_labels
@@ -99,61 +78,10 @@ def adapt(
     about = About(
         name=name, base_sha256=base_sha256, rank=params.rank, alpha=params.alpha, parameters=parameters, share=share,
         labels=len(sequences), temperature_calibrated=temperature, interval_calibrated=interval, **way._asdict(),
-        before=_figures(base, ways[Way()]), after=_figures(model, said), prepare=prepare,
+        before=_figures(base, before), after=_figures(model, said), prepare=prepare,
         preparation=PREPARATION,
     )  # fmt: skip
     return Adapter(about, _tensors(model))
-
-
-def unchanged(base: Diagnosis, params: Adapt) -> Diagnosis:
-    """A copy of `base` with changes attached that change nothing yet; the same ones for a seed."""
-    torch.manual_seed(params.seed)  # the first changes are drawn here
-    model = deepcopy(base)
-    attach(model.network, params.targets, params.unfreeze, params.rank, params.alpha)
-    return model.eval()
-
-
-def changed(start: Diagnosis, sequences: Sequences, losses: Train, late_epoch: int) -> Diagnosis:
-    """A copy of `start` whose changes are fitted to labelled buildings; all else is that of `start`.
-
-    Args:
-        start: a model with changes attached. sequences: labelled buildings. losses: how to fit.
-        late_epoch: from which on whole changes join the low-rank ones.
-    """
-    model = deepcopy(start)
-    late = [change for change in changes(model.network).values() if change.late]
-    quick_fit(model, sequences, losses, late, late_epoch)
-    return model
-
-
-def _tried(base: Diagnosis, start: Diagnosis, folds: list[_Fold], params: Adapt) -> dict[Way, RawAnswers]:
-    """What each way says of the held-out buildings, on the base's scale, the simplest way first."""
-    said: dict[Way, list[RawAnswers]] = {}
-    for fold in track(folds, len(folds), "adapt: folds"):
-        level = _made(start, fold.others, params, Way(level=True))
-        fitted = changed(level, fold.others, params.as_train(), params.late_epoch)
-        models = {Way(): start, Way(level=True): level}
-        models |= {Way(level=True, part=part): _blended(fitted, level, part) for part in PARTS}
-        for way, model in models.items():
-            said.setdefault(way, []).append(on_scale_of(base, model, raw_answers(model, fold.own)))
-    return {way: RawAnswers(*(torch.cat(parts) for parts in zip(*own, strict=True))) for way, own in said.items()}
-
-
-def _made(start: Diagnosis, sequences: Sequences, params: Adapt, way: Way) -> Diagnosis:
-    """The model that a way makes of labelled buildings."""
-    model = deepcopy(start)
-    if way.level:
-        raw = raw_answers(start, sequences)
-        set_level(model, fit_level(raw.severity_B3[:, 1], raw.standard_B))
-    if not way.part:
-        return model
-    return _blended(changed(model, sequences, params.as_train(), params.late_epoch), model, way.part)
-
-
-def _blended(fitted: Diagnosis, before: Diagnosis, part: float) -> Diagnosis:
-    model = deepcopy(fitted)
-    blend(model.network, before.network, part)
-    return model
 
 
 def _check_share(base: Diagnosis, params: Adapt) -> tuple[int, float]:
@@ -196,8 +124,7 @@ def _widen(model: Diagnosis, sequences: Sequences) -> None:
 def _figures(model: Diagnosis, raw: RawAnswers) -> dict[str, float]:
     """`Score` of raw answers, in the units of `model`."""
     severity = model.permille(raw.severity_B3[:, 1]).numpy()
-    # Not `permille`, which bounds what the model may say.
-    true = ((raw.standard_B * model.severity_sd + model.severity_mean).exp() - SEVERITY_FLOOR).numpy()  # type: ignore[operator]
+    true = label_permille(model, raw.standard_B).numpy()
     found: Score = score(raw.logits_B4.softmax(-1).numpy(), severity, raw.quadrant_B.numpy(), true)
     return {key: round(value, 4) for key, value in found._asdict().items()}
 

@@ -52,9 +52,9 @@ class About(BaseModel):
     """The same, of the network's parameters."""
     labels: int
     """Buildings it was fitted to."""
-    level: bool
+    level: float = Field(ge=0, le=1)
     part: float
-    """What held-out buildings chose of it, see `train.adapt.Way`; nothing: the base, with other statistics."""
+    """What held-out buildings chose of it, see `train.ways.Way`; hardly anything: the base, with other statistics."""
     temperature_calibrated: bool
     interval_calibrated: bool
     before: dict[str, float]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from torch import Tensor, nn
@@ -33,6 +34,18 @@ def losses(raw: RawAnswers, quadrant_weight: float, severity_weight: float) -> T
         own = nn.functional.cross_entropy(logits, raw.quadrant_B[defined], reduction="none")
         found_B[defined] += quadrant_weight * own / defined.float().mean()
     return found_B
+
+
+def chance_of_less(before_B: Tensor, after_B: Tensor) -> float:
+    """How probable it is that errors `after_B` are less on average than `before_B`, of the same buildings.
+
+    Of their mean difference by its standard error, which is about normal, with all means as probable beforehand.
+    """
+    less_B = (before_B - after_B).double()
+    mean, spread = float(less_B.mean()), float(less_B.std()) if len(less_B) > 1 else 0.0
+    if not spread:
+        return float(mean > 0)
+    return 0.5 * (1 + math.erf(mean / spread * (len(less_B) / 2) ** 0.5))
 
 
 def first_as_good(found: Sequence[Tensor], errors: float) -> int:

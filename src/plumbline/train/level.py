@@ -27,6 +27,10 @@ class Level(NamedTuple):
     factor: float = 1.0
     offset: float = 0.0
 
+    def times(self, share: float) -> Level:
+        """So much of the way from no change to this."""
+        return Level(1 + share * (self.factor - 1), share * self.offset)
+
 
 def fit_level(said_B: Tensor, true_B: Tensor) -> Level:
     """The most probable level for standardised severities, by a robust line with normal priors.
