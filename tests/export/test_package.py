@@ -198,7 +198,7 @@ def test_models_are_opened_by_file_or_by_artifact(tiny):
 
 @pytest.mark.parametrize("artifact", ["float32", "weights.safetensors", "../model.onnx", "INT8"])
 def test_an_unknown_model_is_refused(tiny, artifact):
-    with pytest.raises(InputError, match=r"asked for; model\.onnx, model\.fp16\.onnx, model\.int8\.onnx are in it"):
+    with pytest.raises(InputError, match=r"asked for; in it: pruned \(model\.onnx\), fp16 \(model\.fp16\.onnx\), int8"):
         open_package(tiny.data("package"), artifact)
 
 
@@ -208,7 +208,7 @@ def test_a_package_from_before_fp16_says_what_it_holds(tiny, tmp_path):
     files = {name: source / name for name in ("model.onnx", "model.int8.onnx")}
     write_package(files, {key: manifest[key] for key in ABOUT}, "card", tmp_path / "older")
     assert open_package(tmp_path / "older", "int8")
-    with pytest.raises(InputError, match=r"model 'fp16' asked for; model\.onnx, model\.int8\.onnx are in it"):
+    with pytest.raises(InputError, match=r"model 'fp16' asked for; in it: pruned \(model\.onnx\), int8 \(model"):
         open_package(tmp_path / "older", "fp16")
 
 

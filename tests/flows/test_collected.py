@@ -33,8 +33,8 @@ def wait():
     try:
         waiter.execute("BEGIN IMMEDIATE")
         print("has the lock")
-    except sqlite3.OperationalError as error:
-        print(error)
+    except sqlite3.OperationalError:  # what it says may be of another call by now
+        print("gave up")
 
 thread = threading.Thread(target=wait)
 thread.start()
@@ -68,7 +68,7 @@ def test_a_waiting_connection_keeps_nobody_who_holds_the_lock(tmp_path: Path) ->
 @pytest.mark.slow
 def test_without_it_python_itself_would(tmp_path: Path) -> None:
     """Where this fails, `flows.collected` may go: Python no longer waits there."""
-    assert said(tmp_path) == ["database is locked", "freed"]
+    assert said(tmp_path) == ["gave up", "freed"]
 
 
 def test_a_module_finds_its_own_name_and_arguments(tmp_path: Path) -> None:

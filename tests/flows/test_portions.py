@@ -78,7 +78,7 @@ def test_a_cluster_does_the_portions_and_the_stage_puts_them_together(town, clus
         assert sha256_folder(Path("data") / stage) == sha256_folder(Path("alone") / stage)
 
     (town / "data/simulate/cities/town/labels.csv").write_text("building_id\n")
-    with pytest.raises(InputError, match=r"labels\.csv, line 1: column severity_permille, quadrant is missing"):
+    with pytest.raises(InputError, match=r"labels\.csv, line 1: missing: severity_permille, quadrant;"):
         on_dask("ingest", cluster)
 
 

@@ -64,8 +64,8 @@ def predict(
             write_map(table, tracks, drawn, f"Plumbline: {buildings.stem}")
         write_predictions(table, output)
     counts = table["status"].value_counts()
-    log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
     warn_of_unjudged(table)
+    log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
     return table
 
 
