@@ -144,3 +144,20 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", stopped], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_ctrl_c_in_a_command_is_said(tmp_path):
+    """At the moment when the command reads its params file."""
+    stopped = """
+import sys
+import plumbline.cli.stages as stages
+def interrupt(path):
+    raise KeyboardInterrupt
+stages.load_params = interrupt
+sys.argv = ["plumbline", "ingest"]
+from plumbline.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", stopped], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 130
+    assert done.stderr.splitlines() == ["ERROR interrupted"]

@@ -14,6 +14,7 @@ from plumbline.errors import InputError, PlumblineError
 from plumbline.jobs import die_with_parent
 from plumbline.spin import set_spinning
 
+INTERRUPTED = 130
 app = typer.Typer(
     help="Which buildings are being damaged, where and how badly, from InSAR points and building footprints.",
     no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False, add_completion=False,
@@ -38,9 +39,10 @@ def main() -> None:
     except PlumblineError as error:
         log.error("%s", error)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        log.error("interrupted")
-        sys.exit(130)
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:  # Typer ends so by itself, without a word
+            log.error("interrupted")
+        raise
 
 
 @app.callback()
