@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from pathlib import Path
@@ -27,11 +28,10 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
     found: list[Logger] = [TensorBoardLogger(work / "tensorboard", name=name)]
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     named = os.environ.get("MLFLOW_TRACKING_URI")
-    # Absolute, because MLflow keeps one connection for each address it has seen.
-    address = named or f"sqlite:///{Path('mlflow.db').resolve()}"
+    address = _address()
     try:
         beside = None if named is not None else (work / "mlruns").resolve().as_uri()
-        known = before.get("run_id") if before.get("address") == address else None
+        known = before.get("run_id") if before.get("server") == _hashed(address) else None
         tags = {tag: record[tag] for tag in TAGS} | {"git_commit": (record["git"] or {}).get("commit", "none")}
         logger = MLFlowLogger(
             "plumbline", run_name=name, tracking_uri=address, artifact_location=beside, run_id=known, tags=tags
@@ -48,11 +48,21 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
     return found
 
 
+def _address() -> str:
+    # Absolute, because MLflow keeps one connection for each address it has seen.
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path('mlflow.db').resolve()}"
+
+
+def _hashed(address: str) -> str:
+    # An address may hold a password, which belongs into no file.
+    return hashlib.sha256(address.encode()).hexdigest()
+
+
 def recorded(found: list[Logger]) -> dict[str, str]:
     """The run in MLflow, for `loggers` to go on with; empty where there is none."""
     for logger in found:
         if isinstance(logger, MLFlowLogger) and logger.run_id:
-            return {"address": str(logger._tracking_uri), "run_id": logger.run_id}
+            return {"server": _hashed(_address()), "run_id": logger.run_id}
     return {}
 
 
