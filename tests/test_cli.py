@@ -146,14 +146,17 @@ main()
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_ctrl_c_in_a_command_is_said(tmp_path):
-    """At the moment when the command reads its params file."""
-    stopped = """
+@pytest.mark.parametrize(
+    ("module", "name"), [("plumbline.cli.stages", "load_params"), ("plumbline.cli", "set_spinning")],
+    ids=["in the command", "before it"],
+)  # fmt: skip
+def test_ctrl_c_in_a_command_is_said(tmp_path, module, name):
+    stopped = f"""
 import sys
-import plumbline.cli.stages as stages
-def interrupt(path):
+import {module} as module
+def interrupt(*given):
     raise KeyboardInterrupt
-stages.load_params = interrupt
+module.{name} = interrupt
 sys.argv = ["plumbline", "ingest"]
 from plumbline.__main__ import main
 main()

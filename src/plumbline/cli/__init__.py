@@ -32,13 +32,16 @@ app.add_typer(adapters.app, name="adapters")
 def main() -> None:
     """Entry point: errors meant for the user end with their exit code and one message, without a traceback."""
     setup_logging("--verbose" in sys.argv)
-    set_spinning()
     try:
+        set_spinning()
         _die_with_dvc()
         app(prog_name="plumbline")  # also where it was started as `python -m plumbline`
     except PlumblineError as error:
         log.error("%s", error)
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:  # before the command has begun
+        log.error("interrupted")
+        sys.exit(INTERRUPTED)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:  # Typer ends so by itself, without a word
             log.error("interrupted")

@@ -34,8 +34,13 @@ def default_uri() -> str:
 
 def there(uri: str) -> bool:
     """Whether there can be a registry: a file of SQLite that is not there is not made to look into it."""
-    database = make_url(uri).database if uri.startswith("sqlite:") else None
+    database = _database(uri)
     return database is None or Path(database).exists()
+
+
+def _database(uri: str) -> str | None:
+    """The file that an address of SQLite names; None of another."""
+    return make_url(uri).database if uri.startswith("sqlite:") else None
 
 
 def local_folder(uri: str) -> Path | None:
@@ -55,7 +60,7 @@ class Server:
     @property
     def locks(self) -> bool:
         """Whether `alone` keeps others out."""
-        return self._database() is not None
+        return _database(self.uri) is not None
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -63,7 +68,7 @@ class Server:
 
         A server's registry has no such lock: there, `promote` looks once more before it decides.
         """
-        database = self._database()
+        database = _database(self.uri)
         if not database:
             yield
             return
@@ -99,6 +104,3 @@ class Server:
         database = self.uri.removeprefix("sqlite:///")
         local = (Path(database).resolve().parent / LOCAL_ARTIFACTS).as_uri() if database != self.uri else None
         return str(self.client.create_experiment(EXPERIMENT, artifact_location=local))
-
-    def _database(self) -> str | None:
-        return make_url(self.uri).database if self.uri.startswith("sqlite:") else None
