@@ -1,0 +1,139 @@
+"""Training on a GPU: whole runs where there is one, and everywhere that a step stays on the device of its batch."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.network import new_spec
+from plumbline.train.augment import turn
+from plumbline.train.batches import Batch
+from plumbline.train.deal import Scale
+from plumbline.train.objective import follow, objective
+from tests.train.made import make_batch, make_params, settings
+from tests.train.test_deal import apart
+from tests.train.test_distributed import ENVIRONMENT
+from tests.train.test_fit import history, run, work
+
+__all__ = ["work"]
+needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+GPU = {"accelerator": "gpu"}
+
+
+def trained(folder, model=None, **changed):
+    """`plumbline train` in a process of its own, as users start it; the lines that its monitor wrote."""
+    Path("params.yaml").write_text(yaml.safe_dump(settings(model, **GPU, **changed)))
+    command = [sys.executable, "-m", "plumbline", "train"]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    Path("data/train").rename(folder)
+    record = json.loads((Path(folder) / "record.json").read_text())
+    assert record["hardware"]["gpus"]
+    lines = next(Path(".plumbline/runs").glob("*/train.jsonl"))
+    found = [json.loads(line) for line in lines.read_text().splitlines()]
+    lines.unlink()
+    return found
+
+
+@pytest.mark.parametrize("attention", ["none", "math", "sdpa"])
+@pytest.mark.parametrize(
+    ("quadrant", "severity", "checkpoint"),
+    [("cross_entropy", "pinball", False), ("focal", "mse", True), ("cross_entropy", "huber", False),
+     ("focal", "charbonnier", False)],
+)  # fmt: skip
+def test_a_step_happens_where_its_batch_is(attention, quadrant, severity, checkpoint):
+    """Tensors of the device `meta` have no values, and refuse to meet tensors of the CPU."""
+    losses = make_params(
+        quadrant_loss=quadrant, severity_loss=severity, class_weights=[1, 2, 3, 4], balance="weights"
+    ).train
+    section = make_params({"attention": attention, "checkpoint_activations": checkpoint}).model
+    model = Diagnosis(new_spec(section, 24)).to("meta")
+    batch = Batch(*(tensor.to("meta") for tensor in make_batch(6)))
+    share = turn(batch, torch.zeros(6, dtype=torch.int64, device="meta"))
+    answer = model.raw(share.distance_BLF, share.slope_BLF, share.geometry_BF, share.mask_BL)
+    scale = Scale(*(torch.ones((), device="meta") for _ in Scale._fields))
+    loss = objective(model, answer, share, losses, scale) + follow(answer, model, share, scale)
+    loss.backward()
+    released = model(share.distance_BLF, share.slope_BLF, share.geometry_BF, share.mask_BL)
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    assert len(gradients) > 10
+    assert {tensor.device.type for tensor in (loss, *released, *gradients)} == {"meta"}
+
+
+@pytest.mark.parametrize(
+    ("precision", "close"),
+    [pytest.param(32, 0.01, marks=needs_gpu), pytest.param("bf16", 0.05, marks=needs_gpu),
+     pytest.param("fp16", 0.1, marks=needs_gpu)],
+)  # fmt: skip
+def test_every_precision_trains_on_a_gpu_as_the_cpu_does(work, precision, close):
+    run("cpu", epochs=3, accelerator="cpu", model={"dropout": 0.0})
+    lines = trained("gpu", {"dropout": 0.0}, epochs=3, precision=precision)
+    for one, other in zip(history("cpu"), history("gpu"), strict=True):
+        assert one["train_loss"] == pytest.approx(other["train_loss"], rel=close)
+    assert all(0 < line["memory_share"] < 1 and line["memory_bytes"] > 0 for line in lines)
+    if importlib.util.find_spec("pynvml"):
+        assert all(0 <= line["gpu_share"] <= 1 for line in lines)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_data_kept_on_the_gpu_are_those_that_are_sent(work):
+    trained("kept", epochs=2, resident="always")
+    trained("sent", epochs=2, resident="never")
+    assert apart("kept", "sent") < 1e-5
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_killed_run_goes_on_on_a_gpu(work):
+    run("whole", epochs=4, **GPU)
+    with pytest.raises(BaseException, match=r"^$"):
+        run("cut", epochs=4, dies_before=2, **GPU)
+    run("cut", epochs=4, **GPU)
+    for one, other in zip(history("whole"), history("cut"), strict=True):
+        assert one == pytest.approx(other, rel=1e-5)
+    assert apart("whole", "cut") < 1e-5
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_batch_size_is_found_on_a_gpu(work):
+    trained("out", epochs=1, batch_size="auto")
+    found = json.loads(Path("out/record.json").read_text())["batch_size"]
+    assert found & (found - 1) == 0
+    assert found >= 1
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [pytest.param("fsdp", marks=needs_gpu),
+     pytest.param("deepspeed_stage_2", marks=[
+         *needs_gpu, pytest.mark.skipif(not importlib.util.find_spec("deepspeed"), reason="no DeepSpeed")])],
+)  # fmt: skip
+def test_weights_in_parts_end_as_whole_ones_do(work, strategy):
+    """With one GPU there is one part; with two, two of them are tried against one of twice the batch."""
+    devices = min(2, torch.cuda.device_count())
+    model = {"dropout": 0.0}
+    common = {"epochs": 2, "freeze": ["*key.bias"]}
+    trained("whole", model, batch_size=32, **common)
+    trained("parts", model, batch_size=32 // devices, devices=devices, strategy=strategy, **common)
+    assert apart("whole", "parts") < 1e-4
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two CUDA devices")
+@pytest.mark.parametrize("communication", ["none", "fp16", "bf16", "powersgd", "int8"])
+def test_two_gpus_end_with_the_weights_of_one_with_twice_the_batch(work, communication):
+    common = {"epochs": 2, "freeze": ["*key.bias"]}
+    trained("one", {"dropout": 0.0}, batch_size=16, **common)
+    trained("two", {"dropout": 0.0}, batch_size=8, devices=2, communication=communication, **common)
+    for one, other in zip(history("one"), history("two"), strict=True):
+        assert one["train_loss"] == pytest.approx(other["train_loss"], rel=1e-4 if communication == "none" else 0.1)
+    if communication == "none":
+        assert apart("one", "two") < 1e-4
