@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from plumbline.errors import InputError
-from plumbline.params import load_params, load_products, parse_params
+from plumbline.params import load_ingest, load_params, parse_params
 
 ROOT = Path(__file__).parents[1]
 GOOD: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
@@ -216,14 +216,14 @@ def test_an_empty_file_is_refused(tmp_path):
 def test_products_are_read_from_a_file_of_that_section_alone(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("ingest: {products: {'*.csv': {incidence_deg: 30.0, heading_deg: 350.0}}}\n")
-    assert load_products(path)["*.csv"].incidence_deg == 30
+    assert load_ingest(path).products["*.csv"].incidence_deg == 30
     path.write_text("train: {}\n")
-    assert load_products(path) == {}
+    assert load_ingest(path).products == {}
     path.write_text("ingest: {products: {'*.csv': {incidence: 30.0}}}\n")
     with pytest.raises(InputError, match=r"mine\.yaml: ingest\.products\.\*\.csv\.incidence: unknown key"):
-        load_products(path)
+        load_ingest(path)
     with pytest.raises(InputError, match="no such file"):
-        load_products(tmp_path / "other.yaml")
+        load_ingest(tmp_path / "other.yaml")
 
 
 RATIO = "give either pruning_ratio or target"

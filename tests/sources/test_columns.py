@@ -46,7 +46,7 @@ def test_units_and_sign_are_as_stated(tmp_path, unit, positive, factor):
     assert_track(track, expected(IDS, HEIGHTS, "c"))
 
 
-@pytest.mark.parametrize(("separator", "sign"), [(",", ","), (";", ";"), ("tab", "\t")])
+@pytest.mark.parametrize(("separator", "sign"), [(",", ","), (";", ";"), ("tab", "\t"), ("|", "|")])
 def test_separators_are_as_stated(tmp_path, separator, sign):
     content = text(rows()).replace(",", sign)
     assert_track(
@@ -54,11 +54,12 @@ def test_separators_are_as_stated(tmp_path, separator, sign):
     )
 
 
-def test_a_decimal_comma_is_read_where_it_is_stated_and_refused_where_not(tmp_path):
+def test_a_decimal_comma_is_read_stated_or_not_and_refused_where_a_point_is_stated(tmp_path):
     path = write(tmp_path, text(rows()).replace(",", ";").replace(".", ","))
-    assert_track(read_points(path, {"*": described(separator=";", decimal=",")}), expected(IDS, HEIGHTS, "c"))
+    for stated in ({"separator": ";", "decimal": ","}, {"separator": ";"}, {}):
+        assert_track(read_points(path, {"*": described(**stated)}), expected(IDS, HEIGHTS, "c"))
     with pytest.raises(InputError, match=r"c\.txt, line 2, column Lon: '4;91100000' found, a number is needed"):
-        read_points(path, {"*": described(separator=";")})
+        read_points(path, {"*": described(separator=";", decimal=".")})
 
 
 @pytest.mark.parametrize(
@@ -183,8 +184,8 @@ def test_errors_of_the_fit_come_in_mm_and_may_be_missing(tmp_path):
         ({"columns": COLUMNS | {"los_up": "U"}, "incidence_deg": None, "heading_deg": None}, "line of sight is needed"),
         ({"incidence_deg": 95}, "incidence_deg: 95 found"),
         ({"heading_deg": 400}, "heading_deg: 400 found"),
-        ({"decimal": ","}, "separator and decimal cannot both be a comma"),
-        ({"separator": "|"}, "separator: '|' found"),
+        ({"decimal": ",", "separator": ","}, "separator and decimal cannot both be a comma"),
+        ({"separator": ":"}, "separator: ':' found"),
         ({"columns": None, "format": "columns"}, "format columns needs columns"),
         ({"columns": None, "heading_deg": None}, "incidence_deg and heading_deg go together"),
         ({"format": "egsm"}, "format: 'egsm' found"),
@@ -198,7 +199,7 @@ def test_a_description_that_leaves_something_to_guess_is_refused(changes, messag
     ("changes", "message"),
     [
         ({"columns": COLUMNS | {"height": "h"}}, "column h is missing; the header has CODE, Lat"),
-        ({"epochs": "X%Y%m%d"}, "0 epochs found, at least 2"),
+        ({"epochs": "X%Y%m%d"}, r"0 epochs found by 'X%Y%m%d'.* not described are: 'D20160327', 'D20160407'"),
         ({"separator": ";"}, r"line 1: no ';' in it, which params.yaml says is between cells; it begins 'CODE,Lat"),
         ({"crs": "EPSG:32631"}, "crs EPSG:32631 in params.yaml is not one of latitude and longitude"),
         ({"crs": "here"}, "'here' is no CRS"),

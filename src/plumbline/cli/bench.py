@@ -11,7 +11,7 @@ import typer
 from plumbline.cli.options import DATA, FormatOption, PackageArgument, ProductsOption, print_table
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.params import load_products
+from plumbline.params import Ingest, load_ingest
 
 if TYPE_CHECKING:
     from plumbline.export.package import Manifest
@@ -120,7 +120,7 @@ def _own(
     from plumbline.sources.overlap import check_overlap
     from plumbline.validate.bench_inputs import chosen
 
-    tracks = read_tracks(points, load_products(params) if params else None, format_)
+    tracks = read_tracks(points, load_ingest(params) if params else Ingest(), format_)
     footprints = read_buildings(buildings, tracks[0].crs)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     sequences = prepare_buildings(tracks, footprints, manifest.prepare).sequences

@@ -39,7 +39,10 @@ FormatOption = Annotated[
 ]
 ProductsOption = Annotated[
     Path | None,
-    typer.Option("--params", help="Parameters file whose ingest.products says what the points' files do not."),
+    typer.Option(
+        "--params",
+        help="Parameters file: section ingest, what the points' files do not say and which to leave out.",
+    ),
 ]
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", min=1, help="Processes; one a core without. The result is the same.")

@@ -21,7 +21,7 @@ from plumbline.cli.options import (
 )
 from plumbline.errors import InputError, PlumblineError
 from plumbline.jobs import one_thread
-from plumbline.params import load_params, load_products
+from plumbline.params import Ingest, load_ingest, load_params
 
 app = typer.Typer()
 
@@ -49,7 +49,7 @@ def predict(
     from plumbline.serve.predictions import check_output
 
     check_output(output)
-    products = load_products(params) if params else None
+    ingest = load_ingest(params) if params else Ingest()
     with ExitStack() as merged:
         if adapter is None:
             package = resolve_model(model)
@@ -58,7 +58,7 @@ def predict(
 
             package = Path(merged.enter_context(TemporaryDirectory())) / adapter
             merge(adapter, model, package)
-        run(points, buildings, package, output, map_path, artifact, products, format_)
+        run(points, buildings, package, output, map_path, artifact, ingest, format_)
 
 
 @app.command(
@@ -83,8 +83,8 @@ def explain(
     from plumbline.serve.predictions import check_output
 
     check_output(output)
-    products = load_products(params) if params else None
-    run(points, buildings, resolve_model(model), output, building or (), plan, products, format_)
+    ingest = load_ingest(params) if params else Ingest()
+    run(points, buildings, resolve_model(model), output, building or (), plan, ingest, format_)
 
 
 @app.command(
@@ -106,7 +106,7 @@ def adapt(
 
     given = load_params(params) if params else None
     section, prepare = (given.adapt, given.prepare) if given else (Adapt(), None)
-    run(points, buildings, labels, model, name, section, prepare, given.ingest.products if given else None, format_)
+    run(points, buildings, labels, model, name, section, prepare, given.ingest if given else Ingest(), format_)
 
 
 @app.command(epilog="Example: `plumbline score` after a folder of new products was put into data/deliveries/CITY/")

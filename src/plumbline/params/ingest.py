@@ -96,10 +96,10 @@ class Product(Section):
     """Of a table: positive displacements are towards the satellite, or away from it."""
     epochs: Annotated[str, Field(min_length=1)] | None = None
     """Of a table: how the columns of the epochs are named, `D%Y%m%d`; without `%`, what stands before YYYYMMDD."""
-    separator: Literal[",", ";", "tab"] = ","
-    """Of a table: what stands between cells."""
+    separator: Literal[",", ";", "tab", "|"] = ","
+    """Of a table: what stands between cells; left out, what the header has most of."""
     decimal: Literal[".", ","] = "."
-    """Of a table: the decimal sign."""
+    """Of a table: the decimal sign; left out, what its first rows show."""
     profiles: ProfileRows | None = None
     """Of profile rows, which are no points."""
 
@@ -133,7 +133,7 @@ class Product(Section):
         named = list(self.columns.values())
         if len(set(named)) < len(named):
             raise ValueError("columns: one column of the file cannot be two things")
-        if self.separator == self.decimal:
+        if "separator" in self.model_fields_set and self.separator == self.decimal:
             raise ValueError("separator and decimal cannot both be a comma")
         plane, globe = has & {"easting", "northing"}, has & {"latitude", "longitude"}
         if len(plane) + len(globe) != 2 or len(plane) == 1:

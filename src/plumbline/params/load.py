@@ -12,7 +12,7 @@ from plumbline.errors import InputError
 from plumbline.params.adapt import Adapt
 from plumbline.params.compress import Compress
 from plumbline.params.export import Export
-from plumbline.params.ingest import Ingest, Product
+from plumbline.params.ingest import Ingest
 from plumbline.params.model import Model
 from plumbline.params.package import Package
 from plumbline.params.prepare import Prepare
@@ -60,16 +60,24 @@ def load_params(path: Path = Path("params.yaml")) -> Params:
     return parse_params(_read(path), str(path))
 
 
-def load_products(path: Path) -> dict[str, Product]:
-    """What `ingest.products` of a params file says; the file need not hold any other section.
+def load_ingest(path: Path) -> Ingest:
+    """Section `ingest` of a params file, which need not hold any other.
 
     Raises:
-        InputError: the file is missing, is not YAML, or its section `ingest` is not right.
+        InputError: the file is missing, is not YAML, has a key that is no section, or its section `ingest` is wrong.
     """
     content = _read(path)
-    section = content.get("ingest") if isinstance(content, dict) else None
+    content = {} if content is None else content
+    sections = {field.alias or name for name, field in Params.model_fields.items()}
+    unknown = sorted(map(str, set(content) - sections)) if isinstance(content, dict) else ["its content"]
+    if unknown:
+        raise InputError(
+            f"{path}: {', '.join(unknown[:5])}: no section of a params file. What product files do not say stands "
+            "under ingest, products (docs/formats.md)."
+        )
+    section = content.get("ingest")
     try:
-        return Ingest.model_validate({} if section is None else section).products
+        return Ingest.model_validate({} if section is None else section)
     except ValidationError as error:
         raise InputError("\n".join(f"{path}: ingest.{_explain(item)}" for item in error.errors())) from None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,12 +15,12 @@ from plumbline.errors import InputError
 from plumbline.export.onnx import export_onnx
 from plumbline.export.package import Manifest, check_replaced, verify_package, write_package
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
-from plumbline.params import Export, Prepare, Product
+from plumbline.params import Export, Ingest, Prepare
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.tile import label
 from plumbline.serve.outputs import check_inputs
-from plumbline.serve.predict import read_tracks
+from plumbline.serve.predict import NOTHING, read_tracks
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.labels import read_labels
 from plumbline.sources.overlap import check_overlap
@@ -37,13 +37,13 @@ NO_GATE = {"verdict": "not asked", "rules": []}
 
 def adapt(
     points: Sequence[Path], buildings: Path, labels: Path, model: str, name: str, params: Adapt,
-    prepare: Prepare | None = None, products: Mapping[str, Product] | None = None, format_: str | None = None,
+    prepare: Prepare | None = None, ingest: Ingest = NOTHING, format_: str | None = None,
     root: Path = ADAPTERS,
 ) -> About:  # fmt: skip
     """Write `ROOT/NAME`, an adapter of `model` for the buildings that have labels.
 
     Args:
-        points, products, format_: see `read_tracks`.
+        points, ingest, format_: see `read_tracks`.
         buildings: footprints. labels: csv, see `read_labels`.
         model: `pretrained`, or the folder of a trained model.
         name: of the adapter; one of that name is replaced.
@@ -58,7 +58,7 @@ def adapt(
     check_inputs([*points, buildings, labels])
     base_folder = base_of(model)
     base = load_diagnosis(base_folder)
-    tracks = read_tracks(points, products, format_)
+    tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     known = read_labels(labels)

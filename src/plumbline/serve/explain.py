@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,7 +20,7 @@ from plumbline.export.package import Manifest, open_package
 from plumbline.export.weights import load_network
 from plumbline.files import atomic_file
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.params import Product
+from plumbline.params import Ingest
 from plumbline.prepare.assign import assign_points
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.odd import period_overlap
@@ -30,7 +30,7 @@ from plumbline.serve.explain_points import find_points
 from plumbline.serve.explain_tables import building_table, buildings_path, scatterer_table, write_tables
 from plumbline.serve.judgement import judgement
 from plumbline.serve.outputs import check_inputs, check_outputs
-from plumbline.serve.predict import read_tracks
+from plumbline.serve.predict import NOTHING, read_tracks
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.overlap import check_overlap
 from plumbline.sources.points import Track
@@ -62,7 +62,7 @@ class _Block(NamedTuple):
 
 def explain(
     points: Sequence[Path], buildings: Path, package: Path, output: Path, chosen: Sequence[str] = (),
-    plan: Path | None = None, products: Mapping[str, Product] | None = None, format_: str | None = None,
+    plan: Path | None = None, ingest: Ingest = NOTHING, format_: str | None = None,
 ) -> Explained:  # fmt: skip
     """Write what moved the judgements of `plumbline predict`, and drawings if wanted; all files or none.
 
@@ -73,7 +73,7 @@ def explain(
         output: rows of scatterers; the suffix names the format. The rows of buildings go beside, see `write_tables`.
         chosen: `building_id` of those to explain; all that are judged without.
         plan: HTML file.
-        products, format_: see `read_tracks`.
+        ingest, format_: see `read_tracks`.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
@@ -83,7 +83,7 @@ def explain(
     check_outputs(output, plan, [*points, buildings], package, [beside] if beside else [], "plan")
     manifest, _ = open_package(package)
     model = load_network(package)
-    tracks = read_tracks(points, products, format_)
+    tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     rows = _rows(footprints["building_id"].to_numpy(object), chosen, buildings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from plumbline.errors import InputError
 from plumbline.export.package import open_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.files import atomic_file
-from plumbline.params import Prepare, Product
+from plumbline.params import Ingest, Prepare
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.serve.judgement import judgement
 from plumbline.serve.outputs import check_inputs, check_outputs
@@ -22,15 +22,18 @@ from plumbline.serve.predictions import write_predictions
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.distinct import check_distinct
 from plumbline.sources.overlap import check_overlap
+from plumbline.sources.part import drop_poor
 from plumbline.sources.points import Track
 from plumbline.sources.read import read_points
 
 DAYS_A_YEAR = 365
+NOTHING = Ingest()
+"""The files say everything, and all points count."""
 
 
 def predict(
     points: Sequence[Path], buildings: Path, package: Path, output: Path, map_path: Path | None = None,
-    artifact: str | None = None, products: Mapping[str, Product] | None = None, format_: str | None = None,
+    artifact: str | None = None, ingest: Ingest = NOTHING, format_: str | None = None,
 ) -> geopandas.GeoDataFrame:  # fmt: skip
     """Judge every footprint and write the predictions, and a map if wanted; both or neither.
 
@@ -41,7 +44,7 @@ def predict(
         output: predictions; the suffix names the format.
         map_path: HTML file.
         artifact: model of the package; its default without.
-        products, format_: see `read_tracks`.
+        ingest, format_: see `read_tracks`.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
@@ -49,7 +52,7 @@ def predict(
     check_inputs([*points, buildings])
     check_outputs(output, map_path, [*points, buildings], package)
     manifest, model = open_package(package, artifact)
-    tracks = read_tracks(points, products, format_)
+    tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     warn_of_short(tracks)
@@ -115,14 +118,12 @@ def judge(
     return judgement(prepared, model.answer(prepared.sequences), footprints, prepare, version)
 
 
-def read_tracks(
-    points: Sequence[Path], products: Mapping[str, Product] | None = None, format_: str | None = None
-) -> list[Track]:
+def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str | None = None) -> list[Track]:
     """Read product files; each may be given once, and all must share one projected CRS.
 
     Args:
         points: the files.
-        products: what they do not say themselves, by pattern of file name.
+        ingest: what they do not say themselves, by pattern of file name, and which points are too poor.
         format_: reads all of them as this format; otherwise the content decides.
 
     Raises:
@@ -136,7 +137,8 @@ def read_tracks(
             raise InputError(f"{path}: given twice. Each file counts once.")
     tracks: list[Track] = []
     for path in points:
-        tracks.append(read_points(path, products or {}, format_, tracks[0].crs if tracks else None))
+        track = read_points(path, ingest.products, format_, tracks[0].crs if tracks else None)
+        tracks.append(_good_enough(path, track, ingest))
     for path, track in zip(points, tracks, strict=True):
         if track.crs != tracks[0].crs:
             raise InputError(f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of one CRS.")
@@ -144,3 +146,16 @@ def read_tracks(
             log.warning("%s: no displacement in any of its %d points: every cell is empty", path, len(track))
     check_distinct(tracks, [str(path) for path in points])
     return tracks
+
+
+def _good_enough(path: Path, track: Track, ingest: Ingest) -> Track:
+    kept = drop_poor(track, ingest)
+    left_out = len(track) - len(kept)
+    if not len(kept):
+        raise InputError(
+            f"{path}: ingest.min_coherence {ingest.min_coherence:g} and max_rmse_mm {ingest.max_rmse_mm} leave none of "
+            f"its {len(track)} points. Lower the one, or raise the other."
+        )
+    if left_out:
+        log.info("%s: %d of %d points left out by ingest.min_coherence and max_rmse_mm", path, left_out, len(track))
+    return kept

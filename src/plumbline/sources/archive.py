@@ -1,18 +1,18 @@
-"""Opening a product file: a csv, or a zip with one csv in it. Nothing is ever unpacked to disk."""
+"""Opening a product file: a csv, packed by gzip or not, or a zip with one csv in it. Nothing is unpacked to disk."""
 
 from __future__ import annotations
 
+import gzip
 import io
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import IO
+from typing import IO, Any
 
 from plumbline.errors import InputError
+from plumbline.sources.streams import FAULTS, Exchanged, Recoded, Unpacked
 
 MAX_MEMBER_BYTES = 16 * 2**30
 """Largest csv taken out of a zip. The densest EGMS bursts have about a million points of 2 KB a line: 2 GiB."""
@@ -24,16 +24,7 @@ RATIO_FREE_BYTES = 2**20
 """Members below this size may have any ratio: they can do no harm."""
 BUFFER_BYTES = 2**20
 ZIP_START = b"PK\x03\x04"
-FAULTS = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    RuntimeError,
-    ValueError,
-    OverflowError,
-)
-"""What the standard library raises on a damaged, encrypted or exotic zip."""
+GZIP_START = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -46,6 +37,18 @@ class Product:
     """Byte from which on lines belong to this part. A zip's member has one part."""
     end: int | None = None
     """Byte from which on lines belong to the next part; None: to the end."""
+    gzipped: bool = False
+    encoding: str = "utf-8"
+    separator: bytes = b","
+    """Between cells; whoever opens the file reads a comma."""
+    decimal: bytes = b"."
+    preamble: int = 0
+    """Lines before the header."""
+
+    @property
+    def is_cuttable(self) -> bool:
+        """Whether it can be read from any of its bytes on, so in parts."""
+        return self.member is None and not self.gzipped and self.encoding == "utf-8"
 
     @property
     def is_whole(self) -> bool:
@@ -66,17 +69,27 @@ class Product:
             try:
                 if self.member is None:
                     stream: IO[bytes] = opened.enter_context(self.path.open("rb", buffering=BUFFER_BYTES))
+                    if self.gzipped:
+                        most = min(MAX_MEMBER_BYTES, RATIO_FREE_BYTES + MAX_RATIO * self.path.stat().st_size)
+                        packed: Any = gzip.GzipFile(fileobj=stream)
+                        stream = io.BufferedReader(Unpacked(packed, str(self), "gzip file", most), BUFFER_BYTES)
                 else:
                     archive = opened.enter_context(zipfile.ZipFile(self.path))
                     member = opened.enter_context(archive.open(self.member))
-                    stream = io.BufferedReader(_Member(member, str(self)), BUFFER_BYTES)
+                    stream = io.BufferedReader(Unpacked(member, str(self), "zip"), BUFFER_BYTES)
             except (OSError, *FAULTS) as error:
                 raise InputError(f"{self}: cannot be opened ({error}). Download it again.") from None
+            if self.encoding != "utf-8":
+                stream = io.BufferedReader(Recoded(stream, self.encoding, str(self)), BUFFER_BYTES)
+            if (self.separator, self.decimal) != (b",", b"."):
+                # A comma that is neither becomes what the separator was: no cell is lost; a number with one is refused.
+                old, new = self.separator + b",", b"," + (b"." if self.decimal == b"," else self.separator)
+                stream = io.BufferedReader(Exchanged(stream, bytes.maketrans(old, new)), BUFFER_BYTES)
             yield stream
 
 
 def find_csv(path: Path) -> Product:
-    """The csv that `path` is, or holds as the only csv in a zip.
+    """The csv that `path` is, packed by gzip or not, or holds as the only csv in a zip.
 
     Raises:
         InputError: the file is missing or empty; the zip is cut off, damaged or encrypted, has no csv or several,
@@ -87,6 +100,8 @@ def find_csv(path: Path) -> Product:
         raise InputError(f"{path}: the file is empty. Download it again.")
     if start.startswith(b"PK"):
         return Product(path, _csv_member(path))
+    if start.startswith(GZIP_START):
+        return Product(path, gzipped=True)
     if path.suffix.lower() == ".zip":
         raise InputError(f"{path}: named .zip, but its content is not a zip. Download it again.")
     return Product(path)
@@ -148,7 +163,8 @@ def _csv_member(path: Path) -> str:
     if len(tables) != 1:
         names = ", ".join(member.filename for member in (tables or members)[:5]) or "nothing"
         found = f"{len(tables)} csv files" if tables else "no csv file"
-        raise InputError(f"{path}: {found} in the zip, one is needed (it holds {names}).")
+        advice = " Unpack it and give each of them." if len(tables) > 1 else ""
+        raise InputError(f"{path}: {found} in the zip, one is needed (it holds {names}).{advice}")
     (table,) = tables
     if table.file_size == 0:
         raise InputError(f"{path}: member {table.filename} is empty. Download the zip again.")
@@ -176,21 +192,3 @@ def _points_outside(name: str) -> bool:
 def _is_hidden(name: str) -> bool:
     parts = PurePosixPath(name).parts
     return "__MACOSX" in parts or any(part.startswith(".") for part in parts)
-
-
-class _Member(io.RawIOBase):
-    """A member's bytes; damage met on the way becomes an `InputError`, whoever reads."""
-
-    def __init__(self, stream: IO[bytes], name: str) -> None:
-        self._stream, self._name = stream, name
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        try:
-            data = self._stream.read(len(buffer))
-        except (OSError, *FAULTS) as error:
-            raise InputError(f"{self._name}: the zip is damaged or cut off ({error}). Download it again.") from None
-        buffer[: len(data)] = data
-        return len(data)

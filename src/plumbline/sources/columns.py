@@ -2,87 +2,19 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import IO
+import numpy as np
 
 from plumbline import params
+from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product
-from plumbline.sources.epochs import check_pattern, find_days
-from plumbline.sources.layout import Angles, Layout
+from plumbline.sources.egms import MIN_EPOCHS
+from plumbline.sources.epochs import check_pattern, find_days, like_days
+from plumbline.sources.layout import TO_MM, Angles, Layout, to_mm
 from plumbline.sources.product import PointSource
 from plumbline.sources.project import GLOBE, is_globe
-from plumbline.sources.table import MAX_HEADER_BYTES, read_header
+from plumbline.sources.table import read_header
 from plumbline.sources.tabular import open_csv
-
-TO_MM = {"mm": 1.0, "cm": 10.0, "m": 1000.0}
-SEPARATORS = {",": b",", ";": b";", "tab": b"\t"}
-
-
-@dataclass(frozen=True)
-class Delimited(Product):
-    """A csv with other signs between cells and before decimals, read as if it had commas and points."""
-
-    separator: bytes = b","
-    decimal: bytes = b"."
-
-    @contextmanager
-    def open(self) -> Iterator[IO[bytes]]:
-        """As `Product.open`; signs are exchanged byte by byte, so that places in the file stay what they are.
-
-        Raises:
-            InputError: as `Product.open`.
-        """
-        with super().open() as stream:
-            if (self.separator, self.decimal) == (b",", b"."):
-                yield stream
-                return
-            # A comma that is neither becomes what the separator was: no cell is lost, and a number with one is refused.
-            old, new = self.separator + b",", b"," + (b"." if self.decimal == b"," else self.separator)
-            yield io.BufferedReader(_Exchanged(stream, bytes.maketrans(old, new)))
-
-
-class _Exchanged(io.RawIOBase):
-    def __init__(self, stream: IO[bytes], table: bytes) -> None:
-        self._stream, self._table = stream, table
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return self._stream.seekable()
-
-    def tell(self) -> int:
-        return self._stream.tell()
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return self._stream.seek(offset, whence)
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        data = self._stream.read(len(buffer)).translate(self._table)
-        buffer[: len(data)] = data
-        return len(data)
-
-
-def described(product: Product, about: params.Product) -> Product:
-    """The csv with the separator and the decimal sign that `about` states.
-
-    Raises:
-        InputError: the first line has no such separator.
-    """
-    separator = SEPARATORS[about.separator]
-    with product.open() as stream:
-        line = stream.readline(MAX_HEADER_BYTES)
-    if separator not in line:
-        raise InputError(
-            f"{product}, line 1: no {about.separator!r} in it, which params.yaml says is between cells; it begins "
-            f"{line[:80].decode('utf-8', 'replace').strip()!r}. Set separator in ingest.products."
-        )
-    place = (product.path, product.member, product.start, product.end)
-    return Delimited(*place, separator=separator, decimal=about.decimal.encode())
 
 
 def open_columns(product: Product, about: params.Product, crs: str | None) -> PointSource:
@@ -97,8 +29,7 @@ def open_columns(product: Product, about: params.Product, crs: str | None) -> Po
             f"{product}: to be read as a table of columns, params.yaml must say what they are: ingest.products, with "
             "columns, units, positive and epochs (docs/formats.md)."
         )
-    table = described(product, about)
-    header = read_header(table)
+    header = read_header(product)
     has = about.columns
     globe = "latitude" in has
     crs_of_file = about.crs or GLOBE
@@ -106,24 +37,37 @@ def open_columns(product: Product, about: params.Product, crs: str | None) -> Po
         wanted = "latitude and longitude" if globe else "easting and northing"
         raise InputError(f"{product}: crs {crs_of_file} in params.yaml is not one of {wanted}. Correct one of the two.")
     known = set(has.values())
-    days = find_days(
-        str(product), [name for name in header if name not in known], check_pattern(str(product), about.epochs)
-    )
-    millimetres = TO_MM[about.units.displacement]
+    days = _days(product, [name for name in header if name not in known], about.epochs)
     layout = Layout(
         days=days,
         x=has["longitude" if globe else "easting"],
         y=has["latitude" if globe else "northing"],
         crs=crs_of_file,
-        to_mm=millimetres if about.positive == "towards" else -millimetres,
+        to_mm=to_mm(about, about.units.displacement),
         los=_line_of_sight(about),
         point_id=has.get("point_id"),
         height=has.get("height"),
         coherence=has.get("coherence"),
         rmse=has.get("rmse"),
-        rmse_to_mm=millimetres,
+        rmse_to_mm=TO_MM[about.units.displacement],
     )
-    return open_csv(table, header, layout, about.track or product.path.stem, crs)
+    return open_csv(product, header, layout, about.track or product.path.stem, crs)
+
+
+def _days(product: Product, names: list[str], epochs: str) -> dict[str, np.datetime64]:
+    """Column -> day; where some that look like days are none by `epochs`, they are named."""
+    days = find_days(str(product), names, check_pattern(str(product), epochs))
+    others = like_days([name for name in names if name not in days])
+    shown = ", ".join(map(repr, others[:3])) or ", ".join(map(repr, names[-3:])) or "none"
+    if len(days) < MIN_EPOCHS:
+        raise InputError(
+            f"{product}: {len(days)} epochs found by {epochs!r} (epochs in ingest.products), at least {MIN_EPOCHS} are "
+            f"needed. Write there how its columns are named; not described are: {shown}."
+        )
+    if others:
+        log.warning("%s: %d columns look like days, but are not named as %r (epochs in ingest.products) and are left "
+                    "out: %s.", product, len(others), epochs, shown)  # fmt: skip
+    return days
 
 
 def _line_of_sight(about: params.Product) -> tuple[str, str, str] | Angles:

@@ -2,8 +2,8 @@
 
 Columns as stmtools documents them (TUDelftGeodesy/stmtools, docs/stm_init.md) and as published DePSI products describe
 them: `pnt_lat`, `pnt_lon` in degrees, `pnt_height` in m, `pnt_enscoh` ensemble coherence, `d_YYYYMMDD` displacement
-along the line of sight in m. `a_…` (amplitude) and `h2ph_…` (height to phase) are left alone. Positive is taken to be
-towards the satellite.
+along the line of sight, in m unless `ingest.products` states another unit. `a_…` (amplitude) and `h2ph_…` (height to
+phase) are left alone. Positive is taken to be towards the satellite.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from plumbline import params
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.epochs import find_days
-from plumbline.sources.layout import Angles, Layout
+from plumbline.sources.layout import Angles, Layout, to_mm
 from plumbline.sources.product import PointSource
 from plumbline.sources.project import GLOBE
 from plumbline.sources.tabular import open_csv
@@ -38,7 +38,7 @@ def open_depsi(product: Product, header: list[str], about: params.Product, crs: 
         x="pnt_lon",
         y="pnt_lat",
         crs=about.crs or GLOBE,
-        to_mm=-1000.0 if about.positive == "away" else 1000.0,
+        to_mm=to_mm(about, "m"),
         los=stated_angles(product, about),
         point_id="pnt_id",
         height="pnt_height" if "pnt_height" in header else None,

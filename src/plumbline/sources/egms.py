@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product, find_csv
+from plumbline.sources.nodata import drop_codes
 from plumbline.sources.points import Track
 from plumbline.sources.product import OUT_OF_ORDER, PointSource, all_points
 from plumbline.sources.table import fail_at, read_header, stream_columns
@@ -233,6 +234,7 @@ def _series(table: pa.Table, days: tuple[str, ...], fail: Fail) -> NDArray[np.fl
         rows = slice(first, first := first + len(batch))
         for index, column in enumerate(batch.columns):
             displacement[rows, index] = column.to_numpy(zero_copy_only=False)
+    drop_codes(displacement)
     # In one go over all epochs, and only then by column; NaN, a missing value, is passed over.
     highest, lowest = (float(most.reduce(displacement, axis=None, initial=0)) for most in (np.fmax, np.fmin))
     if max(highest, -lowest) > MAX_DISPLACEMENT_MM:

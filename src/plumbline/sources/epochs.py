@@ -12,6 +12,11 @@ from plumbline.sources.egms import FIRST_YEAR, LAST_YEAR
 
 PROBE = date(2013, 4, 25)
 """A pattern that gives this day back says year, month and day."""
+LIKE_A_DAY = re.compile(
+    r"(?<!\d)(19|20)\d{6}(?!\d)|\d{1,4}[-/._ ]\d{1,2}[-/._ ]\d{2,4}|\d{1,2}[-/._ ]?[a-z]{3}[-/._ ]?\d{2,4}",
+    re.IGNORECASE,
+)
+"""Part of a column's name: 20200103, 3/1/2020, 2020-01-03, 03JAN2020."""
 
 
 def check_pattern(source: str, pattern: str) -> str:
@@ -32,7 +37,9 @@ def check_pattern(source: str, pattern: str) -> str:
 
 
 def find_days(source: str, header: list[str], pattern: str) -> dict[str, np.datetime64]:
-    """Column -> day, of the columns named exactly as `pattern` (of `check_pattern`) writes their day.
+    """Column -> day, of the columns named as `pattern` (of `check_pattern`) writes their day.
+
+    Zeros before a number and small or capital letters do not matter: `3/1/2020` is `03/01/2020`, `JAN` is `Jan`.
 
     Raises:
         InputError: a day is not of the age of satellites, or is none.
@@ -42,14 +49,26 @@ def find_days(source: str, header: list[str], pattern: str) -> dict[str, np.date
     days: dict[str, np.datetime64] = {}
     for name in header:
         try:
-            day = datetime.strptime(name, pattern).date()
+            moment = datetime.strptime(name, pattern)
         except (ValueError, re.error):
             if shape.fullmatch(name):
                 raise InputError(f"{source}: {name} is named as an epoch, but no such day exists.") from None
             continue
-        if day.strftime(pattern) != name:
+        # Python reads 2020113 as 2020-11-3; it might be 2020-1-13 as well.
+        if _plain(moment.strftime(pattern)) != _plain(name):
             continue
-        if not FIRST_YEAR <= day.year <= LAST_YEAR:
-            raise InputError(f"{source}: column {name} is of the year {day.year}, {FIRST_YEAR} to {LAST_YEAR} can be.")
-        days[name] = np.datetime64(day, "D")
+        if not FIRST_YEAR <= moment.year <= LAST_YEAR:
+            raise InputError(
+                f"{source}: column {name} is of the year {moment.year}, {FIRST_YEAR} to {LAST_YEAR} can be."
+            )
+        days[name] = np.datetime64(moment.date(), "D")
     return days
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"(?<!\d)0+(?=\d)", "", name.lower())
+
+
+def like_days(names: list[str]) -> list[str]:
+    """Those of the names that look like days, however they are written."""
+    return [name for name in names if LIKE_A_DAY.search(name)]

@@ -14,6 +14,7 @@ from plumbline.compass import QUADRANTS
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product, find_csv
+from plumbline.sources.dialect import dialect
 from plumbline.sources.table import fail_at, read_columns, read_header
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES, category
 
@@ -40,7 +41,7 @@ def read_labels(path: Path) -> pd.DataFrame:
         InputError: a column is missing, an id is empty or repeats, a severity is no number from 0, a quadrant is
             missing or unknown, or a difficulty unknown; the message names the line.
     """
-    product = find_csv(path)
+    product = dialect(find_csv(path))
     header = read_header(product)
     missing = [name for name in COLUMNS if name not in header]
     if missing:

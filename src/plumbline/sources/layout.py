@@ -8,9 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from plumbline import params
+
 Range = tuple[float, float]
 PLANE = (-20_040_000.0, 20_040_000.0)
 """Half the Earth's circumference, m: no projected coordinate is larger."""
+
+
+TO_MM = {"mm": 1.0, "cm": 10.0, "m": 1000.0}
+
+
+def to_mm(about: params.Product, unit: str) -> float:
+    """What a displacement is multiplied by, as `about` states its unit and sign; `unit`: that of the format."""
+    factor = TO_MM[about.units.displacement if about.units else unit]
+    return -factor if about.positive == "away" else factor
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from plumbline.errors import InputError
 from plumbline.sources.egms import MAX_DISPLACEMENT_MM, MIN_EPOCHS, RANGES
 from plumbline.sources.epochs import find_days
 from plumbline.sources.hdf5 import array, attributes, has_array, open_hdf5
+from plumbline.sources.layout import TO_MM, to_mm
 from plumbline.sources.mintpy_files import find_geometry
 from plumbline.sources.mintpy_geometry import Geometry, Window
 from plumbline.sources.points import Track
@@ -31,7 +32,6 @@ BLOCK_POINTS = 32_768
 BLOCK_BYTES = 2**27
 """Read at a time, when chunks are higher than `BLOCK_POINTS` asks for."""
 MAX_EPOCHS, MAX_SIDE = 10_000, 1_000_000
-TO_MM = 1000.0
 NO_DATA = "no_data"
 
 
@@ -63,7 +63,7 @@ def open_mintpy(path: Path, about: params.Product, crs: str | None) -> PointSour
         geometry = find_geometry(path, attrs, series.shape[1:], about)
     plane = projection(str(path), geometry.crs, crs, geometry.box)
     name = about.track or path.stem
-    sign = -TO_MM if about.positive == "away" else TO_MM
+    factor = to_mm(about, _unit(path, attrs, about))
 
     def blocks() -> Iterator[Track]:
         empty = True
@@ -71,7 +71,7 @@ def open_mintpy(path: Path, about: params.Product, crs: str | None) -> PointSour
             series = array(path, file, SERIES, dimensions=3, kinds="f")
             for rows in _row_blocks(series):
                 with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below
-                    values = np.asarray(series[:, rows, :], np.float32)[order] * np.float32(sign)
+                    values = np.asarray(series[:, rows, :], np.float32)[order] * np.float32(factor)
                 for window in _windows(rows, series.shape[2]):
                     part = values[:, window[0].start - rows.start : window[0].stop - rows.start, window[1]]
                     track = _track(path, name, plane, epochs, opened, window, part)
@@ -97,6 +97,16 @@ def _decided(attrs: Mapping[str, str], about: params.Product) -> Iterator[str]:
         yield "its attributes name no pixel that displacements refer to (REF_Y, REF_X)"
 
 
+def _unit(path: Path, attrs: Mapping[str, str], about: params.Product) -> str:
+    unit = attrs.get("UNIT", "m").strip().lower()
+    if unit not in TO_MM and about.units is None:
+        raise InputError(
+            f"{path}: its attribute UNIT is {unit[:20]!r}; m, cm or mm is needed. Convert it, or state what the "
+            "displacements are in: units: {displacement: m} in ingest.products."
+        )
+    return unit
+
+
 def _check_shape(path: Path, series: h5py.Dataset) -> None:
     count, height, width = series.shape
     if not (count <= MAX_EPOCHS and 0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE):
@@ -108,7 +118,8 @@ def _check_shape(path: Path, series: h5py.Dataset) -> None:
 
 def _epochs(path: Path, file: h5py.File, count: int) -> tuple[NDArray[np.intp], NDArray[np.datetime64]]:
     """Order of the epochs in time, and their days in that order."""
-    texts = [bytes(text).decode("utf-8", "replace") for text in array(path, file, "date", dimensions=1, kinds="S")[:]]
+    read = array(path, file, "date", dimensions=1, kinds="S")[:]
+    texts = [bytes(text).decode("utf-8", "replace").partition("T")[0] for text in read]  # some have the time behind
     if len(texts) != count:
         raise InputError(f"{path}, /date: {len(texts)} days found, /{SERIES} has {count} epochs.")
     if count < MIN_EPOCHS:

@@ -99,8 +99,8 @@ def read_part(
 def drop_poor(points: Track, params: Ingest) -> Track:
     """Leave out, rule by rule, what the quality filter refuses; a rule counts also what it had nothing to refuse of."""
     if points.coherence is not None:
-        # Compared as the product's float32: 0.7 in params must keep a point of 0.7.
-        points = points.keep(points.coherence >= np.float32(params.min_coherence), "min_coherence")
+        # Compared as the product's float32: 0.7 in params must keep a point of 0.7. One of unknown coherence stays.
+        points = points.keep(~(points.coherence < np.float32(params.min_coherence)), "min_coherence")
     if points.rmse is not None and params.max_rmse_mm is not None:
         points = points.keep(~(points.rmse > np.float32(params.max_rmse_mm)), "max_rmse_mm")
     return points

@@ -29,6 +29,10 @@ class PointSource:
     """What the reader decided about the file and a careful person should know; for the audit."""
 
 
+LEAST_LEVEL = 0.05
+"""Level part of a line of sight below which it has no direction, as of vertical components."""
+MAX_TURN_DEG = 60.0
+"""Within a swath the direction turns by a degree or two; ascending and descending passes look 160 degrees apart."""
 OUT_OF_ORDER = "the epochs do not ascend in the file; they are sorted"
 
 
@@ -44,6 +48,32 @@ def noted(source: PointSource, about: object, notes: Iterable[str]) -> PointSour
     for note in said:
         log.info("%s: %s.", about, note)
     return replace(source, notes=(*source.notes, *said))
+
+
+def one_side(source: PointSource, about: object) -> PointSource:
+    """The product, refused where reading gets to points that are seen from another side than those before.
+
+    Ascending and descending passes in one file would be taken for one track: its movement would be of neither.
+    """
+
+    def blocks() -> Iterator[Track]:
+        first: NDArray[np.float64] | None = None
+        for block in source.blocks():
+            level = np.asarray(block.los[:, :2], float)
+            length = np.linalg.norm(level, axis=1)
+            seen = level[length > LEAST_LEVEL]
+            if len(seen):
+                first = seen[0] if first is None else first
+                cosine = seen @ first / (np.linalg.norm(seen, axis=1) * np.linalg.norm(first))
+                if cosine.min() < np.cos(np.radians(MAX_TURN_DEG)):
+                    other = seen[int(np.argmin(cosine))]
+                    raise InputError(
+                        f"{about}: points seen from two sides: los_east, los_north {first[0]:.2f}, {first[1]:.2f} and "
+                        f"{other[0]:.2f}, {other[1]:.2f}. Each track (ascending, descending) needs a file of its own."
+                    )
+            yield block
+
+    return replace(source, blocks=blocks)
 
 
 def all_points(source: PointSource) -> Track:

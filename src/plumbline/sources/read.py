@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,19 +16,25 @@ from plumbline.errors import InputError
 from plumbline.sources.archive import Product, find_csv
 from plumbline.sources.columns import open_columns
 from plumbline.sources.depsi import is_depsi, open_depsi
+from plumbline.sources.dialect import dialect
 from plumbline.sources.egms import is_egms, open_egms
 from plumbline.sources.egms_ortho import is_ortho, open_ortho
 from plumbline.sources.hdf5 import is_hdf5
 from plumbline.sources.mintpy import is_timeseries, open_mintpy
 from plumbline.sources.parquet import group_parts, is_parquet, is_point_table, open_parquet, read_names
 from plumbline.sources.points import Track
-from plumbline.sources.product import PointSource, all_points
+from plumbline.sources.product import PointSource, all_points, one_side
 from plumbline.sources.project import projection
+from plumbline.sources.skeleton import described_as
 from plumbline.sources.stamps import is_stamps, open_stamps
 from plumbline.sources.table import read_header
+from plumbline.sources.tabular import NO_HEIGHT
 
 PART_BYTES = 2**28
 """A csv, or an unpacked Parquet file, is read in parts of so many bytes, each by itself."""
+SAMPLED = 10_000
+LEAST_TYPICAL_MM, MOST_TYPICAL_MM = 0.02, 500.0
+"""Of a city's displacements the median is some millimetres, of its noise alone as of years of subsidence."""
 ANGLES = frozenset({"incidence_deg", "heading_deg"})
 
 
@@ -52,9 +58,9 @@ FORMATS = {
         "EGMS L2a and L2b (csv, zip as downloaded, or Parquet)", frozenset(), is_egms,
         lambda product, header, about, crs: _as_asked(open_egms(product, header), product, about, crs),
     ),
-    "depsi": Format("DePSI (csv)", ANGLES | {"crs", "positive"}, is_depsi, open_depsi),
-    "stamps": Format("StaMPS (csv)", ANGLES | {"crs", "positive"}, is_stamps, open_stamps, has_ids=False),
-    "mintpy": Format("MintPy time series (HDF5)", ANGLES | {"crs", "positive", "geometry", "coherence"}),
+    "depsi": Format("DePSI (csv)", ANGLES | {"crs", "positive", "units"}, is_depsi, open_depsi),
+    "stamps": Format("StaMPS (csv)", ANGLES | {"crs", "positive", "units"}, is_stamps, open_stamps, has_ids=False),
+    "mintpy": Format("MintPy time series (HDF5)", ANGLES | {"crs", "positive", "units", "geometry", "coherence"}),
     "columns": Format(
         "any csv whose columns ingest.products describes",
         ANGLES | {"crs", "positive", "columns", "units", "epochs", "separator", "decimal"},
@@ -87,8 +93,14 @@ def open_points(
             what the format needs or has what it does not use, or its content is refused by the reader.
     """
     about = describe(path, products)
-    found = _find(path, about, format)
+    found = _find(path, about, format, products)
     _check_used(path, about, found.name)
+    return one_side(_open(found, path, about, crs, part), path)
+
+
+def _open(
+    found: _Found, path: Path, about: params.Product, crs: str | None, part: tuple[int, int | None]
+) -> PointSource:
     if found.name == "mintpy":
         return open_mintpy(path, about, crs)
     if found.product is None:
@@ -115,7 +127,28 @@ def read_points(
     """
     track = all_points(open_points(path, products, format, crs))
     log.info("%s: %d points, %d epochs, %s to %s", path, *track.displacement.shape, *track.epochs[[0, -1]])
+    repeated = track.dropped.get("duplicate_id", 0)
+    if repeated:
+        log.warning(
+            "%s: %d of %d points share an identifier with one before them and are left out. Where the identifiers are "
+            "not of single points, leave point_id out of columns in ingest.products.",
+            path, repeated, repeated + len(track),
+        )  # fmt: skip
+    if NO_HEIGHT in track.dropped:
+        log.warning("%s: %d points have no height and are left out.", path, track.dropped[NO_HEIGHT])
+    warn_of_unit(path, track)
     return track
+
+
+def warn_of_unit(path: Path, track: Track) -> None:
+    """Say so where displacements are larger or smaller than those of any city: the unit may be another one."""
+    size = np.abs(track.displacement[:: max(1, len(track) // SAMPLED)])
+    typical = float(np.median(size[np.isfinite(size)])) if np.isfinite(size).any() else None
+    if typical is not None and not LEAST_TYPICAL_MM < typical < MOST_TYPICAL_MM:
+        log.warning(
+            "%s: half of its displacements are beyond %.3g mm. Are they in another unit than is taken? units in "
+            "ingest.products states it (docs/formats.md).", path, typical,
+        )  # fmt: skip
 
 
 def parts(path: Path, products: Mapping[str, params.Product] = {}) -> list[tuple[int, int | None]]:
@@ -127,11 +160,11 @@ def parts(path: Path, products: Mapping[str, params.Product] = {}) -> list[tuple
         InputError: as `open_points`, for what concerns the file as a whole.
     """
     about = describe(path, products)
-    found = _find(path, about, None)
+    found = _find(path, about, None, products)
     has_ids = "point_id" in about.columns if found.name == "columns" else FORMATS[found.name].has_ids
     if found.product is None and found.name in PARQUET_FORMATS:
         return group_parts(path, PART_BYTES)
-    if found.product is None or found.product.member is not None or not has_ids:
+    if found.product is None or not found.product.is_cuttable or not has_ids:
         return [(0, None)]
     cuts = [*range(0, max(path.stat().st_size - PART_BYTES // 2, 1), PART_BYTES), None]
     return [(start or 0, end) for start, end in itertools.pairwise(cuts)]
@@ -161,7 +194,7 @@ class _Found:
     header: list[str]
 
 
-def _find(path: Path, about: params.Product, wanted: str | None) -> _Found:
+def _find(path: Path, about: params.Product, wanted: str | None, products: Mapping[str, params.Product] = {}) -> _Found:
     wanted = wanted or about.format or ("columns" if about.columns else None)
     if about.profiles is not None or wanted == "profiles":
         raise InputError(
@@ -180,21 +213,26 @@ def _find(path: Path, about: params.Product, wanted: str | None) -> _Found:
         if wanted not in (None, *PARQUET_FORMATS):
             raise InputError(f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.")
         return _Found(_by_header(Product(path), read_names(path), wanted), None, [])
-    product = find_csv(path)
+    product = dialect(find_csv(path), about)
     if wanted == "mintpy":
         raise InputError(f"{product}: not an HDF5 file, as format mintpy needs.")
     if wanted == "columns":
         return _Found(wanted, product, [])
     header = read_header(product)
-    return _Found(_by_header(product, header, wanted), product, header)
+    unfit = [] if about.model_fields_set else list(products)
+    return _Found(_by_header(product, header, wanted, unfit), product, header)
 
 
-def _by_header(product: Product, header: list[str], wanted: str | None) -> str:
+def _by_header(product: Product, header: list[str], wanted: str | None, unfit: Sequence[str] = ()) -> str:
     fits = [name for name, form in FORMATS.items() if form.recognises is not None and form.recognises(header)]
     begins = f"its header begins {', '.join(header[:12])[:300]}"
     if wanted is None:
         if not fits:
-            raise InputError(f"{product}: unknown format, {begins}. {KNOWN}.")
+            tried = f" No pattern of ingest.products fits its name ({', '.join(unfit[:5])})." if unfit else ""
+            raise InputError(
+                f"{product}: unknown format, {begins}. {KNOWN}.{tried} Any other csv is read once its columns are "
+                f"described, in a file that --params names:\n{described_as(product.path.name, header)}"
+            )
         return fits[0]
     if wanted not in fits or (wanted == "egms" and fits[0] == "egms-l3"):
         likely = f" It looks like format {fits[0]}." if fits else ""

@@ -21,7 +21,7 @@ from plumbline.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.depsi import stated_angles
 from plumbline.sources.egms import FIRST_YEAR, LAST_YEAR
-from plumbline.sources.layout import Layout
+from plumbline.sources.layout import Layout, to_mm
 from plumbline.sources.product import PointSource
 from plumbline.sources.project import GLOBE
 from plumbline.sources.table import fail_at, stream_columns
@@ -59,7 +59,7 @@ def open_stamps(product: Product, header: list[str], about: params.Product, crs:
         x=columns[0],
         y=columns[1],
         crs=about.crs or GLOBE,
-        to_mm=-1.0 if about.positive == "away" else 1.0,
+        to_mm=to_mm(about, "mm"),
         los=stated_angles(product, about),
         skip=1,
     )

@@ -17,7 +17,7 @@ import pyarrow.csv as pacsv
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product
 
-MISSING = ("", "nan", "NaN", "NULL", "null", "NA")
+MISSING = ("", "nan", "NaN", "NULL", "null", "NA", "None", "N/A", "n/a", "#N/A", "#N/D", "-", "NAN")
 """Cells that stand for no value."""
 MAX_HEADER_BYTES = 2**20
 """A table with thousands of epochs has a header of some 20 KB."""
@@ -40,6 +40,8 @@ def read_header(product: Product) -> list[str]:
         InputError: the file is empty, is not text, is not separated by commas, or names a column twice.
     """
     with product.open() as stream:
+        for _ in range(product.preamble):
+            stream.readline(MAX_HEADER_BYTES)
         line = stream.readline(MAX_HEADER_BYTES)
     try:
         text = line.decode("utf-8-sig").rstrip("\r\n")
@@ -51,11 +53,13 @@ def read_header(product: Product) -> list[str]:
         raise InputError(f"{product}: not a csv (its first line holds control characters).")
     if len(line) == MAX_HEADER_BYTES:
         raise InputError(f"{product}: not a csv (no line end in its first {MAX_HEADER_BYTES:,} bytes).")
-    names = [name.strip() for name in next(csv.reader([text]))]
+    names = [name.strip() for name in next(csv.reader([text.lstrip("# ")]))]
     if len(names) == 1:
         for separator, called in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
             if separator in text:
                 raise InputError(f"{product}, line 1: columns are separated by {called}, commas are needed.")
+    # Spreadsheets leave columns without a name behind the last one.
+    names = [name or f"(column {number})" for number, name in enumerate(names, 1)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"{product}, line 1: column {', '.join(map(repr, twice[:5]))} stands there more than once.")
@@ -138,14 +142,17 @@ def _open_rows(product: Product) -> Iterator[IO[bytes]]:
     with product.open() as stream:
         if product.start:
             stream.seek(product.start - 1)
-        stream.readline()  # the header, or what is left of a line that began before
+            stream.readline()  # what is left of a line that began before
+        else:
+            for _ in range(product.preamble + 1):
+                stream.readline()
         yield stream
 
 
 def _first_line(product: Product) -> int:
     """Number in the file of the line where `_open_rows` begins; counted only when a fault needs it."""
     if not product.start:
-        return 2
+        return 2 + product.preamble
     number, left = 2, product.start - 1
     with product.open() as stream:
         while left and (text := stream.read(min(left, BLOCK_BYTES))):
@@ -156,7 +163,7 @@ def _first_line(product: Product) -> int:
 
 def _blocks(product: Product, stream: IO[bytes]) -> Iterator[bytes]:
     """Whole lines of the product, or of its part: a line belongs to the part in which it begins."""
-    begin = stream.tell() if product.member is None else 0
+    begin = stream.tell() if product.is_cuttable else 0
     left = None if product.end is None else product.end - begin
     rest = b""
     while left is None or left > 0:

@@ -17,11 +17,14 @@ from plumbline.sources import los
 from plumbline.sources.archive import BUFFER_BYTES, Product
 from plumbline.sources.egms import MAX_DISPLACEMENT_MM, MIN_EPOCHS, RANGES, UNIT_TOLERANCE, Fail
 from plumbline.sources.layout import Angles, Layout, Range
+from plumbline.sources.nodata import drop_codes
 from plumbline.sources.points import Track
 from plumbline.sources.product import OUT_OF_ORDER, PointSource
 from plumbline.sources.project import LATITUDES, LONGITUDES, Box, Projection, is_globe, projection, typical_box
 from plumbline.sources.table import fail_at, stream_columns
 
+NO_HEIGHT = "no_height"
+"""Why a point is left out."""
 Floats = NDArray[np.float64]
 INCIDENCES, HEADINGS = (1.0, 89.0), (-360.0, 360.0)
 Rows = Callable[[Mapping[str, pa.DataType]], Iterator[tuple[int, pa.Table]]]
@@ -93,7 +96,7 @@ def _check_line_end(product: Product) -> None:
     """Refuse a file that may end within a cell: cut, 0.00225 still is a number."""
     last = b""
     with product.open() as stream:
-        if product.member is None:
+        if product.is_cuttable:
             stream.seek(-1, io.SEEK_END)
         while data := stream.read(BUFFER_BYTES):
             last = data[-1:]
@@ -149,28 +152,37 @@ class _Reader:
             row = int(np.argmin(np.isfinite(easting) & np.isfinite(northing)))
             self.fail_row(first + row, f"{layout.x}, {layout.y}", "a place", f"one within {plane.crs} is needed")
         coherence, rmse, height = layout.coherence, layout.rmse, layout.height
-        return Track(
+        track = Track(
             name=name,
             crs=plane.crs,
             epochs=epochs,
             point_id=self.identifiers(first, table),
             easting=easting,
             northing=northing,
-            height=np.zeros(len(table)) if height is None else self.numbers(first, table, height, RANGES["height"]),
+            height=np.zeros(len(table)) if height is None else self.known(first, table, height, RANGES["height"]),
             los=self.line_of_sight(first, table),
             displacement=self.series(first, table, days),
-            coherence=None if coherence is None else self.numbers(first, table, coherence, (0, 1)).astype(np.float32),
+            coherence=None if coherence is None else self.known(first, table, coherence, (0, 1)).astype(np.float32),
             rmse=None if rmse is None else self.errors(first, table, rmse),
         )
+        return track.keep(~np.isnan(track.height), NO_HEIGHT) if np.isnan(track.height).any() else track
 
     def numbers(self, first: int, table: pa.Table, column: str, bounds: Range, hint: str = "") -> Floats:
+        values = self.known(first, table, column, bounds, hint)
+        if np.isnan(values).any():
+            wanted = f"a number from {bounds[0]:g} to {bounds[1]:g} is needed{hint}"
+            self.fail_row(first + int(np.argmax(np.isnan(values))), column, "no value", wanted)
+        return values
+
+    def known(self, first: int, table: pa.Table, column: str, bounds: Range, hint: str = "") -> Floats:
+        """As `numbers`, with NaN where there is no value."""
         values = np.asarray(table[column].to_numpy(), float)
         low, high = bounds
-        bad = ~((values >= low) & (values <= high))
+        bad = (values < low) | (values > high)
         if bad.any():
             row = int(np.argmax(bad))
-            found = "no value" if np.isnan(values[row]) else f"{values[row]:.10g}"
-            self.fail_row(first + row, column, found, f"a number from {low:g} to {high:g} is needed{hint}")
+            wanted = f"a number from {low:g} to {high:g} is needed{hint}"
+            self.fail_row(first + row, column, f"{values[row]:.10g}", wanted)
         return values
 
     def errors(self, first: int, table: pa.Table, column: str) -> NDArray[np.float32]:
@@ -221,7 +233,9 @@ class _Reader:
         displacement = np.empty((len(table), len(days)), np.float32)
         for index, column in enumerate(days):
             with np.errstate(over="ignore"):
-                values = np.asarray(table[column].to_numpy(), float) * self.layout.to_mm
+                values = np.array(table[column].to_numpy(), float)
+                drop_codes(values)
+                values *= self.layout.to_mm
             bad = np.abs(values) > MAX_DISPLACEMENT_MM  # false for NaN, which is a missing value
             if bad.any():
                 row = int(np.argmax(bad))

@@ -64,7 +64,7 @@ def _settings(delivery: Delivery, params: Params) -> str:
     """Hash of what, once mended, may make the delivery readable."""
     elsewhere = params.score.footprints.get(delivery.place)
     about = [
-        params.ingest.model_dump(mode="json", include={"products", "tile_m"}), code_hash(),
+        params.ingest.model_dump(mode="json"), code_hash(),
         sha256_file(elsewhere) if elsewhere else None,
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()

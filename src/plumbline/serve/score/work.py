@@ -81,22 +81,21 @@ def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ing
     """What has to be read of a delivery; its parts are read by `read_part`, after `read_city`.
 
     Args:
-        delivery: it. footprints: see `Score`. params: section `ingest`; its filters are not used.
+        delivery: it. footprints: see `Score`. params: section `ingest`.
 
     Raises:
         InputError: the delivery is not what `plumbline predict` takes.
     """
-    settings = Ingest(products=params.products, tile_m=params.tile_m)
     elsewhere = footprints.get(delivery.place)
     about = [
-        delivery.id, delivery.place, delivery.name, str(delivery.folder.resolve()), settings.model_dump(mode="json"),
+        delivery.id, delivery.place, delivery.name, str(delivery.folder.resolve()), params.model_dump(mode="json"),
         sha256_file(elsewhere) if elsewhere else None, code_hash(),
     ]  # fmt: skip
     work = WORK.resolve() / STAGE / hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
     files = find_unlabelled(delivery.folder, elsewhere)
     if (work / POINTS).exists():
         return Reading(delivery, files.footprints, work, None)
-    return Reading(delivery, files.footprints, work, cut_found([files], [], settings))
+    return Reading(delivery, files.footprints, work, cut_found([files], [], params))
 
 
 def read_footprints(reading: Reading) -> list[Part]:

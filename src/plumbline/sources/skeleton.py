@@ -1,0 +1,69 @@
+"""A description of an unknown csv to begin with: what its header suggests, and gaps where it says nothing."""
+
+from __future__ import annotations
+
+import re
+
+from plumbline.sources.epochs import like_days
+
+LIKELY = {
+    "point_id": r"(point|pnt|ps)?_?(id|pid|code)|code",
+    "latitude": r"(pnt_)?(lat|latitude)",
+    "longitude": r"(pnt_)?(lon|long|longitude)",
+    "easting": r"(x|east|easting)(_coord|_utm)?",
+    "northing": r"(y|north|northing)(_coord|_utm)?",
+    "height": r"(pnt_)?(h|z|height|height_.*|elevation|altitude|topo)",
+    "coherence": r"(pnt_)?(coh|coherence|temporal_coherence)",
+}
+"""Role -> names that columns of it often have, small letters."""
+WAYS = {
+    r"(19|20)\d{6}": "%Y%m%d",
+    r"(19|20)\d\d-\d\d?-\d\d?": "%Y-%m-%d",
+    r"(19|20)\d\d_\d\d?_\d\d?": "%Y_%m_%d",
+    r"(19|20)\d\d\.\d\d?\.\d\d?": "%Y.%m.%d",
+    r"\d\d?/\d\d?/(19|20)\d\d": "%d/%m/%Y",
+    r"\d\d?\.\d\d?\.(19|20)\d\d": "%d.%m.%Y",
+    r"\d\d?-\d\d?-(19|20)\d\d": "%d-%m-%Y",
+    r"\d\d?[A-Za-z]{3}(19|20)\d\d": "%d%b%Y",
+}
+"""How a day is written -> its pattern."""
+
+
+def described_as(file: str, header: list[str]) -> str:
+    """YAML for `ingest.products` that a user completes and checks; units, sign and view are never guessed."""
+    days = like_days(header)
+    roles: dict[str, str] = {}
+    for role, pattern in LIKELY.items():
+        fits = (name for name in header if name not in (*days, *roles.values()))
+        found = next((name for name in fits if re.fullmatch(pattern, name, re.IGNORECASE)), None)
+        if found is not None:
+            roles[role] = found
+    globe = {"latitude", "longitude"} & roles.keys()
+    for role in ("latitude", "longitude") if globe else ("easting", "northing"):
+        roles.setdefault(role, "COLUMN")
+    left_out = {"easting", "northing"} if globe else set()
+    columns = ", ".join(f"{role}: {_quoted(name)}" for role, name in roles.items() if role not in left_out)
+    lines = [
+        f"columns: {{{columns}}}  # what is which column",
+        *([] if globe else ["crs: EPSG:NUMBER  # of easting and northing"]),
+        f"epochs: {_quoted(_pattern(days[0]) if days else 'D%Y%m%d')}  # how the columns of displacements are named",
+        "units: {displacement: mm}  # or cm, m",
+        "positive: towards  # the satellite; or away",
+        "incidence_deg: NUMBER  # of the line of sight, from the vertical",
+        "heading_deg: NUMBER  # direction of flight, clockwise from north",
+    ]
+    indented = "\n".join(f"      {line}" for line in lines)
+    return f"ingest:\n  products:\n    {_quoted(file)}:\n{indented}"
+
+
+def _pattern(name: str) -> str:
+    for written, pattern in WAYS.items():
+        found = re.search(written, name)
+        if found:
+            before, after = (part.replace("%", "%%") for part in (name[: found.start()], name[found.end() :]))
+            return before + pattern + after
+    return "D%Y%m%d"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
