@@ -57,9 +57,7 @@ def test_both_passes_in_one_file_are_refused(tmp_path):
     for number, row in enumerate(descending):
         row |= {"pid": f"d{number}", "los_east": str(-float(row["los_east"]))}
     path = write(tmp_path, text([*ascending, *descending]))
-    with pytest.raises(
-        InputError, match=r"c\.csv: points seen from two sides: .* a file of its own"
-    ):
+    with pytest.raises(InputError, match=r"c\.csv: points seen from two sides: .* a file of its own"):
         read_points(path)
 
 

@@ -10,6 +10,7 @@ from plumbline.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.egms import MIN_EPOCHS
 from plumbline.sources.epochs import check_pattern, find_days, like_days
+from plumbline.sources.layer import Layer
 from plumbline.sources.layout import TO_MM, Angles, Layout, to_mm
 from plumbline.sources.product import PointSource
 from plumbline.sources.project import GLOBE, is_globe
@@ -32,7 +33,8 @@ def open_columns(product: Product, about: params.Product, crs: str | None) -> Po
     header = read_header(product)
     has = about.columns
     globe = "latitude" in has
-    crs_of_file = about.crs or GLOBE
+    says = product.crs if isinstance(product, Layer) and globe else None
+    crs_of_file = about.crs or says or GLOBE
     if is_globe(str(product), crs_of_file) != globe:
         wanted = "latitude and longitude" if globe else "easting and northing"
         raise InputError(f"{product}: crs {crs_of_file} in params.yaml is not one of {wanted}. Correct one of the two.")

@@ -20,6 +20,7 @@ from plumbline.sources.dialect import dialect
 from plumbline.sources.egms import is_egms, open_egms
 from plumbline.sources.egms_ortho import is_ortho, open_ortho
 from plumbline.sources.hdf5 import is_hdf5
+from plumbline.sources.layer import Layer, find_layer
 from plumbline.sources.mintpy import is_timeseries, open_mintpy
 from plumbline.sources.parquet import group_parts, is_parquet, is_point_table, open_parquet, read_names
 from plumbline.sources.points import Track
@@ -62,7 +63,7 @@ FORMATS = {
     "stamps": Format("StaMPS (csv)", ANGLES | {"crs", "positive", "units"}, is_stamps, open_stamps, has_ids=False),
     "mintpy": Format("MintPy time series (HDF5)", ANGLES | {"crs", "positive", "units", "geometry", "coherence"}),
     "columns": Format(
-        "any csv whose columns ingest.products describes",
+        "any csv or layer of points whose columns ingest.products describes",
         ANGLES | {"crs", "positive", "columns", "units", "epochs", "separator", "decimal"},
     ),
 }  # fmt: skip
@@ -213,7 +214,7 @@ def _find(path: Path, about: params.Product, wanted: str | None, products: Mappi
         if wanted not in (None, *PARQUET_FORMATS):
             raise InputError(f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.")
         return _Found(_by_header(Product(path), read_names(path), wanted), None, [])
-    product = dialect(find_csv(path), about)
+    product = find_layer(path) or dialect(find_csv(path), about)
     if wanted == "mintpy":
         raise InputError(f"{product}: not an HDF5 file, as format mintpy needs.")
     if wanted == "columns":
@@ -228,10 +229,11 @@ def _by_header(product: Product, header: list[str], wanted: str | None, unfit: S
     begins = f"its header begins {', '.join(header[:12])[:300]}"
     if wanted is None:
         if not fits:
+            crs = product.crs if isinstance(product, Layer) else None
             tried = f" No pattern of ingest.products fits its name ({', '.join(unfit[:5])})." if unfit else ""
             raise InputError(
-                f"{product}: unknown format, {begins}. {KNOWN}.{tried} Any other csv is read once its columns are "
-                f"described, in a file that --params names:\n{described_as(product.path.name, header)}"
+                f"{product}: unknown format, {begins}. {KNOWN}.{tried} Any other table is read once its columns are "
+                f"described, in a file that --params names:\n{described_as(product.path.name, header, crs)}"
             )
         return fits[0]
     if wanted not in fits or (wanted == "egms" and fits[0] == "egms-l3"):

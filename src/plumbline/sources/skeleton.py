@@ -8,10 +8,10 @@ from plumbline.sources.epochs import like_days
 
 LIKELY = {
     "point_id": r"(point|pnt|ps)?_?(id|pid|code)|code",
-    "latitude": r"(pnt_)?(lat|latitude)",
-    "longitude": r"(pnt_)?(lon|long|longitude)",
-    "easting": r"(x|east|easting)(_coord|_utm)?",
-    "northing": r"(y|north|northing)(_coord|_utm)?",
+    "latitude": r"(geometry_|pnt_)?(lat|latitude)",
+    "longitude": r"(geometry_|pnt_)?(lon|long|longitude)",
+    "easting": r"(geometry_)?(x|east|easting)(_coord|_utm)?",
+    "northing": r"(geometry_)?(y|north|northing)(_coord|_utm)?",
     "height": r"(pnt_)?(h|z|height|height_.*|elevation|altitude|topo)",
     "coherence": r"(pnt_)?(coh|coherence|temporal_coherence)",
 }
@@ -29,8 +29,12 @@ WAYS = {
 """How a day is written -> its pattern."""
 
 
-def described_as(file: str, header: list[str]) -> str:
-    """YAML for `ingest.products` that a user completes and checks; units, sign and view are never guessed."""
+def described_as(file: str, header: list[str], crs: str | None = None) -> str:
+    """YAML for `ingest.products` that a user completes and checks; units, sign and view are never guessed.
+
+    Args:
+        file: its name. header: names of its columns. crs: of its coordinates, where the file says it.
+    """
     days = like_days(header)
     roles: dict[str, str] = {}
     for role, pattern in LIKELY.items():
@@ -45,7 +49,7 @@ def described_as(file: str, header: list[str]) -> str:
     columns = ", ".join(f"{role}: {_quoted(name)}" for role, name in roles.items() if role not in left_out)
     lines = [
         f"columns: {{{columns}}}  # what is which column",
-        *([] if globe else ["crs: EPSG:NUMBER  # of easting and northing"]),
+        *([] if globe else [f"crs: {crs or 'EPSG:NUMBER'}  # of easting and northing"]),
         f"epochs: {_quoted(_pattern(days[0]) if days else 'D%Y%m%d')}  # how the columns of displacements are named",
         "units: {displacement: mm}  # or cm, m",
         "positive: towards  # the satellite; or away",

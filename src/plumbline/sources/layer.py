@@ -1,0 +1,168 @@
+"""Points in a Shapefile, GeoPackage, GeoJSON or FlatGeobuf: their attributes and places, read as a csv would be."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyogrio
+import pyproj
+import shapely
+
+from plumbline.errors import InputError
+from plumbline.sources.archive import BUFFER_BYTES, ZIP_START, Product, check_members
+from plumbline.sources.vector import READ_FAULTS, first_line
+
+STARTS = (b"\x00\x00\x27\x0a", b"SQLite format 3\x00", b"fgb\x03", b"{")
+"""Of Shapefile, GeoPackage, FlatGeobuf and GeoJSON."""
+SUFFIXES = (".shp", ".gpkg", ".fgb", ".geojson")
+"""Of such files in a zip."""
+BATCH = 8192
+"""Points turned into text at a time."""
+PLACES = {True: ("geometry_longitude", "geometry_latitude"), False: ("geometry_easting", "geometry_northing")}
+"""Whether the CRS is of degrees -> names of the columns that the points' places get."""
+
+
+@dataclass(frozen=True)
+class Layer(Product):
+    """One layer of points; opened, it is a csv of its attributes behind two columns of its places."""
+
+    source: str = ""
+    """As GDAL names the file."""
+    layer: str | None = None
+    crs: str | None = None
+    """Of the places, as `EPSG:N` where it has a number."""
+    places: tuple[str, str] = PLACES[False]
+
+    @property
+    def is_cuttable(self) -> bool:
+        """It is no file of lines."""
+        return False
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """The csv, from its header on; written as it is read.
+
+        Raises:
+            InputError: unreadable; also from `read` of the stream, where damage shows only there.
+        """
+        with _opened(self.path, self.source, self.layer, batch_size=BATCH) as (about, batches):
+            yield io.BufferedReader(_AsCsv(str(self), self.places, about["geometry_name"], batches), BUFFER_BYTES)
+
+
+def find_layer(path: Path) -> Layer | None:
+    """The layer of points that a file holds; None where it is no vector file.
+
+    Raises:
+        InputError: the file is damaged, or holds several layers of points, or none.
+    """
+    source = _source(path)
+    if source is None:
+        return None
+    try:
+        layers = [(str(name), str(kind)) for name, kind in pyogrio.list_layers(source) if kind is not None]
+    except READ_FAULTS as error:
+        raise InputError(f"{path}: not readable as a vector file ({first_line(error)}). Download it again.") from None
+    points = [name for name, kind in layers if kind.split(" ")[0].removeprefix("2.5D").strip() in ("Point", "Unknown")]
+    if len(points) != 1:
+        found = ", ".join(f"{name} ({kind})" for name, kind in layers) or "none"
+        raise InputError(f"{path}: one layer of points is needed. Its layers: {found}.")
+    with _opened(path, source, points[0], batch_size=1) as (about, _):
+        crs = pyproj.CRS(about["crs"]) if about["crs"] else None
+    degrees = crs is not None and crs.is_geographic
+    return Layer(path, source=source, layer=points[0], crs=crs.to_string() if crs else None, places=PLACES[degrees])
+
+
+def _source(path: Path) -> str | None:
+    """The file as GDAL names it; None for what is none of `STARTS`, alone or in a zip without a csv."""
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(16)
+    except OSError:
+        return None  # whoever reads it as a csv says why
+    if start.startswith(STARTS):
+        return str(path)
+    if not start.startswith(ZIP_START) or path.suffix.lower() == ".csv":
+        return None
+    members = check_members(path)
+    found = sorted(name for name in members if PurePosixPath(name).suffix.lower() in SUFFIXES)
+    if not found or any(name.lower().endswith(".csv") for name in members):
+        return None
+    if len(found) > 1:
+        raise InputError(f"{path}: {', '.join(found[:5])} in the zip, one is needed. Unpack it and give each of them.")
+    return f"/vsizip/{{{path.resolve()}}}/{found[0]}"
+
+
+@contextmanager
+def _opened(path: Path, source: str, layer: str | None, batch_size: int) -> Iterator[tuple[dict[str, Any], Any]]:
+    try:
+        opened = pyogrio.raw.open_arrow(source, layer=layer, batch_size=batch_size, use_pyarrow=True)
+        about, batches = opened.__enter__()
+    except READ_FAULTS as error:
+        raise InputError(f"{path}: not readable as a vector file ({first_line(error)}). Download it again.") from None
+    try:
+        yield dict(about), batches
+    finally:
+        opened.__exit__(None, None, None)
+
+
+class _AsCsv(io.RawIOBase):
+    def __init__(self, name: str, places: tuple[str, str], geometry: str, batches: Any) -> None:
+        self._name, self._places, self._geometry = name, places, geometry or "wkb_geometry"
+        self._schema, self._batches = batches.schema, iter(batches)
+        self._rest = _csv(pa.table(dict(zip(places, [[], []], strict=True)) | self._attributes(None)), header=True)
+        self._row = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Raises `InputError` where the file is damaged, or a feature is no point."""
+        while not self._rest:
+            try:
+                batch = next(self._batches, None)
+            except READ_FAULTS as error:
+                raise InputError(
+                    f"{self._name}: damaged or cut off ({first_line(error)}). Download it again."
+                ) from None
+            if batch is None:
+                return 0
+            self._rest = _csv(self._table(batch), header=False)
+        part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+    def _table(self, batch: pa.RecordBatch) -> pa.Table:
+        shapes = shapely.from_wkb(np.asarray(batch[self._geometry].to_pylist(), object), on_invalid="ignore")
+        wrong = shapely.get_type_id(shapes) != shapely.GeometryType.POINT
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            found = "none" if shapes[row] is None else shapes[row].geom_type
+            raise InputError(
+                f"{self._name}, feature {self._row + row + 1}, geometry: {found} found, a point is needed."
+            )
+        self._row += len(batch)
+        return pa.table({self._places[0]: shapely.get_x(shapes), self._places[1]: shapely.get_y(shapes)}
+                        | self._attributes(batch))  # fmt: skip
+
+    def _attributes(self, batch: pa.RecordBatch | None) -> dict[str, Any]:
+        """Columns that a csv can hold; without a batch, none of their values."""
+        kept = [
+            field for field in self._schema
+            if not (field.name == self._geometry or pa.types.is_nested(field.type) or pa.types.is_binary(field.type))
+        ]  # fmt: skip
+        return {field.name: pa.array([], field.type) if batch is None else batch[field.name] for field in kept}
+
+
+def _csv(table: pa.Table, header: bool) -> bytes:
+    sink = io.BytesIO()
+    pacsv.write_csv(table, sink, pacsv.WriteOptions(include_header=header))
+    return sink.getvalue()

@@ -1,0 +1,114 @@
+"""Points in vector files read as the csv that they were made from."""
+
+import zipfile
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pytest
+import shapely
+
+from plumbline.errors import InputError
+from plumbline.sources.read import parts, read_points
+
+from .make import rows as egms_rows
+from .make import text, unless_refused
+from .write_columns import COLUMNS, described, rows
+from .write_points import assert_track
+
+SUFFIXES = ("gpkg", "geojson", "shp", "fgb")
+PLACED = {name: column for name, column in COLUMNS.items() if name not in ("latitude", "longitude")}
+
+
+def frame(cells, x, y, crs, keep=True):
+    """Cells as typed columns, with points at the columns `x`, `y`."""
+    table = pd.DataFrame(cells)
+    for name in table:
+        numbers = pd.to_numeric(table[name], errors="coerce")
+        table[name] = numbers if numbers.notna().all() else table[name]
+    points = geopandas.points_from_xy(table[x], table[y])
+    return geopandas.GeoDataFrame(table if keep else table.drop(columns=[x, y]), geometry=points, crs=crs)
+
+
+def packed(tmp_path, suffix):
+    """A zip of what was written as `plain`, in a folder of its own."""
+    with zipfile.ZipFile(tmp_path / "plain.zip", "w") as archive:
+        for path in tmp_path.glob("plain.*"):
+            if path.suffix not in (".zip", ".txt"):
+                archive.write(path, f"deep/{path.name}")
+    return tmp_path / "plain.zip"
+
+
+def in_order(track):
+    """A FlatGeobuf's points are sorted by place."""
+    return track.take(np.argsort(track.point_id))
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_described_layer_reads_as_its_csv(tmp_path, suffix, zipped):
+    """Attributes only, the places from the geometry."""
+    (tmp_path / "plain.txt").write_text(text(rows()), encoding="utf-8")
+    wanted = read_points(tmp_path / "plain.txt", {"*": described()})
+    path = tmp_path / f"plain.{suffix}"
+    frame(rows(), "Lon", "Lat", 4326, keep=False).to_file(path)
+    about = described(columns=PLACED | {"latitude": "geometry_latitude", "longitude": "geometry_longitude"})
+    found = packed(tmp_path, suffix) if zipped else path
+    assert len(parts(found, {"*": about})) == 1
+    assert_track(in_order(read_points(found, {"*": about})), wanted)
+
+
+@pytest.mark.parametrize("suffix", ["gpkg", "geojson", "fgb"])
+def test_an_egms_product_in_a_layer_is_recognised(tmp_path, suffix):
+    """Names of a Shapefile's columns are cut after ten letters, so these it cannot hold."""
+    (tmp_path / "plain.csv").write_text(text(egms_rows()), encoding="utf-8")
+    path = tmp_path / f"plain.{suffix}"
+    x, y, crs = ("longitude", "latitude", 4326) if suffix == "geojson" else ("easting", "northing", 3035)
+    frame(egms_rows(), x, y, crs).to_file(path)
+    assert_track(in_order(read_points(path)), in_order(read_points(tmp_path / "plain.csv")))
+
+
+def test_places_in_metres_and_missing_values(tmp_path):
+    cells = frame(rows(), "Lon", "Lat", 4326, keep=False).to_crs(32631)
+    cells.loc[2, "D20160407"] = np.nan
+    cells.to_file(tmp_path / "a.gpkg")
+    about = described(
+        columns=PLACED | {"easting": "geometry_easting", "northing": "geometry_northing"}, crs="EPSG:32631"
+    )
+    track = read_points(tmp_path / "a.gpkg", {"*": about})
+    np.testing.assert_allclose(track.easting, cells.geometry.x, atol=1e-3)
+    assert np.argwhere(np.isnan(track.displacement)).tolist() == [[2, 1]]
+
+
+def test_an_unknown_layer_is_answered_with_its_description(tmp_path):
+    frame(rows(), "Lon", "Lat", 4326, keep=False).to_crs(25831).to_file(tmp_path / "a.gpkg")
+    with pytest.raises(InputError, match=r"(?s)unknown format.*easting: 'geometry_easting'.*crs: EPSG:25831"):
+        read_points(tmp_path / "a.gpkg")
+
+
+def test_what_is_no_layer_of_points_is_refused(tmp_path):
+    points = frame(rows(), "Lon", "Lat", 4326)
+    houses = points.set_geometry(points.geometry.map(lambda point: point.buffer(1e-4)))
+    houses.to_file(tmp_path / "houses.gpkg")
+    with pytest.raises(InputError, match=r"one layer of points is needed. Its layers: houses \(Polygon\)"):
+        read_points(tmp_path / "houses.gpkg")
+    for layer in ("one", "two"):
+        points.to_file(tmp_path / "both.gpkg", layer=layer)
+    with pytest.raises(InputError, match=r"Its layers: one \(Point\), two \(Point\)"):
+        read_points(tmp_path / "both.gpkg")
+    mixed = points.copy()
+    mixed.loc[3, "geometry"] = shapely.box(0, 0, 1, 1)
+    mixed.to_file(tmp_path / "mixed.geojson")
+    with pytest.raises(InputError, match=r"mixed\.geojson.*(feature 4, geometry: Polygon found|one layer of points)"):
+        read_points(tmp_path / "mixed.geojson", {"*": described()})
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_cut_layer_is_refused(tmp_path, suffix):
+    path = tmp_path / f"a.{suffix}"
+    frame(rows(), "Lon", "Lat", 4326).to_file(path)
+    whole = path.read_bytes()
+    for share in (0.3, 0.6, 0.95):
+        path.write_bytes(whole[: int(share * len(whole))])
+        track = unless_refused(lambda: read_points(path, {"*": described()}), path)
+        assert track is None or len(track) <= 6
