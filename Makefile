@@ -77,7 +77,7 @@ lock: $(VENV)/.test  ## Renew the lock files from pyproject.toml
 
 clean:  ## Remove the environment and what tools cached; data, DVC's cache and the registry stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
-	find src flows tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src flows tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \

@@ -74,9 +74,9 @@ def run_stages(
     commit = ""
     if shared:
         taken = steps.take_commit(revision, return_state=True)
-        for ready in (taken, steps.ask_remote(return_state=True) if taken.is_completed() else taken):
-            if not ready.is_completed():
-                return steps.passed_on(ready)
+        for state in (taken, steps.ask_remote(return_state=True) if taken.is_completed() else taken):
+            if not state.is_completed():
+                return steps.passed_on(state)
         commit = taken.result()
     outcomes: dict[str, Any] = {}
     stale = stages.stale()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from plumbline.errors import InputError
-from plumbline.sources.egms import read_egms
+from plumbline.sources.read import read_points
 
 Array = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ class Residuals:
         Raises:
             InputError: it is none, or no point of it has a value at every epoch.
         """
-        track = read_egms(path)
+        track = read_points(path)
         self.days = (track.epochs - track.epochs[0]) / np.timedelta64(1, "D")
         full = np.isfinite(track.displacement).all(1)
         if not full.any():

@@ -21,8 +21,8 @@ from plumbline.errors import InputError
 from plumbline.params import Ingest, Prepare
 from plumbline.prepare.shards import load_shards
 from plumbline.prepare.stage import prepare
-from plumbline.sources.egms import read_egms
 from plumbline.sources.ingest import ingest
+from plumbline.sources.read import read_points
 from plumbline.validate.confidence import chance_calibration_error
 
 BUILDINGS = 60
@@ -84,7 +84,7 @@ def test_a_product_says_what_was_measured(tmp_path):
     place = np.array([[4e6, 3e6], [4e6, 3.1e6], [4e6, 3.2e6]])
     product = Product(view, np.zeros(3, int), place, np.zeros(3), view.los(angle), angle, displacement)
     write_product(tmp_path / "x.csv", product, datetime.date(2020, 1, 31), SENSORS["sentinel"])
-    track = read_egms(tmp_path / "x.csv")
+    track = read_points(tmp_path / "x.csv")
     np.testing.assert_allclose(track.los[0], [-0.511, -0.112, 0.852], atol=0.01)
     assert list(track.epochs.astype(str)) == ["2020-01-31", "2020-02-12", "2020-02-18"]
     np.testing.assert_allclose(track.displacement, [[0, 1.3, 2], [0, -7, 0], [3, 1, np.nan]], rtol=1e-6)

@@ -28,7 +28,9 @@ def bench(
     prepared: Annotated[
         Path | None, typer.Option(help="Folder of the stage `prepare`, or of one split, to take buildings from.")
     ] = None,
-    points: Annotated[list[Path] | None, typer.Option(help="Else your own point products; give one a track.")] = None,
+    points: Annotated[
+        list[Path] | None, typer.Option(help="Else your own point products, a track each; repeat it for more.")
+    ] = None,
     buildings: Annotated[Path | None, typer.Option(help="Footprints that belong to --points.")] = None,
     labels: Annotated[Path | None, typer.Option(help="Labels of these buildings, for the accuracy: csv.")] = None,
     json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write all figures.")] = None,

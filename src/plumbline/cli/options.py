@@ -19,7 +19,7 @@ LEAST_WIDTH = 80
 
 ParamsOption = Annotated[Path, typer.Option("--params", help="Parameters file.", metavar="FILE")]
 PointsOption = Annotated[
-    list[Path], typer.Option("--points", help="Point product of any known format; give one a track.")
+    list[Path], typer.Option("--points", help="Point product of any known format, one track; repeat it for more.")
 ]
 BuildingsOption = Annotated[
     Path, typer.Option("--buildings", help="Footprints: any vector file with polygons and a CRS.")
@@ -45,7 +45,8 @@ ProductsOption = Annotated[
     ),
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Processes; one a core without. The result is the same.")
+    int | None,
+    typer.Option("--workers", min=1, help="Processes; by default one for each core. The result is the same."),
 ]
 
 

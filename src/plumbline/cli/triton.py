@@ -24,7 +24,9 @@ def triton(
     gpu: Annotated[bool, typer.Option("--gpu", help="Run on GPUs; on the CPU without.")] = False,
     tensorrt: Annotated[bool, typer.Option("--tensorrt", help="With --gpu: by TensorRT where it can.")] = False,
     instances: Annotated[int, typer.Option(min=1, max=64, help="Copies of each model.")] = 1,
-    threads: Annotated[int, typer.Option(min=0, max=1024, help="Of a copy on the CPU; 0: one a core.")] = 0,
+    threads: Annotated[
+        int, typer.Option(min=0, max=1024, help="Threads of a copy on the CPU; 0: one for each core.")
+    ] = 0,
 ) -> None:
     """Write a model repository of the Triton Inference Server: a model for each ONNX file of a package."""
     from plumbline.export.triton import Settings, write_repository

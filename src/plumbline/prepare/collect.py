@@ -13,6 +13,7 @@ from plumbline.compass import Frames, frames
 from plumbline.prepare.assign import UNASSIGNED, assign_points
 from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.trend import estimate_trend
+from plumbline.sources.epochs import DAYS_A_YEAR
 from plumbline.sources.points import Track
 
 Float = NDArray[np.floating[Any]]
@@ -30,7 +31,7 @@ class Period:
     @property
     def years(self) -> float:
         """Length in years."""
-        return float((self.end - self.start) / np.timedelta64(1, "D")) / 365.25
+        return float((self.end - self.start) / np.timedelta64(1, "D")) / DAYS_A_YEAR
 
 
 def observation_period(tracks: list[Track]) -> Period:

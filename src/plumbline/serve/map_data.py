@@ -14,6 +14,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.compass import QUADRANTS, Frames, frames
+from plumbline.sources.epochs import DAYS_A_YEAR
 from plumbline.sources.points import Track
 
 Array = NDArray[np.floating[Any]]
@@ -29,7 +30,6 @@ REASONS = {
 
 MARGIN_M = 100.0
 """Points further than this from the buildings' bounding box are left out of the map."""
-DAYS_PER_YEAR = 365.25
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def velocity_mm_per_year(displacement: NDArray[np.float32], epochs: NDArray[np.d
     days = (epochs - epochs[:1]).astype("timedelta64[D]").astype(float)
     seen = np.isfinite(displacement)
     count = np.maximum(seen.sum(axis=1, keepdims=True), 1)
-    years = np.where(seen, days / DAYS_PER_YEAR, 0.0)
+    years = np.where(seen, days / DAYS_A_YEAR, 0.0)
     years = np.where(seen, years - years.sum(axis=1, keepdims=True) / count, 0.0)
     spread = (years**2).sum(axis=1)
     # The centred years sum to zero, so the mean of the displacement drops out.

@@ -26,7 +26,8 @@ from plumbline.sources.part import drop_poor
 from plumbline.sources.points import Track
 from plumbline.sources.read import read_points
 
-DAYS_A_YEAR = 365
+SHORT_DAYS = 365
+"""Less than one whole course of the seasons."""
 NOTHING = Ingest()
 """The files say everything, and all points count."""
 
@@ -97,7 +98,7 @@ def say_one_side(tracks: Sequence[Track]) -> None:
 def warn_of_short(tracks: Sequence[Track]) -> None:
     """Say so where nothing was observed for a year: what heat does then looks like movement."""
     days = max(int((track.epochs[-1] - track.epochs[0]) / np.timedelta64(1, "D")) for track in tracks)
-    if days < DAYS_A_YEAR:
+    if days < SHORT_DAYS:
         log.warning(
             "The points were observed for %d days. In less than a year movement cannot be told from what heat does: "
             "a model answers only if it was trained on times as short.", days,

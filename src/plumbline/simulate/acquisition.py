@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.simulate.los import los_vector, range_and_azimuth
+from plumbline.simulate.los import range_and_azimuth
+from plumbline.sources.epochs import DAYS_A_YEAR
+from plumbline.sources.los import from_heading
 
 Array = NDArray[np.float64]
 INCIDENCE_PER_M = 4.5e-5
@@ -73,7 +75,7 @@ class Acquisition:
 
     def los(self, east_north: Array) -> Array:
         """Unit vectors (N, 3) from ground to satellite at local positions (N, 2)."""
-        return los_vector(self.incidence(east_north), self.heading_deg)
+        return from_heading(self.incidence(east_north), self.heading_deg)
 
     @property
     def swath(self) -> int:
@@ -102,7 +104,7 @@ def draw_acquisitions(
         if not ascending:
             heading = 180 - heading
         first_day = int(rng.integers(0, revisit))
-        epochs = int((years * 365.25 - first_day) // revisit) + 1
+        epochs = int((years * DAYS_A_YEAR - first_day) // revisit) + 1
         tracks.append(
             Acquisition(
                 track=1 + (2 * slot + (0 if ascending else 1)) % 175,

@@ -18,7 +18,7 @@ from plumbline.simulate.motion import Motion
 from plumbline.simulate.residual import Law, Smooth
 from plumbline.simulate.scatterers import ASTRAY, ASTRAY_SHARE, GROUND, STRUCTURE, Scatterers, position_errors
 from plumbline.simulate.series import Reference, background, courses, draw_reference, true_motion
-from plumbline.simulate.thermal import DAYS_A_YEAR
+from plumbline.sources.epochs import DAYS_A_YEAR
 from plumbline.sources.points import Track
 
 Array = NDArray[np.float64]

@@ -15,7 +15,7 @@ from pyproj import Transformer
 
 from plumbline.simulate.derived import derived
 from plumbline.simulate.text import Bytes, history_cells, number_cells, rows, word_cells
-from plumbline.simulate.thermal import DAYS_A_YEAR
+from plumbline.sources.epochs import DAYS_A_YEAR
 
 Array = NDArray[np.float64]
 CRS = "EPSG:3035"

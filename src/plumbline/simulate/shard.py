@@ -20,9 +20,9 @@ from plumbline.simulate.noise import draw_memory
 from plumbline.simulate.scatterers import STRUCTURE, Scatterers, draw_scatterers, position_errors
 from plumbline.simulate.series import background, common_noise, courses, measurement_noise, true_motion
 from plumbline.simulate.site import SHARD_BUILDINGS, SHARD_DISTRICTS, Site, generators
-from plumbline.simulate.thermal import DAYS_A_YEAR
 from plumbline.simulate.trough import near
 from plumbline.simulate.truth import footprint_features, label_rows
+from plumbline.sources.epochs import DAYS_A_YEAR
 
 Array = NDArray[np.float64]
 ROWS = 4096

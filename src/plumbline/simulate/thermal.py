@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.sources.epochs import DAYS_A_YEAR
+
 Array = NDArray[np.float64]
 WARMEST_DAY = 200
 """Day of the year when structures are warmest, about the middle of July."""
-DAYS_A_YEAR = 365.25
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from typing import NoReturn, Protocol
 
 import numpy as np
@@ -18,11 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from plumbline.errors import InputError
-from plumbline.sources.archive import Product, find_csv
+from plumbline.sources.archive import Product
 from plumbline.sources.nodata import drop_codes
 from plumbline.sources.points import Track
-from plumbline.sources.product import OUT_OF_ORDER, PointSource, all_points
-from plumbline.sources.table import fail_at, read_header, stream_columns
+from plumbline.sources.product import OUT_OF_ORDER, PointSource
+from plumbline.sources.table import fail_at, stream_columns
 
 CRS = "EPSG:3035"
 LOS = ("los_east", "los_north", "los_up")
@@ -55,24 +54,14 @@ def is_egms(header: list[str]) -> bool:
     return len(known.intersection(header)) >= 3 and ("pid" in header or "mp_type" in header)
 
 
-def read_egms(path: Path) -> Track:
-    """Read an EGMS L2a or L2b product, csv or zip. The order of columns does not matter.
-
-    Epochs are sorted. Empty cells of a series become NaN. Of points with one `pid`, the first is kept.
-
-    Raises:
-        InputError: the file cannot be read, is L3 (ortho), lacks a column, or a cell is not what it has to be: the
-            message names the line in the file, the column and what stands there.
-    """
-    product = find_csv(path)
-    return all_points(open_egms(product, read_header(product)))
-
-
 def open_egms(product: Product, header: list[str]) -> PointSource:
-    """As `read_egms`, with the csv found and its header read; points come in blocks, repeated ones among them.
+    """Open an EGMS L2a or L2b product by its csv and header; the order of columns does not matter.
+
+    Epochs are sorted. Empty cells of a series become NaN. Points come in blocks, repeated ones among them.
 
     Raises:
-        InputError: as `read_egms`; what concerns rows, where reading gets to them.
+        InputError: a column is missing; what concerns rows, where reading gets to them: a cell is not what it has to
+            be, and the message names the line in the file, the column and what stands there.
     """
     height = _check_header(product, header)
     days = _epochs(product, header)
@@ -153,10 +142,6 @@ def make_track(name: str, epochs: NDArray[np.datetime64], columns: Columns, tabl
 
 
 def _check_header(product: Product, header: list[str]) -> str:
-    if not {*LOS, COHERENCE, "incidence_angle", "mp_type"}.intersection(header):
-        raise InputError(
-            f"{product}: an EGMS L3 (ortho) product: a 100 m grid without line of sight. L2a or L2b is needed."
-        )
     missing = [name for name in REQUIRED if name not in header]
     height = next((name for name in HEIGHTS if name in header), None)
     if height is None:

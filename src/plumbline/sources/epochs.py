@@ -10,6 +10,7 @@ import numpy as np
 from plumbline.errors import InputError
 from plumbline.sources.egms import FIRST_YEAR, LAST_YEAR
 
+DAYS_A_YEAR = 365.25
 PROBE = date(2013, 4, 25)
 """A pattern that gives this day back says year, month and day."""
 LIKE_A_DAY = re.compile(

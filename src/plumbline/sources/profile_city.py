@@ -17,6 +17,7 @@ from plumbline.errors import InputError
 from plumbline.files import atomic_folder, read_json, write_json
 from plumbline.params.ingest import ProfileRows
 from plumbline.sources.city import ABOUT
+from plumbline.sources.epochs import DAYS_A_YEAR
 from plumbline.sources.labels import MAX_SEVERITY_PERMILLE
 from plumbline.sources.profile_files import ProfileFiles
 from plumbline.sources.profiles import Profiles, read_profiles
@@ -26,7 +27,6 @@ KIND = "profiles"
 """What `city.json` says of such a city under `kind`; of a city of points it says nothing there."""
 TO_PERMILLE = {"permille": 1.0, "percent": 10.0, "strain": 1000.0}
 NO_QUADRANT = ""
-DAYS_A_YEAR = 365.25
 
 
 @dataclass(frozen=True)

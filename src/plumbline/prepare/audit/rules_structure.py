@@ -6,8 +6,7 @@ from datetime import date
 
 from plumbline.prepare.audit.findings import Case, Facts, Finding, judge
 from plumbline.prepare.audit.tracks import Track, figure, silent, track_cases
-
-DAYS_A_YEAR = 365.25
+from plumbline.sources.epochs import DAYS_A_YEAR
 
 
 def points(facts: Facts) -> Finding:
