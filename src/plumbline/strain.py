@@ -45,7 +45,9 @@ def bay_length(side: float) -> float:
 
 
 def structure_strain(field: Field, side_x: float, side_y: float, spacing: float = 1.0) -> Strain:
-    """Severity and quadrant of a noise-free displacement field over a rectangular footprint.
+    """Severity and quadrant of a noise-free displacement field over a rectangular footprint, by the definition itself.
+
+    Simulated labels come from `simulate.bays`, which is faster; tests hold it to this.
 
     Bays of exactly `bay_length` slide along both axes by at most `spacing` m, from edge to edge, on lines at most
     `spacing` m apart, edges included. The area-weighted least-squares plane of the vertical displacement over the

@@ -18,6 +18,7 @@ from plumbline.prepare.audit.drift import (
     stability_index,
 )
 from plumbline.prepare.audit.reference import describe, load_reference
+from plumbline.pretrained import PACKAGE
 from tests.prepare.audited import make_splits, rule, run
 
 COLUMN = (
@@ -162,3 +163,9 @@ def test_a_missing_reference_is_refused(tmp_path):
         run({}, reference=str(tmp_path / "absent.json"))
     with pytest.raises(InputError, match=r"no file .*reference\.json found"):
         run({}, reference=str(tmp_path))
+
+
+def test_the_conditions_of_a_package_are_no_reference_of_an_audit():
+    """Both files have one name, and the package's holds less."""
+    with pytest.raises(InputError, match=r"the conditions that a model package carries.* data/prepare/audit"):
+        load_reference(PACKAGE)

@@ -47,7 +47,7 @@ def drawn(rows: list[Row]) -> str:
         Line(group, [(row["ratio"], row["severity_mae"]) for row in rows if row["group"] == group]) for group in groups
     ]
     errors = [row["severity_mae"] for row in rows]
-    # Room above for the key, which stands in the lower left corner, is made below.
+    # The key stands in the lower left corner: room for it is made under the lines.
     spread = max(max(errors) - min(errors), 1e-3)
     return line_chart(
         "What pruning one group of channels alone costs", "share of its channels removed",

@@ -13,7 +13,9 @@ class Audit(Section):
     """Bounds of the audit: beyond a `min_` or `max_` is a warning, beyond a `refuse_` stops the pipeline."""
 
     reference: str | None = None
-    """`reference.json` of an earlier run, or a folder with one, to measure drift from."""
+    """`reference.json` of an earlier run, or a folder with one, to measure drift from.
+
+    `dvc repro` sees another name, not another content: give each reference a name of its own."""
     sample: int = Field(default=20_000, ge=1000, le=1_000_000)
     """Buildings and scatterers of a split that quantiles, histograms and drift are taken from."""
     max_dropped_share: Fraction = 0.5

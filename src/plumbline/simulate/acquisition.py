@@ -24,7 +24,7 @@ class Band:
     revisit_days: tuple[int, ...]
     incidence_deg: tuple[float, float]
     heading_deg: tuple[float, float]
-    """Of an ascending pass, clockwise from north; a descending pass flies at 180 degrees less."""
+    """h of an ascending pass, clockwise from north; a descending pass flies at 180 - h."""
     noise_mm: tuple[float, float]
     position_m: tuple[float, float]
     """Standard deviation of the position in ground range."""

@@ -41,7 +41,7 @@ def check_rules(rules: Sequence[Gate]) -> None:
         if rule.max_drop_vs == "champion" and (rule.metric not in OF_BUILDINGS or rule.artifact == "float32"):
             raise InputError(
                 f"{place}: {rule.metric} of {rule.artifact} is not measured against the "
-                "champion; accuracy metrics of pruned and int8 are."
+                "champion; accuracy metrics of the released artifacts (pruned, fp16, int8) are."
             )
         if rule.max_drop_vs == rule.artifact:
             raise InputError(f"{place}: {rule.artifact} is compared with itself. Name another artifact or reference.")

@@ -52,7 +52,7 @@ def validate(
     prepared: Path, trained: Path, compressed: Path, exported: Path, params: Validate, max_strain_error_permille: float,
     out: Path,
 ) -> None:  # fmt: skip
-    """Write `gate.json`, `metrics.json`, `summary/ARTIFACT.json` and the tables behind the plots into `out`.
+    """Write `gate.json`, `metrics.json`, `summary/ARTIFACT.json`, the report and tables behind plots into `out`.
 
     A refusal is a result too.
 

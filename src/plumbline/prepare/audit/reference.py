@@ -38,7 +38,7 @@ def as_kept(row: Any) -> NDArray[np.float64]:
 
 
 def load_reference(path: Path) -> Columns:
-    """Read a reference file, or the one in a folder (an earlier run's audit, a model package).
+    """Read a reference file, or the one in the folder of an earlier run's audit.
 
     Raises:
         InputError: there is none, or it is not one.
@@ -49,6 +49,11 @@ def load_reference(path: Path) -> Columns:
             f"prepare.audit.reference: no file {file} found. Name the {FILE} of an earlier run, or its folder."
         )
     content = read_json(file)
+    if isinstance(content, dict) and "cities" in content:
+        raise InputError(
+            f"{file}: the conditions that a model package carries, which hold less than an audit's reference. Name the "
+            f"{FILE} of a run's audit (data/prepare/audit)."
+        )
     try:
         if content["version"] != _VERSION:
             raise InputError(
