@@ -167,5 +167,5 @@ def test_a_missing_reference_is_refused(tmp_path):
 
 def test_the_conditions_of_a_package_are_no_reference_of_an_audit():
     """Both files have one name, and the package's holds less."""
-    with pytest.raises(InputError, match=r"the conditions that a model package carries.* data/prepare/audit"):
+    with pytest.raises(InputError, match=r"the conditions that a model package carries.*data/prepare/audit"):
         load_reference(PACKAGE)
