@@ -12,7 +12,7 @@ from plumbline.sources.read import is_product, open_points, parts, read_points
 
 from .make import unless_refused
 from .write_mintpy import COMMON, GEOCODED, NORTH, SHAPE, STEP, WEST, Stack, metres
-from .write_points import ANGLES, DAYS, HEADING, INCIDENCE, UTM, line_of_sight
+from .write_points import ANGLES, DAYS, HEADING, INCIDENCE, UTM, assert_track, line_of_sight
 
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 PIXELS = [(row, column) for row in range(4) for column in range(3) if (row, column) not in ((1, 2), (3, 0))]
@@ -328,3 +328,33 @@ def test_the_writer_s_angles_are_mintpy_s():
     # MintPy's own table: a right-looking satellite with azimuth 102 flies towards -12 (utils0, "SenA").
     assert Stack().geometry["azimuthAngle"][0, 0] == pytest.approx((90 - HEADING) % 360) == pytest.approx(101)
     assert float(Stack().geometry["incidenceAngle"][0, 0]) == INCIDENCE
+
+
+@pytest.mark.parametrize("radar", [False, True])
+def test_all_in_one_hdf_eos5_file_reads_as_the_files_that_it_was_made_of(tmp_path, radar):
+    stack = Stack().to_radar() if radar else Stack()
+    (tmp_path / "apart").mkdir()
+    wanted = read_points(stack.write(tmp_path / "apart" / "S1.h5"))
+    path = stack.write_eos(tmp_path / "S1.he5")
+    assert is_product(path)
+    track = read_points(path)
+    assert_track(track, wanted)
+    np.testing.assert_array_equal(track.coherence, wanted.coherence)
+
+
+def test_a_link_on_the_way_within_hdf_eos5_is_refused(tmp_path):
+    path = Stack().write_eos(tmp_path / "S1.he5")
+    with h5py.File(path, "a") as file:
+        grid = file["HDFEOS/GRIDS/timeseries"]
+        grid.move("observation", "kept")
+        grid["observation"] = h5py.SoftLink("/HDFEOS/GRIDS/timeseries/kept")
+    with pytest.raises(InputError, match=r"S1\.he5.*(a link found|without /timeseries|no array)"):
+        read_points(path)
+
+
+def test_a_geometry_in_the_folder_above_is_found(tmp_path):
+    path = Stack().write(tmp_path / "geo" / "S1.h5")
+    wanted = read_points(path)
+    (tmp_path / "inputs").mkdir()
+    (tmp_path / "geo" / "geometryGeo.h5").rename(tmp_path / "inputs" / "geometryGeo.h5")
+    assert_track(read_points(path), wanted)

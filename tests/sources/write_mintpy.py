@@ -57,6 +57,20 @@ class Stack:
         self.geometry["longitude"] = WEST + STEP * (column + 0.5)
         return self
 
+    def write_eos(self, path: Path) -> Path:
+        """All of it in one file, as MintPy's HDF-EOS5."""
+        with h5py.File(path, "w") as file:
+            grid = file.create_group("HDFEOS/GRIDS/timeseries")
+            grid["observation/displacement"] = self.series
+            grid["observation/date"] = np.array(self.dates)
+            grid["observation/bperp"] = np.zeros(len(self.dates), np.float32)
+            grid["quality/temporalCoherence"] = self.coherence
+            grid["quality/mask"] = np.ones(SHAPE, bool)
+            for name, values in self.geometry.items():
+                grid[f"geometry/{name}"] = values
+            file.attrs.update(self.attrs | {"FILE_TYPE": "HDFEOS", "mission": "S1"})
+        return path
+
     def write(
         self, path: Path, geometry: str | None = "geometryGeo.h5", coherence: str | None = "temporalCoherence.h5"
     ) -> Path:

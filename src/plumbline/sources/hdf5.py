@@ -28,13 +28,22 @@ with h5py.File(sys.argv[1], "r") as file:
     dict(file.attrs)
     for name in file:
         if isinstance(file.get(name, getlink=True), h5py.HardLink):
-            values = file[name]
+            values = group[last]
             dict(values.attrs)
             if isinstance(values, h5py.Dataset) and values.size and not (values.is_virtual or values.external):
                 values[(0,) * values.ndim]
 """
 """Looks at all that is not numbers; see `_check_harmless`."""
 PROBE_SECONDS = 120
+
+
+EOS = ("HDFEOS", "GRIDS", "timeseries")
+"""Where MintPy's HDF-EOS5 keeps in one file what is otherwise in several (insarlab/MintPy, save_hdfeos5)."""
+IN_EOS = {
+    "timeseries": ("observation", "displacement"), "date": ("observation", "date"),
+    "temporalCoherence": ("quality", "temporalCoherence"),
+}  # fmt: skip
+"""Array -> its place there; of others, in the group `geometry`."""
 
 
 def is_hdf5(path: Path) -> bool:
@@ -70,7 +79,20 @@ def attributes(file: h5py.File) -> dict[str, str]:
 
 def has_array(file: h5py.File, name: str) -> bool:
     """Whether the file has something of this name, be it good or not."""
-    return name in file.keys()  # noqa: SIM118  (`in file` would follow links)
+    return all(part in group.keys() for group, part in _way(file, name))  # noqa: SIM118  (`in file` would follow links)
+
+
+def _way(file: h5py.File, name: str) -> Iterator[tuple[h5py.Group, str]]:
+    """The groups on the way to an array, each with what comes next; to its end, or to what is no group."""
+    group = file
+    eos = EOS[0] in file.keys()  # noqa: SIM118
+    for part in (*EOS, *IN_EOS.get(name, ("geometry", name))) if eos else (name,):
+        yield group, part
+        if part not in group.keys() or not isinstance(group.get(part, getlink=True), h5py.HardLink):  # noqa: SIM118
+            return
+        group = group[part]
+        if not isinstance(group, h5py.Group):
+            return
 
 
 def array(path: Path, file: h5py.File, name: str, dimensions: int, kinds: str = "fiu") -> h5py.Dataset:
@@ -81,11 +103,12 @@ def array(path: Path, file: h5py.File, name: str, dimensions: int, kinds: str = 
     """
     if not has_array(file, name):
         raise InputError(f"{path}: no array /{name} in it; it holds {', '.join(list(file.keys())[:12]) or 'nothing'}.")
-    if not isinstance(file.get(name, getlink=True), h5py.HardLink):
+    *_, (group, last) = _way(file, name)
+    if not isinstance(group.get(last, getlink=True), h5py.HardLink):
         raise InputError(
             f"{path}, /{name}: a link found, only arrays in the file itself are read. Copy it in (h5repack)."
         )
-    values = file[name]
+    values = group[last]
     if not isinstance(values, h5py.Dataset):
         raise InputError(f"{path}, /{name}: a group found, an array is needed.")
     if values.is_virtual or values.external:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from plumbline.sources.hdf5 import array, attributes, has_array, number, open_hd
 from plumbline.sources.mintpy_geometry import AZIMUTH, COHERENCE, INCIDENCE, Geometry, Grid
 from plumbline.sources.project import GLOBE, LATITUDES, LONGITUDES, is_globe
 
-FOLDERS = (".", "inputs")
+FOLDERS = (".", "inputs", "../inputs", "..")
 """Where MintPy leaves the files, from the time series."""
 GEOMETRIES = ("geometryGeo.h5", "geo_geometryRadar.h5", "geometryRadar.h5")
 COHERENCES = ("temporalCoherence.h5", "geo_temporalCoherence.h5")
@@ -59,15 +60,15 @@ def _chosen(path: Path, geometry: Path | None, coherence: Path | None, about: pa
     if geometry is None:
         notes.append("no geometry file beside it; all points are taken to be of one height")
     else:
-        if about.geometry is None:
-            notes.append(f"its geometry is taken from {geometry.relative_to(path.parent)}, found beside it")
+        if about.geometry is None and geometry != path:
+            notes.append(f"its geometry is taken from {os.path.relpath(geometry, path.parent)}, found beside it")
         with open_hdf5(geometry) as file:
             if not has_array(file, "height"):
                 notes.append(f"no /height in {geometry.name}; all points are taken to be of one height")
     if coherence is None:
         notes.append(f"no {COHERENCES[0]} of its size beside it; points come without coherence")
-    elif about.coherence is None:
-        notes.append(f"coherence is taken from {coherence.relative_to(path.parent)}, found beside it")
+    elif about.coherence is None and coherence != path:
+        notes.append(f"coherence is taken from {os.path.relpath(coherence, path.parent)}, found beside it")
     return notes
 
 
@@ -111,7 +112,7 @@ def _companion(path: Path, named: str | None, usual: tuple[str, ...], name: str,
         if not chosen.is_file():
             raise InputError(f"{chosen}: no such file; params.yaml names it for {path.name}.")
         return chosen
-    for candidate in (path.parent / folder / file for folder in FOLDERS for file in usual):
+    for candidate in (path, *(path.parent / folder / file for folder in FOLDERS for file in usual)):
         if candidate.is_file():
             with open_hdf5(candidate) as file:
                 if has_array(file, name) and array(candidate, file, name, dimensions=2).shape == shape:
