@@ -83,6 +83,37 @@ def test_each_footprint_is_counted_and_few_points_are_left_out():
     assert (prepared.sequences.quadrant == UNDEFINED).all()
 
 
+@pytest.mark.parametrize("place", [0, 6, 12])
+@pytest.mark.parametrize("side", [400.0, 3700.0])
+def test_an_outline_that_is_not_judged_takes_no_points_of_those_that_are(place, side):
+    tracks, buildings = make_scene(seed=1)
+    alone = prepare_buildings(tracks, buildings, PARAMS)
+    outline = box(side, side)
+    shapes = buildings.geometry.tolist()
+    with_outline = make_buildings([*shapes[:place], outline, *shapes[place:]])
+    with_outline["building_id"] = [*buildings["building_id"][:place], "outline", *buildings["building_id"][place:]]
+    prepared = prepare_buildings(tracks, with_outline, PARAMS)
+    same(prepared, alone)
+    assert np.delete(prepared.n_points, place).tolist() == alone.n_points.tolist()
+    assert prepared.left_out.counts["too_large"] == 1
+
+
+def test_a_mast_that_is_not_judged_takes_no_points_of_the_house_it_stands_on():
+    tracks, buildings = one_building()
+    mast = box(1.5, 1.5, (3.0, 2.0))
+    both = prepare_buildings(tracks, make_buildings([buildings.geometry[0], mast]), PARAMS)
+    same(both, prepare_buildings(tracks, buildings, PARAMS))
+    assert both.n_points.tolist() == [24, 0]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_building_within_the_outline_of_its_site_is_judged_wherever_it_stands_in_the_file(first):
+    tracks, buildings = one_building()
+    house, site = buildings.geometry[0], box(90.0, 60.0)
+    prepared = prepare_buildings(tracks, make_buildings([house, site] if first else [site, house]), PARAMS)
+    assert prepared.n_points.tolist() == ([24, 0] if first else [0, 24])
+
+
 def test_no_building_with_enough_points_is_no_error():
     tracks, buildings = make_scene(seed=1, buildings=3, most=4)
     prepared = prepare_buildings(tracks, buildings, PARAMS)

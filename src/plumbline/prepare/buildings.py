@@ -14,7 +14,7 @@ from plumbline.prepare.collect import MIN_EPOCHS, collect_scatterers, footprint_
 from plumbline.prepare.decompose import TrackMeans
 from plumbline.prepare.describe import describe_buildings
 from plumbline.prepare.motion import building_means
-from plumbline.prepare.odd import LeftOut, check_epochs, leave_out, period_overlap
+from plumbline.prepare.odd import LeftOut, check_epochs, leave_out, outsized, period_overlap
 from plumbline.prepare.sequences import Sequences
 from plumbline.sources.points import Track
 
@@ -51,7 +51,7 @@ def prepare_buildings(
     _check(tracks, buildings)
     tracks = [tracks[number] for number in period_overlap(tracks).kept]
     footprints = np.asarray(buildings.geometry.values, dtype=object)
-    scatterers, frame = collect_scatterers(tracks, footprints, params.buffer_m)
+    scatterers, frame = collect_scatterers(tracks, footprints, params.buffer_m, last=outsized(footprints, params))
     left_out = leave_out(
         frame.side, scatterers.building, scatterers.xy, params.min_points, params.min_side_m, params.max_side_m
     )

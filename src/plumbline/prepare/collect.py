@@ -40,7 +40,11 @@ def observation_period(tracks: list[Track]) -> Period:
 
 
 def collect_scatterers(
-    tracks: list[Track], footprints: NDArray[np.object_], buffer_m: float, min_epochs: int = MIN_EPOCHS
+    tracks: list[Track],
+    footprints: NDArray[np.object_],
+    buffer_m: float,
+    min_epochs: int = MIN_EPOCHS,
+    last: NDArray[np.bool_] | None = None,
 ) -> tuple[Scatterers, Frames]:
     """Assign the points of all tracks to footprints and estimate their change.
 
@@ -50,12 +54,16 @@ def collect_scatterers(
     Args:
         tracks: in one projected CRS.
         footprints: (B,) shapely polygons in that CRS.
-        buffer_m: see `assign_points`.
+        buffer_m, last: see `assign_points`.
         min_epochs: smallest number of values in a series.
     """
     frame = frames(footprints)
     period = observation_period(tracks)
-    parts = [_one_track(i, track, footprints, frame, period, buffer_m, min_epochs) for i, track in enumerate(tracks)]
+    owners = [assign_points(track.easting, track.northing, footprints, buffer_m, last) for track in tracks]
+    parts = [
+        _one_track(number, track, owner, frame, period, min_epochs)
+        for number, (track, owner) in enumerate(zip(tracks, owners, strict=True))
+    ]
     merged = Scatterers(
         **{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Scatterers)}
     )
@@ -68,15 +76,8 @@ def collect_scatterers(
 
 
 def _one_track(
-    number: int,
-    track: Track,
-    footprints: NDArray[np.object_],
-    frame: Frames,
-    period: Period,
-    buffer_m: float,
-    min_epochs: int,
+    number: int, track: Track, owner: NDArray[np.intp], frame: Frames, period: Period, min_epochs: int
 ) -> Scatterers:
-    owner = assign_points(track.easting, track.northing, footprints, buffer_m)
     rows = usable_rows(track, owner, min_epochs)
     rows = rows[np.argsort(owner[rows], kind="stable")]
     building = owner[rows]

@@ -9,8 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.compass import frames
 from plumbline.console import log
 from plumbline.errors import InputError
+from plumbline.params import Prepare
 
 Float = NDArray[np.floating[Any]]
 JUDGED = 0
@@ -94,15 +96,25 @@ def leave_out(
         min_points, min_side_m, max_side_m: see `params.Prepare`.
     """
     count = np.bincount(building, minlength=len(side))
+    small, large = _outsized(side, min_side_m, max_side_m)
     rules = {
-        "too_small": side.min(axis=1) < min_side_m,
-        "too_large": side.max(axis=1) > max_side_m,
+        "too_small": small,
+        "too_large": large,
         "no_points": count == 0,
         "few_points": count < min_points,
         "degenerate_points": spread(building, xy, len(side)) < np.maximum(MIN_SPREAD_M, MIN_SPREAD_SHARE * side.min(1)),
     }
     code = np.select([rules[name] for name in REASONS], range(1, len(REASONS) + 1), default=JUDGED)
     return LeftOut(code.astype(np.int8))
+
+
+def outsized(footprints: NDArray[np.object_], params: Prepare) -> NDArray[np.bool_]:
+    """(B,) which footprints are not judged whatever points they have: they must not take those of others."""
+    return np.logical_or(*_outsized(frames(footprints).side, params.min_side_m, params.max_side_m))
+
+
+def _outsized(side: Float, min_side_m: float, max_side_m: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    return side.min(axis=1) < min_side_m, side.max(axis=1) > max_side_m
 
 
 def spread(building: NDArray[np.intp], xy: Float, buildings: int) -> Float:

@@ -16,6 +16,7 @@ from plumbline.params import Prepare
 from plumbline.prepare.assign import UNASSIGNED, assign_points
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.decompose import TrackMeans
+from plumbline.prepare.odd import outsized
 from plumbline.prepare.sequences import UNDEFINED, Sequences
 from plumbline.prepare.track_figures import FIGURES, TrackFigures, point_figures, speeds
 from plumbline.sources.ground import ground_of
@@ -51,7 +52,7 @@ def prepare_tile(tile: Tile) -> None:
     neighbours, footprints = tile.city.neighbours(tile.name), np.asarray(buildings.geometry.values)
     tracks = [track for track in tile.city.tracks(tile.name) if track.name in tile.tracks]
     figures = point_figures(tracks, [own_rows(track, tile.city, tile.name) for track in tracks])
-    tracks = [leave_to_neighbours(track, footprints, neighbours, tile.params.buffer_m) for track in tracks]
+    tracks = [leave_to_neighbours(track, footprints, neighbours, tile.params) for track in tracks]
     prepared = prepare_buildings(tracks, buildings, tile.params, tile.city.folder.name)
     sequences, known = label(prepared.sequences, labels)
     ground = ground_of(buildings, tile.city.about["crs"], f"footprints of {tile.city.folder.name}")
@@ -74,19 +75,21 @@ def own_rows(track: Track, city: Ingested, tile: str) -> NDArray[np.intp]:
 
 
 def leave_to_neighbours(
-    track: Track, footprints: NDArray[np.object_], neighbours: Neighbours, buffer_m: float
+    track: Track, footprints: NDArray[np.object_], neighbours: Neighbours, params: Prepare
 ) -> Track:
     """The points without those that belong to a building of another tile, by the rule of `assign_points`."""
     if not len(neighbours.row):
         return track
     points = shapely.points(track.easting, track.northing)
     tree = shapely.STRtree(neighbours.geometry)
-    contested = np.unique(tree.query(points, predicate="dwithin", distance=max(buffer_m, 1e-9))[0])
-    # Of equally near footprints the first of the file counts.
+    contested = np.unique(tree.query(points, predicate="dwithin", distance=max(params.buffer_m, 1e-9))[0])
+    # Of footprints alike the first of the file counts.
     row = np.concatenate([neighbours.own, neighbours.row])
     order = np.argsort(row)
     everyone = np.concatenate([footprints, neighbours.geometry])[order]
-    owner = assign_points(track.easting[contested], track.northing[contested], everyone, buffer_m)
+    owner = assign_points(
+        track.easting[contested], track.northing[contested], everyone, params.buffer_m, outsized(everyone, params)
+    )
     is_own = order < len(footprints)
     lost = contested[(owner != UNASSIGNED) & ~is_own[owner]]
     return track.take(np.setdiff1d(np.arange(len(track)), lost))

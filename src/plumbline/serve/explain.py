@@ -20,10 +20,10 @@ from plumbline.export.package import Manifest, open_package
 from plumbline.export.weights import load_network
 from plumbline.files import atomic_file
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.params import Ingest
+from plumbline.params import Ingest, Prepare
 from plumbline.prepare.assign import assign_points
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.odd import period_overlap
+from plumbline.prepare.odd import outsized, period_overlap
 from plumbline.serve.explain_network import answer, reasons
 from plumbline.serve.explain_page import write_page
 from plumbline.serve.explain_points import find_points
@@ -89,7 +89,7 @@ def explain(
     rows = _rows(footprints["building_id"].to_numpy(object), chosen, buildings)
     tracks = [tracks[number] for number in period_overlap(tracks).kept]
     done: list[Explained] = []
-    for block in _blocks(tracks, footprints, rows, manifest.prepare.buffer_m):
+    for block in _blocks(tracks, footprints, rows, manifest.prepare):
         done.append(_explain_block(block, footprints, manifest, model))
         log.info("%d of %d buildings", sum(len(part.buildings) for part in done), len(rows))
     whole = Explained(*(pd.concat(part, ignore_index=True) for part in zip(*done, strict=True)))
@@ -120,13 +120,14 @@ def _rows(known: NDArray[np.object_], chosen: Sequence[str], path: Path) -> NDAr
 
 
 def _blocks(
-    tracks: list[Track], footprints: geopandas.GeoDataFrame, rows: NDArray[np.intp], buffer_m: float
+    tracks: list[Track], footprints: geopandas.GeoDataFrame, rows: NDArray[np.intp], params: Prepare
 ) -> Iterator[_Block]:
     """The buildings `rows` with the points that are theirs when all footprints are looked at."""
     geometry = footprints.geometry.to_numpy()
     place = np.full(len(geometry) + 1, len(rows))  # the last is that of points of no building
     place[rows] = np.arange(len(rows))
-    owners = [place[assign_points(track.easting, track.northing, geometry, buffer_m)] for track in tracks]
+    last = outsized(geometry, params)
+    owners = [place[assign_points(track.easting, track.northing, geometry, params.buffer_m, last)] for track in tracks]
     orders = [np.argsort(owner, kind="stable") for owner in owners]
     for start in range(0, len(rows), BLOCK):
         stop = min(start + BLOCK, len(rows))

@@ -156,7 +156,7 @@ def judge_tile(tile: Tile) -> None:
     footprints = np.asarray(buildings.geometry.values)
     tracks = [track for track in tile.city.tracks(tile.name) if track.name in tile.tracks]
     shown = [track.take(own_rows(track, tile.city, tile.name)[:: tile.every]) for track in tracks]
-    tracks = [leave_to_neighbours(track, footprints, neighbours, manifest.prepare.buffer_m) for track in tracks]
+    tracks = [leave_to_neighbours(track, footprints, neighbours, manifest.prepare) for track in tracks]
     prepared = prepare_buildings(tracks, buildings, manifest.prepare, tile.city.folder.name)
     table = judgement(prepared, model.answer(prepared.sequences), buildings, manifest.prepare, manifest.version)
     with atomic_folder(tile.folder) as out:
