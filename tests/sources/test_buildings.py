@@ -98,7 +98,7 @@ def test_another_id_column_may_be_named(tmp_path):
     read = read_buildings(path, CRS, id_column="osm")
     assert read["building_id"].tolist() == ["7", "8", "9"]
     assert read["osm"].tolist() == [7, 8, 9]
-    with pytest.raises(InputError, match=r"f\.gpkg: column name is missing; it has building_id, osm, geometry"):
+    with pytest.raises(InputError, match=r"f\.gpkg: column name is missing; it has building_id, osm"):
         read_buildings(path, CRS, id_column="name")
 
 
@@ -142,47 +142,163 @@ def test_nested_properties_go_on_as_text(tmp_path):
     assert load_buildings(tmp_path / "b.parquet")["tags"].map(json.loads).tolist() == [{"floor": 1}, {"floor": "low"}]
 
 
-def test_heights_are_metres_or_missing(tmp_path):
-    buildings = squares()
-    buildings["height_m"] = ["12.5", None, "3"]
-    read = read_buildings(save(buildings, tmp_path / "f.gpkg"), CRS)
-    np.testing.assert_array_equal(read["height_m"], [12.5, np.nan, 3.0])
-    buildings["height_m"] = ["12.5", "tall", "3"]
-    with pytest.raises(InputError, match=r"feature 2 \(H1\): height_m tall found"):
-        read_buildings(save(buildings, tmp_path / "g.gpkg"), CRS)
-    buildings["height_m"] = [1.0, 2.0, -3.0]
-    with pytest.raises(InputError, match=r"feature 3 \(H2\): height_m -3\.0 found"):
-        read_buildings(save(buildings, tmp_path / "h.gpkg"), CRS)
+def test_heights_that_cannot_be_read_count_as_unknown_and_that_is_said(tmp_path, caplog):
+    buildings = squares(6)
+    buildings["height_m"] = ["12.5", None, "tall", "12,5", "-1", "inf"]
+    with caplog.at_level("WARNING", "plumbline"):
+        read = read_buildings(save(buildings, tmp_path / "f.gpkg"), CRS)
+    np.testing.assert_array_equal(read["height_m"], [12.5, *[np.nan] * 5])
+    assert read.attrs["heights_unknown"] == 4
+    assert "f.gpkg: 4 values of height_m are no metres from 0 up and count as unknown: feature 3 (H2)" in caplog.text
+    assert "the first is 'tall'" in caplog.text
+
+
+ABSENT = "without a geometry, or with a ring that is not closed or has fewer than three corners"
+ODD: dict[str, tuple[dict[str, Any] | None, str]] = {
+    "bow-tie": (polygon(BOW_TIE), "invalid, and which ground is the building cannot be told"),
+    "line drawn as a polygon": (polygon(LINE), "without area"),
+    "open ring": (polygon(SQUARE[:-1]), ABSENT),
+    "two corners": (polygon(SQUARE[:2]), ABSENT),
+    "null": (None, ABSENT),
+    "empty": ({"type": "Polygon", "coordinates": []}, ABSENT),
+    "point": ({"type": "Point", "coordinates": SQUARE[0]}, "Point and no polygon"),
+    "points": ({"type": "MultiPoint", "coordinates": SQUARE}, "MultiPoint and no polygon"),
+    "line": ({"type": "LineString", "coordinates": SQUARE}, "LineString and no polygon"),
+    "collection": (
+        {"type": "GeometryCollection", "geometries": [{"type": "Point", "coordinates": SQUARE[0]}]},
+        "GeometryCollection without a polygon in it",
+    ),
+    "no number": (polygon([*SQUARE[:2], [float("nan"), 38.7], *SQUARE[2:]]), "with a coordinate that is no number"),
+    "nowhere": (polygon([[x - 88.15, y - 38.7] for x, y in SQUARE]), "outside of what EPSG:32633, the points' CRS"),
+    "smaller than a brick": (polygon([[13.0 + x * 1e-9, 38.0 + y * 1e-9] for x, y in SQUARE]), "without area"),
+}
+
+
+def moved(number: int) -> dict[str, Any]:
+    return polygon([[x, y + 0.001 * number] for x, y in SQUARE])
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_feature_that_is_no_footprint_is_left_out_and_named(tmp_path, caplog, kind, place):
+    shape, why = ODD[kind]
+    shapes: list[dict[str, Any] | None] = [moved(number) for number in range(3)]
+    shapes[place] = shape
+    with caplog.at_level("WARNING", "plumbline"):
+        read = read_buildings(geojson(tmp_path / "f.geojson", shapes), "EPSG:32633")
+    assert read["building_id"].tolist() == [f"H{number}" for number in range(3) if number != place]
+    assert read.index.tolist() == [0, 1]
+    assert read.attrs["left_out"] == 1
+    (said,) = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+    assert "f.geojson: 1 of 3 features left out" in said
+    assert why in said
+    assert f"(feature {place + 1} (H{place}))" in said
+
+
+def test_all_that_is_left_out_is_one_warning_that_counts_the_kinds(tmp_path, caplog):
+    point, line = ODD["point"][0], ODD["line"][0]
+    shapes = [point, moved(1), None, *[point] * 6, polygon(BOW_TIE), line, moved(2)]
+    with caplog.at_level("WARNING", "plumbline"):
+        read = read_buildings(geojson(tmp_path / "f.geojson", shapes), CRS)
+    assert read["building_id"].tolist() == ["H1", "H11"]
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "10 of 12 features left out" in said
+    named = "feature 1 (H0), feature 4 (H3), feature 5 (H4), feature 6 (H5), feature 7 (H6) and 2 more"
+    assert f"7 Point and no polygon ({named})" in said
+    assert "1 LineString and no polygon (feature 11 (H10))" in said
+    assert f"1 {ABSENT} (feature 3 (H2))" in said
+    assert "1 invalid, and which ground is the building cannot be told (feature 10 (H9))" in said
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_a_file_of_nothing_else_is_refused_with_the_kinds(tmp_path, kind):
+    shape, why = ODD[kind]
+    with pytest.raises(InputError, match=rf"f\.geojson: (.|\n)*{why}"):
+        read_buildings(geojson(tmp_path / "f.geojson", [shape, shape]), "EPSG:32633")
+
+
+@pytest.mark.parametrize("kind", ["nowhere", "smaller than a brick"])
+def test_where_most_are_not_of_this_place_or_size_the_file_is_refused(tmp_path, kind):
+    shape, why = ODD[kind]
+    with pytest.raises(InputError, match=rf"feature 1 \(H0\), feature 3 \(H2\) {why}.* Are the"):
+        read_buildings(geojson(tmp_path / "f.geojson", [shape, moved(1), shape]), "EPSG:32633")
+
+
+def test_of_a_collection_the_polygons_are_taken(tmp_path):
+    door = {"type": "Point", "coordinates": SQUARE[0]}
+    both = {"type": "MultiPolygon", "coordinates": [[moved(1)["coordinates"][0]], [moved(2)["coordinates"][0]]]}
+    shapes = [
+        {"type": "GeometryCollection", "geometries": [door, moved(0)]},
+        {"type": "GeometryCollection", "geometries": [{"type": "GeometryCollection", "geometries": [both, door]}]},
+    ]
+    read = read_buildings(geojson(tmp_path / "f.geojson", shapes), CRS)
+    assert read.geom_type.tolist() == ["Polygon", "MultiPolygon"]
+    assert read.area[1] == pytest.approx(2 * read.area[0], rel=1e-3)
+    assert read.attrs["left_out"] == 0
+
+
+def test_a_polygon_with_little_ground_in_doubt_is_drawn_anew_and_that_is_said(tmp_path, caplog):
+    wing = [(0, 0), (20, 0), (9, 22), (11, 22)]  # its sides cross 20 m up: 200 m2 and a wing of 2
+    drawn = squares(2)
+    drawn.loc[1, "geometry"] = shapely.Polygon([(EAST + 100 + x, NORTH + y) for x, y in wing])
+    with caplog.at_level("WARNING", "plumbline"):
+        read = read_buildings(save(drawn, tmp_path / "f.gpkg"), CRS)
+    assert read.is_valid.all()
+    assert read.area[1] == pytest.approx(200, rel=0.02)
+    assert read.attrs["repaired"] == ["H1"]
+    assert "1 invalid footprints drawn anew, with up to 2.0 m² of ground in doubt: feature 2 (H1)" in caplog.text
+
+
+def solid(x: float, y: float, side: float = 10.0, height: float = 6.0) -> shapely.Geometry:
+    """A house as a box of six faces."""
+    at = [(x, y), (x + side, y), (x + side, y + side), (x, y + side)]
+    walls = [
+        [(*one, 0), (*other, 0), (*other, height), (*one, height)]
+        for one, other in zip(at, [*at[1:], at[0]], strict=True)
+    ]
+    lying = [[(*corner, z) for corner in at] for z in (0, height)]
+    return shapely.MultiPolygon([shapely.Polygon(face) for face in [*lying, *walls]])
+
+
+def test_of_a_solid_the_ground_below_it_is_the_footprint(tmp_path, caplog):
+    drawn = geopandas.GeoDataFrame(
+        {"building_id": ["a", "b"]}, geometry=[solid(EAST, NORTH), shapely.box(0, 0, 9, 9)], crs="EPSG:3035"
+    )
+    drawn.loc[1, "geometry"] = shapely.force_3d(shapely.box(EAST + 40, NORTH, EAST + 49, NORTH + 9), 30.0)
+    with caplog.at_level("WARNING", "plumbline"):
+        read = read_buildings(save(drawn, tmp_path / "f.gpkg"), CRS)
+    assert read.geom_type.tolist() == ["Polygon", "Polygon"]
+    np.testing.assert_allclose(read.area, [100, 81])
+    assert not read.has_z.any()
+    assert "f.gpkg: 1 drawn as solids (feature 1 (a)): the ground below their faces is taken" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("geometries", "message"),
     [
-        ([polygon(SQUARE), polygon(BOW_TIE)], r"feature 2 \(H1\) invalid: Self-intersection\["),
-        ([polygon(BOW_TIE)] * 7, r"\(H0\), .*feature 5 \(H4\) and 2 more invalid"),
-        ([polygon(SQUARE), polygon(LINE)], r"feature 2 \(H1\)"),
-        ([polygon(SQUARE), polygon(SQUARE[:-1])], r"feature 2 \(H1\) without a geometry, or with a ring that is not"),
-        ([polygon(SQUARE), polygon(SQUARE[:2])], r"feature 2 \(H1\) without a geometry, or with a ring that is not"),
-        ([None, polygon(SQUARE)], r"feature 1 \(H0\) without a geometry"),
-        ([{"type": "Polygon", "coordinates": []}, polygon(SQUARE)], r"feature 1 \(H0\) without a geometry"),
-        ([polygon(SQUARE), {"type": "Point", "coordinates": SQUARE[0]}], r"feature 2 \(H1\) not polygons .* Point"),
-        ([{"type": "LineString", "coordinates": SQUARE}], r"feature 1 \(H0\) not polygons .* LineString"),
         ([polygon([[x * 1e5, y * 1e5] for x, y in SQUARE])], "cannot be degrees of longitude and latitude"),
         (
             [polygon([[y, 180 - x] for x, y in SQUARE])],
             "cannot be degrees .*, unless the latitude stands first: write the longitude before it",
         ),
-        (
-            [polygon([*SQUARE[:2], [float("nan"), 38.7], *SQUARE[2:]])],
-            r"feature 1 \(H0\) with a coordinate that is no num",
-        ),
-        ([polygon([[13.0 + x * 1e-9, 38.0 + y * 1e-9] for x, y in SQUARE])], r"feature 1 \(H0\) without area"),
         ([], "holds no footprints|not readable as a file of footprints|without geometry"),
     ],
 )
-def test_footprints_that_are_none_are_named(tmp_path, geometries, message):
+def test_files_that_cannot_be_footprints_as_a_whole_are_refused(tmp_path, geometries, message):
     with pytest.raises(InputError, match=rf"f\.geojson: (.|\n)*({message})"):
         read_buildings(geojson(tmp_path / "f.geojson", geometries), CRS)
+
+
+def test_outlines_drawn_twice_under_other_names_are_counted(tmp_path, caplog):
+    shapes = [moved(0), moved(1), moved(0), moved(0)]
+    path = geojson(tmp_path / "f.geojson", shapes, [{"use": "house"} for _ in shapes])
+    with caplog.at_level("WARNING", "plumbline"):
+        read = read_buildings(path, CRS)
+    assert len(read) == 4
+    assert read.attrs["drawn_twice"] == 2
+    assert (
+        "2 footprints are drawn as one before them, under another name: feature 3 (B0000003), feature 4" in caplog.text
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Field")
@@ -247,8 +363,11 @@ def test_what_was_found_and_done_is_said_and_counted(tmp_path, caplog):
     assert read.attrs == {
         "source_crs": "EPSG:3035",
         "repaired": ["s"],
+        "left_out": 0,
         "assigned_ids": 1,
         "duplicates_dropped": 1,
+        "drawn_twice": 0,
+        "heights_unknown": 0,
         "multipart": 1,
         "with_holes": 1,
     }
@@ -260,12 +379,6 @@ def test_what_was_found_and_done_is_said_and_counted(tmp_path, caplog):
     assert "feature 4 (p) drawn twice" in caplog.text
     pq.write_table(buildings_table(read), tmp_path / "b.parquet")
     assert load_buildings(tmp_path / "b.parquet").area.tolist() == read.area.tolist()
-
-
-def test_footprints_the_projection_cannot_show_are_refused(tmp_path):
-    path = geojson(tmp_path / "f.geojson", [polygon(SQUARE), polygon([[x - 88.15, y - 38.7] for x, y in SQUARE])])
-    with pytest.raises(InputError, match=r"feature 2 \(H1\) outside of what EPSG:32633, the points' CRS, can show"):
-        read_buildings(path, "EPSG:32633")
 
 
 @pytest.mark.parametrize("name", ["f.geojson", "f.gpkg", "f.shp", "f.zip", "f.parquet", "f.txt"])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from plumbline.errors import InputError
 from plumbline.sources.identifiers import SAME_M, drop_duplicates, identify
+from plumbline.sources.sieve import Sieve
 
 from .make import squares
 
@@ -16,9 +17,9 @@ PATH = Path("f.gpkg")
 A, B, C = squares(3).geometry
 
 
-def ids_of(values, column="building_id", name="building_id"):
-    ids, assigned = identify(PATH, pd.DataFrame({name: values}), column)
-    return ids.tolist(), assigned
+def ids_of(values, column=None, name="building_id"):
+    named = identify(PATH, pd.DataFrame({name: values}), column)
+    return named.ids.tolist(), named.assigned
 
 
 def test_ids_are_the_text_of_the_column():
@@ -61,8 +62,39 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are():
     assert ids_of([1, 2], name="other") == (["B0000001", "B0000002"], 2)
 
 
+def chosen(frame, rows=None):
+    named = identify(PATH, pd.DataFrame(frame), None, rows)
+    return named.column, named.ids.tolist()
+
+
+@pytest.mark.parametrize("name", ["building_id", "BUILDING_ID", "Building_Id", "building_i"])
+def test_building_id_counts_in_any_case_before_all_others(name):
+    assert chosen({"id": [1, 2], "@id": ["way/1", "way/2"], name: ["a", "b"]}) == (name, ["a", "b"])
+
+
+def test_without_it_the_first_known_column_that_tells_all_apart_counts_and_is_named(caplog):
+    with caplog.at_level("INFO", "plumbline"):
+        assert chosen({"fid": [5, 6], "OSM_ID": ["7", "8"], "floors": [1, 2]}) == ("OSM_ID", ["7", "8"])
+    assert "f.gpkg: buildings are named by the column OSM_ID" in caplog.text
+    assert chosen({"fid": [5, 6], "@id": ["way/1", "way/2"]}) == ("@id", ["way/1", "way/2"])
+
+
+@pytest.mark.parametrize("values", [["a", "a", "b"], ["a", None, "b"], ["a", " ", "b"]])
+def test_a_column_that_does_not_tell_all_apart_is_passed_over(values):
+    assert chosen({"id": values, "fid": [7, 8, 9]}) == ("fid", ["7", "8", "9"])
+    assert chosen({"id": values}) == (None, ["B0000001", "B0000002", "B0000003"])
+
+
+def test_only_buildings_have_to_be_told_apart(caplog):
+    with caplog.at_level("WARNING", "plumbline"):
+        assert chosen({"id": ["a", "a", "b"]}, np.array([1, 2])) == ("id", ["a", "a", "b"])
+        assert chosen({"building_id": ["a", None, "b"]}, np.array([0, 2]))[1] == ["a", "B0000002", "b"]
+    assert not caplog.text
+
+
 def kept(geometries, ids):
-    return drop_duplicates(PATH, np.array(geometries, object), np.array(ids, object), "building_id").tolist()
+    sieve = Sieve(PATH, np.array(ids, object), np.arange(len(ids)))
+    return drop_duplicates(sieve, np.array(geometries, object), "building_id").tolist()
 
 
 def test_a_building_drawn_twice_alike_counts_once(caplog):
@@ -86,5 +118,7 @@ def test_different_ids_on_one_outline_stay():
 
 @pytest.mark.parametrize("other", [B, shapely.transform(A, lambda at: at + 3 * SAME_M), shapely.MultiPolygon([A, C])])
 def test_an_id_on_two_outlines_is_refused_with_the_features(other):
-    with pytest.raises(InputError, match=r"f\.gpkg: column building_id repeats a \(feature 4\)\. Each id may stand"):
+    with pytest.raises(
+        InputError, match=r"f\.gpkg: column building_id repeats a \(feature 4 \(a\)\)\. Each id may stand"
+    ):
         kept([A, B, A, other], ["a", "b", "a", "a"])

@@ -14,17 +14,11 @@ import pyarrow.parquet as pq
 import shapely
 from pyproj.exceptions import ProjError
 
+from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.sources.identifiers import ID, drop_duplicates, identify
-from plumbline.sources.polygons import (
-    check_numbers,
-    check_present,
-    check_shown,
-    has_holes,
-    make_valid,
-    name_features,
-    unwrap,
-)
+from plumbline.sources.identifiers import ID, drop_duplicates, identify, warn_of_drawn_twice
+from plumbline.sources.polygons import has_holes, leave_out_hidden, make_valid, take_polygons, unlike_polygons
+from plumbline.sources.sieve import Sieve
 from plumbline.sources.vector import READ_FAULTS, first_line, read_vector
 
 HEIGHT = "height_m"
@@ -32,54 +26,63 @@ GEO = b"geo"
 """Key of GeoParquet's metadata."""
 
 
-def read_buildings(path: Path, crs: str, id_column: str = ID) -> geopandas.GeoDataFrame:
+def read_buildings(path: Path, crs: str, id_column: str | None = None) -> geopandas.GeoDataFrame:
     """Read footprints and reproject them to `crs`.
 
-    The columns of the file stay as they are (nested JSON as text). `building_id` becomes text; where the file has no
-    such column, the order of the file gives the names `B0000001`, `B0000002`, …; see `identifiers` for single ones and
-    for repeated ones, `repair` for invalid rings.
+    The columns of the file stay as they are (nested JSON as text), but for `height_m`, which becomes a number, and
+    `building_id`, which becomes text; see `identifiers` for where it is from. A feature that is no footprint is left
+    out with a warning, see `sieve`; see `repair` for invalid rings, `solids` for buildings with walls.
 
-    `.attrs` says what was found and done: `source_crs` (name), `repaired` (list of ids), and the counts `assigned_ids`,
-    `duplicates_dropped`, `multipart` (buildings of several parts) and `with_holes`.
+    `.attrs` says what was found and done: `source_crs` (name), `repaired` (list of ids), and the counts `left_out`,
+    `assigned_ids`, `duplicates_dropped`, `drawn_twice`, `heights_unknown`, `multipart` (buildings of several parts) and
+    `with_holes`.
 
     Args:
         path: GeoJSON, GeoPackage, Shapefile (also zipped), GeoParquet, or what else geopandas reads.
         crs: projected CRS of the points, in m.
-        id_column: column that identifies a building; it is copied to `building_id` if it is another.
+        id_column: column that identifies a building; it is copied to `building_id` if it is another. See `identify` for
+            what counts without.
 
     Raises:
-        InputError: the file cannot be read, has no CRS, no footprints, one that is no polygon or invalid beyond repair,
-            or ids that repeat; the message names the features.
+        InputError: the file cannot be read, has no CRS, no footprints, or ids that repeat; the message names the
+            features.
     """
     frame = read_vector(path)
     if not len(frame):
         raise InputError(f"{path}: it holds no footprints.")
-    ids, assigned = identify(path, frame, id_column)
-    check_present(path, frame.geometry.to_numpy(), ids)
-    check_numbers(path, frame.geometry.to_numpy(), ids)
+    geometry = take_polygons(frame.geometry.to_numpy())
+    why = unlike_polygons(geometry)
+    polygonal = np.array([reason is None for reason in why], bool)
+    named = identify(path, frame, id_column, np.flatnonzero(polygonal))
+    sieve = Sieve(path, named.ids, np.arange(len(frame)))
+    keep = sieve.leave_out(why, "Give the buildings' outlines, as polygons.")
+    frame = frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=frame.crs))[keep]
     source_crs = _check_crs(path, frame)
     try:
         frame = frame.to_crs(crs)
     except ProjError as error:
         raise InputError(f"{path}: cannot be reprojected from {source_crs} to {crs} ({error}).") from None
-    geometry = frame.geometry.to_numpy()
-    check_shown(path, geometry, ids, crs)
-    if shapely.has_z(geometry).any():
-        geometry = shapely.force_2d(geometry)
-    geometry, repaired = make_valid(path, unwrap(geometry), ids, crs)
-    keep = drop_duplicates(path, geometry, ids, id_column)
-    frame = frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=crs))
+    frame = frame[leave_out_hidden(sieve, frame.geometry.to_numpy(), crs)]
+    geometry, keep, repaired = make_valid(sieve, frame.geometry.to_numpy(), crs)
+    sieve.tell()
+    once = drop_duplicates(sieve, geometry, named.column or ID)
+    sieve.row, geometry, repaired = sieve.row[once], geometry[once], repaired[once]
+    frame = frame[keep][once].reset_index(drop=True)
+    frame = frame.set_geometry(geopandas.GeoSeries(geometry, crs=crs))
+    ids = sieve.kept_ids
+    if named.column is not None and named.column.casefold() == ID:
+        frame = frame.rename(columns={named.column: ID})
     frame[ID] = ids
-    _check_heights(path, frame)
-    if not keep.all():
-        frame = frame[keep].reset_index(drop=True)
     frame.attrs = {
         "source_crs": source_crs,
-        "repaired": ids[repaired & keep].tolist(),
-        "assigned_ids": assigned,
-        "duplicates_dropped": int((~keep).sum()),
-        "multipart": int((shapely.get_num_geometries(geometry[keep]) > 1).sum()),
-        "with_holes": int(has_holes(geometry[keep]).sum()),
+        "repaired": ids[repaired].tolist(),
+        "left_out": sieve.left_out,
+        "assigned_ids": named.assigned,
+        "duplicates_dropped": int((~once).sum()),
+        "drawn_twice": warn_of_drawn_twice(sieve, geometry),
+        "heights_unknown": _read_heights(sieve, frame),
+        "multipart": int((shapely.get_num_geometries(geometry) > 1).sum()),
+        "with_holes": int(has_holes(geometry).sum()),
     }
     return frame
 
@@ -139,13 +142,16 @@ def _check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
     return name if len(name) < 40 else str(frame.crs.name)
 
 
-def _check_heights(path: Path, frame: geopandas.GeoDataFrame) -> None:
+def _read_heights(sieve: Sieve, frame: geopandas.GeoDataFrame) -> int:
+    """Make heights numbers; how many say nothing: nobody needs them, so they stop nobody."""
     if HEIGHT not in frame.columns:
-        return
-    heights = pd.to_numeric(frame[HEIGHT], errors="coerce")
-    bad = np.asarray((heights.isna() & frame[HEIGHT].notna()) | (heights < 0) | np.isinf(heights.astype(float)))
+        return 0
+    heights = pd.to_numeric(frame[HEIGHT], errors="coerce").astype(float)
+    bad = np.asarray((heights.isna() & frame[HEIGHT].notna()) | (heights < 0) | np.isinf(heights))
     if bad.any():
-        found = frame[HEIGHT].iloc[int(np.argmax(bad))]
-        named = name_features(bad, frame[ID].to_numpy())
-        raise InputError(f"{path}: {named}: {HEIGHT} {found} found, metres from 0 are needed.")
-    frame[HEIGHT] = heights.astype(float)
+        log.warning(
+            "%s: %d values of %s are no metres from 0 up and count as unknown: %s; the first is %r.",
+            sieve.path, bad.sum(), HEIGHT, sieve.name(bad), frame[HEIGHT].iloc[int(np.argmax(bad))],
+        )  # fmt: skip
+    frame[HEIGHT] = heights.mask(bad)
+    return int(bad.sum())

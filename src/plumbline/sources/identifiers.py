@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,12 @@ from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.sources.polygons import NAMED, Objects, name_features
+from plumbline.sources.sieve import NAMED, Objects, Sieve, name_features
 
 ID = "building_id"
+NAMES_OF_IDS = ("@id", "id", "osm_id", "uuid", "gml_id", "objectid", "ogc_fid", "fid")
+"""Columns that files without `building_id` have for ids, the likelier first: OpenStreetMap's, GeoJSON's (`read_vector`
+puts the ids of its features into `id`), those of geographic information systems."""
 SHAPEFILE_NAME = 10
 """Shapefiles cut the names of columns to so many characters: `building_i`."""
 MAX_WHOLE = 2.0**53
@@ -22,51 +26,101 @@ SAME_M = 0.01
 """Two drawings of one building have each corner within this distance, m."""
 
 
-def identify(path: Path, frame: pd.DataFrame, column: str) -> tuple[Objects, int]:
-    """Ids (B,) as text, and how many of them are assigned.
+class Identified(NamedTuple):
+    """What the features of a file are called."""
 
-    A building without an id is named after its place in the file, `B0000001`, `B0000002`, …, with `_2` and so on
-    behind where another has that name.
+    ids: Objects
+    """(F,) text."""
+    assigned: int
+    """How many buildings the file has no id for."""
+    column: str | None
+    """Where the ids are from; None where all are assigned."""
+
+
+def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[np.intp] | None = None) -> Identified:
+    """Ids of the features (F,).
+
+    They are those of `column`; where none is given, of `building_id` in any case of letters; else of the first of
+    `NAMES_OF_IDS` that tells all buildings apart. A building without an id is named after its place in the file,
+    `B0000001`, `B0000002`, …, with `_2` and so on behind where another has that name.
+
+    Args:
+        path: for messages.
+        frame: the features.
+        column: chosen by the user.
+        rows: of the features that are buildings; the others need no id. All without.
 
     Raises:
-        InputError: a `column` other than `building_id` is missing.
+        InputError: a `column` that was chosen is missing.
     """
-    if column not in frame.columns and column[:SHAPEFILE_NAME] in frame.columns:
-        column = column[:SHAPEFILE_NAME]
+    rows = np.arange(len(frame)) if rows is None else rows
+    found = _column(path, frame, column, rows)
     names = np.char.mod("B%07d", np.arange(1, len(frame) + 1)).astype(object)
-    if column not in frame.columns:
-        if column != ID:
-            raise InputError(f"{path}: column {column} is missing; it has {', '.join(map(str, frame.columns))}.")
+    if found is None:
         log.info("%s: no column %s, buildings are named B0000001, B0000002, … in the file's order.", path, ID)
-        return names, len(names)
-    ids, empty = _text(frame[column])
-    if empty.any():
-        ids[empty] = _unused(names[empty], set(ids[~empty]))
-        log.warning("%s: %s without a value in column %s, named so.", path, name_features(empty, ids), column)
-    return ids, int(empty.sum())
+        return Identified(names, len(rows), None)
+    if found != ID:
+        log.info("%s: buildings are named by the column %s.", path, found)
+    ids, empty = _text(frame[found])
+    ids[empty] = _unused(names[empty], set(ids[~empty]))
+    unnamed = rows[empty[rows]]
+    if len(unnamed):
+        log.warning("%s: %s without a value in column %s, named so.", path, name_features(unnamed, ids), found)
+    return Identified(ids, len(unnamed), found)
 
 
-def drop_duplicates(path: Path, geometry: Objects, ids: Objects, column: str) -> NDArray[np.bool_]:
+def _column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[np.intp]) -> str | None:
+    """Name of the column of ids."""
+    columns = [name for name in map(str, frame.columns) if name != "geometry"]
+    name = ID if wanted is None else wanted
+    alike = [other for other in columns if other.casefold() == name.casefold()]
+    for candidate in (name, *alike, name[:SHAPEFILE_NAME]):
+        if candidate in columns:
+            return candidate
+    if wanted is not None:
+        raise InputError(f"{path}: column {wanted} is missing; it has {', '.join(columns)}.")
+    for candidate in (other for known in NAMES_OF_IDS for other in columns if other.casefold() == known):
+        ids, empty = _text(frame[candidate].iloc[rows])
+        if not empty.any() and len(set(ids)) == len(ids):
+            return candidate
+    return None
+
+
+def drop_duplicates(sieve: Sieve, geometry: Objects, column: str) -> NDArray[np.bool_]:
     """Which buildings (B,) to keep: of those with one id and one outline, as where tiles were put together, the first.
 
     Raises:
         InputError: an id repeats with another outline; names file, column, ids and features.
     """
-    series = pd.Series(ids)
+    series = pd.Series(sieve.kept_ids)
     again = np.asarray(series.duplicated())
     if not again.any():
         return ~again
     first = np.asarray(series.drop_duplicates().index)[pd.factorize(series)[0][again]]
-    other = np.zeros(len(ids), bool)
+    other = np.zeros(len(series), bool)
     other[again] = ~_alike(geometry[again], geometry[first])
     if other.any():
         named = ", ".join(map(str, pd.unique(series[other])[:NAMED]))
         raise InputError(
-            f"{path}: column {column} repeats {named} ({name_features(other)}). Each id may stand there once; only a "
-            "footprint drawn twice, alike, may be there twice."
+            f"{sieve.path}: column {column} repeats {named} ({sieve.name(other)}). Each id may stand there once; only "
+            "a footprint drawn twice, alike, may be there twice."
         )
-    log.warning("%s: %s drawn twice, alike, with one id; the first is kept.", path, name_features(again, ids))
+    log.warning("%s: %s drawn twice, alike, with one id; the first is kept.", sieve.path, sieve.name(again))
     return ~again
+
+
+def warn_of_drawn_twice(sieve: Sieve, geometry: Objects) -> int:
+    """Say which buildings (B,) have the outline of one before them under another name: only one can get the points."""
+    rounded = shapely.transform(geometry, lambda corners: np.round(corners / SAME_M) * SAME_M)
+    series = pd.Series(shapely.to_wkb(shapely.normalize(rounded)))
+    again = np.asarray(series.duplicated())
+    if again.any():
+        log.warning(
+            "%s: %d footprints are drawn as one before them, under another name: %s. The first of each gets the "
+            "points, the others are not judged. Remove them.",
+            sieve.path, again.sum(), sieve.name(again),
+        )  # fmt: skip
+    return int(again.sum())
 
 
 def _text(values: pd.Series) -> tuple[Objects, NDArray[np.bool_]]:

@@ -1,8 +1,6 @@
-"""What footprints have to be, which are made so, and how those that are not are named."""
+"""What footprints have to be, and which are made so."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import shapely
@@ -11,34 +9,47 @@ from numpy.typing import NDArray
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.sources.repair import repair_polygons
+from plumbline.sources.sieve import Objects, Sieve, because
+from plumbline.sources.solids import flatten_solids
 
 MIN_AREA_M2 = 0.01
 """A smaller polygon is no building, but a line or a point drawn as one."""
 FARTHEST_M = 1e8
 """No projection of the Earth has coordinates beyond; its girth is 4e7 m."""
-NAMED = 5
-"""Offenders named in a message."""
-Objects = NDArray[np.object_]
+ABSENT = "without a geometry, or with a ring that is not closed or has fewer than three corners"
+NO_NUMBER = "with a coordinate that is no number (NaN or infinite)"
+IN_DOUBT = "invalid, and which ground is the building cannot be told"
+FLAT = f"without area (below {MIN_AREA_M2} m²)"
+POLYGONAL = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
 
 
-def check_present(path: Path, geometry: Objects, ids: Objects) -> None:
-    """Refuse features (B,) that are not there or are no polygons.
+def take_polygons(geometry: Objects) -> Objects:
+    """Of collections (B,) their polygons, however deep: the building has its entrances drawn with it. Others stay."""
+    taken = geometry.copy()
+    for row in np.flatnonzero(shapely.get_type_id(geometry) == shapely.GeometryType.GEOMETRYCOLLECTION):
+        polygons = _polygons(geometry[row])
+        if polygons:
+            taken[row] = polygons[0] if len(polygons) == 1 else shapely.multipolygons(polygons)
+    return taken
 
-    Raises:
-        InputError: names file, features and ids.
-    """
+
+def _polygons(shape: shapely.Geometry) -> list[shapely.Geometry]:
+    if shape.is_empty:
+        return []
+    if shape.geom_type in ("MultiPolygon", "GeometryCollection"):
+        return [polygon for part in shapely.get_parts(shape) for polygon in _polygons(part)]
+    return [shape] if shape.geom_type == "Polygon" else []
+
+
+def unlike_polygons(geometry: Objects) -> Objects:
+    """(B,) why a feature is no polygon with numbers for coordinates; None where it is one."""
+    kind = shapely.get_type_id(geometry)
     absent = shapely.is_missing(geometry) | shapely.is_empty(geometry)
-    if absent.any():
-        raise InputError(
-            f"{path}: {name_features(absent, ids)} without a geometry, or with a ring that is not closed or has fewer "
-            "than three corners. Draw or remove them."
-        )
-    polygonal = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
-    other = ~np.isin(shapely.get_type_id(geometry), polygonal)
-    if other.any():
-        kind = geometry[int(np.argmax(other))].geom_type
-        advice = "Give the buildings' outlines." if other.all() else "Remove them."
-        raise InputError(f"{path}: {name_features(other, ids)} not polygons (the first is a {kind}). {advice}")
+    why = because(absent, ABSENT)
+    for row in np.flatnonzero(~absent & ~np.isin(kind, POLYGONAL)):
+        name = geometry[row].geom_type
+        why[row] = f"{name} without a polygon in it" if name == "GeometryCollection" else f"{name} and no polygon"
+    return np.where((why == None) & _beyond(geometry, np.inf), NO_NUMBER, why)  # noqa: E711
 
 
 def unwrap(geometry: Objects) -> Objects:
@@ -56,67 +67,67 @@ def unwrap(geometry: Objects) -> Objects:
     return unwrapped
 
 
-def check_numbers(path: Path, geometry: Objects, ids: Objects) -> None:
-    """Refuse polygons (B,) with a coordinate that is no finite number.
+def leave_out_hidden(sieve: Sieve, geometry: Objects, crs: str) -> NDArray[np.bool_]:
+    """Which polygons (B,), projected to `crs`, lie within what it can show; the others are left out.
 
     Raises:
-        InputError: names file, features and ids.
+        InputError: most lie outside: the file is of another place, or has its coordinates in the wrong order.
     """
-    bad = _beyond(geometry, np.inf)
-    if bad.any():
-        raise InputError(
-            f"{path}: {name_features(bad, ids)} with a coordinate that is no number (NaN or infinite). Remove them."
-        )
-
-
-def check_shown(path: Path, geometry: Objects, ids: Objects, crs: str) -> None:
-    """Refuse polygons (B,), projected to `crs`, that lie outside of what it can show.
-
-    Raises:
-        InputError: names file, features and ids.
-    """
+    why = f"outside of what {crs}, the points' CRS, can show"
     outside = _beyond(geometry, FARTHEST_M)
-    if outside.any():
-        raise InputError(
-            f"{path}: {name_features(outside, ids)} outside of what {crs}, the points' CRS, can show. Are they of the "
-            "same place, with the easting (longitude) before the northing (latitude)?"
-        )
+    advice = "Are they of the same place, with the easting (longitude) before the northing (latitude)?"
+    if 2 * outside.sum() > len(outside):
+        raise InputError(f"{sieve.path}: {sieve.name(outside)} {why}. {advice}")
+    return sieve.leave_out(because(outside, why), advice)
 
 
-def make_valid(path: Path, geometry: Objects, ids: Objects, crs: str) -> tuple[Objects, NDArray[np.bool_]]:
-    """Polygons (B,) in m, those that can be repaired without a doubt on their ground drawn anew; and which (B,).
+def make_valid(sieve: Sieve, geometry: Objects, crs: str) -> tuple[Objects, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Polygons (B,) in m as valid polygons without heights; which (B,) go on; and which (B,) were drawn anew.
 
-    Which side of a ring that crosses itself is the building, only its owner knows: those are refused.
+    Which side of a ring that crosses itself is the building, only its owner knows: those are left out, unless the
+    ground in doubt is a small part.
 
     Raises:
-        InputError: a polygon stays invalid, or has no area; names file, features, ids and the place of the first fault.
+        InputError: none is left, or most have no area.
     """
-    invalid = ~shapely.is_valid(geometry)
-    if invalid.any():
-        repaired = repair_polygons(geometry[invalid])
-        refused = np.zeros(len(geometry), bool)
-        refused[invalid] = ~repaired.certain
-        if refused.any():
-            reason = shapely.is_valid_reason(geometry[int(np.argmax(refused))])
-            raise InputError(
-                f"{path}: {name_features(refused, ids)} invalid: {reason} (m in {crs}), and which ground is the "
-                "building cannot be told. Repair them (QGIS: Fix geometries; `ogr2ogr -makevalid`) and look at the "
-                "result, or remove them."
-            )
-        reason = shapely.is_valid_reason(geometry[int(np.argmax(invalid))])
+    geometry, solid = flatten_solids(geometry)
+    if solid.any():
         log.warning(
-            "%s: %s invalid (the first: %s), repaired; the ground they cover stays the same.",
-            path, name_features(invalid, ids), reason,
+            "%s: %d drawn as solids (%s): the ground below their faces is taken.",
+            sieve.path, solid.sum(), sieve.name(solid),
         )  # fmt: skip
-        geometry = geometry.copy()
-        geometry[invalid] = repaired.geometry
-    flat = shapely.area(geometry) < MIN_AREA_M2
-    if flat.any():
-        advice = "Remove them."
-        if 2 * flat.sum() > len(flat):
-            advice = "Are their coordinates those of the CRS that the file states, or are they degrees?"
-        raise InputError(f"{path}: {name_features(flat, ids)} without area (below {MIN_AREA_M2} m²). {advice}")
-    return geometry, invalid
+    geometry = unwrap(geometry)
+    invalid = ~shapely.is_valid(geometry)
+    doubtful, lost, flat = (np.zeros(len(geometry), bool) for _ in range(3))
+    if invalid.any():
+        reason = shapely.is_valid_reason(geometry[int(np.argmax(invalid))])
+        repaired = repair_polygons(geometry[invalid])
+        doubtful[invalid] = ~repaired.certain & repaired.likely
+        lost[invalid] = ~repaired.certain & ~repaired.likely
+        if (sure := invalid & ~doubtful & ~lost).any():
+            log.warning(
+                "%s: %s invalid (the first: %s), repaired; the ground they cover stays the same.",
+                sieve.path, sieve.name(sure), shapely.is_valid_reason(geometry[int(np.argmax(sure))]),
+            )  # fmt: skip
+        if doubtful.any():
+            log.warning(
+                "%s: %d invalid footprints drawn anew, with up to %.1f m² of ground in doubt: %s. Look at them.",
+                sieve.path, doubtful.sum(), repaired.doubt_m2[doubtful[invalid]].max(), sieve.name(doubtful),
+            )  # fmt: skip
+        geometry[invalid & ~lost] = repaired.geometry[~lost[invalid]]
+        where = f"The first fault: {reason} (m in {crs})."
+        flat[invalid] = (shapely.area(repaired.geometry) < MIN_AREA_M2) & (repaired.doubt_m2 < MIN_AREA_M2)
+    flat |= ~invalid & (shapely.area(geometry) < MIN_AREA_M2)
+    if 2 * flat.sum() > len(flat):
+        raise InputError(
+            f"{sieve.path}: {sieve.name(flat)} {FLAT}. Are their coordinates those of the CRS that the file states, or "
+            "are they degrees?"
+        )
+    why = because(lost, IN_DOUBT)
+    why[flat] = FLAT
+    advice = "Repair them (QGIS: Fix geometries; `ogr2ogr -makevalid`) and look at the result."
+    keep = sieve.leave_out(why, f"{where} {advice}" if invalid.any() else advice)
+    return geometry[keep], keep, (invalid | solid)[keep]
 
 
 def _beyond(geometry: Objects, farthest: float) -> NDArray[np.bool_]:
@@ -131,10 +142,3 @@ def has_holes(geometry: Objects) -> NDArray[np.bool_]:
     """(B,) which polygons have a hole in some part."""
     parts, owner = shapely.get_parts(geometry, return_index=True)
     return np.bincount(owner, shapely.get_num_interior_rings(parts), len(geometry)) > 0
-
-
-def name_features(bad: NDArray[np.bool_], ids: Objects | None = None) -> str:
-    """`feature 3 (B7), feature 9 (B2) and 4 more`; features count from 1 in the file's order."""
-    rows = np.flatnonzero(bad)
-    named = [f"feature {row + 1}" + ("" if ids is None else f" ({ids[row]})") for row in rows[:NAMED]]
-    return ", ".join(named) + (f" and {len(rows) - NAMED} more" if len(rows) > NAMED else "")

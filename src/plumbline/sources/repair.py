@@ -18,6 +18,8 @@ MAX_DOUBT_M2 = 0.1
 """Ground that the fill rules may disagree on: far below what footprints are drawn to."""
 MAX_DOUBT_SHARE = 0.01
 """The same as a share of the building's area, for small ones."""
+MAX_LIKELY_SHARE = 0.1
+"""Of a building's area: with up to so much in doubt, it is better drawn anew, and that said, than not judged at all."""
 MIN_PART_M2 = 0.01
 """A smaller part is what a crossing or a spike leaves behind, and goes."""
 Float = NDArray[np.floating[Any]]
@@ -34,6 +36,13 @@ class Repaired(NamedTuple):
         """(B,) whether `geometry` is a valid polygon of the same ground, whatever the rule."""
         area = shapely.area(self.geometry)
         little = self.doubt_m2 <= np.minimum(MAX_DOUBT_M2, MAX_DOUBT_SHARE * area)
+        return np.asarray(little & (area > MIN_PART_M2) & shapely.is_valid(self.geometry))
+
+    @property
+    def likely(self) -> NDArray[np.bool_]:
+        """(B,) whether `geometry` is a valid polygon of the same ground, but for a small part."""
+        area = shapely.area(self.geometry)
+        little = self.doubt_m2 <= MAX_LIKELY_SHARE * area
         return np.asarray(little & (area > MIN_PART_M2) & shapely.is_valid(self.geometry))
 
 

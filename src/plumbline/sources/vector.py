@@ -16,7 +16,7 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.sources.archive import ZIP_START, check_members
 from plumbline.sources.geojson import check_named_crs, read_ends
-from plumbline.sources.polygons import NAMED
+from plumbline.sources.sieve import NAMED
 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
 ZIPPED_SUFFIXES = (".gpkg", ".shp", ".geojson", ".fgb", ".json", ".gml", ".kml")
