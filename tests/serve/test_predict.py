@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import shapely
+from shapely import affinity
 
 from plumbline.export.package import verify_package
 from plumbline.serve.predict import warn_of_short
@@ -229,11 +230,11 @@ def without_crs(case):
     rewrite_buildings(case, lambda frame: frame.set_crs(None, allow_override=True), "shp")
 
 
-def bow_tie(case):
+def bow_ties(case):
+    tie = shapely.Polygon([(0, 0), (9, 9), (9, 0), (0, 9)])
+
     def change(frame):
-        x, y = frame.geometry[4].centroid.coords[0]
-        frame.loc[4, "geometry"] = shapely.Polygon([(x, y), (x + 9, y + 9), (x + 9, y), (x, y + 9)])
-        return frame
+        return frame.set_geometry([affinity.translate(tie, at.x, at.y) for at in frame.centroid])
 
     rewrite_buildings(case, change)
 
@@ -320,9 +321,12 @@ FAILURES = {
     "cut csv": (cut_row, ["b.csv", "line ", "cut"]),
     "csv without rows": (keep_header, ["b.csv", "no points"]),
     "footprints without CRS": (without_crs, ["g.shp", "no CRS"]),
-    "invalid polygon": (bow_tie, ["g.gpkg", "feature 5", "invalid"]),
+    "no valid polygon": (bow_ties, ["g.gpkg", "24 invalid", "feature 5", "Self-intersection[", "Fix geometries"]),
     "no overlap": (move_away, ["g.gpkg", "a.csv", "No overlap"]),
-    "points as footprints": (points_not_polygons, ["g.gpkg", "not polygons", "Give the buildings' outlines"]),
+    "points as footprints": (
+        points_not_polygons,
+        ["g.gpkg", "24 Point and no polygon", "Give the buildings' outlines"],
+    ),
     "degrees said to be metres": (degrees, ["g.gpkg", "without area", "or are they degrees?"]),
     "no footprints": (no_buildings, ["g.gpkg", "no footprints"]),
     "one id for all": (same_id_twice, ["g.gpkg", "building_id", "house"]),
@@ -503,6 +507,47 @@ def test_odd_but_legal_input_gets_an_answer(case, name):
         assert table["status"].tolist() == [ABSTAINS[name]]
     said = table[table["status"] == "ok"]
     assert np.isfinite(said[["severity_low", "severity_permille", "severity_high"]].to_numpy()).all()
+
+
+def test_one_footprint_that_is_none_costs_only_its_own_row(case):
+    original = case.buildings
+    rewrite_buildings(case, lambda frame: frame.drop(index=[4, 7]))
+    others = answers(case)
+
+    def change(frame):
+        x, y = frame.geometry[4].centroid.coords[0]
+        frame.loc[4, "geometry"] = shapely.Polygon([(x, y), (x + 9, y + 9), (x + 9, y), (x, y + 9)])
+        frame.loc[7, "geometry"] = shapely.Point(x, y)
+        return frame
+
+    case.buildings = original
+    rewrite_buildings(case, change)
+    ended = case.run()
+    assert ended.code == 0, ended.err
+    assert "2 of 24 features left out" in ended.err
+    pd.testing.assert_frame_equal(
+        read_predictions(case.output).drop(columns="geometry"), others.drop(columns="geometry")
+    )
+
+
+@pytest.mark.parametrize("option", ["--id-column", "--layer"])
+def test_column_of_ids_and_layer_can_be_named(case, option):
+    names = [f"block/{number}" for number in range(24)]
+
+    def change(frame):
+        return frame.assign(name=names)
+
+    rewrite_buildings(case, change)
+    geopandas.read_file(case.buildings).iloc[:2].to_file(case.buildings, layer="others")
+    case.more = ["--layer", "g", "--id-column", "name"]
+    ended = case.run()
+    assert ended.code == 0, ended.err
+    assert read_predictions(case.output)["building_id"].tolist() == names
+    case.more = ["--layer", "g", "--id-column", "name"]
+    case.more[case.more.index(option) + 1] = "nowhere"
+    ended = case.run()
+    assert ended.code == 2
+    assert "nowhere" in ended.err
 
 
 def test_what_is_missing_is_said_before_anything_is_read(case):

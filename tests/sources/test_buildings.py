@@ -1,3 +1,4 @@
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -108,6 +109,38 @@ def test_whole_numbers_that_a_format_made_floats_are_whole_again(tmp_path):
     assert read_buildings(save(buildings, tmp_path / "f.gpkg"), CRS)["building_id"].tolist() == ["1", "2", "3"]
 
 
+def with_ids(path: Path, ids: list[Any], **held: Any) -> Path:
+    """A GeoJSON whose features have these ids of their own."""
+    content = json.loads(geojson(path, [moved(number) for number in range(len(ids))], [held] * len(ids)).read_text())
+    for feature, own in zip(content["features"], ids, strict=True):
+        feature |= {} if own is None else {"id": own}
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize("ids", [["way/7", "way/9", "relation/7"], ["7", "9", "8"], [70, 90, 80]])
+def test_the_ids_of_a_geojsons_features_name_the_buildings(tmp_path, ids, caplog):
+    with caplog.at_level("INFO", "plumbline"):
+        read = read_buildings(with_ids(tmp_path / "f.geojson", ids, floors=2), CRS)
+    assert read["building_id"].tolist() == [str(own) for own in ids]
+    assert "buildings are named by the column id" in caplog.text
+
+
+@pytest.mark.parametrize("ids", [[7, 7, 8], [None, 70, 80], [0, 1, 2], ["a", "a", "b"], ["a", None, "b"], [None] * 3])
+def test_ids_that_do_not_tell_the_features_apart_name_nobody(tmp_path, ids):
+    read = read_buildings(with_ids(tmp_path / "f.geojson", ids, floors=2), CRS)
+    assert read["building_id"].tolist() == ["B0000001", "B0000002", "B0000003"]
+
+
+@pytest.mark.parametrize("name", ["f.gpkg", "f.geojson", "f.shp", "f.parquet"])
+def test_a_building_id_in_other_letters_becomes_the_building_id(tmp_path, name):
+    buildings = squares().rename(columns={"building_id": "BUILDING_I" if name == "f.shp" else "Building_ID"})
+    read = read_buildings(save(buildings, tmp_path / name), CRS)
+    assert read["building_id"].tolist() == ["H0", "H1", "H2"]
+    if name != "f.shp":  # which cuts names
+        assert [column.casefold() for column in read.columns].count("building_id") == 1
+
+
 def test_a_multipolygon_of_one_part_is_a_polygon_of_several_stays_and_z_goes(tmp_path):
     second = [[x, y + 0.001] for x, y in SQUARE]
     path = geojson(
@@ -188,7 +221,7 @@ def test_a_feature_that_is_no_footprint_is_left_out_and_named(tmp_path, caplog, 
         read = read_buildings(geojson(tmp_path / "f.geojson", shapes), "EPSG:32633")
     assert read["building_id"].tolist() == [f"H{number}" for number in range(3) if number != place]
     assert read.index.tolist() == [0, 1]
-    assert read.attrs["left_out"] == 1
+    assert read.attrs["left_out"] == [f"H{place}"]
     (said,) = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
     assert "f.geojson: 1 of 3 features left out" in said
     assert why in said
@@ -234,7 +267,7 @@ def test_of_a_collection_the_polygons_are_taken(tmp_path):
     read = read_buildings(geojson(tmp_path / "f.geojson", shapes), CRS)
     assert read.geom_type.tolist() == ["Polygon", "MultiPolygon"]
     assert read.area[1] == pytest.approx(2 * read.area[0], rel=1e-3)
-    assert read.attrs["left_out"] == 0
+    assert read.attrs["left_out"] == []
 
 
 def test_a_polygon_with_little_ground_in_doubt_is_drawn_anew_and_that_is_said(tmp_path, caplog):
@@ -311,13 +344,16 @@ def test_a_zip_may_have_folders_and_capitals(tmp_path, folder, name):
     assert len(read_buildings(tmp_path / name, CRS)) == 3
 
 
-def test_of_several_files_in_a_zip_the_first_is_read_and_said(tmp_path, caplog):
+def test_of_several_files_in_a_zip_one_is_read_and_said(tmp_path, caplog):
     for name, count in (("b.geojson", 2), ("a.geojson", 3)):
         squares(count).to_file(tmp_path / name)
     zipped(tmp_path / "f.zip", {path.name: path.read_bytes() for path in tmp_path.glob("*.geojson")})
     with caplog.at_level("WARNING", "plumbline"):
         assert len(read_buildings(tmp_path / "f.zip", CRS)) == 3
-    assert "a.geojson, b.geojson found in it, the first is read" in caplog.text
+    assert "a.geojson, b.geojson found in it, a.geojson is read" in caplog.text
+    squares(1).to_file(tmp_path / "my_footprints.geojson")
+    zipped(tmp_path / "f.zip", {path.name: path.read_bytes() for path in tmp_path.glob("*.geojson")})
+    assert len(read_buildings(tmp_path / "f.zip", CRS)) == 1
 
 
 @pytest.mark.parametrize(
@@ -344,6 +380,49 @@ def test_a_geojson_in_a_zip_with_a_crs_that_is_not_known_is_refused(tmp_path):
         read_buildings(zipped(tmp_path / "f.zip", {"f.geojson": json.dumps(content)}), CRS)
 
 
+def test_a_gzip_is_read_as_what_is_in_it(tmp_path):
+    path = save(squares().to_crs("EPSG:4326"), tmp_path / "f.geojson")
+    packed = tmp_path / "o p.geojson.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert read_buildings(packed, CRS)["building_id"].tolist() == ["H0", "H1", "H2"]
+    packed.write_bytes(gzip.compress(path.read_bytes())[:-9])
+    with pytest.raises(InputError, match=r"o p\.geojson\.gz: the gzip file is damaged or cut off"):
+        read_buildings(packed, CRS)
+    content = json.loads(path.read_text())
+    content["crs"] = {"type": "name", "properties": {"name": "moon"}}
+    packed.write_bytes(gzip.compress(json.dumps(content).encode()))
+    with pytest.raises(InputError, match=r"crs .*moon.* found"):
+        read_buildings(packed, CRS)
+
+
+@pytest.mark.parametrize("name", ["f.csv", "f.csv.gz", "f.geojsonl", "f.json.gz"])
+@pytest.mark.parametrize("separator", ["", "\x1e"])
+def test_a_feature_a_line_is_read_whatever_the_name_says(tmp_path, name, separator):
+    features = [{"type": "Feature", "properties": {"height": -1}, "geometry": moved(number)} for number in range(3)]
+    text = "".join(f"{separator}{json.dumps(feature)}\n" for feature in features).encode()
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    read = read_buildings(tmp_path / name, CRS)
+    assert len(read) == 3
+    assert read.attrs["source_crs"] == "EPSG:4326"
+
+
+def test_a_gzip_that_unpacks_to_far_more_than_footprints_do_is_refused(tmp_path):
+    path = tmp_path / "f.geojson.gz"
+    path.write_bytes(gzip.compress(b" " * 50_000_000))
+    with pytest.raises(
+        InputError, match=r"f\.geojson\.gz: it unpacks to far more than its size"
+    ):
+        read_buildings(path, CRS)
+
+
+@pytest.mark.parametrize("name", ["f.csv", "f.csv.gz"])
+def test_a_table_with_outlines_as_text_says_what_to_do(tmp_path, name):
+    text = b'latitude,longitude,geometry\n38.7,13.15,"POLYGON((13 38, 13.1 38, 13.1 38.1, 13 38))"\n'
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    with pytest.raises(InputError, match=r"Its column geometry holds them as text \(WKT\): `ogr2ogr"):
+        read_buildings(tmp_path / name, CRS)
+
+
 @pytest.mark.parametrize("name", ["f.gpkg", "f.shp", "f.parquet"])
 def test_footprints_without_crs_are_refused(tmp_path, name):
     with pytest.raises(InputError, match=f"{name}: the footprints have no CRS"):
@@ -363,7 +442,7 @@ def test_what_was_found_and_done_is_said_and_counted(tmp_path, caplog):
     assert read.attrs == {
         "source_crs": "EPSG:3035",
         "repaired": ["s"],
-        "left_out": 0,
+        "left_out": [],
         "assigned_ids": 1,
         "duplicates_dropped": 1,
         "drawn_twice": 0,
@@ -400,13 +479,42 @@ def test_a_table_without_geometry_is_refused(tmp_path):
         read_buildings(tmp_path / "f.csv", CRS)
 
 
-def test_the_first_of_several_layers_is_read_and_said(tmp_path, caplog):
-    path = tmp_path / "f.gpkg"
-    squares(2).to_file(path, layer="houses")
-    squares(3).to_file(path, layer="sheds")
+def layered(path: Path, **layers: geopandas.GeoDataFrame) -> Path:
+    for name, frame in layers.items():
+        frame.to_file(path, layer=name)
+    return path
+
+
+def test_of_several_layers_the_only_one_of_polygons_is_read(tmp_path, caplog):
+    points = squares(4).set_geometry(squares(4).centroid)
     with caplog.at_level("WARNING", "plumbline"):
-        assert len(read_buildings(path, CRS)) == 2
-    assert "houses, sheds" in caplog.text
+        assert len(read_buildings(layered(tmp_path / "f.gpkg", trees=points, sheds=squares(2)), CRS)) == 2
+    assert "f.gpkg: layers trees (point), sheds (polygon) found; sheds is read" in caplog.text
+
+
+def test_of_several_layers_of_polygons_the_one_named_so_is_read_or_the_one_asked_for(tmp_path):
+    path = layered(tmp_path / "f.gpkg", landuse=squares(3), osm_Buildings=squares(2))
+    assert len(read_buildings(path, CRS)) == 2
+    assert len(read_buildings(path, CRS, layer="landuse")) == 3
+    assert len(read_buildings(path, CRS, layer="OSM_buildings")) == 2
+    with pytest.raises(InputError, match=r"f\.gpkg: no layer roads; it has landuse \(polygon\), osm_Buildings"):
+        read_buildings(path, CRS, layer="roads")
+
+
+def test_where_the_layer_cannot_be_told_it_is_asked_for(tmp_path):
+    path = layered(tmp_path / "f.gpkg", building=squares(2), building_part=squares(3))
+    with pytest.raises(InputError, match=r"layers building \(polygon\), building_part \(polygon\) found.*`--layer`"):
+        read_buildings(path, CRS)
+    path = layered(tmp_path / "g.gpkg", houses=squares(2), sheds=squares(3))
+    with pytest.raises(InputError, match=r"houses .*sheds"):
+        read_buildings(path, CRS)
+
+
+def test_a_file_without_layers_has_none_to_choose(tmp_path):
+    with pytest.raises(InputError, match=r"no layer x; a GeoParquet has no layers"):
+        read_buildings(save(squares(), tmp_path / "f.parquet"), CRS, layer="x")
+    with pytest.raises(InputError, match=r"no layer x; it has"):
+        read_buildings(save(squares(), tmp_path / "f.geojson"), CRS, layer="x")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)

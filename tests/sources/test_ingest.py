@@ -1,3 +1,4 @@
+import gzip
 import shutil
 from pathlib import Path
 
@@ -171,6 +172,26 @@ def test_footprints_may_be_a_zipped_shapefile(city, tmp_path):
     zipped(city / "footprints.zip", {path.name: path.read_bytes() for path in folder.iterdir()})
     ingest([city], Ingest(), tmp_path / "out")
     assert len(open_ingested(tmp_path / "out")[0].buildings()) == 3
+
+
+def test_footprints_may_be_a_gzipped_geojson(city, tmp_path):
+    plain = city / "footprints.geojson"
+    (city / "footprints.geojson.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
+    ingest([city], Ingest(), tmp_path / "out")
+    assert len(open_ingested(tmp_path / "out")[0].buildings()) == 3
+
+
+def test_the_label_of_a_footprint_that_was_left_out_is_passed_over_and_the_audit_is_told(city, tmp_path):
+    (city / "footprints.geojson").unlink()
+    drawn = squares()
+    drawn.loc[0, "geometry"] = drawn.geometry[0].centroid
+    drawn.to_file(city / "footprints.gpkg")
+    ingest([city], Ingest(), tmp_path / "out")
+    (town,) = open_ingested(tmp_path / "out")
+    assert town.buildings()["building_id"].tolist() == ["H1", "H2"]
+    assert set(town.labels()["building_id"]) <= {"H1", "H2"}
+    assert town.about["footprints_said"]["left_out"] == 1
 
 
 def remove_labels(city: Path) -> None:

@@ -24,6 +24,15 @@ PointsOption = Annotated[
 BuildingsOption = Annotated[
     Path, typer.Option("--buildings", help="Footprints: any vector file with polygons and a CRS.")
 ]
+IdColumnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--id-column", metavar="NAME", help="Column of the footprints that identifies a building; else building_id."
+    ),
+]
+LayerOption = Annotated[
+    str | None, typer.Option("--layer", metavar="NAME", help="Layer of the footprints' file, where it has several.")
+]
 PackageOption = Annotated[
     str, typer.Option("--model", help="`pretrained` (comes with Plumbline), `champion`, or the folder of a package.")
 ]

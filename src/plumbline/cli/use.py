@@ -13,6 +13,8 @@ from plumbline.cli.options import (
     PARAMS,
     BuildingsOption,
     FormatOption,
+    IdColumnOption,
+    LayerOption,
     PackageOption,
     ParamsOption,
     PointsOption,
@@ -40,6 +42,8 @@ def predict(
     adapter: Annotated[
         str | None, typer.Option(help="Name of an adapter of that model, see `plumbline adapters list`.")
     ] = None,
+    id_column: IdColumnOption = None,
+    layer: LayerOption = None,
     format_: FormatOption = None,
     params: ProductsOption = None,
 ) -> None:
@@ -58,7 +62,7 @@ def predict(
 
             package = Path(merged.enter_context(TemporaryDirectory())) / adapter
             merge(adapter, model, package)
-        run(points, buildings, package, output, map_path, artifact, ingest, format_)
+        run(points, buildings, package, output, map_path, artifact, ingest, format_, id_column, layer)
 
 
 @app.command(
@@ -74,6 +78,8 @@ def explain(
         list[str] | None, typer.Option(help="building_id to explain; give more by repeating. All judged ones without.")
     ] = None,
     plan: Annotated[Path | None, typer.Option(help="Also draw the buildings' plans: an HTML file.")] = None,
+    id_column: IdColumnOption = None,
+    layer: LayerOption = None,
     format_: FormatOption = None,
     params: ProductsOption = None,
 ) -> None:
@@ -84,7 +90,7 @@ def explain(
 
     check_output(output)
     ingest = load_ingest(params) if params else Ingest()
-    run(points, buildings, resolve_model(model), output, building or (), plan, ingest, format_)
+    run(points, buildings, resolve_model(model), output, building or (), plan, ingest, format_, id_column, layer)
 
 
 @app.command(
@@ -97,6 +103,8 @@ def adapt(
     labels: Annotated[Path, typer.Option(help="Severity and quadrant of 20 or more of the buildings: csv.")],
     name: Annotated[str, typer.Option(help="Of the adapter; it is written to adapters/NAME.")],
     model: Annotated[str, typer.Option(help="`pretrained`, or the folder of a trained model.")] = "pretrained",
+    id_column: IdColumnOption = None,
+    layer: LayerOption = None,
     format_: FormatOption = None,
     params: Annotated[Path | None, typer.Option(help="Parameters file: sections adapt, prepare, ingest.")] = None,
 ) -> None:
@@ -106,7 +114,10 @@ def adapt(
 
     given = load_params(params) if params else None
     section, prepare = (given.adapt, given.prepare) if given else (Adapt(), None)
-    run(points, buildings, labels, model, name, section, prepare, given.ingest if given else Ingest(), format_)
+    ingest = given.ingest if given else Ingest()
+    run(
+        points, buildings, labels, model, name, section, prepare, ingest, format_, id_column=id_column, layer=layer
+    )  # fmt: skip
 
 
 @app.command(epilog="Example: `plumbline score` after a folder of new products was put into data/deliveries/CITY/")

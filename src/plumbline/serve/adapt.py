@@ -38,7 +38,7 @@ NO_GATE = {"verdict": "not asked", "rules": []}
 def adapt(
     points: Sequence[Path], buildings: Path, labels: Path, model: str, name: str, params: Adapt,
     prepare: Prepare | None = None, ingest: Ingest = NOTHING, format_: str | None = None,
-    root: Path = ADAPTERS,
+    root: Path = ADAPTERS, id_column: str | None = None, layer: str | None = None,
 ) -> About:  # fmt: skip
     """Write `ROOT/NAME`, an adapter of `model` for the buildings that have labels.
 
@@ -50,6 +50,7 @@ def adapt(
         params: section `adapt`.
         prepare: how to prepare scatterers; without it, as for the pretrained package, or by default.
         root: folder of the adapters.
+        id_column, layer: see `read_buildings`.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together, or there are too few labels.
@@ -59,7 +60,7 @@ def adapt(
     base_folder = base_of(model)
     base = load_diagnosis(base_folder)
     tracks = read_tracks(points, ingest, format_)
-    footprints = read_buildings(buildings, tracks[0].crs)
+    footprints = read_buildings(buildings, tracks[0].crs, id_column, layer)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     known = read_labels(labels)
     _check_labelled(footprints, set(known["building_id"]), labels, buildings)
@@ -136,7 +137,7 @@ def _prepare_of(model: str, given: Prepare | None) -> Prepare:
 
 
 def _check_labelled(footprints: geopandas.GeoDataFrame, labelled: set[str], labels: Path, buildings: Path) -> None:
-    unknown = sorted(labelled - set(footprints["building_id"]))
+    unknown = sorted(labelled - {*footprints["building_id"], *footprints.attrs.get("left_out", ())})
     if unknown:
         raise InputError(
             f"{labels}: not in {buildings}: {len(unknown)} of the labelled buildings ({', '.join(unknown[:5])}). "

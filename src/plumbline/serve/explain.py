@@ -63,6 +63,7 @@ class _Block(NamedTuple):
 def explain(
     points: Sequence[Path], buildings: Path, package: Path, output: Path, chosen: Sequence[str] = (),
     plan: Path | None = None, ingest: Ingest = NOTHING, format_: str | None = None,
+    id_column: str | None = None, layer: str | None = None,
 ) -> Explained:  # fmt: skip
     """Write what moved the judgements of `plumbline predict`, and drawings if wanted; all files or none.
 
@@ -74,6 +75,7 @@ def explain(
         chosen: `building_id` of those to explain; all that are judged without.
         plan: HTML file.
         ingest, format_: see `read_tracks`.
+        id_column, layer: see `read_buildings`.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
@@ -84,7 +86,7 @@ def explain(
     manifest, _ = open_package(package)
     model = load_network(package)
     tracks = read_tracks(points, ingest, format_)
-    footprints = read_buildings(buildings, tracks[0].crs)
+    footprints = read_buildings(buildings, tracks[0].crs, id_column, layer)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     rows = _rows(footprints["building_id"].to_numpy(object), chosen, buildings)
     tracks = [tracks[number] for number in period_overlap(tracks).kept]

@@ -35,6 +35,7 @@ NOTHING = Ingest()
 def predict(
     points: Sequence[Path], buildings: Path, package: Path, output: Path, map_path: Path | None = None,
     artifact: str | None = None, ingest: Ingest = NOTHING, format_: str | None = None,
+    id_column: str | None = None, layer: str | None = None,
 ) -> geopandas.GeoDataFrame:  # fmt: skip
     """Judge every footprint and write the predictions, and a map if wanted; both or neither.
 
@@ -46,6 +47,7 @@ def predict(
         map_path: HTML file.
         artifact: model of the package; its default without.
         ingest, format_: see `read_tracks`.
+        id_column, layer: see `read_buildings`.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
@@ -54,7 +56,7 @@ def predict(
     check_outputs(output, map_path, [*points, buildings], package)
     manifest, model = open_package(package, artifact)
     tracks = read_tracks(points, ingest, format_)
-    footprints = read_buildings(buildings, tracks[0].crs)
+    footprints = read_buildings(buildings, tracks[0].crs, id_column, layer)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     warn_of_short(tracks)
     say_one_side(tracks)

@@ -26,28 +26,31 @@ GEO = b"geo"
 """Key of GeoParquet's metadata."""
 
 
-def read_buildings(path: Path, crs: str, id_column: str | None = None) -> geopandas.GeoDataFrame:
+def read_buildings(
+    path: Path, crs: str, id_column: str | None = None, layer: str | None = None
+) -> geopandas.GeoDataFrame:
     """Read footprints and reproject them to `crs`.
 
     The columns of the file stay as they are (nested JSON as text), but for `height_m`, which becomes a number, and
     `building_id`, which becomes text; see `identifiers` for where it is from. A feature that is no footprint is left
     out with a warning, see `sieve`; see `repair` for invalid rings, `solids` for buildings with walls.
 
-    `.attrs` says what was found and done: `source_crs` (name), `repaired` (list of ids), and the counts `left_out`,
-    `assigned_ids`, `duplicates_dropped`, `drawn_twice`, `heights_unknown`, `multipart` (buildings of several parts) and
-    `with_holes`.
+    `.attrs` says what was found and done: `source_crs` (name), `repaired` and `left_out` (lists of ids), and the
+    counts `assigned_ids`, `duplicates_dropped`, `drawn_twice`, `heights_unknown`, `multipart` (buildings of several
+    parts) and `with_holes`.
 
     Args:
         path: GeoJSON, GeoPackage, Shapefile (also zipped), GeoParquet, or what else geopandas reads.
         crs: projected CRS of the points, in m.
         id_column: column that identifies a building; it is copied to `building_id` if it is another. See `identify` for
             what counts without.
+        layer: name, of a file with several; see `choose_layer` for what is read without.
 
     Raises:
         InputError: the file cannot be read, has no CRS, no footprints, or ids that repeat; the message names the
             features.
     """
-    frame = read_vector(path)
+    frame = read_vector(path, layer)
     if not len(frame):
         raise InputError(f"{path}: it holds no footprints.")
     geometry = take_polygons(frame.geometry.to_numpy())
@@ -76,7 +79,7 @@ def read_buildings(path: Path, crs: str, id_column: str | None = None) -> geopan
     frame.attrs = {
         "source_crs": source_crs,
         "repaired": ids[repaired].tolist(),
-        "left_out": sieve.left_out,
+        "left_out": sieve.ids[sieve.out].tolist(),
         "assigned_ids": named.assigned,
         "duplicates_dropped": int((~once).sum()),
         "drawn_twice": warn_of_drawn_twice(sieve, geometry),

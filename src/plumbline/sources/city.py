@@ -80,13 +80,15 @@ def read_city(plan: CityPlan) -> None:
     buildings = read_buildings(files.footprints, crs)
     labels = read_labels(files.labels) if files.labels else no_labels()
     row_of = {name: row for row, name in enumerate(buildings["building_id"].tolist())}
-    labelled = labels["building_id"].tolist()
-    unknown = [name for name in labelled if name not in row_of]
+    known = {*row_of, *buildings.attrs["left_out"]}
+    unknown = [name for name in labels["building_id"] if name not in known]
     if unknown:
         raise InputError(
             f"{files.labels}: {len(unknown)} labelled buildings are not in {files.footprints}: "
             f"{', '.join(unknown[:5])}. Labels and footprints must be of one city."
         )
+    labels = labels[labels["building_id"].isin(row_of)]  # not those of footprints that were left out, as was said
+    labelled = labels["building_id"].tolist()
     geometry = np.asarray(buildings.geometry.values, object)
     centre = shapely.get_coordinates(shapely.centroid(geometry))
     tiles, index = make_tiles(centre, shapely.bounds(geometry), plan.params.tile_m)
@@ -194,7 +196,7 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
             continue
         if suffix in (".csv", *BINARY_SUFFIXES) and is_product(path):
             products.append(path)
-        elif suffix in VECTOR_SUFFIXES or (suffix == ".zip" and _is_zipped_vector(path)):
+        elif _unpacked_suffix(path) in VECTOR_SUFFIXES or (suffix == ".zip" and _is_zipped_vector(path)):
             footprints.append(path)
         elif suffix == ".zip":
             products.append(path)
@@ -211,6 +213,10 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
             f"{listed} found."
         )
     return CityFiles(folder.resolve().name, products, footprints[0], None)
+
+
+def _unpacked_suffix(path: Path) -> str:
+    return Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
 
 
 def _is_zipped_vector(path: Path) -> bool:

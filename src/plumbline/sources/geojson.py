@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pyproj
 
@@ -15,6 +16,8 @@ from plumbline.sources.archive import Product
 LOOKED_AT = 2**16
 """`crs` stands before the features, or after them: in the first or last so many bytes."""
 CHUNK_BYTES = 2**22
+SEPARATOR = "\x1e\r\n \t"
+"""What may stand before a feature: white space, and the separator of RFC 8142."""
 CRS_MEMBER = re.compile(r'"crs"\s*:')
 
 
@@ -29,6 +32,18 @@ class Ends(NamedTuple):
         """Whether this is a GeoJSON feature collection."""
         return self.start[:1] == "{" and '"FeatureCollection"' in self.start + self.end
 
+    @property
+    def is_lines(self) -> bool:
+        """Whether each line is a feature of its own (GeoJSONL, GeoJSON text sequences)."""
+        first, _, rest = self.start.lstrip(SEPARATOR).partition("\n")
+        if not rest.lstrip(SEPARATOR).startswith("{"):
+            return False
+        try:
+            feature = json.loads(first)
+        except ValueError:
+            return False
+        return isinstance(feature, dict) and feature.get("type") == "Feature"
+
 
 def read_ends(path: Path, member: str | None = None) -> Ends:
     """The beginning and the end of a file, or of a member of a zip.
@@ -37,13 +52,25 @@ def read_ends(path: Path, member: str | None = None) -> Ends:
         InputError: the member cannot be unpacked.
     """
     with Product(path, member).open() as stream:
-        first = last = stream.read(LOOKED_AT)
-        if member is None:
-            stream.seek(max(path.stat().st_size - LOOKED_AT, 0))
-            last = stream.read()
-        else:
-            while chunk := stream.read(CHUNK_BYTES):
-                last = (last + chunk)[-LOOKED_AT:]
+        if member is not None:
+            return ends_of(stream)
+        first = stream.read(LOOKED_AT)
+        stream.seek(max(path.stat().st_size - LOOKED_AT, 0))
+        return _ends(first, stream.read())
+
+
+def ends_of(stream: IO[bytes] | io.RawIOBase) -> Ends:
+    """The beginning and the end of a stream that can only be read forwards."""
+    first = b""
+    while len(first) < LOOKED_AT and (chunk := stream.read(LOOKED_AT - len(first))):
+        first += chunk
+    last = first
+    while chunk := stream.read(CHUNK_BYTES):
+        last = (last + chunk)[-LOOKED_AT:]
+    return _ends(first, last)
+
+
+def _ends(first: bytes, last: bytes) -> Ends:
     return Ends(first.decode("utf-8-sig", "replace").lstrip(), last.decode("utf-8", "replace").strip())
 
 

@@ -73,10 +73,12 @@ def _column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[n
     """Name of the column of ids."""
     columns = [name for name in map(str, frame.columns) if name != "geometry"]
     name = ID if wanted is None else wanted
-    alike = [other for other in columns if other.casefold() == name.casefold()]
-    for candidate in (name, *alike, name[:SHAPEFILE_NAME]):
-        if candidate in columns:
-            return candidate
+    if name in columns:
+        return name
+    for spelled in (name, name[:SHAPEFILE_NAME]):
+        for candidate in columns:
+            if candidate.casefold() == spelled.casefold():
+                return candidate
     if wanted is not None:
         raise InputError(f"{path}: column {wanted} is missing; it has {', '.join(columns)}.")
     for candidate in (other for known in NAMES_OF_IDS for other in columns if other.casefold() == known):

@@ -35,9 +35,9 @@ class Sieve:
         return self.ids[self.row]
 
     @property
-    def left_out(self) -> int:
-        """How many do not."""
-        return sum(map(len, self.found.values()))
+    def out(self) -> NDArray[np.intp]:
+        """Rows of those that do not, ascending."""
+        return np.array(sorted(row for rows in self.found.values() for row in rows), np.intp)
 
     def leave_out(self, why: Objects, advice: str) -> NDArray[np.bool_]:
         """Leave out those of B with a reason (B,), not None; which (B,) go on.
@@ -62,7 +62,7 @@ class Sieve:
         if self.found:
             log.warning(
                 "%s: %d of %d features left out, no row is written for them: %s.",
-                self.path, self.left_out, self.left_out + len(self.row), self._listed(),
+                self.path, len(self.out), len(self.out) + len(self.row), self._listed(),
             )  # fmt: skip
 
     def _listed(self) -> str:

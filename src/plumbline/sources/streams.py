@@ -46,7 +46,8 @@ class Unpacked(io.RawIOBase):
             self._left -= len(data)
             if self._left < 0:
                 raise InputError(
-                    f"{self._name}: it unpacks to far more than its size. If it is genuine, unpack it and give the csv."
+                    f"{self._name}: it unpacks to far more than its size. If it is genuine, unpack it and give the "
+                    "file in it."
                 )
         buffer[: len(data)] = data
         return len(data)

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 import warnings
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import geopandas
+import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyogrio
 import shapely
 
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.sources.archive import ZIP_START, check_members
-from plumbline.sources.geojson import check_named_crs, read_ends
-from plumbline.sources.sieve import NAMED
+from plumbline.sources.geojson import check_named_crs
+from plumbline.sources.layers import choose_layer
+from plumbline.sources.packed import Source, find_source
 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
-ZIPPED_SUFFIXES = (".gpkg", ".shp", ".geojson", ".fgb", ".json", ".gml", ".kml")
-"""Of files to look for in a zip, the likelier first."""
+FEATURE_ID = "id"
+"""Column of the ids of a GeoJSON's features, as GDAL names it where they are texts."""
+WKT_STARTS = ("POLYGON", "MULTIPOLYGON", "SRID=")
 READ_FAULTS = (
     OSError,
     ValueError,
@@ -34,29 +35,35 @@ READ_FAULTS = (
 """What GDAL, GEOS and Arrow raise, through geopandas, on files that are not what they seem."""
 
 
-def read_vector(path: Path) -> geopandas.GeoDataFrame:
+def read_vector(path: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
     """The features of a file, in its own CRS, geometry in the column `geometry`; nested JSON as text.
 
+    Args:
+        path: the file.
+        layer: its name; see `choose_layer` for what is read without.
+
     Raises:
-        InputError: the file is missing, empty, no vector file, a zip that is not safe to read, a table without
-            geometry, or a GeoJSON with a CRS that is not known.
+        InputError: the file is missing, empty, no vector file, a zip or gzip that is not safe to read, a table without
+            geometry, a GeoJSON with a CRS that is not known, or has no such layer.
     """
     if not path.exists():
         raise InputError(f"{path}: no such file.")
     if path.is_file() and path.stat().st_size == 0:
         raise InputError(f"{path}: the file is empty.")
-    member = _member(path)
-    source = str(path) if member is None else f"/vsizip/{{{path.resolve()}}}/{member}"
-    ends = read_ends(path, member) if path.is_file() else None
-    collection = ends is not None and ends.is_collection
+    is_parquet = path.suffix.lower() in PARQUET_SUFFIXES
+    if is_parquet and layer is not None:
+        raise InputError(f"{path}: no layer {layer}; a GeoParquet has no layers.")
+    source = Source(str(path), None) if is_parquet else find_source(path)
+    collection = source.ends is not None and source.ends.is_collection
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            if path.suffix.lower() in PARQUET_SUFFIXES:
+            if is_parquet:
                 frame = geopandas.read_parquet(path)
             else:
                 # A GeoJSON has one layer; to list it, all of it would be read once more.
-                frame = _read_layer(path, source, only=collection)
+                only = collection and layer is None
+                frame = _read_layer(source.name, None if only else choose_layer(path, source.name, layer), collection)
         said = {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
         for message in sorted(said):
             log.warning("%s: %s", path, message)
@@ -66,9 +73,11 @@ def read_vector(path: Path) -> geopandas.GeoDataFrame:
             "zipped Shapefile and GeoParquet are."
         ) from None
     if not isinstance(frame, geopandas.GeoDataFrame) or frame.columns.duplicated().any():
-        raise InputError(f"{path}: a table without geometry, or with two columns of one name; footprints are needed.")
-    if ends is not None and collection:
-        check_named_crs(path, ends, frame.crs)
+        raise InputError(
+            f"{path}: a table without geometry, or with two columns of one name; footprints are needed.{_wkt(frame)}"
+        )
+    if source.ends is not None and collection:
+        check_named_crs(path, source.ends, frame.crs)
     frame = frame.reset_index(drop=True)
     for name in frame.select_dtypes("object").columns:
         # Objects within a GeoJSON's properties have no type that a table could hold: they go on as the text they were.
@@ -82,28 +91,23 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def _member(path: Path) -> str | None:
-    """The file of footprints in a zip, in whatever folder it is there; None for other files."""
-    if not path.is_file() or path.suffix.lower() in PARQUET_SUFFIXES:
-        return None
-    with path.open("rb") as stream:
-        if stream.read(len(ZIP_START)) != ZIP_START:
-            return None
-    members = sorted(name for name in check_members(path) if PurePosixPath(name).suffix.lower() in ZIPPED_SUFFIXES)
-    if not members:
-        raise InputError(f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip.")
-    kinds = [PurePosixPath(name).suffix.lower() for name in members]
-    kind = min(kinds, key=ZIPPED_SUFFIXES.index)
-    layers = [name for name, suffix in zip(members, kinds, strict=True) if suffix == kind]
-    if len(layers) > 1:
-        log.warning("%s: %s found in it, the first is read.", path, ", ".join(layers[:NAMED]))
-    return layers[0]
-
-
-def _read_layer(path: Path, source: str, only: bool) -> pd.DataFrame:
-    layers = [] if only else [str(name) for name, kind in pyogrio.list_layers(source) if kind is not None]
-    if len(layers) > 1:
-        log.warning("%s: layers %s found, the first is read.", path, ", ".join(layers))
+def _read_layer(source: str, layer: str | None, with_ids: bool) -> pd.DataFrame:
     # A ring that cannot even be made a polygon would stop the reader without a word on where: as None it gets a place.
-    frame: pd.DataFrame = geopandas.read_file(source, layer=layers[0] if layers else None, on_invalid="ignore")
+    frame: pd.DataFrame = geopandas.read_file(source, layer=layer, on_invalid="ignore", fid_as_index=with_ids)
+    ids = frame.index.to_numpy()
+    # Where a feature has no id, or that of another, GDAL gives it its place.
+    if with_ids and FEATURE_ID not in frame.columns and len(ids) and not (ids == np.arange(len(ids))).any():
+        frame.insert(0, FEATURE_ID, ids)
     return frame
+
+
+def _wkt(frame: pd.DataFrame) -> str:
+    """What to do with a table whose geometry is text."""
+    for name in frame.columns[~frame.columns.duplicated()]:
+        text = frame[name].dropna().astype(str).head(1).str.lstrip().str.upper()
+        if text.str.startswith(WKT_STARTS).any():
+            return (
+                f" Its column {name} holds them as text (WKT): `ogr2ogr -f GPKG OUT.gpkg IN.csv -oo "
+                f"GEOM_POSSIBLE_NAMES={name} -a_srs EPSG:4326` makes a file of it, with the CRS that they are in."
+            )
+    return ""
