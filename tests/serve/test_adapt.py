@@ -192,6 +192,15 @@ def test_a_name_that_is_no_folder_is_refused(tiny, city, tmp_path, name):
         adapt(city.products, city.footprints, city.labels, str(tiny.data("train")), name, QUICK, root=tmp_path)
 
 
+@pytest.mark.parametrize(("option", "said"), [("--id-column", "column gone is missing"), ("--layer", "no layer gone")])
+def test_column_of_ids_and_layer_reach_the_reader_of_footprints(tiny, city, tmp_path, option, said):
+    points = [word for path in city.products for word in ("--points", path)]
+    ended = run_cli("adapt", *points, "--buildings", city.footprints, "--labels", city.labels, "--model",
+                    tiny.data("train"), "--name", "one", option, "gone", cwd=tmp_path)  # fmt: skip
+    assert ended.code == 2
+    assert said in ended.err
+
+
 def test_a_missing_adapter_and_a_missing_model_are_named(tiny, project, tmp_path):
     with pytest.raises(InputError, match=r"bergen: no such adapter; athens found"):
         merge("bergen", str(tiny.data("train")), tmp_path / "merged", project / "adapters")

@@ -208,6 +208,8 @@ def test_nobody_judged_is_an_empty_table_and_a_reason(tiny, tmp_path, predicted)
         (["--output", "e.xlsx"], ["e.xlsx", ".gpkg"]),
         (["--output", "{package}/e.csv"], ["e.csv", "inside the model package"]),
         (["--model", "gone"], ["gone", "no such folder"]),
+        (["--id-column", "gone"], ["column gone is missing", "building_id"]),
+        (["--layer", "gone"], ["no layer gone"]),
     ],
     ids=lambda value: value[0],
 )

@@ -306,6 +306,31 @@ def test_of_a_solid_the_ground_below_it_is_the_footprint(tmp_path, caplog):
     assert "f.gpkg: 1 drawn as solids (feature 1 (a)): the ground below their faces is taken" in caplog.text
 
 
+def gml(path: Path, kind: str, member: str) -> Path:
+    faces = "".join(
+        f"<gml:{member}><gml:Polygon><gml:exterior><gml:LinearRing><gml:posList srsDimension='3'>"
+        + " ".join(f"{x} {y} {z}" for x, y, z in shapely.get_coordinates(face, include_z=True))
+        + f"</gml:posList></gml:LinearRing></gml:exterior></gml:Polygon></gml:{member}>"
+        for face in shapely.get_parts(solid(EAST, NORTH))
+    )
+    geometry = f"<gml:{kind} srsName='EPSG:3035'>{faces}</gml:{kind}>"
+    if kind == "CompositeSurface":
+        geometry = f"<gml:Solid srsName='EPSG:3035'><gml:exterior>{geometry}</gml:exterior></gml:Solid>"
+    path.write_text(
+        "<?xml version='1.0'?><ogr:FeatureCollection xmlns:ogr='http://ogr.maptools.org/' "
+        "xmlns:gml='http://www.opengis.net/gml/3.2'><ogr:featureMember><ogr:house gml:id='h.1'>"
+        f"<ogr:geom>{geometry}</ogr:geom><ogr:floors>2</ogr:floors></ogr:house></ogr:featureMember>"
+        "</ogr:FeatureCollection>"
+    )
+    return path
+
+
+def test_a_solid_of_gml_is_read_where_its_faces_are_polygons_and_else_said_to_be_one(tmp_path):
+    assert read_buildings(gml(tmp_path / "f.gml", "MultiSurface", "surfaceMember"), CRS).area.tolist() == [100.0]
+    with pytest.raises(InputError, match=r"g\.gml: .*polyhedral surfaces\. Make polygons of them: `ogr2ogr"):
+        read_buildings(gml(tmp_path / "g.gml", "CompositeSurface", "surfaceMember"), CRS)
+
+
 @pytest.mark.parametrize(
     ("geometries", "message"),
     [
@@ -409,9 +434,7 @@ def test_a_feature_a_line_is_read_whatever_the_name_says(tmp_path, name, separat
 def test_a_gzip_that_unpacks_to_far_more_than_footprints_do_is_refused(tmp_path):
     path = tmp_path / "f.geojson.gz"
     path.write_bytes(gzip.compress(b" " * 50_000_000))
-    with pytest.raises(
-        InputError, match=r"f\.geojson\.gz: it unpacks to far more than its size"
-    ):
+    with pytest.raises(InputError, match=r"f\.geojson\.gz: it unpacks to far more than its size"):
         read_buildings(path, CRS)
 
 

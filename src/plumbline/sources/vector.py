@@ -21,6 +21,8 @@ from plumbline.sources.packed import Source, find_source
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
 FEATURE_ID = "id"
 """Column of the ids of a GeoJSON's features, as GDAL names it where they are texts."""
+UNSUPPORTED = "Geometry type is not supported"
+"""What pyogrio says of polyhedral surfaces and triangulated ones."""
 WKT_STARTS = ("POLYGON", "MULTIPOLYGON", "SRID=")
 READ_FAULTS = (
     OSError,
@@ -68,6 +70,11 @@ def read_vector(path: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
         for message in sorted(said):
             log.warning("%s: %s", path, message)
     except READ_FAULTS as error:
+        if UNSUPPORTED in str(error):
+            raise InputError(
+                f"{path}: geometries of a kind that is not read ({first_line(error)}), such as solids drawn as "
+                "polyhedral surfaces. Make polygons of them: `ogr2ogr -nlt MULTIPOLYGON OUT.gpkg IN`."
+            ) from None
         raise InputError(
             f"{path}: not readable as a file of footprints ({first_line(error)}). GeoJSON, GeoPackage, Shapefile, "
             "zipped Shapefile and GeoParquet are."
