@@ -1,14 +1,25 @@
+import errno
 import hashlib
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
-from plumbline.files import atomic_file, atomic_folder, read_json, sha256_file, sha256_folder, write_json
+from plumbline.errors import InputError, NotWritable
+from plumbline.files import (
+    atomic_file,
+    atomic_folder,
+    check_writable,
+    read_json,
+    sha256_file,
+    sha256_folder,
+    why_unwritten,
+    write_json,
+)
 
 
 def names(folder):
@@ -179,3 +190,31 @@ def test_the_hash_of_a_folder_may_look_at_some_files_only(tree):
     assert sha256_folder(tree, "b*") == before
     (tree / "sub" / "b.txt").write_text("changed")
     assert sha256_folder(tree, "b*") != before
+
+
+NOWHERE = Path("/proc/plumbline")  # where even root can make nothing
+
+
+@pytest.mark.parametrize("write", [atomic_file, atomic_folder])
+@pytest.mark.parametrize("target", [NOWHERE / "x.csv", Path("/proc/x.csv")])
+def test_where_nothing_can_be_written_the_given_path_is_named(write, target):
+    refused = pytest.raises(NotWritable, match=rf"^{target}: nothing can be written into {target.parent} \(")
+    with refused as said, write(target):
+        pytest.fail("the block was run")
+    assert ".part" not in str(said.value)
+    assert "No such file" in str(said.value)
+
+
+def test_a_file_can_be_tried_beforehand_and_leaves_nothing(tmp_path):
+    check_writable(tmp_path / "out.csv")
+    assert names(tmp_path) == []
+    with pytest.raises(NotWritable, match=r"^/proc/out\.csv: nothing can be written into /proc \("):
+        check_writable(Path("/proc/out.csv"))
+
+
+def test_what_a_writer_says_is_told_by_the_name_that_was_given(tmp_path):
+    target = tmp_path / "out.gpkg"
+    with pytest.raises(RuntimeError) as raised, atomic_file(target) as temporary:
+        raise RuntimeError(f"sqlite3_open({temporary}) failed")
+    assert why_unwritten(raised.value, target) == f"sqlite3_open({target}) failed; is the disk full?"
+    assert why_unwritten(PermissionError(errno.EACCES, "no", "x.part"), target) == "Permission denied"

@@ -18,6 +18,10 @@ class InputError(PlumblineError):
     exit_code = 2
 
 
+class NotWritable(InputError):
+    """Nothing can be written where the user wants it; never the fault of what is read."""
+
+
 class GateRefused(PlumblineError):
     """A gate said no: the candidate is not released. The message names rule, figure and bound."""
 

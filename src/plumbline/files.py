@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import InputError
+from plumbline.errors import InputError, NotWritable
 
 
 @contextmanager
@@ -20,9 +20,14 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
     The temporary name keeps the suffix, because writers choose their format by it. A block that raises
     leaves `path` as it was and no temporary file behind.
+
+    Raises:
+        NotWritable: no file can be made there.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
+    temporary = _beside(path)
+    with _refused(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _try(temporary)
     try:
         yield temporary
         os.replace(temporary, path)
@@ -36,16 +41,18 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
     Raises:
         InputError: `path` is a file, or the working directory or a folder around it.
+        NotWritable: no folder can be made there.
     """
     if path.exists() and not path.is_dir():
         raise InputError(f"{path}: is a file. Give the name of a folder.")
     if path.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise InputError(f"{path}: is the folder that this was started in, or one around it. Give the name of another.")
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    _remove_leftovers(path)
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
+    with _refused(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(path)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
     try:
         yield temporary
         if path.exists():
@@ -58,6 +65,48 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file that could not be written, before any work is done for it: one is made beside it, and removed.
+
+    Rights alone do not tell: root has them all, and a file system may take no files.
+
+    Raises:
+        NotWritable: no file can be made there.
+    """
+    with _refused(path):
+        _try(_beside(path))
+
+
+def why_unwritten(error: BaseException, *paths: Path) -> str:
+    """Why a writer failed at `paths`, which were writable when it began; without the names of temporary files."""
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    said = str(error)
+    for path in paths:
+        said = said.replace(str(_beside(path)), str(path))
+    return f"{said}; is the disk full?"
+
+
+@contextmanager
+def _refused(path: Path) -> Iterator[None]:
+    """What the operating system says of a temporary name, said of the name that was given."""
+    try:
+        yield
+    except OSError as error:
+        raise NotWritable(
+            f"{path}: nothing can be written into {path.parent} ({error.strerror}). Give another place."
+        ) from error
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
+
+
+def _try(temporary: Path) -> None:
+    temporary.touch()
+    temporary.unlink()
 
 
 def _remove_leftovers(path: Path) -> None:

@@ -394,6 +394,19 @@ def test_the_real_process_ends_with_2_and_no_traceback(case):
     assert not case.output.exists()
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_place_that_takes_no_files_is_named_before_any_work(case, monkeypatch, suffix):
+    """Root has the right to write into /proc, and cannot."""
+    monkeypatch.setattr("plumbline.serve.predict.read_tracks", lambda *given: pytest.fail("points were read"))
+    said = "nothing can be written into /proc (No such file or directory)"
+    case.output = Path(f"/proc/x.{suffix}")
+    ended = case.run()
+    assert (ended.code, ended.err) == (2, f"ERROR /proc/x.{suffix}: {said}. Give another place.\n")
+    case.output, case.more = case.folder / "out.csv", ["--map", "/proc/map.html"]
+    ended = case.run()
+    assert (ended.code, ended.err) == (2, f"ERROR /proc/map.html: {said}. Give another place.\n")
+
+
 def test_a_failure_leaves_the_former_predictions_alone(case):
     answers(case)
     before = case.output.read_bytes()

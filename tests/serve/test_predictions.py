@@ -191,8 +191,9 @@ def test_a_disk_that_fills_up_leaves_what_was_there(tmp_path: Path, suffix: str,
     if old:
         path.write_bytes(old)
     table = predictions([f"b{i}" for i in range(3000)])
-    with full_disk(120_000), pytest.raises(InputError, match="could not be written"):
+    with full_disk(120_000), pytest.raises(InputError, match="could not be written") as said:
         write_predictions(table, path)
+    assert ".part" not in str(said.value)
     assert [p.name for p in tmp_path.iterdir()] == ([path.name] if old else [])
     assert not old or path.read_bytes() == old
 

@@ -13,7 +13,7 @@ import shapely
 from plumbline.compass import QUADRANTS, frames
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.files import atomic_file
+from plumbline.files import atomic_file, why_unwritten
 from plumbline.prepare.audit.charts import number, say, table
 from plumbline.prepare.features import GEOMETRY
 from plumbline.serve.explain_drawing import Plan, draw, legend
@@ -83,7 +83,8 @@ def write_page(
         with atomic_file(path) as temporary:
             temporary.write_text(page, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path}: could not be written ({error.strerror}). Give another output.") from error
+        reason = why_unwritten(error, path)
+        raise InputError(f"{path}: could not be written ({reason}). Give another output.") from error
 
 
 def _section(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame | None, limit_mm: float) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pyogrio.errors import DataLayerError, DataSourceError
 
 from plumbline.errors import InputError
-from plumbline.files import atomic_file
+from plumbline.files import atomic_file, why_unwritten
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.sequences import Sequences
 from plumbline.serve.explain_network import Moved, Reasons
@@ -115,7 +115,8 @@ def write_tables(scatterers: geopandas.GeoDataFrame, buildings: pd.DataFrame, ou
             if beside is None:
                 pyogrio.write_dataframe(buildings, path, layer=BUILDINGS, driver="GPKG", append=True)
     except (OSError, DataSourceError, DataLayerError, RuntimeError) as error:
-        raise InputError(f"{output}: could not be written ({error}). Is the disk full?") from error
+        reason = why_unwritten(error, output, beside or output)
+        raise InputError(f"{output}: could not be written ({reason}).") from error
 
 
 def _write_scatterers(scatterers: geopandas.GeoDataFrame, path: Path) -> None:

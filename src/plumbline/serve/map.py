@@ -16,7 +16,7 @@ from bokeh.plotting import figure
 from bokeh.resources import INLINE
 
 from plumbline.errors import InputError
-from plumbline.files import atomic_file
+from plumbline.files import atomic_file, why_unwritten
 from plumbline.serve.map_data import MapPoints, map_crs, near_points
 from plumbline.serve.map_layers import draw_buildings, draw_points
 from plumbline.sources.points import Track
@@ -68,7 +68,8 @@ def write_map(
         with atomic_file(path) as temporary:
             temporary.write_text(page, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path}: could not be written ({error.strerror}). Give another output.") from error
+        reason = why_unwritten(error, path)
+        raise InputError(f"{path}: could not be written ({reason}). Give another output.") from error
 
 
 def _empty_plot() -> figure:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from plumbline.errors import InputError
+from plumbline.files import check_writable
 from plumbline.serve.predictions import check_output
 
 
@@ -54,3 +55,4 @@ def check_outputs(
         raise InputError(f"{page}: its folder does not exist. Make it first.")
     if not os.access(page.resolve().parent, os.W_OK | os.X_OK):
         raise InputError(f"{page}: its folder is not writable. Give another name for the {what}.")
+    check_writable(page)

@@ -15,7 +15,7 @@ from pyogrio.errors import DataLayerError, DataSourceError
 
 from plumbline.compass import QUADRANTS
 from plumbline.errors import InputError
-from plumbline.files import atomic_file
+from plumbline.files import atomic_file, check_writable, why_unwritten
 from plumbline.strain import category
 
 STATUSES = ("ok", "insufficient_points", "out_of_distribution")
@@ -110,6 +110,7 @@ def check_output(path: Path) -> None:
         raise InputError(f"{path}: there is no folder {parent}. Make it first, or give another output.")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise InputError(f"{path}: the folder {parent} is not writable. Give another output.")
+    check_writable(path)
 
 
 def write_predictions(predictions: geopandas.GeoDataFrame, path: Path) -> None:
@@ -137,7 +138,7 @@ def write_predictions(predictions: geopandas.GeoDataFrame, path: Path) -> None:
             else:
                 table.to_parquet(temporary, index=False)
     except (OSError, DataSourceError, DataLayerError, RuntimeError) as error:
-        raise InputError(f"{path}: could not be written ({error}). Is the disk full?") from error
+        raise InputError(f"{path}: could not be written ({why_unwritten(error, path)}).") from error
 
 
 def read_predictions(path: Path) -> geopandas.GeoDataFrame:

@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 
 import plumbline
-from plumbline.errors import InputError
+from plumbline.errors import InputError, NotWritable
 from plumbline.export.package import verify_package
-from plumbline.files import sha256_file, sha256_folder
+from plumbline.files import check_writable, sha256_file, sha256_folder
 from plumbline.serve.predictions import read_predictions
 from plumbline.serve.score import publish as publishing
 from plumbline.serve.score.run import score
@@ -172,6 +172,13 @@ def test_a_disk_that_is_full_blames_no_delivery(town: Town, monkeypatch: pytest.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("plumbline.serve.score.run.read", full)
         with pytest.raises(InputError):
+            score(town.settings(), town.package, 1)
+    assert not (town.out / "_aside").exists()
+
+    # Nor does a place that takes no files.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("plumbline.serve.score.run.read", lambda *_: check_writable(Path("/proc/x")))
+        with pytest.raises(NotWritable):
             score(town.settings(), town.package, 1)
     assert not (town.out / "_aside").exists()
     assert score(town.settings(), town.package, 1).published

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import InputError
+from plumbline.errors import InputError, NotWritable
 from plumbline.files import read_json, sha256_file, write_json
 from plumbline.params import Params
 from plumbline.serve.score.deliveries import Delivery
@@ -23,10 +23,11 @@ OF_THE_MACHINE = {
 
 
 def is_of_the_machine(error: BaseException | None) -> bool:
-    """Whether an error came from one of `OF_THE_MACHINE`, also where a reader has put it into other words."""
+    """Whether an error came from one of `OF_THE_MACHINE`, also where a reader has put it into other words, or from what
+    could not be written."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
-        if isinstance(error, OSError) and error.errno in OF_THE_MACHINE:
+        if isinstance(error, NotWritable) or (isinstance(error, OSError) and error.errno in OF_THE_MACHINE):
             return True
         seen.add(id(error))
         error = error.__cause__ or error.__context__
