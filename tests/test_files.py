@@ -18,6 +18,7 @@ from plumbline.files import (
     sha256_file,
     sha256_folder,
     why_unwritten,
+    write_bytes,
     write_json,
 )
 
@@ -218,3 +219,15 @@ def test_what_a_writer_says_is_told_by_the_name_that_was_given(tmp_path):
         raise RuntimeError(f"sqlite3_open({temporary}) failed")
     assert why_unwritten(raised.value, target) == f"sqlite3_open({target}) failed; is the disk full?"
     assert why_unwritten(PermissionError(errno.EACCES, "no", "x.part"), target) == "Permission denied"
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_bytes_are_written_with_the_rights_of_every_other_file(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        write_bytes(tmp_path / "a", b"abc")
+        (tmp_path / "b").write_bytes(b"abc")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").read_bytes() == b"abc"
+    assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode

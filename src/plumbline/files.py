@@ -89,6 +89,12 @@ def why_unwritten(error: BaseException, *paths: Path) -> str:
     return f"{said}; is the disk full?"
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically, with the rights that every other file gets."""
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(content)
+
+
 @contextmanager
 def _refused(path: Path) -> Iterator[None]:
     """What the operating system says of a temporary name, said of the name that was given."""

@@ -83,6 +83,12 @@ def test_the_merged_model_predicts_and_is_not_promoted(tiny, merged, tmp_path):
         promote(merged, lambda candidate, champion: None)
 
 
+def test_others_may_read_the_weights_as_they_may_all_else(tiny, project, merged):
+    """`safetensors` writes files that nobody else may read."""
+    for folder in (project / "adapters" / "athens", merged, tiny.data("train")):
+        assert len({path.stat().st_mode for path in folder.iterdir()}) == 1, folder
+
+
 def test_predict_takes_an_adapter_by_its_name(tiny, project, merged, tmp_path):
     points = [word for path in tiny.products() for word in ("--points", path)]
     given = (*points, "--buildings", tiny.footprints, "--model", tiny.data("train"), "--output", tmp_path / "said.csv")

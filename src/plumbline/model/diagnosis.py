@@ -10,11 +10,11 @@ from typing import NamedTuple, cast
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from plumbline.errors import InputError
-from plumbline.files import read_json, write_json
+from plumbline.files import read_json, write_bytes, write_json
 from plumbline.model.heads import RawAnswer
 from plumbline.model.interval import STEPS, narrowness, passed_bounds, stretched
 from plumbline.model.network import Network, spec_of
@@ -172,7 +172,7 @@ def save_diagnosis(model: Diagnosis, folder: Path) -> None:
     """Write `model.safetensors` and `model.json` (the widths) into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    save_file(state, folder / "model.safetensors")
+    write_bytes(folder / "model.safetensors", save(state))  # `save_file` lets nobody else read it
     write_json(folder / "model.json", spec_of(model.network).model_dump())
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from plumbline.errors import InputError
-from plumbline.files import atomic_folder, read_json, sha256_file, write_json
+from plumbline.files import atomic_folder, read_json, sha256_file, write_bytes, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
 from plumbline.params import Prepare
 
@@ -105,7 +105,7 @@ def save_adapter(adapter: Adapter, folder: Path) -> None:
         InputError: the weights would be larger than `MAX_BYTES`.
     """
     with atomic_folder(folder) as out:
-        save_file({name: value.contiguous() for name, value in adapter.tensors.items()}, out / WEIGHTS)
+        write_bytes(out / WEIGHTS, save({name: value.contiguous() for name, value in adapter.tensors.items()}))
         size = (out / WEIGHTS).stat().st_size
         if size > MAX_BYTES:
             raise InputError(
