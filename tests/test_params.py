@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from plumbline.errors import InputError
-from plumbline.params import load_ingest, load_params, parse_params
+from plumbline.params import Adapt, Prepare, load_ingest, load_params, load_section, parse_params
 
 ROOT = Path(__file__).parents[1]
 GOOD: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
@@ -224,6 +224,20 @@ def test_products_are_read_from_a_file_of_that_section_alone(tmp_path):
         load_ingest(path)
     with pytest.raises(InputError, match="no such file"):
         load_ingest(tmp_path / "other.yaml")
+
+
+def test_any_section_is_read_from_a_file_of_few(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("adapt: {rank: 8}\ningest:\n")
+    assert load_section(path, "adapt", Adapt) == Adapt(rank=8)
+    assert load_section(path, "prepare", Prepare) is None
+    assert load_section(path, "ingest", Prepare) is None  # named, and empty
+    path.write_text("adapt: {rank: 2}\n")
+    with pytest.raises(InputError, match=r"mine\.yaml: adapt\.rank: 2 found; "):
+        load_section(path, "adapt", Adapt)
+    path.write_text("adept: {rank: 8}\n")
+    with pytest.raises(InputError, match=r"mine\.yaml: adept: no section of a params file"):
+        load_section(path, "adapt", Adapt)
 
 
 RATIO = "give either pruning_ratio or target"

@@ -23,7 +23,7 @@ from plumbline.cli.options import (
 )
 from plumbline.errors import InputError, PlumblineError
 from plumbline.jobs import one_thread
-from plumbline.params import Ingest, load_ingest, load_params
+from plumbline.params import Adapt, Ingest, Prepare, load_ingest, load_params, load_section
 
 app = typer.Typer()
 
@@ -106,17 +106,17 @@ def adapt(
     id_column: IdColumnOption = None,
     layer: LayerOption = None,
     format_: FormatOption = None,
-    params: Annotated[Path | None, typer.Option(help="Parameters file: sections adapt, prepare, ingest.")] = None,
+    params: Annotated[Path | None, typer.Option(help="Parameters file: sections adapt, prepare, ingest; any.")] = None,
 ) -> None:
     """Adapt a trained model to a new city or sensor from a few labelled buildings."""
-    from plumbline.params.adapt import Adapt
     from plumbline.serve.adapt import adapt as run
 
-    given = load_params(params) if params else None
-    section, prepare = (given.adapt, given.prepare) if given else (Adapt(), None)
-    ingest = given.ingest if given else Ingest()
+    section = load_section(params, "adapt", Adapt) if params else None
+    prepare = load_section(params, "prepare", Prepare) if params else None
+    ingest = load_ingest(params) if params else Ingest()
     run(
-        points, buildings, labels, model, name, section, prepare, ingest, format_, id_column=id_column, layer=layer
+        points, buildings, labels, model, name, section or Adapt(), prepare, ingest, format_,
+        id_column=id_column, layer=layer,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from plumbline.params.adapt import Adapt
 from plumbline.params.compress import Compress
 from plumbline.params.export import Export
 from plumbline.params.ingest import FORMATS, ColumnRole, Format, Ingest, Product, ProfileRows, Units
-from plumbline.params.load import Params, load_ingest, load_params, parse_params
+from plumbline.params.load import Params, load_ingest, load_params, load_section, parse_params
 from plumbline.params.model import Model
 from plumbline.params.package import Package
 from plumbline.params.prepare import Audit, Prepare
@@ -45,5 +45,6 @@ __all__ = [
     "Validate",
     "load_ingest",
     "load_params",
+    "load_section",
     "parse_params",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
@@ -22,6 +22,8 @@ from plumbline.params.simulate import Simulate
 from plumbline.params.tidy import Tidy
 from plumbline.params.train import Train
 from plumbline.params.validate import Validate
+
+AnySection = TypeVar("AnySection", bound=Section)
 
 
 class Params(Section):
@@ -66,6 +68,15 @@ def load_ingest(path: Path) -> Ingest:
     Raises:
         InputError: the file is missing, is not YAML, has a key that is no section, or its section `ingest` is wrong.
     """
+    return load_section(path, "ingest", Ingest) or Ingest()
+
+
+def load_section(path: Path, name: str, kind: type[AnySection]) -> AnySection | None:
+    """One section of a params file, which need not hold any other; None where it does not have this one.
+
+    Raises:
+        InputError: the file is missing, is not YAML, has a key that is no section, or the section is wrong.
+    """
     content = _read(path)
     content = {} if content is None else content
     sections = {field.alias or name for name, field in Params.model_fields.items()}
@@ -75,11 +86,13 @@ def load_ingest(path: Path) -> Ingest:
             f"{path}: {', '.join(unknown[:5])}: no section of a params file. What product files do not say stands "
             "under ingest, products (docs/formats.md)."
         )
-    section = content.get("ingest")
+    section = content.get(name)
+    if section is None:
+        return None
     try:
-        return Ingest.model_validate({} if section is None else section)
+        return kind.model_validate(section)
     except ValidationError as error:
-        raise InputError("\n".join(f"{path}: ingest.{_explain(item)}" for item in error.errors())) from None
+        raise InputError("\n".join(f"{path}: {name}.{_explain(item)}" for item in error.errors())) from None
 
 
 def parse_params(content: Any, source: str = "params.yaml") -> Params:
