@@ -6,11 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import yaml
 
+from plumbline import pretrained
 from plumbline.errors import GateRefused, InputError
-from plumbline.export.package import open_package, write_package
+from plumbline.export.package import open_package, verify_package, write_package
 from plumbline.files import read_json, sha256_folder, write_json
 from plumbline.model.diagnosis import load_diagnosis
+from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.features import PREPARATION
 from plumbline.prepare.sequences import Sequences
@@ -170,6 +173,103 @@ def test_adapters_are_listed_by_name(project, tmp_path):
     assert ended.code == 0
     assert "athens" in ended.out
     assert run_cli("adapters", "list", cwd=tmp_path).code == 0
+
+
+FAST = {"epochs": 1, "folds": 2, "max_share": 0.9, "threads": 1}
+
+
+def call(tiny: Tiny, city: CityFiles, folder: Path, model: Path, sections: dict[str, object] | None = None):
+    """`plumbline adapt` in a folder, with a parameters file of these sections."""
+    points = [word for path in city.products for word in ("--points", path)]
+    (folder / "mine.yaml").write_text(yaml.safe_dump(sections))
+    return run_cli("adapt", *points, "--buildings", city.footprints, "--labels", city.labels, "--model", model,
+                   "--name", "one", "--params", "mine.yaml", cwd=folder)  # fmt: skip
+
+
+def prepared_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Prepare]:
+    """What buildings are prepared by, in calls that end there."""
+    seen: list[Prepare] = []
+
+    def stop(tracks, footprints, prepare, name):
+        seen.append(prepare)
+        raise InputError("prepared")
+
+    monkeypatch.setattr("plumbline.serve.adapt.prepare_buildings", stop)
+    return seen
+
+
+def record_without(source: Path, target: Path, **changed: object) -> Path:
+    """A trained model's folder whose record says another preparation, or nothing of it."""
+    shutil.copytree(source, target)
+    record = read_json(target / "record.json")
+    del record["params"]["prepare"]
+    if changed:
+        record["params"]["prepare"] = changed
+    write_json(target / "record.json", record)
+    return target
+
+
+def test_points_are_prepared_as_they_were_for_the_model(tiny, city, project, merged, tmp_path, monkeypatch):
+    seen = prepared_for(tmp_path, monkeypatch)
+    wide = record_without(tiny.data("train"), tmp_path / "wide", buffer_m=5.0, min_points=8)
+    sections = {"ingest": {}}
+    assert "ERROR prepared" in call(tiny, city, tmp_path, wide, sections).err
+    assert (seen[-1].buffer_m, seen[-1].min_points) == (5.0, 8)
+    assert seen[-1].max_points == load_diagnosis(wide).network.spec.max_length
+    for model in (tiny.data("train"), tiny.data("compress")):  # the stages themselves write it
+        assert "does not say" not in call(tiny, city, tmp_path, model, sections).err
+        assert seen[-1].buffer_m == tiny.params.prepare.buffer_m
+    call(tiny, city, tmp_path, merged, sections)
+    assert seen[-1] == verify_package(merged).prepare
+    call(tiny, city, tmp_path, pretrained.MODEL, sections)
+    assert seen[-1] == verify_package(pretrained.PACKAGE).prepare
+
+
+def test_a_preparation_other_than_the_models_is_said_and_not_taken(tiny, city, tmp_path, monkeypatch):
+    seen = prepared_for(tmp_path, monkeypatch)
+    wide = record_without(tiny.data("train"), tmp_path / "wide", buffer_m=5.0)
+    said = call(tiny, city, tmp_path, wide, {"prepare": {"buffer_m": 3.0, "max_strain_error_permille": 1.5}}).err
+    assert (
+        f"WARNING {wide}: prepared otherwise than the parameters file says: prepare.buffer_m 3 (the model's 5)" in said
+    )
+    assert "min_points" not in said
+    assert (seen[-1].buffer_m, seen[-1].max_strain_error_permille) == (5.0, 1.5)
+
+
+def test_where_the_model_says_nothing_the_file_does_or_a_warning(tiny, city, tmp_path, monkeypatch):
+    seen = prepared_for(tmp_path, monkeypatch)
+    old = record_without(tiny.data("train"), tmp_path / "old")
+    assert (
+        f"WARNING {old}: does not say how the model's scatterers were prepared"
+        in call(tiny, city, tmp_path, old, {"adapt": {"epochs": 1}}).err
+    )
+    assert seen[-1].buffer_m == Prepare().buffer_m
+    assert "WARNING" not in call(tiny, city, tmp_path, old, {"prepare": {"buffer_m": 3.0}}).err
+    assert seen[-1].buffer_m == 3.0
+    bad = record_without(tiny.data("train"), tmp_path / "bad", buffer_m=-1)
+    assert f"ERROR {bad / 'record.json'}: params.prepare: " in call(tiny, city, tmp_path, bad).err
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"targets": ["foo*"]}, "ERROR adapt.targets: 'foo*' fits no parameter"),
+        ({"max_share": 0.001}, "ERROR adapt: "),
+        ({"min_labels": 5000}, "ERROR {labels}: "),
+    ],
+)
+def test_labels_are_blamed_for_what_is_about_them(tiny, city, tmp_path, section, said):
+    ended = call(tiny, city, tmp_path, tiny.data("train"), {"adapt": {**FAST, **section}})
+    assert ended.code == 2
+    assert said.format(labels=city.labels) in ended.err
+
+
+def test_a_file_with_any_of_the_sections_will_do(tiny, city, tmp_path):
+    ended = call(tiny, city, tmp_path, tiny.data("train"), {"adapt": {**FAST, "rank": 5}})
+    assert ended.code == 0, ended.err
+    assert load_adapter(tmp_path / "adapters" / "one").about.rank == 5
+    ended = call(tiny, city, tmp_path, tiny.data("train"), {"adept": FAST})
+    assert (ended.code, "ERROR mine.yaml: adept: no section of a params file" in ended.err) == (2, True)
 
 
 def test_too_few_labels_are_refused_with_file_and_number(tiny, city, tmp_path):

@@ -6,6 +6,7 @@ import pytest
 
 from plumbline.files import sha256_folder
 from plumbline.model.diagnosis import load_diagnosis
+from plumbline.params.prepare import SEQUENCES
 from plumbline.train.record import git_commit, hardware
 from tests.train.made import make_params
 from tests.train.test_fit import history, run, work
@@ -28,8 +29,9 @@ def test_the_record_says_what_went_in_and_what_came_out(work):
     frozen = sum(p.numel() for p in network.geometry.parameters())
     assert record["git"] == {"commit": git("rev-parse", "HEAD"), "changed": False}
     assert record["data_sha256"] == sha256_folder(Path("data/prepare"))
+    prepare = params.prepare.model_dump(include=set(SEQUENCES))
     assert record["params"] == json.loads(
-        json.dumps({"model": params.model.model_dump(), "train": params.train.model_dump()})
+        json.dumps({"model": params.model.model_dump(), "train": params.train.model_dump(), "prepare": prepare})
     )
     assert record["parameters"]["total"] == sum(p.numel() for p in network.parameters())
     assert record["parameters"]["trained"] == record["parameters"]["total"] - frozen

@@ -18,6 +18,7 @@ from plumbline.jobs import WORK
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params import Params
+from plumbline.params.prepare import SEQUENCES
 from plumbline.prepare.shards import load_shards
 from plumbline.train.calibrate import calibrate
 from plumbline.train.distributed import threads
@@ -34,7 +35,8 @@ def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     Args:
         prepared: folder of the stage `prepare`.
         trained: folder of the stage `train`.
-        params: sections `compress`, and of `train` the losses, the seed and the threads.
+        params: sections `compress`, and of `train` the losses, the seed and the threads; of `prepare`, `SEQUENCES` are
+            told to who uses the model.
         out: folder to write.
 
     Raises:
@@ -43,7 +45,10 @@ def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     section = params.compress
     splits = {name: load_shards(prepared / name) for name in ("train", "tune", "calibrate")}
     teacher = load_diagnosis(trained)
-    settings = {"compress": section.model_dump(), "train": params.train.model_dump()}
+    settings = {
+        "compress": section.model_dump(), "train": params.train.model_dump(),
+        "prepare": params.prepare.model_dump(include=set(SEQUENCES)),
+    }  # fmt: skip
     data = sha256_folder(prepared)
     key = run_key(data, settings, trained)
     torch.set_num_threads(threads(params.train))

@@ -8,6 +8,9 @@ from pydantic import Field, model_validator
 
 from plumbline.params.section import Fraction, Positive, Section
 
+SEQUENCES = ("buffer_m", "min_points", "max_points", "min_side_m", "max_side_m")
+"""Of section `prepare`, what decides which buildings and which scatterers a model sees: in use as in training."""
+
 
 class Audit(Section):
     """Bounds of the audit: beyond a `min_` or `max_` is a warning, beyond a `refuse_` stops the pipeline."""

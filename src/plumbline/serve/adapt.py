@@ -8,15 +8,18 @@ from tempfile import TemporaryDirectory
 
 import geopandas
 import numpy as np
+from pydantic import ValidationError
 
 from plumbline import pretrained
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.export.onnx import export_onnx
-from plumbline.export.package import Manifest, check_replaced, verify_package, write_package
+from plumbline.export.package import MANIFEST, Manifest, check_replaced, verify_package, write_package
+from plumbline.files import read_json
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.params import Export, Ingest, Prepare
 from plumbline.params.adapt import Adapt
+from plumbline.params.prepare import SEQUENCES
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.tile import label
 from plumbline.serve.outputs import check_inputs
@@ -24,6 +27,7 @@ from plumbline.serve.predict import NOTHING, read_tracks
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.labels import read_labels
 from plumbline.sources.overlap import check_overlap
+from plumbline.train.adapt import TooFewLabels
 from plumbline.train.adapt import adapt as fit
 from plumbline.train.adapter import About, Adapted, Adapter, base_hash, check_name, load_adapter, save_adapter
 
@@ -48,7 +52,8 @@ def adapt(
         model: `pretrained`, or the folder of a trained model.
         name: of the adapter; one of that name is replaced.
         params: section `adapt`.
-        prepare: how to prepare scatterers; without it, as for the pretrained package, or by default.
+        prepare: section `prepare` of the user's file, if it has one. Where the model says how its scatterers were
+            prepared, that counts, and only `max_strain_error_permille` is taken from here.
         root: folder of the adapters.
         id_column, layer: see `read_buildings`.
 
@@ -64,7 +69,7 @@ def adapt(
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     known = read_labels(labels)
     _check_labelled(footprints, set(known["building_id"]), labels, buildings)
-    prepare = _prepare_of(model, prepare).model_copy(update={"max_points": base.network.spec.max_length})
+    prepare = _prepare_of(base_folder, prepare).model_copy(update={"max_points": base.network.spec.max_length})
     prepared = prepare_buildings(tracks, footprints, prepare, name)
     sequences, has_label = label(prepared.sequences, known)
     rows = np.flatnonzero(has_label)
@@ -74,7 +79,7 @@ def adapt(
     centre = np.column_stack([middle.x, middle.y])[prepared.footprint][rows]
     try:
         adapter = fit(base, base_hash(base_folder), sequences.take(rows), centre, params, name, prepare)
-    except InputError as error:
+    except TooFewLabels as error:
         raise InputError(f"{labels}: {error}") from None
     save_adapter(adapter, root / name)
     _tell(adapter.about, root / name)
@@ -128,12 +133,49 @@ def adapter_folder(name: str, root: Path = ADAPTERS) -> Path:
     return root / name
 
 
-def _prepare_of(model: str, given: Prepare | None) -> Prepare:
-    if given is not None:
-        return given
-    if model == pretrained.NAME and pretrained.PACKAGE.is_dir():
-        return verify_package(pretrained.PACKAGE).prepare
-    return Prepare()
+def _prepare_of(base: Path, given: Prepare | None) -> Prepare:
+    """How to prepare scatterers for an adapter of `base`: as they were for it."""
+    told = _told_by(base)
+    if told is None:
+        if given is None:
+            log.warning(
+                "%s: does not say how the model's scatterers were prepared; the defaults are taken. If it was trained "
+                "with others, give its section prepare by --params FILE.", base,
+            )  # fmt: skip
+        return given or Prepare()
+    if given is None:
+        return told
+    own = {key: getattr(told, key) for key in SEQUENCES}
+    if "max_strain_error_permille" not in given.model_fields_set:
+        own["max_strain_error_permille"] = told.max_strain_error_permille
+    other = [
+        f"prepare.{key} {getattr(given, key):g} (the model's {own[key]:g})"
+        for key in SEQUENCES
+        if key in given.model_fields_set and getattr(given, key) != own[key]
+    ]
+    if other:
+        log.warning("%s: prepared otherwise than the parameters file says: %s; as the model's is taken", base,
+                    ", ".join(other))  # fmt: skip
+    return given.model_copy(update=own)
+
+
+def _told_by(base: Path) -> Prepare | None:
+    """What the folder of a trained model, or its package, says of how its scatterers were prepared.
+
+    Raises:
+        InputError: the package is not whole, or the record not readable.
+    """
+    package = pretrained.PACKAGE if base.resolve() == pretrained.MODEL.resolve() else base
+    if (package / MANIFEST).is_file():
+        return verify_package(package).prepare
+    record = base / "record.json"
+    params = read_json(record).get("params", {}) if record.is_file() else {}
+    if "prepare" not in params:
+        return None
+    try:
+        return Prepare.model_validate(params["prepare"])
+    except ValidationError as error:
+        raise InputError(f"{record}: params.prepare: {error.errors()[0]['msg']}. Train the model again.") from None
 
 
 def _check_labelled(footprints: geopandas.GeoDataFrame, labelled: set[str], labels: Path, buildings: Path) -> None:

@@ -27,6 +27,10 @@ from plumbline.train.statistics import FARTHEST, fit_statistics
 from plumbline.train.ways import Fold, label_permille, made, try_ways, unchanged
 
 
+class TooFewLabels(InputError):
+    """There are not labelled buildings enough to fit an adapter to."""
+
+
 def adapt(
     base: Diagnosis, base_sha256: str, sequences: Sequences, centre: NDArray[np.float64], params: Adapt,
     name: str, prepare: Prepare,
@@ -48,11 +52,11 @@ def adapt(
         prepare: how the buildings were prepared.
 
     Raises:
-        InputError: there are fewer buildings than `min_labels`, a pattern fits nothing, or more than `max_share` of the
-            parameters would be trained.
+        TooFewLabels: there are fewer buildings than `min_labels`.
+        InputError: a pattern fits nothing, or more than `max_share` of the parameters would be trained.
     """
     if len(sequences) < params.min_labels:
-        raise InputError(
+        raise TooFewLabels(
             f"{len(sequences)} labelled buildings that can be judged found, {params.min_labels} needed "
             "(adapt.min_labels). Label more buildings."
         )

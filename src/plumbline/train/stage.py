@@ -16,6 +16,7 @@ from plumbline.files import atomic_folder, sha256_folder, write_json
 from plumbline.model.diagnosis import Diagnosis, save_diagnosis
 from plumbline.model.network import count_parameters, new_spec
 from plumbline.params import Params
+from plumbline.params.prepare import SEQUENCES
 from plumbline.prepare.shards import load_shards
 from plumbline.train.calibrate import calibrate
 from plumbline.train.fit import fit
@@ -29,7 +30,8 @@ def train(prepared: Path, params: Params, out: Path) -> None:
 
     Args:
         prepared: folder of the stage `prepare`.
-        params: sections `model`, `train`, and `prepare.max_points`.
+        params: sections `model`, `train`, and `prepare`, of which only `max_points` decides anything here; the rest of
+            `SEQUENCES` is told to who uses the model.
         out: folder to write.
 
     Raises:
@@ -42,7 +44,10 @@ def train(prepared: Path, params: Params, out: Path) -> None:
     freeze(model, params.train.freeze)
     counts = count_parameters(model.network)
     log.info("parameters: %s", ", ".join(f"{name} {count}" for name, count in counts.items()))
-    settings = {"model": params.model.model_dump(), "train": params.train.model_dump()}
+    settings = {
+        "model": params.model.model_dump(), "train": params.train.model_dump(),
+        "prepare": params.prepare.model_dump(include=set(SEQUENCES)),
+    }  # fmt: skip
     module = Optimisation(model, params.train, params.train)
     data = sha256_folder(prepared)
     done = fit(
