@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from plumbline.errors import InputError
+from plumbline.errors import InputError, ParameterError
 from plumbline.params import Adapt, Prepare, load_ingest, load_params, load_section, parse_params
 
 ROOT = Path(__file__).parents[1]
@@ -163,7 +163,8 @@ def test_a_city_that_is_not_there_is_refused_with_the_nearest():
     section = load_params(ROOT / "params.yaml").validate_
     cities = ["sentinel_a", "sentinel_b", "xband_a", "xband_b"]
     section.check_cities([*cities, "bergen"])
-    with pytest.raises(InputError, match=r"slice: 'city:xband_b' found; no such name; nearest: city:xband_c, "):
+    nearest = r"^validate\.gates\.\d+\.slice: 'city:xband_b' found; no such name; nearest: city:xband_c, "
+    with pytest.raises(ParameterError, match=nearest):
         section.check_cities([*cities[:3], "xband_c"])
 
 

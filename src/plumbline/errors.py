@@ -18,6 +18,10 @@ class InputError(PlumblineError):
     exit_code = 2
 
 
+class ParameterError(InputError):
+    """A parameter is wrong, which could not be seen when its file was read; the message begins with its key."""
+
+
 class NotWritable(InputError):
     """Nothing can be written where the user wants it; never the fault of what is read."""
 

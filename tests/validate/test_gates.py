@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.errors import InputError, ParameterError
 from plumbline.params import Gate, Validate
 from plumbline.params.validate import METRICS
 from plumbline.validate.bootstrap import Pair
@@ -252,7 +252,7 @@ def test_no_slice_large_enough_is_no_pass():
     ],
 )
 def test_a_rule_that_proves_nothing_is_refused(settings, words):
-    with pytest.raises(InputError, match=rf"validate\.gates\.0.*{words}"):
+    with pytest.raises(ParameterError, match=rf"^validate\.gates\.0.*{words}"):
         check_rules([rule(**settings)])
 
 

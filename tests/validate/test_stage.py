@@ -221,7 +221,8 @@ def test_a_misspelt_city_is_refused_before_any_work(project):
             (project / "data" / "raw" / "c_band").mkdir(parents=True)
         ended = run_cli(stage, cwd=project)
         assert ended.code == 2
-        assert "validate.gates.0.slice: 'city:c_bond' found; no such name; nearest: city:c_band" in ended.err
+        said = "ERROR params.yaml: validate.gates.0.slice: 'city:c_bond' found; no such name; nearest: city:c_band"
+        assert said in ended.err
         assert not (project / "data" / stage).exists()
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import typer
 
 from plumbline.cli.options import DATA, PARAMS, ParamsOption, WorkersOption
+from plumbline.errors import InputError, ParameterError
 from plumbline.jobs import one_thread
 from plumbline.params import Train, load_params
 
@@ -28,7 +33,8 @@ def ingest(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> None
 
     given, cities = load_params(params), city_folders(DATA)
     if cities:
-        given.validate_.check_cities(folder.name for folder in cities)  # else the run would end with it
+        with _named(params):
+            given.validate_.check_cities(folder.name for folder in cities)  # else the run would end with it
     run(cities, given.ingest, DATA / "ingest", workers)
 
 
@@ -86,10 +92,11 @@ def validate(params: ParamsOption = PARAMS) -> None:
     from plumbline.validate.stage import validate as run
 
     given = load_params(params)
-    run(
-        DATA / "prepare", DATA / "train", DATA / "compress", DATA / "export", given.validate_,
-        given.prepare.max_strain_error_permille, DATA / "validate",
-    )  # fmt: skip
+    with _named(params):
+        run(
+            DATA / "prepare", DATA / "train", DATA / "compress", DATA / "export", given.validate_,
+            given.prepare.max_strain_error_permille, DATA / "validate",
+        )  # fmt: skip
 
 
 @app.command(epilog="Example: `plumbline package`; exit code 3: a gate refused")
@@ -98,3 +105,12 @@ def package(params: ParamsOption = PARAMS) -> None:
     from plumbline.release.package import package as run
 
     run(DATA / "prepare", DATA / "export", DATA / "validate", load_params(params), DATA / "package")
+
+
+@contextmanager
+def _named(params: Path) -> Iterator[None]:
+    """Before what is said of a parameter, the name of the file that it stands in."""
+    try:
+        yield
+    except ParameterError as error:
+        raise InputError(f"{params}: {error}") from None

@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from plumbline.errors import InputError
+from plumbline.errors import ParameterError
 from plumbline.params.section import Section
 
 METRICS = (
@@ -93,7 +93,7 @@ class Validate(Section):
         """Refuse rules on a city that is not one of `known`.
 
         Raises:
-            InputError: there is one; the message names the cities that are spelt most like it.
+            ParameterError: there is one; the message names the cities that are spelt most like it.
         """
         cities = sorted(f"{CITY}{name}" for name in known)
         for number, rule in enumerate(self.gates):
@@ -101,5 +101,5 @@ class Validate(Section):
                 if rule.slice.startswith(CITY):
                     _known(rule.slice, cities)
             except ValueError as error:
-                place = f"params: validate.gates.{number}.slice"
-                raise InputError(f"{place}: {rule.slice!r} found; {error}.") from None
+                place = f"validate.gates.{number}.slice"
+                raise ParameterError(f"{place}: {rule.slice!r} found; {error}.") from None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
+from plumbline.errors import InputError, ParameterError
 from plumbline.params import Gate, Validate
 from plumbline.validate.bootstrap import Pair, upper_bound
 from plumbline.validate.metrics import HIGHER_IS_BETTER, OF_BUILDINGS, OF_QUADRANTS
@@ -33,23 +33,25 @@ def check_rules(rules: Sequence[Gate]) -> None:
     Names are known already: `params` refuses others.
 
     Raises:
-        InputError: a metric is not measured against the champion, or cannot be compared by resampling buildings; or
+        ParameterError: a metric is not measured against the champion, or cannot be compared by resampling buildings; or
             an artifact is compared with itself.
     """
     for number, rule in enumerate(rules):
-        place = f"params: validate.gates.{number}"
+        place = f"validate.gates.{number}"
         if rule.max_drop_vs == "champion" and (rule.metric not in OF_BUILDINGS or rule.artifact == "float32"):
-            raise InputError(
+            raise ParameterError(
                 f"{place}: {rule.metric} of {rule.artifact} is not measured against the "
                 "champion; accuracy metrics of the released artifacts (pruned, fp16, int8) are."
             )
         if rule.max_drop_vs == rule.artifact:
-            raise InputError(f"{place}: {rule.artifact} is compared with itself. Name another artifact or reference.")
+            raise ParameterError(
+                f"{place}: {rule.artifact} is compared with itself. Name another artifact, or reference."
+            )
         if rule.max_drop_vs and rule.metric == "interval_coverage_gap":
-            raise InputError(f"{place}: interval_coverage_gap is not compared. Bound it by `max`, or compare "
+            raise ParameterError(f"{place}: interval_coverage_gap is not compared. Bound it by `max`, or compare "
                              "interval_coverage.")  # fmt: skip
         if rule.confidence and rule.metric not in OF_BUILDINGS:
-            raise InputError(f"{place}.confidence: {rule.metric} is not taken over buildings, so its drop has no "
+            raise ParameterError(f"{place}.confidence: {rule.metric} is not taken over buildings, so its drop has no "
                              "bound. Leave `confidence` out.")  # fmt: skip
 
 
