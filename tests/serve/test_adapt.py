@@ -99,6 +99,10 @@ def test_predict_takes_an_adapter_by_its_name(tiny, project, merged, tmp_path):
     assert ended.code == 0, ended.err
     predict(tiny.products(), tiny.footprints, merged, tmp_path / "merged.csv")
     assert (tmp_path / "said.csv").read_text() == (tmp_path / "merged.csv").read_text()
+    ended = run_cli("predict", *given, "--adapter", "athens", "--artifact", "int8", cwd=project)
+    assert (ended.code, ended.err) == (
+        2, "ERROR --artifact int8: an adapted model has float32 only. Leave --artifact out.\n",
+    )  # fmt: skip
     for name, said in (("bergen", "no such adapter; athens found"), ("../athens", "--name")):
         ended = run_cli("predict", *given, "--adapter", name, cwd=project)
         assert ended.code == 2

@@ -53,6 +53,8 @@ def predict(
     from plumbline.serve.predictions import check_output
 
     check_output(output)
+    if adapter is not None and artifact is not None:
+        raise InputError(f"--artifact {artifact}: an adapted model has float32 only. Leave --artifact out.")
     ingest = load_ingest(params) if params else Ingest()
     with ExitStack() as merged:
         if adapter is None:
