@@ -11,6 +11,7 @@ import yaml
 from plumbline import pretrained
 from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import open_package, verify_package, write_package
+from plumbline.export.runtime import OnnxModel
 from plumbline.files import read_json, sha256_folder, write_json
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Prepare
@@ -77,6 +78,35 @@ def test_the_merged_model_is_a_package_and_a_model_and_its_onnx_file_answers_ali
     assert manifest.prepare == tiny.params.prepare
     assert manifest.preparation == PREPARATION
     assert sorted(path.name for path in merged.parent.iterdir()) == ["athens"]
+
+
+def test_the_merged_model_is_exported_as_the_package_answers(merged, tmp_path):
+    _, model = open_package(merged)
+    out = tmp_path / "onnx"
+    ended = run_cli("export", "--model", merged, "--output", out, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert sorted(path.name for path in out.iterdir()) == ["float32.onnx", "fp16.onnx"]
+    sequences: Sequences = make_sequences(50)
+    expected = model.answer(sequences)
+    for name, bound in (("float32", 1e-6), ("fp16", 5e-3)):
+        found = OnnxModel(out / f"{name}.onnx").answer(sequences)
+        np.testing.assert_allclose(found.quadrant_probability, expected.quadrant_probability, atol=bound, err_msg=name)
+        np.testing.assert_allclose(found.severity_permille, expected.severity_permille, atol=4 * bound, err_msg=name)
+
+
+def test_one_model_is_exported_over_nothing_of_others(merged, tmp_path):
+    before = sha256_folder(merged)
+    for words, said in (
+        (("--model", merged, "--output", merged), "which this command did not write"),
+        (("--model", merged), "give --model and --output, or neither"),
+        (("--output", tmp_path / "onnx"), "give --model and --output, or neither"),
+        (("--model", tmp_path, "--output", tmp_path / "onnx"), f"--model {tmp_path}: no model.safetensors"),
+        (("--model", merged, "--output", tmp_path / "onnx", "--params", "no.yaml"), "no.yaml: no such file"),
+    ):
+        ended = run_cli("export", *words, cwd=tmp_path)
+        assert (ended.code, said in ended.err) == (2, True), ended.err
+    assert sha256_folder(merged) == before
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_merged_model_predicts_and_is_not_promoted(tiny, merged, tmp_path):

@@ -32,7 +32,7 @@ def list_adapters() -> None:
 @app.command(epilog="Example: `plumbline adapters merge athens --output athens_model`")
 def merge(
     name: Annotated[str, typer.Argument(help="Name of the adapter.")],
-    output: Annotated[Path, typer.Option(help="Folder to write: a model for `predict`, `export` and `train`.")],
+    output: Annotated[Path, typer.Option(help="Folder to write: a model for `predict`, `explain`, `export --model`.")],
     model: Annotated[str, typer.Option(help="The model that was adapted.")] = "pretrained",
 ) -> None:
     """Write an adapter and its base as one model."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from plumbline.cli.options import DATA, PARAMS, ParamsOption, WorkersOption
 from plumbline.errors import InputError, ParameterError
 from plumbline.jobs import one_thread
-from plumbline.params import Train, load_params
+from plumbline.params import Export, Train, load_params, load_section
 
 app = typer.Typer()
 
@@ -75,11 +76,31 @@ def _on_all_devices(losses: Train) -> None:
         one_process_a_device(losses)
 
 
-@app.command(epilog="Example: `plumbline export`")
-def export(params: ParamsOption = PARAMS) -> None:
-    """Write the networks as ONNX files: float32, pruned, and pruned in fp16 and in int8."""
-    from plumbline.export.stage import export as run
+@app.command(
+    epilog="Example: `plumbline export`; `plumbline export --model athens_model --output athens_onnx` for one model"
+)
+def export(
+    model: Annotated[
+        str | None, typer.Option(help="Only this: the folder of a trained or merged model, or `pretrained`.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="With --model: folder to write. One of ours is replaced.")] = None,
+    params: ParamsOption = PARAMS,
+) -> None:
+    """Write the networks as ONNX files: float32, pruned, and pruned in fp16 and in int8.
 
+    With --model one network in float32 and in fp16; int8 needs the buildings that it was trained on.
+    """
+    from plumbline.export.stage import export as run
+    from plumbline.export.stage import export_model
+
+    if (model is None) != (output is None):
+        raise InputError("export: give --model and --output, or neither.")
+    if model is not None and output is not None:
+        from plumbline.serve.adapt import base_of
+
+        section = load_section(params, "export", Export) if params != PARAMS or params.is_file() else None
+        export_model(base_of(model), section or Export(), output)
+        return
     run(DATA / "prepare", DATA / "train", DATA / "compress", load_params(params).export, DATA / "export")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from plumbline.compress.keep import quantize
 from plumbline.compress.table import write_table
 from plumbline.console import log
+from plumbline.errors import InputError
 from plumbline.export.half import in_half
 from plumbline.export.onnx import export_onnx, finish, said_by
 from plumbline.export.tensorrt.build import build
@@ -19,6 +20,9 @@ from plumbline.prepare.shards import load_shards
 
 ARTIFACTS = ("float32", "pruned", "fp16", "int8")
 """`float32` is what training made and what the others are measured against; the rest is released."""
+
+ONE = ("float32.onnx", "fp16.onnx")
+"""Of one model alone: what needs no data."""
 
 
 def export(prepared: Path, trained: Path, compressed: Path, params: Export, out: Path) -> None:
@@ -46,3 +50,20 @@ def export(prepared: Path, trained: Path, compressed: Path, params: Export, out:
                 build(onnx, weights, folder / "engines", name, device, "onnx", params.engine_batch)
         for name in ARTIFACTS:
             log.info("%s.onnx: %d bytes", name, (folder / f"{name}.onnx").stat().st_size)
+
+
+def export_model(source: Path, params: Export, out: Path) -> None:
+    """Write one model, of any folder that `load_diagnosis` reads, into `out` as `ONE`.
+
+    Raises:
+        InputError: the model is missing or damaged, or `out` holds anything else.
+    """
+    others = sorted(path.name for path in out.iterdir() if path.name not in ONE) if out.is_dir() else []
+    if others:
+        raise InputError(f"{out}: holds {', '.join(others[:5])}, which this command did not write. Give another.")
+    model = load_diagnosis(source)
+    with atomic_folder(out) as folder:
+        for name, written in zip(ONE, (model, in_half(model)), strict=True):
+            export_onnx(written, folder / name, params.opset)
+    for name in ONE:
+        log.info("%s: %d bytes", out / name, (out / name).stat().st_size)
