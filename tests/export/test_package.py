@@ -185,6 +185,13 @@ def test_a_missing_folder_and_a_file_in_its_place_are_refused(tmp_path):
             verify_package(tmp_path / name)
 
 
+def test_a_folder_that_is_no_package_says_what_it_is_and_what_to_give(tiny, tmp_path):
+    with pytest.raises(InputError, match=r"train: a trained model, and no model package: .*Give the folder of a"):
+        verify_package(tiny.data("train"))
+    with pytest.raises(InputError, match=f"^{tmp_path}: no model package: .*Give the folder of a package"):
+        verify_package(tmp_path)
+
+
 def test_models_are_opened_by_file_or_by_artifact(tiny):
     data = load_shards(tiny.data("prepare") / "test")
     expected = {name: OnnxModel(tiny.data("export") / f"{name}.onnx").answer(data) for name in MODELS.values()}

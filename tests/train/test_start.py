@@ -8,6 +8,7 @@ from plumbline.errors import InputError
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import new_spec
 from plumbline.prepare.shards import load_shards
+from plumbline.pretrained import PACKAGE
 from plumbline.train.start import first_weights, freeze, load_pretrained
 from plumbline.train.statistics import STANDARDISATION
 from tests.train.made import make_params, make_sequences
@@ -64,6 +65,12 @@ def test_the_first_of_the_list_that_is_there_is_taken(work, said):
     assert any(line.startswith("WARNING train.start_from: elsewhere has no model.safetensors") for line in said)
     assert "INFO weights: pretrained, from first" in said
     assert not any("drawn at random" in line for line in said[said.index("INFO weights: pretrained, from first") :])
+
+
+def test_a_package_in_the_list_is_refused_and_not_passed_over(work):
+    """Training would begin at random, for hours, where a model was named."""
+    with pytest.raises(InputError, match=r"train\.start_from: .*package is a model package, .* as data/train, or `pre"):
+        run(start_from=["checkpoint", str(PACKAGE), "random"])
 
 
 def test_nothing_of_the_list_is_there(work):

@@ -117,6 +117,13 @@ def verify_package(folder: Path) -> Manifest:
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; a model package is a folder with a {MANIFEST}.")
     path = folder / MANIFEST
+    if not path.exists():
+        trained = (folder / "model.safetensors").is_file()
+        what = "a trained model, and no model package" if trained else "no model package"
+        raise InputError(
+            f"{folder}: {what}: {MANIFEST} is missing. Give the folder of a package, as data/package, which "
+            "`plumbline package` makes of a trained model that passes the gates."
+        )
     content = read_json(path)
     try:
         manifest = Manifest.model_validate(content)

@@ -28,7 +28,7 @@ def first_weights(model: Diagnosis, train: SequenceSet, losses: Train) -> None:
     buildings unlike it are recognised, is that of `train`. A checkpoint is found later, by the trainer.
 
     Raises:
-        InputError: nothing that `start_from` names is there, or it has other widths.
+        InputError: nothing that `start_from` names is there, or it is a package, or has other widths.
     """
     for source in losses.start_from:
         if source == CHECKPOINT:
@@ -45,6 +45,11 @@ def first_weights(model: Diagnosis, train: SequenceSet, losses: Train) -> None:
             model.get_buffer("severity_limit").clamp_(min=limit)
             log.info("weights: pretrained, from %s", folder)
             return
+        if (folder / "manifest.json").is_file():
+            raise InputError(
+                f"train.start_from: {folder} is a model package, whose network is pruned and not trained on. Name "
+                f"the folder of a trained model, as data/train, or `{pretrained.NAME}`."
+            )
         log.warning("train.start_from: %s has no model.safetensors; the next of the list is tried", folder)
     if losses.start_from == [CHECKPOINT]:
         fit_statistics(model, train)  # overwritten by the checkpoint; `resumes` sees to it that there is one
