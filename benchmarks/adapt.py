@@ -173,7 +173,8 @@ def main() -> None:
                                Adapt(threads=given.threads))  # fmt: skip
                 print("\n".join(rows), flush=True)
     except InputError as error:
-        sys.exit(str(error))
+        print(f"ERROR {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
     if not given.cities:
         print("\n" + "\n".join(f"- `{name}`: {DOMAINS[name].why}." for name in given.domain))
 

@@ -23,7 +23,8 @@ def main() -> None:
     try:
         make_city(given.out, given.kind, given.buildings, given.seed, given.residuals)
     except InputError as error:
-        sys.exit(str(error))
+        print(f"ERROR {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

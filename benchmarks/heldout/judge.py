@@ -137,7 +137,8 @@ def main() -> None:
         if given.report is not None:
             write_report(cities, f"Held-out cities, {given.model or 'least squares'}", given.report)
     except InputError as error:
-        sys.exit(str(error))
+        print(f"ERROR {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
     print(table([row for city in cities for row in city.rows]))
 
 

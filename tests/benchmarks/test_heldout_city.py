@@ -13,6 +13,7 @@ from benchmarks.heldout.city import make_city
 from benchmarks.heldout.courses import KINDS, course
 from benchmarks.heldout.files import write_product
 from benchmarks.heldout.judge import judge_city
+from benchmarks.heldout.judge import main as judge_main
 from benchmarks.heldout.observe import Product
 from benchmarks.heldout.residuals import Residuals
 from benchmarks.heldout.scores import MODEL, Scores, score, table
@@ -142,8 +143,14 @@ def test_scores_count_what_they_say():
     assert "**0.667** ± 0.272 (0.88 to 0.92)" in shown
 
 
-def test_the_command_says_what_is_missing(tmp_path, monkeypatch):
+def test_the_commands_say_what_is_missing(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["heldout", str(tmp_path / "c"), "--kind", "sentinel_real"])
-    with pytest.raises(SystemExit, match="--residuals"):
+    with pytest.raises(SystemExit) as ended:
         main()
+    said = capsys.readouterr().err
+    assert (ended.value.code, said.startswith("ERROR "), "--residuals" in said) == (2, True, True)
     assert not (tmp_path / "c").exists()
+    monkeypatch.setattr(sys, "argv", ["judge", str(tmp_path / "c")])
+    with pytest.raises(SystemExit) as ended:
+        judge_main()
+    assert (ended.value.code, capsys.readouterr().err.startswith(f"ERROR {tmp_path / 'c'}: ")) == (2, True)
