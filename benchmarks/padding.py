@@ -26,7 +26,7 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.losses import quadrant_loss, severity_loss
 from plumbline.model.network import new_spec
 from plumbline.params import Model, Train
-from plumbline.prepare.pad import STRATEGIES
+from plumbline.params.plugins import PADDING
 from plumbline.prepare.shards import Shards, load_shards
 from plumbline.train.batches import Batch, Buildings, SimilarLengths, loader
 from plumbline.train.score import score
@@ -59,9 +59,9 @@ def section(strategy: str, seed: int = 0) -> Train:
 
 def epoch_times(data: Shards) -> dict[str, float]:
     """Median over the rounds of the time that one epoch of batches takes without a network, s."""
-    times: dict[str, list[float]] = {name: [] for name in STRATEGIES}
+    times: dict[str, list[float]] = {name: [] for name in PADDING}
     for number in range(ROUNDS + 1):
-        for name in STRATEGIES:
+        for name in PADDING:
             start = time.perf_counter()
             for _ in loader(data, 128, 0, section(name)):
                 pass
@@ -151,7 +151,7 @@ def main() -> None:
         wanted = answers(masked[0], test, "mask", True, None)
         print("| strategy | time of an epoch of batches (x) | largest difference: probability | severity, permille |")
         print("|---|---|---|---|")
-        for name in STRATEGIES:
+        for name in PADDING:
             found = answers(masked[0], test, name, True, LONGEST)
             apart = [float((one - other).abs().max()) for one, other in zip(found[:2], wanted[:2], strict=True)]
             print(f"| {name} | {seconds[name] / seconds['mask']:.2f} | {apart[0]:.1e} | {apart[1]:.1e} |")
@@ -159,7 +159,7 @@ def main() -> None:
         title = ["padding", "counts as", "quadrant accuracy: in batch", "at 128", "severity error: in batch", "at 128",
                  "other quadrant at 128", "severity moved"]  # fmt: skip
         print("\n| " + " | ".join(title) + " |\n" + "|---" * len(title) + "|")
-        for name, mask in (("mask", True), *((name, False) for name in STRATEGIES)):
+        for name, mask in (("mask", True), *((name, False) for name in PADDING)):
             models = masked if mask else [trained(train, name, False, seed) for seed in SEEDS]
             kind = "nothing" if mask else "scatterers"
             print(f"| {name} | {kind} | {compare(models, test, name, mask)} |")

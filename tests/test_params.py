@@ -253,7 +253,7 @@ KIND = "give max_drop, severity or both; or else max_parameters"
         ({"pruning_ratio": None, "target": {}}, KIND),
         ({"pruning_ratio": None, "target": {"severity": 0.02, "max_parameters": 9}}, KIND),
         ({"pruning_ratio": None, "target": {"max_drop": 0.01, "tries": 13}}, "13 found"),
-        ({"importance": "looks"}, "'taylor', 'magnitude' or 'scale'"),
+        ({"importance": "looks"}, "'looks' found; one of taylor, magnitude, scale needed"),
     ],
 )
 def test_a_ratio_is_given_or_searched_by_one_kind_of_bound(given, said):

@@ -21,11 +21,11 @@ from torch.utils.data import DataLoader
 
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.dropout import Dropout
-from plumbline.model.kernels import KERNELS
 from plumbline.model.losses import quadrant_loss, severity_loss
 from plumbline.model.network import new_spec
 from plumbline.model.stream import Convolution
 from plumbline.params import Params, load_params
+from plumbline.params.plugins import ATTENTION
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.sequences import Sequences
 from plumbline.prepare.shards import load_shards
@@ -187,12 +187,12 @@ def attention(params: Params, case: dict[str, Any]) -> Result:
     buildings, length, heads = case["scatterers"] // case["length"], case["length"], params.model.heads
     torch.manual_seed(0)
     mask_BL = torch.arange(length) < torch.randint(length // 2, length + 1, (buildings, 1))
-    keys = KERNELS[case["kind"]].keys(mask_BL.to(device))
+    keys = ATTENTION[case["kind"]].keys(mask_BL.to(device))
     shape = (buildings, heads, length, 2 * params.model.channels // heads)
     query, key, value = (torch.randn(shape, device=device, requires_grad=True) for _ in range(3))
 
     def step() -> None:
-        mixed = KERNELS[case["kind"]].mix(query, key, value, keys)
+        mixed = ATTENTION[case["kind"]].mix(query, key, value, keys)
         torch.autograd.grad(mixed.square().mean(), (query, key, value))
 
     return timed(step)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.compress.importance import IMPORTANCES, slopes
+from plumbline.compress.importance import slopes
 from plumbline.compress.prune import channel_groups, prune, step_shares
 from plumbline.files import read_json
 from plumbline.model.diagnosis import Answer, Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.losses import build_losses
 from plumbline.model.network import count_parameters, new_spec, spec_of
 from plumbline.params import Model
-from plumbline.params.compress import ImportanceKind
 from plumbline.prepare.sequences import Sequences
 from plumbline.prepare.shards import Shards, load_shards
 from plumbline.train.batches import loader
@@ -201,10 +198,6 @@ def test_steps_leave_as_many_channels_as_one_step(tiny, data):
     for share in step_shares(0.75, 3):
         model = pruned(tiny, model, data, share)
     assert widths(model) == widths(pruned(tiny, whole, data, 0.75)) == [width // 4 for width in widths(whole)]
-
-
-def test_every_importance_of_the_parameters_is_there():
-    assert set(get_args(ImportanceKind)) == set(IMPORTANCES)
 
 
 def test_slopes_are_those_of_the_losses(tiny, data):

@@ -17,15 +17,28 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import count_parameters, new_spec, spec_of
 from plumbline.params import Model
+from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
 from plumbline.prepare.shards import load_shards
 from plumbline.train.statistics import fit_statistics
 
+TABLES = {"attention": list(ATTENTION), "pooling": list(POOLING), "convolution": list(CONVOLUTION)}
+BESIDE = [
+    {}, {"max_attention_length": 8}, {"checkpoint_activations": True, "attention_layers": 2}, {"kernel": 5},
+]  # fmt: skip
+"""What else networks differ by."""
+WITH_ATTENTION = [name for name in ATTENTION if name != "none"]
 KINDS = [
-    {"attention": "flex", "position": "learned", "pooling": "attention", "convolution": "separable"},
-    {"attention": "math", "position": "sinusoidal", "pooling": "mean_deviation", "max_attention_length": 8},
-    {"attention": "none", "pooling": "max", "convolution": "separable", "kernel": 5},
-    {"attention": "sdpa", "position": "none", "pooling": "mean", "checkpoint_activations": True, "attention_layers": 2},
+    *(
+        {**{kind: names[i % len(names)] for kind, names in TABLES.items()}, **BESIDE[i % len(BESIDE)]}
+        for i in range(max(map(len, TABLES.values())))
+    ),
+    # Without attention there is no position.
+    *(
+        {"attention": WITH_ATTENTION[i % len(WITH_ATTENTION)], "position": name, "convolution": "separable"}
+        for i, name in enumerate(POSITION)
+    ),
 ]
+"""Every plug-in of the network is in one of them."""
 LONGEST = 40
 GARBAGE = 1e4
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
 from typing import Any
 
 import torch
@@ -10,20 +11,33 @@ from torch import Tensor
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import new_spec
 from plumbline.params import Model
+from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 
 SMALL: dict[str, Any] = {"channels": 8, "blocks": 2, "heads": 2, "attention_layers": 2, "hidden": 16}
 LONGEST = 32
-POSITIONS, CONVOLUTIONS = ("none", "learned", "sinusoidal"), ("plain", "separable")
-PLUGINS = [
-    {
-        "attention": attention, "position": POSITIONS[(i + j) % 3], "pooling": pooling,
-        "convolution": CONVOLUTIONS[(i // 2 + j) % 2], "max_attention_length": (1024, 8)[(i + j // 2) % 2],
-    }
-    for i, attention in enumerate(("none", "math", "sdpa", "flex"))
-    for j, pooling in enumerate(("mean_max", "mean", "max", "mean_deviation", "attention"))
-]  # fmt: skip
-"""Every two kinds of different plug-ins meet in one of these networks (`test_registries`)."""
+KINDS: dict[str, list[Any]] = {
+    "attention": list(ATTENTION), "position": list(POSITION), "pooling": list(POOLING),
+    "convolution": list(CONVOLUTION), "max_attention_length": [1024, 8],
+}  # fmt: skip
+"""Of section `model`, and what each may be."""
+
+
+def meeting(kinds: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """Few networks in which every two values of different kinds meet: always the one in which most do for the first
+    time."""
+    every = [dict(zip(kinds, values, strict=True)) for values in product(*kinds.values())]
+    pairs = [set(combinations(network.items(), 2)) for network in every]
+    missing, found = set().union(*pairs), []
+    while missing:
+        best = max(range(len(every)), key=lambda number: len(pairs[number] & missing))
+        missing -= pairs[best]
+        found.append(every[best])
+    return found
+
+
+PLUGINS = meeting(KINDS)
+"""A plug-in that is added to its table is in some of them."""
 
 
 def small_model(max_length: int = LONGEST, seed: int = 0, **model: Any) -> Diagnosis:

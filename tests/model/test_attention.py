@@ -10,12 +10,13 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from plumbline.console import log
 from plumbline.model import kernels
 from plumbline.model.attention import Attention
-from plumbline.model.kernels import KERNELS, block_mask, blockwise, key_mask, masked_by_channel, written_out
+from plumbline.model.kernels import FLEX, block_mask, blockwise, key_mask, masked_by_channel, written_out
+from plumbline.params.plugins import ATTENTION
 
 LENGTHS = torch.tensor([[6], [2], [4]])
 
 
-@pytest.mark.parametrize("kind", list(KERNELS))
+@pytest.mark.parametrize("kind", [name for name in ATTENTION if name != "none"])
 def test_attention_is_that_of_torch(kind):
     """`nn.MultiheadAttention` with the same weights."""
     torch.manual_seed(0)
@@ -71,7 +72,7 @@ def test_without_a_gpu_flex_says_once_what_takes_its_place():
     log.addHandler(handler)
     try:
         for _ in range(3):
-            assert torch.equal(KERNELS["flex"].keys(mask), key_mask(mask))
+            assert torch.equal(FLEX.keys(mask), key_mask(mask))
     finally:
         log.removeHandler(handler)
         log.setLevel(level)

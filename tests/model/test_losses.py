@@ -9,8 +9,6 @@ from plumbline.model.losses import (
     CHARBONNIER_WIDTH,
     HIGH,
     LOW,
-    QUADRANT_LOSSES,
-    SEVERITY_LOSSES,
     QuadrantLoss,
     SeverityLoss,
     build_losses,
@@ -19,6 +17,7 @@ from plumbline.model.losses import (
 )
 from plumbline.model.network import RawAnswer
 from plumbline.params import Train
+from plumbline.params.plugins import QUADRANT_LOSS, SEVERITY_LOSS
 
 
 def raw(logits, severity=((0.0, 0.0, 0.0),)):
@@ -80,7 +79,7 @@ def test_focal_loss_is_its_formula_and_cross_entropy_without_gamma():
     torch.testing.assert_close(QuadrantLoss("focal", 0.0)(answer, quadrant), quadrant_loss(answer, quadrant))
 
 
-@pytest.mark.parametrize("kind", list(QUADRANT_LOSSES))
+@pytest.mark.parametrize("kind", list(QUADRANT_LOSS))
 @pytest.mark.parametrize("gamma", [0.0, 0.3, 2.0])
 def test_certain_and_undefined_quadrants_have_finite_gradients(kind, gamma):
     logits = torch.tensor([[200.0, 0, 0, 0], [200.0, 0, 0, 0], [1.0, 0, 0, 0]], requires_grad=True)
@@ -100,7 +99,7 @@ FORMULAS = {
 }
 
 
-@pytest.mark.parametrize("kind", list(SEVERITY_LOSSES))
+@pytest.mark.parametrize("kind", list(FORMULAS))
 @pytest.mark.parametrize("error", [-3.0, -0.4, 0.0, 2e-3, 0.9, 5.0])
 def test_the_middle_has_the_loss_of_its_name_and_the_ends_keep_theirs(kind, error):
     severity = torch.tensor([[-1.0, 0.5, 2.0]], requires_grad=True)
@@ -114,7 +113,19 @@ def test_the_middle_has_the_loss_of_its_name_and_the_ends_keep_theirs(kind, erro
     np.testing.assert_allclose(severity.grad[0, [0, 2]], [below, above], rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", list(SEVERITY_LOSSES))
+@pytest.mark.parametrize("kind", list(SEVERITY_LOSS))
+def test_every_severity_loss_grows_with_the_error_and_has_finite_gradients(kind):
+    severity = torch.zeros(6, 3, requires_grad=True)
+    truth, losses = torch.tensor([0.0, 1e-4, 0.3, -0.3, 4.0, -40.0]), []
+    for one in range(6):
+        losses.append(SeverityLoss(kind)(RawAnswer(torch.zeros(1, 4), severity[one : one + 1]), truth[one : one + 1]))
+    sum(losses).backward()
+    assert torch.isfinite(severity.grad).all()
+    assert losses[0] <= losses[1] < losses[2] < losses[4] < losses[5]
+    assert losses[0] < losses[3] < losses[5]
+
+
+@pytest.mark.parametrize("kind", list(SEVERITY_LOSS))
 def test_a_building_of_weight_two_counts_as_two(kind):
     torch.manual_seed(0)
     severity, truth, weight = torch.randn(6, 3), torch.randn(6), torch.tensor([1, 2, 1, 3, 1, 1])

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 from plumbline.model.network import Network, count_parameters, new_spec, spec_of
-from plumbline.model.pooling import POOLINGS
 from plumbline.model.position import LONGEST_LEARNED, Sinusoidal, build_position, resolve
-from plumbline.model.stream import CONVOLUTIONS, Block, Convolution, Separable, Stream
+from plumbline.model.stream import Block, Convolution, Separable, Stream
 from plumbline.params import Model
+from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
 from tests.model.made import SMALL, inputs, small_model
 
 
-@pytest.mark.parametrize("kind", list(CONVOLUTIONS))
+@pytest.mark.parametrize("kind", list(CONVOLUTION))
 @pytest.mark.parametrize("kernel", [1, 3, 5])
 def test_a_stream_is_zero_outside_of_the_mask_and_local_within(kernel, kind):
     torch.manual_seed(0)
@@ -31,7 +31,7 @@ def test_a_stream_is_zero_outside_of_the_mask_and_local_within(kernel, kind):
     assert not moved[reach + 1 :].any()
 
 
-@pytest.mark.parametrize("kind", list(CONVOLUTIONS))
+@pytest.mark.parametrize("kind", list(CONVOLUTION))
 def test_a_block_keeps_the_length(kind):
     block = Block(8, 5, 7, kind)
     assert block(torch.randn(2, 3, 8), torch.ones(2, 3, 1, dtype=torch.bool)).shape == (2, 3, 8)
@@ -63,7 +63,7 @@ def test_a_convolution_is_that_of_torch_however_the_sequence_lies_in_memory(kern
 
 
 def test_positions_differ_and_do_not_depend_on_the_values():
-    for kind in ("learned", "sinusoidal"):
+    for kind in [name for name in POSITION if name != "none"]:
         code = build_position(kind, 8, 40)
         values = code(torch.randn(2, 40, 8))
         torch.testing.assert_close(values, code(torch.zeros(2, 40, 8)))
@@ -131,10 +131,10 @@ def test_the_ends_of_the_interval_never_cross(seed, scale):
 specs = st.fixed_dictionaries(
     {
         "channels": st.sampled_from([4, 8, 12]), "blocks": st.integers(1, 3), "kernel": st.sampled_from([1, 3, 5]),
-        "heads": st.sampled_from([1, 2, 4]), "attention": st.sampled_from(["none", "math", "sdpa", "flex"]),
+        "heads": st.sampled_from([1, 2, 4]), "attention": st.sampled_from(list(ATTENTION)),
         "attention_layers": st.integers(0, 2), "hidden": st.integers(4, 20),
-        "position": st.sampled_from(["none", "learned", "sinusoidal", "auto"]),
-        "pooling": st.sampled_from(list(POOLINGS)), "convolution": st.sampled_from(list(CONVOLUTIONS)),
+        "position": st.sampled_from([*POSITION, "auto"]),
+        "pooling": st.sampled_from(list(POOLING)), "convolution": st.sampled_from(list(CONVOLUTION)),
         "checkpoint_activations": st.booleans(),
     }
 )  # fmt: skip

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.model.pooling import POOLINGS, Attended, Deviation, Max, Mean, Pool
+from plumbline.model.pooling import Attended, Deviation, Max, Mean, Pool
+from plumbline.params.plugins import POOLING
 
 
 def buildings(lengths, seed=0):
@@ -29,7 +30,7 @@ def test_looks_are_over_the_mask_alone(lengths):
             torch.testing.assert_close(left[i], right, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", list(POOLINGS))
+@pytest.mark.parametrize("kind", list(POOLING))
 @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_shares_add_up_to_one_and_padding_has_none(kind, lengths):
     x, mask = buildings(lengths)
@@ -39,7 +40,7 @@ def test_shares_add_up_to_one_and_padding_has_none(kind, lengths):
     assert not share[~mask].any()
 
 
-@pytest.mark.parametrize("kind", list(POOLINGS))
+@pytest.mark.parametrize("kind", list(POOLING))
 def test_the_gradients_of_a_lone_scatterer_are_finite(kind):
     x, mask = buildings([1, 4])
     x.requires_grad_()

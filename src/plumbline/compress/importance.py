@@ -1,11 +1,12 @@
 """How much a channel matters, as plug-ins: what pruning keeps.
 
-The scores are those of torch-pruning; all layers that lose a channel together have a say in its score.
+The scores are those of torch-pruning; all layers that lose a channel together have a say in its score. `taylor` is what
+the losses rise by if a channel's weights were 0, to first order (Molchanov et al. 2019, equation 8), `magnitude` the
+norm of the weights (Li et al. 2017, Pruning filters).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -37,16 +38,6 @@ class Scale(importance.Importance):  # type: ignore[misc]
         """(C,) of the group's channels."""
         scale = self.scale(group)
         return self.magnitude(group) if scale is None else scale
-
-
-IMPORTANCES: dict[str, Callable[[], Any]] = {
-    # What the losses rise by if a channel's weights were 0, to first order: Molchanov et al. 2019, equation 8.
-    "taylor": importance.GroupTaylorImportance,
-    # Norm of the weights: Li et al. 2017, Pruning filters.
-    "magnitude": importance.GroupMagnitudeImportance,
-    "scale": Scale,
-}
-"""To add one, add a line, and its name to `params.compress.ImportanceKind`."""
 
 
 def slopes(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, seed: int) -> Slopes:

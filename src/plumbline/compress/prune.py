@@ -14,10 +14,11 @@ import torch
 import torch_pruning
 from torch import Tensor
 
-from plumbline.compress.importance import IMPORTANCES, Slopes
+from plumbline.compress.importance import Slopes
 from plumbline.compress.split import Split
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import Network, spec_of
+from plumbline.params.plugins import IMPORTANCE
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 
 ROUNDING = 1e-9
@@ -34,7 +35,7 @@ def prune(
         model: left as it is.
         ratio: share of channels removed, 0 to below 1.
         slopes: see `importance.slopes`; of this model.
-        importance: name in `importance.IMPORTANCES`.
+        importance: name in `params.plugins.IMPORTANCE`.
         parts: name of one of `channel_groups` -> a share of its own.
         heads: of each attention layer that stay at most; whole heads go beside the channels of the others. None: all.
         multiple: each stream keeps a multiple of it of the channels that both streams share.
@@ -44,7 +45,7 @@ def prune(
         parameter.grad = slopes[name].clone()
     layers = dict(copy.network.named_modules())
     own = {layers[name]: _share(share) for name, share in (parts or {}).items()}
-    scores = IMPORTANCES[importance]()
+    scores = IMPORTANCE[importance]()
     if multiple > 1:
         stem = copy.network.encoder.distance.stem
         scores = Split(scores, stem, multiple, lambda layer: own.get(layer, _share(ratio)))

@@ -13,8 +13,9 @@ from pathlib import Path
 import onnx
 import torch
 from torch.export import Dim
+from torch.onnx.errors import OnnxExporterError
 
-from plumbline.errors import PlumblineError
+from plumbline.errors import InputError, PlumblineError
 from plumbline.export.inputs import NAMES
 from plumbline.export.interface import properties
 from plumbline.files import atomic_file
@@ -30,18 +31,38 @@ def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
     """Write `model` as an ONNX file with dynamic batch and length; see `finish` for what is in it.
 
     Length may be anything up to the model's `max_length`, which the file tells.
+
+    Raises:
+        InputError: a plug-in of the network does what a graph cannot.
     """
     model = model.eval()
     # Nobody asks for a gradient, and tracing what one would need takes longer; the file is the same.
     with atomic_file(path) as temporary, _quiet(), torch.no_grad(), _uncollected():
-        program = torch.onnx.export(
-            model, example(), dynamo=True, opset_version=opset, input_names=list(INPUTS), output_names=list(OUTPUTS),
-            dynamic_shapes=dynamic_shapes(model), verbose=False,
-        )  # fmt: skip
+        try:
+            program = torch.onnx.export(
+                model, example(), dynamo=True, opset_version=opset, input_names=list(INPUTS),
+                output_names=list(OUTPUTS), dynamic_shapes=dynamic_shapes(model), verbose=False,
+            )  # fmt: skip
+        except OnnxExporterError as error:
+            raise InputError(_refused(model, path, error)) from error
         if program is None:
             raise PlumblineError("torch.onnx.export returned no program.")
         onnx.save(apart(program.model_proto), temporary)
         finish(temporary, properties(model.network.spec.max_length))
+
+
+def _refused(model: Diagnosis, path: Path, error: Exception) -> str:
+    """What kept the exporter from a graph, in a line, and the plug-ins among which it must be."""
+    spec = model.network.spec
+    kinds = ", ".join(f"{kind} {getattr(spec, kind)}" for kind in ("attention", "position", "pooling", "convolution"))
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    why = next(iter(str(cause).strip().splitlines()), "no reason given")
+    return (
+        f"{path.name}: a network with {kinds} cannot be exported ({type(cause).__name__}: {why}). Use another of them "
+        "in section model, or write it without what depends on values (CONTRIBUTING, A plug-in)."
+    )
 
 
 def example() -> tuple[torch.Tensor, ...]:

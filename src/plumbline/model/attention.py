@@ -1,4 +1,4 @@
-"""Self-attention over scatterers; how it is computed is a plug-in of `kernels`.
+"""Self-attention over scatterers; how it is computed is a plug-in, see `kernels`.
 
 Shape legend: B buildings, L scatterers, D channels, H heads, E channels a head.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from plumbline.model.dropout import Dropout
-from plumbline.model.kernels import KERNELS, Keys, attention_weights, key_mask
+from plumbline.model.kernels import Kernel, Keys, attention_weights, key_mask
 from plumbline.model.linear import Linear
+from plumbline.params.plugins import ATTENTION
 
 
 class Attention(nn.Module):
@@ -18,7 +19,7 @@ class Attention(nn.Module):
     def __init__(self, width: int, inner: int, heads: int, kind: str) -> None:
         super().__init__()
         self.heads = heads
-        self.kernel = KERNELS[kind]
+        self.kernel: Kernel = ATTENTION[kind]
         self.query = Linear(width, inner)
         self.key = Linear(width, inner)
         self.value = Linear(width, inner)

@@ -132,9 +132,4 @@ def _say_replaced() -> None:
     log.info("attention flex: no GPU, or an export; sdpa takes its place, with the same weights and answers")
 
 
-KERNELS: dict[str, Kernel] = {
-    "math": Kernel(key_mask, written_out),
-    "sdpa": Kernel(key_mask, fused),
-    "flex": Kernel(flex_keys, flex),
-}
-"""To add a kernel, add a line, and its name to `params.model.AttentionKind`; `none` is the absence of one."""
+MATH, SDPA, FLEX = Kernel(key_mask, written_out), Kernel(key_mask, fused), Kernel(flex_keys, flex)

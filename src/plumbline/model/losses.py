@@ -5,7 +5,6 @@ Shape legend: B buildings.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,12 +15,18 @@ from torch.nn import functional
 from plumbline.model.heads import RawAnswer
 from plumbline.model.interval import INTERVAL_SHARE
 from plumbline.params import Train
+from plumbline.params.plugins import QUADRANT_LOSS, SEVERITY_LOSS
 from plumbline.params.train import QuadrantKind, SeverityKind
 
 LOW, HIGH = (1 - INTERVAL_SHARE) / 2, (1 + INTERVAL_SHARE) / 2
 """Quantiles that the interval's ends aim at before calibration."""
 CHARBONNIER_WIDTH = 1e-3
 """Errors below are squared, those above absolute; standardised severity."""
+
+
+def cross_entropy(cross_entropy_B: Tensor, gamma: float) -> Tensor:
+    """As it is."""
+    return cross_entropy_B
 
 
 def focal(cross_entropy_B: Tensor, gamma: float) -> Tensor:
@@ -31,20 +36,14 @@ def focal(cross_entropy_B: Tensor, gamma: float) -> Tensor:
     return doubt_B.pow(gamma) * cross_entropy_B
 
 
-QUADRANT_LOSSES: dict[QuadrantKind, Callable[[Tensor, float], Tensor]] = {
-    "cross_entropy": lambda cross_entropy_B, gamma: cross_entropy_B,
-    "focal": focal,
-}
-"""Cross-entropy of each building and gamma to its loss. To add one, add a line, and its name to `params.train`."""
-SEVERITY_LOSSES: dict[SeverityKind, Callable[[Tensor], Tensor]] = {
-    "pinball": torch.abs,
-    "mse": torch.square,
-    "huber": lambda error_B: functional.huber_loss(error_B, torch.zeros_like(error_B), reduction="none"),
-    "charbonnier": lambda error_B: (error_B.square() + CHARBONNIER_WIDTH**2).sqrt() - CHARBONNIER_WIDTH,
-}
-"""Error of the middle to its loss; the ends have the pinball loss always. `pinball` aims the middle at the median as
-well, which stays the median in permille, `mse` at the mean of the standardised severity, `huber` (Huber 1964, turning
-at one standard deviation) and `charbonnier` (Charbonnier et al. 1994) lie between. To add one, as above."""
+def huber(error_B: Tensor) -> Tensor:
+    """Squared up to one standard deviation, absolute beyond (Huber 1964)."""
+    return functional.huber_loss(error_B, torch.zeros_like(error_B), reduction="none")
+
+
+def charbonnier(error_B: Tensor) -> Tensor:
+    """Absolute, and smooth at 0 (Charbonnier et al. 1994)."""
+    return (error_B.square() + CHARBONNIER_WIDTH**2).sqrt() - CHARBONNIER_WIDTH
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class QuadrantLoss:
     def __call__(self, answer: RawAnswer, quadrant_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
         """With weights, a building of weight w counts as w buildings."""
         cross_entropy_B = functional.cross_entropy(answer.logits_B4, quadrant_B, ignore_index=-1, reduction="none")
-        each_B = QUADRANT_LOSSES[self.kind](cross_entropy_B, self.gamma)
+        each_B: Tensor = QUADRANT_LOSS[self.kind](cross_entropy_B, self.gamma)
         counts_B = self.counts(quadrant_B, weight_B).to(each_B.dtype)
         return (counts_B * each_B).sum() / counts_B.sum().clamp(min=torch.finfo(counts_B.dtype).tiny)
 
@@ -76,7 +75,11 @@ class QuadrantLoss:
 
 @dataclass(frozen=True)
 class SeverityLoss:
-    """Mean loss of the middle, plus the pinball loss of both ends of the interval (Koenker and Bassett 1978)."""
+    """Mean loss of the middle, plus the pinball loss of both ends of the interval (Koenker and Bassett 1978).
+
+    `pinball` aims the middle at the median as well, which stays the median in permille, `mse` at the mean of the
+    standardised severity; `huber` and `charbonnier` lie between.
+    """
 
     kind: SeverityKind = "pinball"
 
@@ -84,7 +87,8 @@ class SeverityLoss:
         """Of standardised severity. With weights, a building of weight w counts as w buildings."""
         error_B3 = standard_B[:, None] - answer.severity_B3
         low_B, middle_B, high_B = error_B3.unbind(1)
-        each_B = SEVERITY_LOSSES[self.kind](middle_B) + _pinball(low_B, LOW) + _pinball(high_B, HIGH)
+        own_B: Tensor = SEVERITY_LOSS[self.kind](middle_B)
+        each_B = own_B + _pinball(low_B, LOW) + _pinball(high_B, HIGH)
         if weight_B is not None:
             each_B = each_B * (weight_B / weight_B.mean())
         return each_B.mean()

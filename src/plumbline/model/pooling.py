@@ -6,11 +6,12 @@ Shape legend: B buildings, L scatterers, D channels.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import cast
 
 import torch
 from torch import Tensor, nn
+
+from plumbline.params.plugins import POOLING
 
 
 def masked_mean(x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
@@ -102,14 +103,7 @@ class Attended(Look):
         return score_BL1.masked_fill(~mask_BL1, torch.finfo(score_BL1.dtype).min).softmax(1)
 
 
-POOLINGS: dict[str, tuple[Callable[[int], Look], ...]] = {
-    "mean_max": (Mean, Max),
-    "mean": (Mean,),
-    "max": (Max,),
-    "mean_deviation": (Mean, Deviation),
-    "attention": (Attended,),
-}
-"""Looks that are taken side by side. To add a pooling, add a line, and its name to `params.model.PoolingKind`."""
+MEAN_MAX, MEAN_DEVIATION = (Mean, Max), (Mean, Deviation)
 
 
 class Pool(nn.Module):
@@ -117,7 +111,8 @@ class Pool(nn.Module):
 
     def __init__(self, kind: str, channels: int) -> None:
         super().__init__()
-        self.looks = nn.ModuleList(look(channels) for look in POOLINGS[kind])
+        looks: type[Look] | tuple[type[Look], ...] = POOLING[kind]
+        self.looks = nn.ModuleList(look(channels) for look in (looks if isinstance(looks, tuple) else (looks,)))
 
     def forward(self, x_BLD: Tensor, mask_BL: Tensor) -> list[Tensor]:
         """A (B, D) of each look."""

@@ -5,15 +5,15 @@ The code is narrow so that positions stay a small share of the parameters at any
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from plumbline.params.model import PositionKind
+from plumbline.params.model import AUTO, PositionKind
+from plumbline.params.plugins import POSITION
 
-Position = Literal["none", "learned", "sinusoidal"]
+Position = Annotated[str, POSITION.name()]
 WIDTH = 16
 LONGEST_LEARNED = 64
 """`auto` learns positions up to this length and computes them beyond."""
@@ -22,7 +22,7 @@ LONGEST_LEARNED = 64
 class Sinusoidal(nn.Module):
     """Sines and cosines of geometric wavelengths (Vaswani et al. 2017, section 3.5), for any length."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, max_length: int | None = None) -> None:
         super().__init__()
         self.project = nn.Linear(WIDTH, channels)
         self.register_buffer("rate", 1000.0 ** (-torch.arange(0, WIDTH, 2) / WIDTH), persistent=False)
@@ -50,21 +50,15 @@ class Learned(nn.Module):
         return code
 
 
-POSITIONS: dict[Position, Callable[[int, int], nn.Module | None]] = {
-    "none": lambda channels, max_length: None,
-    "learned": Learned,
-    "sinusoidal": lambda channels, max_length: Sinusoidal(channels),
-}
-"""Channels and `max_length` to a code. To add one, add a line, and its name to `Position` and to `params.model`."""
-
-
 def resolve(kind: PositionKind, max_length: int) -> Position:
     """`auto` as `learned` or `sinusoidal`."""
-    if kind == "auto":
+    if kind == AUTO:
         return "learned" if max_length <= LONGEST_LEARNED else "sinusoidal"
     return kind
 
 
 def build_position(kind: Position, channels: int, max_length: int) -> nn.Module | None:
     """The plug-in of that name; None for `none`."""
-    return POSITIONS[kind](channels, max_length)
+    plugin = POSITION[kind]
+    built: nn.Module | None = plugin and plugin(channels, max_length)
+    return built

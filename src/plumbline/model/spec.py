@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, model_validator
 from plumbline.model.position import Position, resolve
 from plumbline.params import Model
 from plumbline.params.model import AttentionKind, ConvolutionKind, PoolingKind
+from plumbline.params.plugins import ATTENTION
 
 
 class LayerSpec(BaseModel):
@@ -47,7 +48,9 @@ class NetworkSpec(BaseModel):
     checkpoint_activations: bool = False
 
     @model_validator(mode="after")
-    def _heads_divide(self) -> Self:
+    def _attention_fits(self) -> Self:
+        if self.attention_layers and ATTENTION[self.attention] is None:
+            raise ValueError(f"attention: {self.attention} found, with {len(self.attention_layers)} attention layers")
         for layer in self.attention_layers:
             if layer.inner % self.heads_of(layer):
                 raise ValueError(f"heads: {self.heads_of(layer)} found, must divide {layer.inner}")
@@ -61,7 +64,7 @@ class NetworkSpec(BaseModel):
 def new_spec(model: Model, max_length: int) -> NetworkSpec:
     """The unpruned network of a params section, for sequences up to `max_length`."""
     joined = 2 * model.channels
-    layers = 0 if model.attention == "none" else model.attention_layers
+    layers = 0 if ATTENTION[model.attention] is None else model.attention_layers
     return NetworkSpec(
         distance_channels=model.channels,
         distance_hidden=[model.channels] * model.blocks,

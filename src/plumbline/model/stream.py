@@ -5,14 +5,12 @@ Shape legend: B buildings, L scatterers, F features, C channels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from plumbline.model.linear import Linear
 from plumbline.model.recompute import run
+from plumbline.params.plugins import CONVOLUTION
 
 
 class Convolution(nn.Conv1d):
@@ -62,11 +60,6 @@ class Separable(nn.Module):
         return mixed
 
 
-CONVOLUTIONS: dict[str, Callable[[int, int, int], Any]] = {"plain": plain, "separable": Separable}
-"""Channels in, channels out and kernel to a convolution that keeps the length and has `out_channels`. To add one, add a
-line, and its name to `params.model.ConvolutionKind`."""
-
-
 class Block(nn.Module):
     """Two convolutions along the sequence, added to what came in.
 
@@ -77,8 +70,8 @@ class Block(nn.Module):
     def __init__(self, channels: int, hidden: int, kernel: int, kind: str = "plain") -> None:
         super().__init__()
         self.norm = nn.LayerNorm(channels)
-        self.first = CONVOLUTIONS[kind](channels, hidden, kernel)
-        self.second = CONVOLUTIONS[kind](hidden, channels, kernel)
+        self.first = CONVOLUTION[kind](channels, hidden, kernel)
+        self.second = CONVOLUTION[kind](hidden, channels, kernel)
 
     def forward(self, x_BLC: Tensor, mask_BL1: Tensor) -> Tensor:
         """Same shape as `x_BLC`; what stands outside of the mask never reaches a place inside."""

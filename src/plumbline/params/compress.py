@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from plumbline.params.plugins import IMPORTANCE
 from plumbline.params.section import Fraction, Positive, Section
 from plumbline.params.train import Optimise, Train
 
-ImportanceKind = Literal["taylor", "magnitude", "scale"]
+ImportanceKind = Annotated[str, IMPORTANCE.name()]
 
 
 Power = Annotated[float, Field(ge=0, le=8)]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
 from plumbline.params.section import Section
 
-AttentionKind = Literal["none", "math", "sdpa", "flex"]
-ConvolutionKind = Literal["plain", "separable"]
-PoolingKind = Literal["mean_max", "mean", "max", "mean_deviation", "attention"]
-PositionKind = Literal["none", "learned", "sinusoidal", "auto"]
+AttentionKind = Annotated[str, ATTENTION.name()]
+ConvolutionKind = Annotated[str, CONVOLUTION.name()]
+PoolingKind = Annotated[str, POOLING.name()]
+AUTO = "auto"
+PositionKind = Annotated[str, POSITION.name(AUTO)]
 
 
 class Model(Section):

@@ -6,10 +6,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from plumbline.params.plugins import PADDING, QUADRANT_LOSS, SEVERITY_LOSS
 from plumbline.params.section import Fraction, Positive, Section
 
-QuadrantKind = Literal["cross_entropy", "focal"]
-SeverityKind = Literal["pinball", "mse", "huber", "charbonnier"]
+QuadrantKind = Annotated[str, QUADRANT_LOSS.name()]
+SeverityKind = Annotated[str, SEVERITY_LOSS.name()]
+PaddingKind = Annotated[str, PADDING.name()]
 OWING = ("powersgd", "int8")
 """Values of `communication` that send later what they lost now."""
 AUTO = 0
@@ -98,7 +100,7 @@ class Train(Optimise):
     """Of the middle of the interval; see `model/losses.py`. Its ends have the pinball loss always."""
     augment: bool = True
     """Mirror and turn each building's frame at random (the eight symmetries of the compass)."""
-    padding: Literal["mask", "mean", "median", "last", "replicate"] = "mask"
+    padding: PaddingKind = "mask"
     """What fills shorter sequences of a batch. The network masks it; see docs/padding.md."""
     perturb: Fraction = 0.5
     """Share of the examples that `point_dropout`, `track_dropout` and `noise` act on, where one of them is above 0."""

@@ -8,29 +8,28 @@ Shape legend: B buildings, L places, F features.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import InputError
+from plumbline.params.plugins import PADDING
 
 Values = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 
-def _mask(values_BLF: Values, mask_BL: Mask) -> Values:
+def zeros(values_BLF: Values, mask_BL: Mask) -> Values:
     """Zeros."""
     return np.zeros((), dtype=values_BLF.dtype)
 
 
-def _mean(values_BLF: Values, mask_BL: Mask) -> Values:
+def mean(values_BLF: Values, mask_BL: Mask) -> Values:
     """The mean of the building's own scatterers, column by column."""
     total_BF = np.where(mask_BL[..., None], values_BLF, 0).sum(1, dtype=float)
     return np.asarray((total_BF / np.maximum(mask_BL.sum(1), 1)[:, None])[:, None, :])
 
 
-def _median(values_BLF: Values, mask_BL: Mask) -> Values:
+def median(values_BLF: Values, mask_BL: Mask) -> Values:
     """The median of the building's own scatterers, column by column."""
     # Infinity sorts behind every value: the first places hold the building's own, in order.
     sorted_BLF = np.sort(np.where(mask_BL[..., None], values_BLF, np.inf), axis=1)
@@ -39,26 +38,16 @@ def _median(values_BLF: Values, mask_BL: Mask) -> Values:
     return np.asarray(((low_BF + high_BF) / 2)[:, None, :])
 
 
-def _last(values_BLF: Values, mask_BL: Mask) -> Values:
+def last(values_BLF: Values, mask_BL: Mask) -> Values:
     """The building's last scatterer, again and again."""
     last_B = np.maximum(mask_BL.sum(1), 1) - 1
     return np.asarray(values_BLF[np.arange(len(last_B)), last_B][:, None, :])
 
 
-def _replicate(values_BLF: Values, mask_BL: Mask) -> Values:
+def replicate(values_BLF: Values, mask_BL: Mask) -> Values:
     """The whole sequence from its beginning, as often as there is room."""
     place_BL = np.arange(mask_BL.shape[1]) % np.maximum(mask_BL.sum(1), 1)[:, None]
     return np.take_along_axis(values_BLF, place_BL[..., None], axis=1)
-
-
-STRATEGIES: dict[str, Callable[[Values, Mask], Values]] = {
-    "mask": _mask,
-    "mean": _mean,
-    "median": _median,
-    "last": _last,
-    "replicate": _replicate,
-}
-"""Name -> what the padding holds, in a shape that broadcasts to (B, L, F); the mask leaves the padding alone in use."""
 
 
 def fill(values_BLF: Values, mask_BL: Mask, strategy: str = "mask") -> Values:
@@ -67,16 +56,16 @@ def fill(values_BLF: Values, mask_BL: Mask, strategy: str = "mask") -> Values:
     Args:
         values_BLF: (B, L, F); what stands outside of the mask is not read.
         mask_BL: (B, L), True for the first places of each row. A row without any is filled with zeros.
-        strategy: name in `STRATEGIES`.
+        strategy: name in `params.plugins.PADDING`.
 
     Raises:
         InputError: there is no such strategy.
     """
-    if strategy not in STRATEGIES:
-        raise InputError(f"padding: {strategy!r} found, one of {', '.join(STRATEGIES)} needed.")
+    if strategy not in PADDING:
+        raise InputError(f"padding: {strategy!r} found, one of {', '.join(PADDING)} needed.")
     if not values_BLF.size:
         return values_BLF.copy()
-    padding = STRATEGIES[strategy](values_BLF, mask_BL)
+    padding = PADDING[strategy](values_BLF, mask_BL)
     somebody_B = np.asarray(mask_BL.any(1))
     padding = np.where(somebody_B[:, None, None], padding, 0)
     return np.where(mask_BL[..., None], values_BLF, padding).astype(values_BLF.dtype, copy=False)
