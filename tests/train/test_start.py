@@ -2,13 +2,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
+from plumbline import pretrained
 from plumbline.errors import InputError
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import new_spec
 from plumbline.prepare.shards import load_shards
 from plumbline.pretrained import PACKAGE
+from plumbline.train import match
 from plumbline.train.start import first_weights, freeze, load_pretrained
 from plumbline.train.statistics import STANDARDISATION
 from tests.train.made import make_params, make_sequences
@@ -87,17 +89,105 @@ def test_without_the_word_checkpoint_an_interrupted_run_begins_anew(work, said):
     assert not any("resuming" in line for line in said)
 
 
-def test_other_widths_are_refused_naming_the_first_that_differs(tmp_path):
-    folder = tmp_path / "pretrained"
-    save_diagnosis(fresh(hidden=12), folder)
-    with pytest.raises(
-        InputError,
-        match=r"pretrained: network.geometry.0.weight: shape \(12, \d+\) found, shape \(16, \d+\) needed",
-    ):
-        load_pretrained(fresh(), folder)
-    (folder / "model.safetensors").write_bytes(b"no weights")
+OTHER = [
+    ({"hidden": 12}, ["model.hidden: 12 found, 16 needed"]),
+    ({"heads": 4}, ["model.heads: 4 found, 2 needed"]),
+    ({"pooling": "mean_deviation"}, ["model.pooling: mean_deviation found, mean_max needed"]),
+    ({"max_attention_length": 8}, ["model.max_attention_length: 8 found, 1024 needed"]),
+    ({"convolution": "separable", "kernel": 5},
+     ["model.kernel: 5 found, 3 needed", "model.convolution: separable found, plain needed"]),
+    ({"channels": 4, "blocks": 2},
+     ["model.channels: 4 found, 8 needed", "model.blocks: [4, 4] found, [8] needed",
+      "model.attention_layers: [(8, 16)] found, [(16, 32)] needed"]),
+    ({"attention": "none"},
+     ["model.attention: none found, sdpa needed", "model.attention_layers: [] found, [(16, 32)] needed"]),
+    ({"position": "sinusoidal"}, ["model.position: sinusoidal found, learned needed"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changed", "said"), OTHER, ids=[str(changed) for changed, _ in OTHER])
+def test_weights_of_another_network_are_refused_naming_each_parameter(changed, said, tmp_path):
+    """Of most of them all shapes are the same."""
+    save_diagnosis(fresh(**changed), tmp_path / "before")
+    with pytest.raises(InputError) as caught:
+        load_pretrained(fresh(), tmp_path / "before", "learned")
+    assert str(caught.value) == (
+        f"train.start_from: {tmp_path / 'before'}: {'; '.join(said)}. Give these the values that this model was "
+        "trained with, or take it out of the list."
+    )
+
+
+def of_length(max_length, **model):
+    return Diagnosis(new_spec(make_params(model).model, max_length))
+
+
+def test_where_a_position_follows_the_longest_sequence_the_message_says_so(tmp_path):
+    save_diagnosis(of_length(128), tmp_path)
+    with pytest.raises(InputError) as caught:
+        load_pretrained(of_length(40), tmp_path, "auto")
+    assert (
+        "model.position: sinusoidal found, learned needed; prepare.max_points: 128 found, 40 needed (position is auto, "
+        "which is learned up to prepare.max_points 64: 128 found, 40 needed). Give these"
+    ) in str(caught.value)
+    save_diagnosis(of_length(24), tmp_path)
+    with pytest.raises(InputError, match=r": prepare\.max_points: 24 found, 40 needed\. Give these"):
+        load_pretrained(of_length(40), tmp_path, "auto")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (fresh(dropout=0.3, attention="math", checkpoint_activations=True), fresh()),
+        (fresh(max_attention_length=100), fresh()),  # no building has more than 24 scatterers
+        (of_length(128), of_length(200)),
+        (of_length(128, position="none"), of_length(40, position="none")),
+        (of_length(128, attention_layers=0, heads=4), of_length(40, attention="none", position="learned")),
+    ],
+    ids=["training", "attention", "sinusoidal", "none", "without"],
+)
+def test_what_means_the_same_is_taken(before, after, tmp_path):
+    save_diagnosis(before, tmp_path)
+    load_pretrained(after, tmp_path, "auto")
+    for name, value in before.network.state_dict().items():
+        assert torch.equal(after.network.state_dict()[name], value)
+
+
+def test_weights_for_points_that_were_prepared_otherwise_are_refused(tmp_path, monkeypatch, said):
+    save_diagnosis(fresh(), tmp_path)
+    monkeypatch.setattr(match, "PREPARATION", 99)
+    with pytest.raises(InputError, match=r"prepared in another way \(3, now 99\)"):
+        load_pretrained(fresh(), tmp_path)
+    shipped = Diagnosis(load_diagnosis(pretrained.MODEL).network.spec)
+    with pytest.raises(InputError, match=r"pretrained.model: trained on points that were prepared .* \(3, now 99\)"):
+        load_pretrained(shipped, pretrained.MODEL)
+    save_file(load_file(tmp_path / "model.safetensors"), tmp_path / "model.safetensors")  # as it was once written
+    load_pretrained(fresh(), tmp_path)
+    assert said == [f"WARNING {tmp_path}: does not say how its points were prepared; taken to be as they are now"]
+
+
+def test_the_shipped_model_is_taken_where_the_section_is_its_own(said):
+    shipped = Diagnosis(load_diagnosis(pretrained.MODEL).network.spec)
+    load_pretrained(shipped, pretrained.MODEL, "auto")
+    assert not said
+
+
+def test_a_damaged_folder_is_refused(tmp_path):
+    save_diagnosis(fresh(), tmp_path)
+    weights, widths = (tmp_path / f"model.{kind}" for kind in ("safetensors", "json"))
+    state = load_file(weights)
+    save_file({**state, "severity_mean": torch.zeros(2)}, weights)
+    with pytest.raises(InputError, match=r"severity_mean: shape \(2,\) found, shape \(\) needed.*folder is damaged"):
+        load_pretrained(fresh(), tmp_path)
+    weights.write_bytes(b"no weights")
     with pytest.raises(InputError, match="not readable"):
-        load_pretrained(fresh(), folder)
+        load_pretrained(fresh(), tmp_path)
+    for content, message in (('{"heads": 2}', "not readable as the widths"), ("{", "not readable as JSON")):
+        widths.write_text(content)
+        with pytest.raises(InputError, match=message):
+            load_pretrained(fresh(), tmp_path)
+    widths.unlink()
+    with pytest.raises(InputError, match=r"model\.json: no such file"):
+        load_pretrained(fresh(), tmp_path)
 
 
 @pytest.mark.parametrize("order", [["random", "checkpoint"], ["random", "folder"], ["folder", "checkpoint"]])

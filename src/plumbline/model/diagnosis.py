@@ -20,11 +20,14 @@ from plumbline.model.interval import STEPS, narrowness, passed_bounds, stretched
 from plumbline.model.network import Network, spec_of
 from plumbline.model.older import take_older_buffers
 from plumbline.model.spec import NetworkSpec
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.prepare.features import DISTANCE, GEOMETRY, PREPARATION, SLOPE, names
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 SEVERITY_FLOOR = 0.1
 """Added to permille before the logarithm: differences far below category 1 do not matter."""
+
+PREPARED = "preparation"
+"""Where a file of weights says by which `features.PREPARATION` its points were prepared."""
 
 FARTHEST_STANDARD = 1e18
 """Standard deviations; no feature is so far out."""
@@ -169,10 +172,14 @@ def asinh_written_out(x: Tensor) -> Tensor:
 
 
 def save_diagnosis(model: Diagnosis, folder: Path) -> None:
-    """Write `model.safetensors` and `model.json` (the widths) into `folder`."""
+    """Write `model.safetensors` and `model.json` (the widths) into `folder`.
+
+    The weights say which preparation of points they are for: it is not seen in any shape.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    write_bytes(folder / "model.safetensors", save(state))  # `save_file` lets nobody else read it
+    said = {PREPARED: str(PREPARATION)}
+    write_bytes(folder / "model.safetensors", save(state, said))  # `save_file` lets nobody else read it
     write_json(folder / "model.json", spec_of(model.network).model_dump())
 
 

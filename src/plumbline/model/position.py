@@ -22,6 +22,9 @@ LONGEST_LEARNED = 64
 class Sinusoidal(nn.Module):
     """Sines and cosines of geometric wavelengths (Vaswani et al. 2017, section 3.5), for any length."""
 
+    any_length = True
+    """The code of a place does not depend on `max_length`; without this word it is taken to."""
+
     def __init__(self, channels: int, max_length: int | None = None) -> None:
         super().__init__()
         self.project = nn.Linear(WIDTH, channels)

@@ -40,7 +40,7 @@ def train(prepared: Path, params: Params, out: Path) -> None:
     splits = {name: load_shards(prepared / name) for name in ("train", "tune", "calibrate")}
     torch.manual_seed(params.train.seed)  # the first weights are drawn here
     model = Diagnosis(new_spec(params.model, params.prepare.max_points))
-    first_weights(model, splits["train"], params.train)
+    first_weights(model, splits["train"], params.train, params.model.position)
     freeze(model, params.train.freeze)
     counts = count_parameters(model.network)
     log.info("parameters: %s", ", ".join(f"{name} {count}" for name, count in counts.items()))

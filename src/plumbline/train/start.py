@@ -16,19 +16,26 @@ from plumbline.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Train
 from plumbline.prepare.shards import SequenceSet
+from plumbline.train.match import check_preparation, check_spec
 from plumbline.train.statistics import STANDARDISATION, fit_statistics
 
 CHECKPOINT, RANDOM = "checkpoint", "random"
 
 
-def first_weights(model: Diagnosis, train: SequenceSet, losses: Train) -> None:
+def first_weights(model: Diagnosis, train: SequenceSet, losses: Train, position: str = "") -> None:
     """Fit the statistics, and take pretrained weights if `train.start_from` names any before `random`.
 
     Pretrained weights come with the standardisation they were trained with; what was seen in training, by which
     buildings unlike it are recognised, is that of `train`. A checkpoint is found later, by the trainer.
 
+    Args:
+        model: whose weights are set.
+        train: the training split.
+        losses: section `train`.
+        position: `model.position`, for messages.
+
     Raises:
-        InputError: nothing that `start_from` names is there, or it is a package, or has other widths.
+        InputError: nothing that `start_from` names is there, or it is a package, or another network.
     """
     for source in losses.start_from:
         if source == CHECKPOINT:
@@ -39,7 +46,7 @@ def first_weights(model: Diagnosis, train: SequenceSet, losses: Train) -> None:
             return
         folder = _folder(source)
         if (folder / "model.safetensors").is_file():
-            load_pretrained(model, folder)
+            load_pretrained(model, folder, position)
             limit = model.get_buffer("severity_limit").clone()
             fit_statistics(model, train, standardisation=False)
             model.get_buffer("severity_limit").clamp_(min=limit)
@@ -67,12 +74,14 @@ def _folder(source: str) -> Path:
     return pretrained.MODEL if source == pretrained.NAME else Path(source)
 
 
-def load_pretrained(model: Diagnosis, folder: Path) -> None:
-    """Take the weights and the standardisation of a trained model of the same widths.
+def load_pretrained(model: Diagnosis, folder: Path, position: str = "") -> None:
+    """Take the weights and the standardisation of a trained model of the same network; see `match`.
 
     Raises:
-        InputError: a file is damaged, or a weight has another shape; the message names the first.
+        InputError: a file is damaged, or the network another.
     """
+    check_spec(folder, model.network.spec, position)
+    check_preparation(folder)
     try:
         found = load_file(folder / "model.safetensors")
     except (SafetensorError, OSError) as error:
@@ -90,7 +99,7 @@ def _compare(folder: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Ten
             there, here = ("nothing" if shape is None else f"shape {shape}" for shape in shapes)
             raise InputError(
                 f"train.start_from: {folder}: {name}: {there} found, {here} needed. "
-                "Give the section `model` the values that this model was trained with, or take it out of the list."
+                "Its model.json says otherwise: the folder is damaged. Take it out of the list."
             )
 
 

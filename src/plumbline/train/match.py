@@ -1,0 +1,121 @@
+"""Whether the weights of a trained model mean the same in the network that the parameters ask for.
+
+Shapes do not tell: with other heads, another pooling of the same width or another preparation of the points they are
+the same, and the answers are not.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
+
+from plumbline import pretrained
+from plumbline.console import log
+from plumbline.errors import InputError
+from plumbline.files import read_json
+from plumbline.model.diagnosis import PREPARED
+from plumbline.model.position import LONGEST_LEARNED
+from plumbline.model.spec import NetworkSpec
+from plumbline.params.model import AUTO
+from plumbline.params.plugins import ATTENTION, POSITION
+from plumbline.prepare.features import PREPARATION
+
+NAMED = {
+    "distance_channels": "model.channels", "slope_channels": "model.channels", "distance_hidden": "model.blocks",
+    "slope_hidden": "model.blocks", "geometry_width": "model.hidden", "max_length": "prepare.max_points",
+}  # fmt: skip
+"""Field of a spec -> the parameter that it comes from, where that has another name."""
+FREE = ("dropout", "checkpoint_activations")
+"""Fields that change how a network is trained, and not what it answers."""
+
+
+def check_spec(folder: Path, needed: NetworkSpec, position: str) -> None:
+    """Refuse a model of another network than `needed`.
+
+    Args:
+        folder: of the trained model.
+        needed: the network that the parameters ask for.
+        position: `model.position`, as it stands there.
+
+    Raises:
+        InputError: its `model.json` is missing or damaged, or says something else; the message names each parameter.
+    """
+    path = folder / "model.json"
+    try:
+        found = NetworkSpec.model_validate(read_json(path))
+    except ValidationError as error:
+        raise InputError(f"{path}: not readable as the widths of a network ({error}).") from None
+    other = differences(found, needed)
+    if not other:
+        return
+    listed = dict.fromkeys(f"{NAMED.get(k, f'model.{k}')}: {there} found, {here} needed" for k, there, here in other)
+    why = ""
+    if position == AUTO and any(key == "position" for key, *_ in other):
+        why = (
+            f" (position is {AUTO}, which is learned up to prepare.max_points {LONGEST_LEARNED}: "
+            f"{found.max_length} found, {needed.max_length} needed)"
+        )
+    raise InputError(
+        f"train.start_from: {folder}: {'; '.join(listed)}{why}. Give these the values that "
+        "this model was trained with, or take it out of the list."
+    )
+
+
+def differences(found: NetworkSpec, needed: NetworkSpec) -> list[tuple[str, object, object]]:
+    """Fields in which the same weights would mean something else, with both values."""
+    free = set(FREE)
+    mixes = [ATTENTION[spec.attention] is not None and bool(spec.attention_layers) for spec in (found, needed)]
+    if all(mixes):
+        free.add("attention")  # all kernels give the same answers
+    if not any(mixes):
+        free |= {"attention", "heads", "position", "max_attention_length", "max_length"}
+    longest = max(found.max_length, needed.max_length)
+    if min(found.max_attention_length, needed.max_attention_length) >= longest:
+        free.add("max_attention_length")  # no building is left out by either
+    if _any_length(found.position) and _any_length(needed.position):
+        free.add("max_length")
+    return [
+        (name, there, here)
+        for name in NetworkSpec.model_fields
+        if name not in free and (there := _said(found, name)) != (here := _said(needed, name))
+    ]
+
+
+def check_preparation(folder: Path) -> None:
+    """Refuse a model that was trained on points that were prepared in another way, by `features.PREPARATION`.
+
+    Raises:
+        InputError: it was, or its weights are not readable.
+    """
+    path = folder / "model.safetensors"
+    try:
+        with safe_open(path, "pt") as file:
+            said = (file.metadata() or {}).get(PREPARED)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: not readable ({error}).") from None
+    if said is None and folder == pretrained.MODEL:
+        said = read_json(pretrained.PACKAGE / "manifest.json").get("preparation")  # made by the same run
+    if said is None:
+        log.warning("%s: does not say how its points were prepared; taken to be as they are now", folder)
+    elif str(said) != str(PREPARATION):
+        raise InputError(
+            f"train.start_from: {folder}: trained on points that were prepared in another way ({said}, now "
+            f"{PREPARATION}): its inputs meant something else. Take it out of the list, and train anew."
+        )
+
+
+def _any_length(position: str) -> bool:
+    """Whether a code of positions is the same for all lengths of sequences."""
+    return bool(getattr(POSITION[position], "any_length", POSITION[position] is None))
+
+
+def _said(spec: NetworkSpec, name: str) -> object:
+    """What a spec says by a field; of heads and layers, what is built from it."""
+    if name == "attention_layers":
+        return [(layer.inner, layer.feedforward) for layer in spec.attention_layers]
+    if name == "heads":
+        heads = {spec.heads_of(layer) for layer in spec.attention_layers} or {spec.heads}
+        return heads.pop() if len(heads) == 1 else [spec.heads_of(layer) for layer in spec.attention_layers]
+    return getattr(spec, name)
