@@ -19,11 +19,11 @@ from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params import Params
 from plumbline.params.prepare import SEQUENCES
-from plumbline.prepare.shards import load_shards
 from plumbline.train.calibrate import calibrate
 from plumbline.train.distributed import threads
 from plumbline.train.fit import fit
 from plumbline.train.module import Optimisation
+from plumbline.train.splits import load_splits
 from plumbline.train.stage import run_key, write_model
 
 
@@ -43,7 +43,7 @@ def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
         InputError: an input folder is missing or damaged, or no network is as small as `compress.target` asks for.
     """
     section = params.compress
-    splits = {name: load_shards(prepared / name) for name in ("train", "tune", "calibrate")}
+    splits = load_splits(prepared)
     teacher = load_diagnosis(trained)
     settings = {
         "compress": section.model_dump(), "train": params.train.model_dump(),
@@ -52,24 +52,24 @@ def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     data = sha256_folder(prepared)
     key = run_key(data, settings, trained)
     torch.set_num_threads(threads(params.train))
-    pruning = Pruning.of(teacher, splits["train"], section, params.train)
+    pruning = Pruning.of(teacher, splits.train, section, params.train)
     tries, rows = WORK / "search" / key[:16], None
     if section.target is None:
         model = pruning.shrunk(section.pruning_ratio or 0.0)
     else:
-        model, rows = search(pruning, section.target, splits["tune"], tries)
+        model, rows = search(pruning, section.target, splits.tune, tries)
     before, after = (count_parameters(m.network)["total"] for m in (teacher, model))
     log.info("pruned: %d of %d parameters left (%.0f %%)", after, before, 100 * after / before)
     if section.quantisation_aware:
-        module: Optimisation = AwareOptimisation(model, section, params.train, teacher, splits["train"])
+        module: Optimisation = AwareOptimisation(model, section, params.train, teacher, splits.train)
     else:
         module = Optimisation(model, section, params.train, teacher=teacher, distil_weight=section.distil_weight)
     done = fit(
-        module, splits["train"], splits["tune"], name="compress", key=key, data_sha256=data, seed=params.train.seed,
+        module, splits.train, splits.tune, name="compress", key=key, data_sha256=data, seed=params.train.seed,
         settings=settings,
     )  # fmt: skip
-    calibrate(done.module.model, splits["calibrate"])
-    sensitivity = scan(pruning, splits["tune"], section.sensitivity) if section.sensitivity else None
+    calibrate(done.module.model, splits.calibrate)
+    sensitivity = scan(pruning, splits.tune, section.sensitivity) if section.sensitivity else None
 
     def tables(folder: Path) -> None:
         if rows:

@@ -17,11 +17,11 @@ from plumbline.model.diagnosis import Diagnosis, save_diagnosis
 from plumbline.model.network import count_parameters, new_spec
 from plumbline.params import Params
 from plumbline.params.prepare import SEQUENCES
-from plumbline.prepare.shards import load_shards
 from plumbline.train.calibrate import calibrate
 from plumbline.train.fit import fit
 from plumbline.train.history import write_history
 from plumbline.train.module import Optimisation
+from plumbline.train.splits import load_splits
 from plumbline.train.start import first_weights, freeze, pretrained_folders
 
 
@@ -35,12 +35,13 @@ def train(prepared: Path, params: Params, out: Path) -> None:
         out: folder to write.
 
     Raises:
-        InputError: `prepared` is missing or damaged, the params ask for what is not there, or an alarm stopped the run.
+        InputError: `prepared` is missing, damaged or cannot be trained on, the params ask for what is not there, or an
+            alarm stopped the run.
     """
-    splits = {name: load_shards(prepared / name) for name in ("train", "tune", "calibrate")}
+    splits = load_splits(prepared)
     torch.manual_seed(params.train.seed)  # the first weights are drawn here
     model = Diagnosis(new_spec(params.model, params.prepare.max_points))
-    first_weights(model, splits["train"], params.train, params.model.position)
+    first_weights(model, splits.train, params.train, params.model.position)
     freeze(model, params.train.freeze)
     counts = count_parameters(model.network)
     log.info("parameters: %s", ", ".join(f"{name} {count}" for name, count in counts.items()))
@@ -51,11 +52,11 @@ def train(prepared: Path, params: Params, out: Path) -> None:
     module = Optimisation(model, params.train, params.train)
     data = sha256_folder(prepared)
     done = fit(
-        module, splits["train"], splits["tune"], name="train", data_sha256=data,
+        module, splits.train, splits.tune, name="train", data_sha256=data,
         key=run_key(data, settings, *pretrained_folders(params.train)), seed=params.train.seed, settings=settings,
         start_from=params.train.start_from,
     )  # fmt: skip
-    calibrate(done.module.model, splits["calibrate"])
+    calibrate(done.module.model, splits.calibrate)
     write_model(done.module, out)
     shutil.rmtree(done.checkpoints)
 

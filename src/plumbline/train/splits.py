@@ -1,0 +1,86 @@
+"""The prepared splits that a run needs, looked at before it begins: a number that is none would show hours later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.compass import QUADRANTS
+from plumbline.errors import InputError
+from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.prepare.sequences import UNDEFINED, Sequences
+from plumbline.prepare.shards import Shards, load_shards
+
+CHUNK = 1 << 18
+"""Rows looked at together: bounds the memory."""
+AGAIN = "Run `plumbline prepare` again; if that does not help, leave the building out of its labels."
+
+
+class Splits(NamedTuple):
+    """What training needs; `test` is for `validate` alone."""
+
+    train: Shards
+    tune: Shards
+    calibrate: Shards
+
+
+def load_splits(prepared: Path) -> Splits:
+    """Map the splits of the stage `prepare` into memory, and check them.
+
+    Raises:
+        InputError: one is missing, damaged or without a building, or a building has no scatterer, or a feature or label
+            that is no number.
+    """
+    splits = Splits(*(load_shards(prepared / name) for name in Splits._fields))
+    for name, split in zip(Splits._fields, splits, strict=True):
+        check_split(split, prepared / name)
+    return splits
+
+
+def check_split(split: Shards, folder: Path) -> None:
+    """Refuse a split that cannot be trained on, chosen by or calibrated on.
+
+    Raises:
+        InputError: see `load_splits`.
+    """
+    if not len(split):
+        name = folder.name
+        raise InputError(
+            f"{folder}: no building in it, and training needs one at least. Give more labelled buildings, a larger "
+            f"prepare.split.{name}, or smaller blocks (prepare.block_m)."
+        )
+    for part in split.parts:
+        if (empty := np.flatnonzero(np.asarray(part.length) < 1)).size:
+            raise InputError(f"{folder}: building {part.building_id[empty[0]]} has no scatterer. {AGAIN}")
+        _check_numbers(part, folder)
+        _refuse(~(part.severity >= 0), part.severity, part, folder, "severity, permille")
+        _refuse(~np.isin(part.quadrant, (UNDEFINED, *range(len(QUADRANTS)))), part.quadrant, part, folder, "quadrant")
+
+
+def _check_numbers(part: Sequences, folder: Path) -> None:
+    """Features and severities."""
+    per_building = {"geometry": names(GEOMETRY), "severity": ["permille"]}
+    for array, columns in {"distance": names(DISTANCE), "slope": names(SLOPE), **per_building}.items():
+        values = getattr(part, array)
+        for start in range(0, len(values), CHUNK):
+            chunk = values[start : start + CHUNK].reshape(-1, len(columns))
+            finite = np.isfinite(chunk)
+            if finite.all():
+                continue
+            row, column = (int(i) for i in np.argwhere(~finite)[0])
+            place = start + row
+            building = place if array in per_building else int(np.searchsorted(part.offsets, place, side="right")) - 1
+            raise _wrong(folder, part, building, f"{array}, {columns[column]}", chunk[row, column])
+
+
+def _refuse(wrong_B: NDArray[np.bool_], values_B: NDArray[Any], part: Sequences, folder: Path, column: str) -> None:
+    if (index := np.flatnonzero(wrong_B)).size:
+        raise _wrong(folder, part, int(index[0]), column, values_B[index[0]])
+
+
+def _wrong(folder: Path, part: Sequences, building: int, column: str, found: Any) -> InputError:
+    name = f"{part.building_id[building]} of {part.city[building]}"
+    return InputError(f"{folder}: building {name}: {column}: {found:g} found, which cannot be trained on. {AGAIN}")
