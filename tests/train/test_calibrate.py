@@ -22,8 +22,12 @@ from plumbline.train.calibrate import (
     raw_answers,
     set_scales,
 )
+from plumbline.train.doubts import LEAST_BUILDINGS
 from tests.model.made import small_model
 from tests.train.made import make_sequences
+from tests.train.test_fit import said
+
+__all__ = ["said"]
 
 HALF_WIDTH = 1.0
 
@@ -106,6 +110,39 @@ def test_few_buildings_cover_too_on_average():
         calibrate(model, echoed(model, rng, 19, spread=1.0))
         found.append(coverage(model, echoed(model, rng, 300, spread=1.0)))
     assert np.mean(found) == pytest.approx(18 / 20, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("count", "wanted"),
+    [
+        (3, ["of fewer than 9 the interval is their largest error, which holds 75 % of others and not 90. Give more"]),
+        (19, ["what the interval holds of others is 90 % give or take 7. Give more"]),
+        (200, []),
+    ],
+)
+def test_few_buildings_are_said(count, wanted, said):
+    calibrate(echo_model(), echoed(echo_model(), np.random.default_rng(6), count))
+    found = [line for line in said if "buildings to calibrate on:" in line]
+    wanted = [f"WARNING {count} buildings to calibrate on: {line}" for line in wanted]
+    assert [line.removesuffix(" labelled buildings, or a larger prepare.split.calibrate.") for line in found] == wanted
+
+
+def test_the_least_number_of_buildings_is_the_first_whose_rank_there_is():
+    for count in range(1, 30):
+        assert (int(np.ceil((count + 1) * INTERVAL_SHARE)) <= count) == (count >= LEAST_BUILDINGS)
+
+
+def test_a_temperature_that_could_not_be_fitted_is_said(said):
+    model, sequences = echo_model(), echoed(echo_model(), np.random.default_rng(6), 200)
+    calibrate(model, sequences)
+    assert not [line for line in said if line.startswith("WARNING")]
+    calibrate(model, replace(sequences, quadrant=np.full(200, -1)))
+    assert "none of the buildings to calibrate on has a quadrant" in said[-1]
+    right = np.arcsinh(sequences.geometry[:, :4]).argmax(1)
+    calibrate(model, replace(sequences, quadrant=right))
+    assert "is at the end, 0.10, for 200 buildings with a quadrant: their answers are all right" in said[-1]
+    calibrate(model, replace(sequences, quadrant=(right + 1) % 4))
+    assert "is at the end, 10.00, for 200 buildings with a quadrant: their answers are no better than" in said[-1]
 
 
 def test_calibrating_again_changes_nothing():

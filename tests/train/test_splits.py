@@ -42,10 +42,27 @@ def test_good_splits_are_given(prepared):
 def test_an_empty_split_is_refused(prepared, split):
     (old,) = (prepared / split).iterdir()
     make_sequences(5).take(np.arange(0)).save(old)
-    with pytest.raises(InputError, match=rf"prepare/{split}: no building in it.* prepare\.split\.{split}, or smaller"):
+    with pytest.raises(
+        InputError, match=rf"prepare/{split}: no building in it, \d needed.* prepare\.split\.{split}, or smaller"
+    ):
         train(prepared, make_params(), Path("out"))
     with pytest.raises(InputError, match=rf"prepare/{split}: no building in it"):
         compress(prepared, Path("nowhere"), make_params(), Path("out"))
+
+
+def test_a_calibrate_split_that_no_interval_can_be_found_on_is_refused_before_training(prepared):
+    (old,) = (prepared / "calibrate").iterdir()
+    make_sequences(9).save(old)
+    load_splits(prepared)
+    make_sequences(8).save(old)
+    with pytest.raises(InputError, match="calibrate: 8 buildings in it, 9 needed for an interval that holds 90%"):
+        load_splits(prepared)
+    (old,) = (prepared / "tune").iterdir()
+    make_sequences(1).save(old)
+    (old,) = (prepared / "calibrate").iterdir()
+    make_sequences(1).save(old)
+    with pytest.raises(InputError, match="calibrate: 1 building in it, 9 needed"):
+        load_splits(prepared)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from plumbline.model.interval import (
 from plumbline.prepare.shards import SequenceSet
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.train.batches import loader
+from plumbline.train.doubts import COOLEST, HOTTEST, say_if_bounded, say_if_few
 
 CATEGORY_SHARES = (0.885, 0.89, 0.895, INTERVAL_SHARE)
 """The least is still well within 0.88 to 0.92."""
@@ -57,6 +58,7 @@ class RawAnswers(NamedTuple):
 def calibrate(model: Diagnosis, sequences: SequenceSet) -> None:
     """Set the model's temperature and interval from the calibrate split."""
     raw = raw_answers(model, sequences)
+    say_if_few(len(raw.standard_B))
     model.get_buffer("temperature").fill_(best_temperature(raw.logits_B4, raw.quadrant_B))
     steps_K, length_C = steps_and_lengths(raw, _category(model, raw))
     model.get_buffer("interval_steps").copy_(steps_K)
@@ -67,6 +69,7 @@ def calibrate(model: Diagnosis, sequences: SequenceSet) -> None:
         for n in ("scale", "length", "steps")
     )
     log.info("temperature %.2f, interval: %s", model.temperature, ", ".join(found))
+    say_if_bounded(float(model.get_buffer("temperature")), int((raw.quadrant_B >= 0).sum()))
 
 
 def set_scales(model: Diagnosis, raw: RawAnswers) -> None:
@@ -106,7 +109,7 @@ def best_temperature(logits_B4: Tensor, quadrant_B: Tensor) -> float:
     if not defined.any():
         return 1.0
     # One number in a known range: a fine scan cannot fail to converge.
-    candidates = torch.logspace(-1, 1, 401, base=10.0)
+    candidates = torch.logspace(math.log10(COOLEST), math.log10(HOTTEST), 401)
     losses = [nn.functional.cross_entropy(logits_B4[defined] / t, quadrant_B[defined]) for t in candidates]
     return float(candidates[int(torch.stack(losses).argmin())])
 

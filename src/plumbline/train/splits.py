@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from plumbline.compass import QUADRANTS
 from plumbline.errors import InputError
+from plumbline.model.interval import INTERVAL_SHARE
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.sequences import UNDEFINED, Sequences
 from plumbline.prepare.shards import Shards, load_shards
+from plumbline.train.doubts import LEAST_BUILDINGS
 
 CHUNK = 1 << 18
 """Rows looked at together: bounds the memory."""
+WHY = f" for an interval that holds {INTERVAL_SHARE:.0%}"
 AGAIN = "Run `plumbline prepare` again; if that does not help, leave the building out of its labels."
 
 
@@ -36,21 +39,25 @@ def load_splits(prepared: Path) -> Splits:
     """
     splits = Splits(*(load_shards(prepared / name) for name in Splits._fields))
     for name, split in zip(Splits._fields, splits, strict=True):
-        check_split(split, prepared / name)
+        check_split(split, prepared / name, *((LEAST_BUILDINGS, WHY) if name == "calibrate" else ()))
     return splits
 
 
-def check_split(split: Shards, folder: Path) -> None:
+def check_split(split: Shards, folder: Path, least: int = 1, why: str = "") -> None:
     """Refuse a split that cannot be trained on, chosen by or calibrated on.
+
+    Args:
+        split: of the folder.
+        folder: named as the split.
+        least: buildings. why: so many are needed.
 
     Raises:
         InputError: see `load_splits`.
     """
-    if not len(split):
-        name = folder.name
+    if len(split) < least:
         raise InputError(
-            f"{folder}: no building in it, and training needs one at least. Give more labelled buildings, a larger "
-            f"prepare.split.{name}, or smaller blocks (prepare.block_m)."
+            f"{folder}: {len(split) or 'no'} building{'s' * (len(split) > 1)} in it, {least} needed{why}. Give more "
+            f"labelled buildings, a larger prepare.split.{folder.name}, or smaller blocks (prepare.block_m)."
         )
     for part in split.parts:
         if (empty := np.flatnonzero(np.asarray(part.length) < 1)).size:

@@ -1,0 +1,47 @@
+"""When a calibration is not worth its name: said where it is made, since the model itself does not show it."""
+
+from __future__ import annotations
+
+import math
+
+from plumbline.console import log
+from plumbline.model.interval import INTERVAL_SHARE
+
+LEAST_BUILDINGS = 9
+"""With fewer no rank is as far up as `INTERVAL_SHARE` of them and the next: the largest holds less."""
+FEW_BUILDINGS = 40
+"""With fewer, what the interval holds of others varies by 5 points and more."""
+COOLEST, HOTTEST = 0.1, 10.0
+"""Temperatures that are looked at."""
+MORE = "Give more labelled buildings, or a larger prepare.split.calibrate."
+
+
+def say_if_few(count: int) -> None:
+    """Warn where the interval is no 90 % one, or one of a share that hardly anyone knows."""
+    if count < LEAST_BUILDINGS:
+        log.warning(
+            "%d buildings to calibrate on: of fewer than %d the interval is their largest error, which holds %.0f %% "
+            "of others and not %.0f. %s", count, LEAST_BUILDINGS, 100 * count / (count + 1), 100 * INTERVAL_SHARE, MORE,
+        )  # fmt: skip
+    elif count < FEW_BUILDINGS:
+        # Of the beta distribution that split conformal prediction holds its share with (Vovk 2012), as good as.
+        spread = math.sqrt(INTERVAL_SHARE * (1 - INTERVAL_SHARE) / (count + 2))
+        log.warning(
+            "%d buildings to calibrate on: what the interval holds of others is %.0f %% give or take %.0f. %s",
+            count, 100 * INTERVAL_SHARE, 100 * spread, MORE,
+        )  # fmt: skip
+
+
+def say_if_bounded(temperature: float, defined: int) -> None:
+    """Warn where the quadrants' probabilities are not calibrated, `defined` buildings having a quadrant."""
+    if not defined:
+        log.warning(
+            "temperature: none of the buildings to calibrate on has a quadrant (category 1 and more), so that it stays "
+            "1: the quadrants' probabilities are the network's own"
+        )
+    elif not COOLEST * 1.001 < temperature < HOTTEST / 1.001:
+        log.warning(
+            "temperature: the best of %g to %g is at the end, %.2f, for %d buildings with a quadrant: their answers "
+            "are %s, and the quadrants' probabilities not calibrated",
+            COOLEST, HOTTEST, temperature, defined, "all right" if temperature < 1 else "no better than chance",
+        )  # fmt: skip
