@@ -21,14 +21,25 @@ MONITORED = {"gradient_norm", "samples_per_second", "memory_bytes", "memory_shar
 FIGURES = {"loss", "learning_rate", *MONITORED}
 
 
-def look(loss=1.0, norm=1.0, **changed):
-    check_step(make_params(**changed).train, 2, 119, torch.tensor(loss), torch.tensor(norm))
+def look(loss=1.0, norm=1.0, last=None, **changed):
+    check_step(make_params(**changed).train, 2, 119, torch.tensor(loss), torch.tensor(norm), last=last)
 
 
 @pytest.mark.parametrize("found", [{"loss": np.nan}, {"loss": np.inf}, {"norm": np.nan}, {"norm": np.inf}])
 def test_what_is_no_finite_number_always_stops_the_run(found):
-    with pytest.raises(InputError, match=r"at epoch 3, step 120\. .* are kept"):
+    with pytest.raises(InputError, match=r"at epoch 3, step 120\. Lower train\.learning_rate"):
         look(**found)
+
+
+@pytest.mark.parametrize("alarm", [{"loss": np.nan}, {"norm": 6.0, "alarms": {"gradient_norm": 5, "action": "stop"}}])
+def test_weights_are_said_to_be_kept_where_there_are_any(alarm, tmp_path):
+    last = tmp_path / "last.ckpt"
+    with pytest.raises(InputError) as caught:
+        look(last=last, **alarm)
+    assert "kept" not in str(caught.value)
+    last.touch()
+    with pytest.raises(InputError, match=rf"\. The weights of the epoch before are kept in {last}\."):
+        look(last=last, **alarm)
 
 
 def test_scaled_gradients_may_overflow_but_not_the_loss():
@@ -67,7 +78,10 @@ def test_a_loss_that_is_no_number_ends_the_run_and_the_epoch_before_is_kept(work
             next(self.model.network.heads.parameters()).data.fill_(torch.nan)
 
     monkeypatch.setattr(Optimisation, "on_train_epoch_start", on_train_epoch_start)
-    with pytest.raises(InputError, match=r"train: the loss is nan and the gradient's norm nan at epoch 2, step 6\."):
+    with pytest.raises(
+        InputError,
+        match=r"train: the loss is nan and the gradient's norm nan at epoch 2, step 6\..* kept in .*last\.ckpt",
+    ):
         train(Path("data/prepare"), make_params(epochs=4), Path("out"))
     assert not Path("out").exists()
     (last,) = CHECKPOINTS.glob("train-*/last.ckpt")

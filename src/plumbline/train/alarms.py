@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +19,9 @@ MOST_LEFT_OUT = 25
 """Steps in a row that fp16 may leave out. The scale of the loss halves with each: after so many it is below 1/500."""
 
 
-def check_step(losses: Train, epoch: int, step: int, loss: Tensor, norm: Tensor, left_out: int = 0) -> int:
+def check_step(
+    losses: Train, epoch: int, step: int, loss: Tensor, norm: Tensor, left_out: int = 0, last: Path | None = None
+) -> int:
     """Look at one step before it changes the weights; return how many steps in a row were left out, with this one.
 
     Args:
@@ -27,6 +30,7 @@ def check_step(losses: Train, epoch: int, step: int, loss: Tensor, norm: Tensor,
         loss: of this process's buildings.
         norm: of the gradient, before clipping.
         left_out: steps before this one that were.
+        last: where the run's newest checkpoint is, once there is one.
 
     Raises:
         InputError: loss or gradient is no finite number, or the norm is beyond a bound that stops the run.
@@ -38,13 +42,15 @@ def check_step(losses: Train, epoch: int, step: int, loss: Tensor, norm: Tensor,
         return left_out + 1  # with a scaled loss it happens now and then; the scaler leaves that step out
     if not (math.isfinite(loss_found) and math.isfinite(norm_found)):
         raise InputError(
-            f"train: the loss is {loss_found:g} and the gradient's norm {norm_found:g} {place}. The weights of the "
-            "epoch before are kept. Lower train.learning_rate, or look for values out of all proportion in the data."
+            f"train: the loss is {loss_found:g} and the gradient's norm {norm_found:g} {place}.{_kept(last)} Lower "
+            "train.learning_rate, or look for values out of all proportion in the data."
         )
     bound = losses.alarms.gradient_norm
     if bound is not None and norm_found > bound:
         _raise_alarm(
-            losses, f"the gradient's norm is {norm_found:.3g} {place}, and train.alarms.gradient_norm {bound:g}"
+            losses,
+            f"the gradient's norm is {norm_found:.3g} {place}, and train.alarms.gradient_norm {bound:g}",
+            last,
         )
     return 0
 
@@ -52,8 +58,9 @@ def check_step(losses: Train, epoch: int, step: int, loss: Tensor, norm: Tensor,
 class MemoryAlarm(Callback):
     """Looks at the memory in the first batch of each epoch, and in each `log_every_n_steps`th."""
 
-    def __init__(self, losses: Train) -> None:
-        self.losses = losses
+    def __init__(self, losses: Train, last: Path | None = None) -> None:
+        """`last`: as for `check_step`."""
+        self.losses, self.last = losses, last
         self.told = False
 
     def on_train_batch_end(self, trainer: Any, pl_module: LightningModule, *_: object) -> None:
@@ -67,10 +74,16 @@ class MemoryAlarm(Callback):
                 self.losses,
                 f"{share:.0%} of the memory is in use, and train.alarms.memory_share is {bound:g}. Lower "
                 "train.batch_size (train.accumulate keeps the step), or set train.tokens",
+                self.last,
             )
 
 
-def _raise_alarm(losses: Train, what: str) -> None:
+def _raise_alarm(losses: Train, what: str, last: Path | None) -> None:
     if losses.alarms.action == "stop":
-        raise InputError(f"train: {what}. Stopped, because train.alarms.action is stop; the epoch before is kept.")
+        raise InputError(f"train: {what}. Stopped, because train.alarms.action is stop.{_kept(last)}")
     log.warning("train: %s", what)
+
+
+def _kept(last: Path | None) -> str:
+    """What is left of the run; in its first epoch nothing is."""
+    return f" The weights of the epoch before are kept in {last}." if last is not None and last.exists() else ""

@@ -88,7 +88,10 @@ def fit(
     say_what_is_lost(losses, last is not None)
     kept: dict[str, Any] = {"mode": "max", "save_on_train_epoch_end": True, "enable_version_counter": False}
     best = Best(module.chosen_from, folder, "best", monitor="tune/score", **kept)
-    newest = ModelCheckpoint(folder, "last", **kept)  # `save_last` of `best` would write only when there is a new best
+    module.last = folder / f"last{ModelCheckpoint.FILE_EXTENSION}"
+    newest = ModelCheckpoint(
+        folder, module.last.stem, **kept
+    )  # `save_last` of `best` would write only when there is a new best
     module.record = begin_record(module.model, key, data_sha256, settings)
     records = loggers(name, module.record, WORK, (last and remembered(folder, RECORDED)) or {})
     # A strategy that deals the weights out leaves parts of them in `module`.
@@ -97,7 +100,7 @@ def fit(
     quiet = not console.is_terminal
     callbacks: list[Callback] = [
         *([Ema(optimise.ema_decay)] if optimise.ema_decay else []),
-        MemoryAlarm(losses),
+        MemoryAlarm(losses, module.last),
         Communication(losses),
         *monitors(losses, WORK / "runs" / run / "train.jsonl"),
         best,

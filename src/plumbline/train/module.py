@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,8 @@ class Optimisation(LightningModule):
         """what is known of the run, see `record`"""
         self.gradient_norm = torch.zeros(())
         """of the last step, before clipping"""
+        self.last: Path | None = None
+        """where the newest checkpoint is, once there is one"""
         self._left_out = 0
         self._seen: list[tuple[Tensor, ...]] = []
         self._losses: list[Tensor] = []
@@ -91,8 +94,9 @@ class Optimisation(LightningModule):
         self.gradient_norm = clip(self, gradient_clip_val)
         turns = torch.stack(self._losses[-self.optimise.accumulate :])
         self._left_out = check_step(
-            self.losses, self.current_epoch, self.global_step, turns.mean(), self.gradient_norm, self._left_out
-        )
+            self.losses, self.current_epoch, self.global_step, turns.mean(), self.gradient_norm, self._left_out,
+            self.last,
+        )  # fmt: skip
 
     def validation_step(self, batch: Example, batch_index: int) -> None:
         """Answer one batch of the tune split, in float32: so the model is released."""
