@@ -117,6 +117,12 @@ def test_what_is_no_finite_number_is_refused(key, value):
     [
         ("model.kernel", 4, "4 found, must be odd"),
         ("model.heads", 7, "7 found, must divide twice model.channels"),
+        (
+            "train",
+            {**GOOD["train"], "quadrant_weight": 0, "severity_weight": 0},
+            "train: quadrant_weight, severity_weight: 0 and 0 found; one above 0 needed",
+        ),
+        ("adapt", {"quadrant_weight": 0, "severity_weight": 0.0}, "adapt: quadrant_weight, severity_weight: 0 and 0 "),
         ("simulate.cities", {}, "at least 1"),
         ("simulate.cities", {"Big Town": {"band": "C", "buildings": 9, "seed": 0}}, "Big Town"),
         ("package.name", "Über", "Über"),

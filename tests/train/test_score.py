@@ -40,4 +40,17 @@ def test_the_error_is_in_permille():
 
 
 def test_a_split_of_equal_severities_is_no_division_by_zero():
-    assert np.isfinite(score(answers(QUADRANT), np.ones(100), QUADRANT, np.ones(100)).score)
+    assert score(answers(QUADRANT), np.ones(100), QUADRANT, np.ones(100)).score == 1.0
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_a_split_of_equal_severities_still_tells_epochs_apart(count):
+    true, quadrant = np.ones(count), QUADRANT[:count]
+    found = [score(answers(quadrant), true + off, quadrant, true).score for off in (0.0, 0.01, 0.4)]
+    assert found == pytest.approx([1.0, 1 - 0.01 / 0.05, 1 - 0.4 / 0.05])
+
+
+def test_what_a_constant_answer_errs_by_in_a_split_of_any_size_is_not_changed():
+    alike = 1 + 0.21 * np.tile([-0.5, 0.5], 50)  # far more alike than any city
+    found = score(answers(QUADRANT), alike + 0.03, QUADRANT, alike)
+    assert found.score == pytest.approx(1 - 0.03 / 0.105)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from plumbline.params.section import Fraction, Positive, Section
-from plumbline.params.train import Train
+from plumbline.params.train import Train, check_weights
 
 
 class Adapt(Section):
@@ -50,6 +52,11 @@ class Adapt(Section):
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
     threads: int = Field(default=0, ge=0)
     """CPU threads; 0: all."""
+
+    @model_validator(mode="after")
+    def _losses(self) -> Self:
+        check_weights(self.quadrant_weight, self.severity_weight)
+        return self
 
     @property
     def late_epoch(self) -> int:

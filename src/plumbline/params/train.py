@@ -76,6 +76,16 @@ class Optimise(Section):
         return self
 
 
+def check_weights(quadrant: float, severity: float) -> None:
+    """Refuse losses that come to nothing.
+
+    Raises:
+        ValueError: both weights are 0.
+    """
+    if not (quadrant or severity):
+        raise ValueError("quadrant_weight, severity_weight: 0 and 0 found; one above 0 needed, else nothing is learnt")
+
+
 class Alarms(Section):
     """When a run is not well. A loss or gradient that is no finite number always stops it."""
 
@@ -156,6 +166,7 @@ class Train(Optimise):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        check_weights(self.quadrant_weight, self.severity_weight)
         if "checkpoint" in self.start_from[1:] or "random" in self.start_from[:-1]:
             raise ValueError(
                 f"start_from: {self.start_from} found; checkpoint can only come first, and random only last"
