@@ -209,6 +209,21 @@ def test_runtimes_find_what_they_are_fast_at(tiny, artifact):
     assert "Add" not in kinds
 
 
+@pytest.mark.parametrize("value", [3e38, -3e38, np.inf])
+@pytest.mark.parametrize("artifact", ["float32", "pruned", "fp16"])
+def test_the_padding_may_hold_what_the_manifest_says(tiny, artifact, value):
+    """Any finite number; infinity too, but nobody is told to rely on it."""
+    model, data = whole(tiny.data("export") / f"{artifact}.onnx"), load_shards(tiny.data("prepare") / "test")
+    inputs = data.pad(np.arange(8), LENGTHS[-1])
+    wanted = model.run(inputs)
+    for name in ("distance", "slope"):
+        inputs[name][~inputs["mask"]] = value
+    with np.errstate(over="ignore"):
+        found = model._session.run(None, inputs)
+    for left, right in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("artifact", ARTIFACTS)
 def test_it_says_what_it_is(tiny, artifact):
     about = whole(tiny.data("export") / f"{artifact}.onnx").about

@@ -229,6 +229,13 @@ def test_a_package_made_for_other_inputs_is_refused(package, monkeypatch):
         open_package(package)
 
 
+def test_a_package_that_words_its_inputs_otherwise_is_opened(package, monkeypatch):
+    from plumbline.export import interface as module
+
+    monkeypatch.setattr(module, "MASK_MEANING", "true where there is a scatterer")
+    assert open_package(package)
+
+
 def test_a_package_from_before_another_preparation_is_opened_with_a_warning(package, monkeypatch, caplog):
     from plumbline.export import package as module
 

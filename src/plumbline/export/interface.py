@@ -18,6 +18,8 @@ NAME = "plumbline"
 WORDS = ("name", "version")
 """What is plain text in an ONNX file's properties; the rest is JSON."""
 
+MASK_MEANING = "true where there is a scatterer; elsewhere distance and slope may hold any finite number"
+
 
 class About(BaseModel):
     """What an ONNX file says of itself, under these keys; the fields of the last four are as in the manifest."""
@@ -50,7 +52,7 @@ def interface() -> dict[str, Any]:
             tensor("distance", "float32", "batch", "length", len(DISTANCE), columns=columns(DISTANCE)),
             tensor("slope", "float32", "batch", "length", len(SLOPE), columns=columns(SLOPE)),
             tensor("geometry", "float32", "batch", len(GEOMETRY), columns=columns(GEOMETRY)),
-            tensor("mask", "bool", "batch", "length", meaning="true where there is a scatterer"),
+            tensor("mask", "bool", "batch", "length", meaning=MASK_MEANING),
         ],
         "outputs": [
             tensor("quadrant_probability", "float32", "batch", 4, unit="1", order=list(QUADRANTS)),
@@ -62,6 +64,15 @@ def interface() -> dict[str, Any]:
         "quadrants": list(QUADRANTS),
         "category_bounds_permille": list(CATEGORY_BOUNDS_PERMILLE),
     }
+
+
+def same_inputs(found: list[dict[str, Any]]) -> bool:
+    """Whether tensors and columns are those of this version, however it words what they mean."""
+
+    def bare(inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{key: value for key, value in item.items() if key != "meaning"} for item in inputs]
+
+    return bare(found) == bare(interface()["inputs"])
 
 
 def properties(max_length: int) -> dict[str, str]:

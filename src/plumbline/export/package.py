@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.export.interface import interface
+from plumbline.export.interface import interface, same_inputs
 from plumbline.export.runtime import OnnxModel
 from plumbline.files import atomic_folder, read_json, sha256_file, write_json
 from plumbline.params import Prepare
@@ -158,7 +158,7 @@ def open_package(folder: Path, artifact: str | None = None) -> tuple[Manifest, O
             version prepares.
     """
     manifest = verify_package(folder)
-    if manifest.inputs != interface()["inputs"]:
+    if not same_inputs(manifest.inputs):
         raise InputError(f"{folder / MANIFEST}: inputs: other columns than this version of Plumbline prepares. Use the "
                          "version that made the package, or a package that this version made.")  # fmt: skip
     if manifest.preparation != PREPARATION:
