@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import typer
 
+import plumbline
 from plumbline.cli import app
 from plumbline.prepare.shards import load_shards, save_shards
+from tests.first import as_first
 from tests.tiny import STAGES, run_cli, run_process
 
 
@@ -25,6 +29,7 @@ def commands(group: Any, *before: str) -> list[tuple[str, ...]]:
     return found
 
 
+UNDER_DVC = os.environ | {"DVC_STAGE": "train", "PYTHONPATH": str(Path(plumbline.__file__).parents[1])}
 ALL = commands(typer.main.get_command(app))
 
 
@@ -72,6 +77,23 @@ def test_a_wrong_call_ends_with_2(words, tmp_path):
     ended = run_cli(*words, cwd=tmp_path)
     assert ended.code == 2
     assert "Usage: plumbline" in plain(ended.out + ended.err)
+
+
+def test_a_stage_of_the_dvc_that_is_the_first_process_of_a_container_is_made(tmp_path):
+    parent = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-m', 'plumbline', '--help']))"
+    done = subprocess.run(
+        as_first(sys.executable, "-c", parent),
+        env=UNDER_DVC, cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_stage_whose_dvc_has_ended_is_not_begun(tmp_path):
+    orphan = "import os; from plumbline.cli import main; main(os.getpid())"
+    done = subprocess.run(
+        [sys.executable, "-c", orphan], env=UNDER_DVC, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (2, "ERROR DVC ended before this stage began.\n")
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -15,6 +15,7 @@ import pytest
 from plumbline.errors import InputError
 from plumbline.files import atomic_folder
 from plumbline.jobs import ONE_THREAD, run_jobs, work_folder
+from tests.first import as_first
 
 
 @dataclass(frozen=True)
@@ -83,16 +84,16 @@ from pathlib import Path
 from plumbline.jobs import ONE_THREAD, run_jobs
 from tests.test_jobs import Portion, write
 if __name__ == "__main__":
-    run_jobs(write, [Portion(Path(sys.argv[1]) / name, 60.0) for name in "ab"], 2, "work")
+    run_jobs(write, [Portion(Path(sys.argv[1]) / name, float(sys.argv[2])) for name in "ab"], 2, "work")
 """
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(["src", "."])}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs PR_SET_PDEATHSIG")
 def test_workers_die_with_the_process_that_started_them(tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(PARENT)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(["src", "."])}
-    parent = subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=environment)
+    parent = subprocess.Popen([sys.executable, str(script), str(tmp_path), "60"], env=ENVIRONMENT)
     for _ in range(600):
         pids = [int(text) for path in tmp_path.glob(".*.part/pid") if (text := path.read_text())]
         if len(pids) == 2:
@@ -107,3 +108,20 @@ def test_workers_die_with_the_process_that_started_them(tmp_path):
         time.sleep(0.1)
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
     assert not (tmp_path / "a").exists()
+
+
+def test_workers_of_the_first_process_of_a_container_go_on(tmp_path):
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    command = as_first(sys.executable, str(script), str(tmp_path), "0")
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"parent.py", "a", "b"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs PR_SET_PDEATHSIG")
+@pytest.mark.parametrize(("expected", "there"), [("os.getppid()", True), ("os.getpid()", False), ("None", True)])
+def test_a_parent_is_known_by_its_number(expected, there):
+    asked = f"import os; from plumbline.jobs import die_with_parent; print(die_with_parent({expected}))"
+    done = subprocess.run([sys.executable, "-c", asked], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{there}\n"

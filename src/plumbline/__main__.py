@@ -6,12 +6,13 @@ import sys
 
 def main() -> None:
     """Run the command line; stopped by Ctrl-C while its libraries load, it ends as quietly as later."""
+    parent = os.getppid()  # seconds before it is asked for: another by then is not who has started this
     _only_own_stages()  # before the rest is loaded: a pipeline that hands a stage over is told in this way that it must
     try:
         from plumbline.cli import main as run
     except KeyboardInterrupt:
         sys.exit(130)
-    run()
+    run(parent)
 
 
 def _only_own_stages() -> None:

@@ -141,19 +141,24 @@ def one_thread() -> None:
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
 
 
-def die_with_parent() -> bool:
-    """On Linux, end when the parent does, however that ends; False where the parent is gone already."""
+def die_with_parent(parent: int | None = None) -> bool:
+    """On Linux, end when the parent does, however that ends; False where the parent is gone already.
+
+    Args:
+        parent: its number, as told by itself or read early; None: whoever is the parent now. That it is 1 says nothing:
+            in a container, the command that was asked for has that number.
+    """
     if sys.platform != "linux":
         return True
-    parent = os.getppid()
+    parent = parent or os.getppid()
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    return parent != 1 and os.getppid() == parent
+    return os.getppid() == parent
 
 
 def _start(verbose: bool, parent: int) -> None:
     """In a new worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and ends its workers
-    if not die_with_parent() or os.getppid() != parent:
+    if not die_with_parent(parent):
         os._exit(1)
     setup_logging(verbose)
 

@@ -14,6 +14,7 @@ import yaml
 
 from plumbline.errors import InputError
 from plumbline.train.launch import one_process_a_device
+from tests.first import as_first
 from tests.train.made import make_params, settings
 
 ROOT = Path(__file__).parents[2]
@@ -37,16 +38,18 @@ sys.exit(int(sys.argv[1]) if dist.get_rank() else 0)
 LAUNCH = "import sys; from plumbline.train.launch import run; sys.exit(run(2, sys.argv[1:]))"
 
 
-def start(tmp_path: Path, how: str) -> subprocess.Popen[str]:
+def start(tmp_path: Path, how: str, first: bool = False) -> subprocess.Popen[str]:
     script = tmp_path / "meet.py"
     script.write_text(MEET)
+    command = [sys.executable, "-c", LAUNCH, str(script), how]
     return subprocess.Popen(
-        [sys.executable, "-c", LAUNCH, str(script), how], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+        as_first(*command) if first else command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
     )
 
 
-def test_two_processes_meet_and_their_exit_code_is_that_of_the_one_that_failed(tmp_path: Path) -> None:
-    started = start(tmp_path, "3")
+@pytest.mark.parametrize("first", [False, True], ids=["", "as a container's first process"])
+def test_two_processes_meet_and_their_exit_code_is_that_of_the_one_that_failed(tmp_path: Path, first: bool) -> None:
+    started = start(tmp_path, "3", first)
     said, _ = started.communicate(timeout=250)
     assert started.returncode == 3
     assert sorted(line.split(" ", 1)[1] for line in said.splitlines()) == ["of 2: 3"] * 2

@@ -29,12 +29,16 @@ app.add_typer(release.app, name="release")
 app.add_typer(adapters.app, name="adapters")
 
 
-def main() -> None:
-    """Entry point: errors meant for the user end with their exit code and one message, without a traceback."""
+def main(parent: int | None = None) -> None:
+    """Entry point: errors meant for the user end with their exit code and one message, without a traceback.
+
+    Args:
+        parent: number of the process that has started this one; None: whoever is the parent now.
+    """
     setup_logging("--verbose" in sys.argv)
     try:
         set_spinning()
-        _die_with_dvc()
+        _die_with_dvc(parent)
         app(prog_name="plumbline")  # also where it was started as `python -m plumbline`
     except PlumblineError as error:
         log.error("%s", error)
@@ -53,7 +57,7 @@ def _options(verbose: Annotated[bool, typer.Option("--verbose", help="Say more."
     """Options before the command; `--verbose` is read before logging is set up."""
 
 
-def _die_with_dvc() -> None:
+def _die_with_dvc(parent: int | None) -> None:
     """Under DVC, end when DVC does: a stage whose DVC was killed would go on unseen and write into its folder."""
-    if "DVC_STAGE" in os.environ and not die_with_parent():
+    if "DVC_STAGE" in os.environ and not die_with_parent(parent):
         raise InputError("DVC ended before this stage began.")
