@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.errors import InputError
+from plumbline.errors import InputError, PlumblineError
 from plumbline.files import atomic_folder
 from plumbline.jobs import ONE_THREAD, run_jobs, work_folder
 from tests.first import as_first
@@ -62,6 +62,17 @@ def test_bad_input_ends_the_work_and_leaves_what_is_whole(tmp_path, workers):
     assert "good" in left
     assert not [name for name in left if "bad" in name or name.startswith(".")]
     assert len(left) < 10
+
+
+def be_killed(portion: Portion) -> None:
+    """End as where the kernel is short of memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_is_told_of_with_what_to_do(tmp_path):
+    with pytest.raises(PlumblineError, match=r"ended from outside, for want of memory .*fewer workers") as told:
+        run_jobs(be_killed, [Portion(tmp_path / name) for name in "ab"], 2, "work")
+    assert not isinstance(told.value, InputError)  # no delivery is to blame
 
 
 def test_another_file_setting_or_code_is_another_run(tmp_path):

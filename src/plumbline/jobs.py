@@ -14,12 +14,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from plumbline.console import log, setup_logging, track
-from plumbline.errors import InputError
+from plumbline.errors import InputError, PlumblineError
 from plumbline.files import sha256_folder
 
 WORK = Path(".plumbline")
@@ -51,6 +52,7 @@ def run_jobs(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], workers: in
         what: name of the stage, for the progress.
 
     Raises:
+        PlumblineError: a process was ended from outside.
         Exception: what `work` raised.
     """
     left = undone(jobs, what)
@@ -59,19 +61,31 @@ def run_jobs(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], workers: in
         for job in track(left, len(left), what):
             work(job)
         return
-    with (
-        _one_thread(),
-        ProcessPoolExecutor(
-            workers, multiprocessing.get_context("spawn"), _start, (log.level <= 10, os.getpid())
-        ) as pool,
-    ):
+    with processes(workers) as pool:
         futures = [pool.submit(work, job) for job in left]
-        try:
-            for future in track(as_completed(futures), len(futures), what):
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+        for future in track(as_completed(futures), len(futures), what):
+            future.result()
+
+
+@contextmanager
+def processes(count: int) -> Iterator[ProcessPoolExecutor]:
+    """New processes that take work for the block, each on one core; none outlives this one, or the block.
+
+    Raises:
+        PlumblineError: one was ended from outside.
+    """
+    start = (log.level <= 10, os.getpid())
+    try:
+        with _one_thread(), ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _start, start) as pool:
+            try:
+                yield pool
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+    except BrokenProcessPool:
+        raise PlumblineError(
+            "A worker process was ended from outside, for want of memory perhaps. Run it again with fewer workers."
+        ) from None
 
 
 def undone(jobs: Sequence[AnyJob], what: str) -> list[AnyJob]:

@@ -118,7 +118,7 @@ def test_a_shard_does_not_depend_on_what_was_drawn_before_it():
 
 
 def test_a_worker_that_is_killed_ends_the_run_with_a_message(tmp_path):
-    with Workers(2) as pool, pytest.raises(PlumblineError, match="ended from outside"):
+    with pytest.raises(PlumblineError, match="ended from outside"), Workers(2) as pool:
         list(pool.in_order(os._exit, [(9,)] * 3))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -11,6 +10,7 @@ from typing import NamedTuple
 
 from plumbline.console import log, track
 from plumbline.files import atomic_folder
+from plumbline.jobs import cores
 from plumbline.params import City, Simulate
 from plumbline.simulate.city import CityWriter, draw_site, radius_jobs, shard_parts
 from plumbline.simulate.pool import Workers
@@ -65,7 +65,7 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
 
 def _enough(shards: int) -> int:
     """Workers for so many shards: all cores, but none for work that is done before it has started."""
-    return max(1, min(len(os.sched_getaffinity(0)), shards // SHARDS_A_WORKER))
+    return max(1, min(cores(), shards // SHARDS_A_WORKER))
 
 
 def _draw_sites(jobs: list[_Job], params: Simulate, pool: Workers) -> list[Site]:
