@@ -6,6 +6,7 @@ it.
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Any, cast
 
@@ -25,8 +26,9 @@ from plumbline.serve.score.lend import keep, lend, take_back
 def retrain(place: str, result: str) -> Any:
     """Lend a delivery's points to `simulate`, run the pipeline, and release what passes its gates.
 
-    Where it does not pass, or fails, `params.yaml` and `data/borrowed` are put back as they were: the champion stays,
-    and the nightly run is that of before. Where it does, both are to be committed, with `dvc add` for the points.
+    Where it does not pass, fails or is ended, `params.yaml` and `data/borrowed` are put back as they were: the champion
+    stays, and the nightly run is that of before. Where it does, both are to be committed, with `dvc add` for the
+    points.
 
     Args:
         place, result: the folder of the result in `score.out`; from the event `plumbline.drift`.
@@ -36,7 +38,11 @@ def retrain(place: str, result: str) -> Any:
         with alone():
             embedded.remember()
             city = lend(place, result)
-            done: State[Any] = run_stages(None)
+            try:
+                done: State[Any] = run_stages(None)
+            except BaseException:  # Ctrl-C and a cancelled run too
+                take_back(city)
+                raise
             if not done.is_completed():
                 take_back(city)
                 say("params.yaml and data/borrowed are as they were")
@@ -55,6 +61,7 @@ def main() -> int:
     if len(sys.argv) != 3:
         sys.stderr.write("usage: python -m flows.retrain PLACE RESULT\n")
         return stages.BAD_INPUT
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with tags(TAG):
         state = cast(State[Any], retrain(sys.argv[1], sys.argv[2], return_state=True))
     found: Any = state.result(raise_on_failure=False)

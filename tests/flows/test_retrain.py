@@ -97,6 +97,27 @@ def test_what_is_lent_is_trained_on_and_released_and_a_refusal_puts_everything_b
     assert {one["nearest"] for name, one in told["features"].items() if "noise" in name} == {PLACE}
 
 
+@pytest.mark.parametrize("ends", [ValueError("nobody thought of this"), SystemExit(143)], ids=["bug", "ended"])
+def test_a_run_that_breaks_off_puts_everything_back(
+    project: Town, harness: None, monkeypatch: pytest.MonkeyPatch, ends: BaseException
+):
+    project.deliver("noisy", noise_mm=40.0)
+    assert project.score().code == 0
+    (result,) = project.results().values()
+    text, borrowed = Path("params.yaml").read_text(), sha256_folder(Path("data/borrowed"))
+
+    def break_off(dask: str | None) -> None:
+        assert Path("params.yaml").read_text() != text
+        assert (Path("data/borrowed") / PLACE).is_dir()
+        raise ends
+
+    monkeypatch.setattr("flows.retrain.run_stages", break_off)
+    with pytest.raises(type(ends)):
+        retrain(PLACE, result.name)
+    assert Path("params.yaml").read_text() == text
+    assert sha256_folder(Path("data/borrowed")) == borrowed
+
+
 def test_what_cannot_be_lent_is_said(project: Town, harness: None):
     folder = project.deliver("noisy", noise_mm=40.0)
     assert project.score().code == 0

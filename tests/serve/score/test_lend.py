@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 
 from plumbline.errors import InputError
-from plumbline.serve.score.lend import with_borrowed
+from plumbline.files import sha256_folder
+from plumbline.serve.score import lend as lending
+from plumbline.serve.score.lend import lend, take_back, with_borrowed
+from tests.serve.score.conftest import PLACE, Town
 from tests.tiny import PARAMS
 
 ENTRY = {"folder": "data/borrowed/town", "seed": 7, "copies": 2, "band": "X"}
@@ -45,3 +50,45 @@ def test_the_line_is_there_and_all_others_stay(text: str):
 def test_what_no_line_can_be_put_into_is_left_to_the_user(borrowed: str):
     with pytest.raises(InputError, match=r"Write below simulate\.borrowed: town: \{folder: data/borrowed/town"):
         with_borrowed(commented(borrowed), "town", ENTRY, "params.yaml")
+
+
+@pytest.fixture
+def delivered(town: Town, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Name of the result of a delivery, in the project that is the working directory."""
+    town.deliver("first", every=3)
+    assert town.score().code == 0
+    monkeypatch.chdir(town.folder)
+    return next(iter(town.results().values())).name
+
+
+def state() -> tuple[str, str | None]:
+    """Of what lending changes."""
+    borrowed = Path("data/borrowed")
+    return Path("params.yaml").read_text(), sha256_folder(borrowed) if borrowed.is_dir() else None
+
+
+def stopped(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_what_is_taken_back_or_was_left_by_a_killed_run_is_as_it_was(delivered: str, monkeypatch: pytest.MonkeyPatch):
+    Path(f"data/borrowed/{PLACE}").mkdir(parents=True)
+    Path(f"data/borrowed/{PLACE}/older.csv").touch()
+    before = state()
+    assert lend(PLACE, delivered) == PLACE
+    assert state()[0] != before[0]
+    assert state()[1] != before[1]
+    take_back(PLACE)
+    assert state() == before
+    assert not list(Path(".plumbline/lent").iterdir())
+
+    lend(PLACE, delivered)  # and killed
+    with pytest.raises(InputError):
+        lend(PLACE, "nothing")
+    assert state() == before
+
+    monkeypatch.setattr(lending.log, "info", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        lend(PLACE, delivered)
+    assert state() == before
+    assert not list(Path(".plumbline/lent").iterdir())

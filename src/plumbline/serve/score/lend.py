@@ -12,7 +12,7 @@ import yaml
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import atomic_file, atomic_folder, sha256_file
-from plumbline.jobs import WORK
+from plumbline.jobs import WORK, remove
 from plumbline.params import load_params, parse_params
 from plumbline.params.score import Lend
 from plumbline.serve.score.results import read_result
@@ -25,7 +25,8 @@ KEPT = "lent"
 def lend(place: str, result: str, params: Path = Path("params.yaml")) -> str:
     """Copy a delivery into `data/borrowed/CITY` and name it in `simulate.borrowed`; return the city's name.
 
-    Lent again, it takes the place of what the same place has lent before. `take_back` undoes it.
+    Lent again, it takes the place of what the same place has lent before. `take_back` undoes it; what a killed run has
+    lent and not decided on is taken back first.
 
     Args:
         place, result: folder of the result, `OUT/PLACE/RESULT`.
@@ -35,6 +36,8 @@ def lend(place: str, result: str, params: Path = Path("params.yaml")) -> str:
         InputError: there is no such result, the delivered files are not those any more, or the parameters file is
             written in a way that no line can be put into.
     """
+    for left in sorted((WORK / KEPT).glob("[!.]*")):
+        take_back(left.name, params)
     section = load_params(params).score
     about = read_result(section.out / place / result)
     source = section.source / place / about.delivery
@@ -49,15 +52,19 @@ def lend(place: str, result: str, params: Path = Path("params.yaml")) -> str:
     text = params.read_text(encoding="utf-8")
     changed = with_borrowed(text, city, entry, str(params))
     _keep(city, text)
-    with atomic_folder(BORROWED / city) as folder:
-        for name in about.inputs:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source / name, folder / name)
-        footprints = Path(about.footprints["path"])
-        if source not in footprints.parents:
-            shutil.copyfile(footprints, folder / footprints.name)
-    _write(params, changed)
-    log.info("%s lends its points to training as %s", source, BORROWED / city)
+    try:
+        with atomic_folder(BORROWED / city) as folder:
+            for name in about.inputs:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source / name, folder / name)
+            footprints = Path(about.footprints["path"])
+            if source not in footprints.parents:
+                shutil.copyfile(footprints, folder / footprints.name)
+        _write(params, changed)
+        log.info("%s lends its points to training as %s", source, BORROWED / city)
+    except BaseException:
+        take_back(city, params)
+        raise
     return city
 
 
@@ -67,15 +74,17 @@ def take_back(city: str, params: Path = Path("params.yaml")) -> None:
     if not kept.is_dir():
         return
     _write(params, (kept / "params.yaml").read_text(encoding="utf-8"))
-    shutil.rmtree(BORROWED / city, ignore_errors=True)
     if (kept / "city").is_dir():
-        shutil.copytree(kept / "city", BORROWED / city)
-    shutil.rmtree(kept)
+        with atomic_folder(BORROWED / city) as folder:
+            shutil.copytree(kept / "city", folder, dirs_exist_ok=True)
+    else:
+        shutil.rmtree(BORROWED / city, ignore_errors=True)
+    remove(kept)
 
 
 def keep(city: str) -> None:
     """What was lent stays: forget what was there before."""
-    shutil.rmtree(WORK / KEPT / city, ignore_errors=True)
+    remove(WORK / KEPT / city)
 
 
 def with_borrowed(text: str, city: str, entry: dict[str, Any], source: str) -> str:
@@ -112,11 +121,8 @@ def with_borrowed(text: str, city: str, entry: dict[str, Any], source: str) -> s
 
 
 def _keep(city: str, text: str) -> None:
-    """Remember what is there; not what an earlier run, which was killed, has lent and not decided on."""
-    kept = WORK / KEPT / city
-    if kept.is_dir():
-        return
-    with atomic_folder(kept) as folder:
+    """Remember what is there."""
+    with atomic_folder(WORK / KEPT / city) as folder:
         (folder / "params.yaml").write_text(text, encoding="utf-8")
         if (BORROWED / city).is_dir():
             shutil.copytree(BORROWED / city, folder / "city")
