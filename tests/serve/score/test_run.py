@@ -195,20 +195,36 @@ def test_a_bug_that_one_delivery_meets_holds_up_no_other(town: Town, monkeypatch
 
     town.deliver("a_unlucky")
     town.deliver("b_lucky")
-    real = run.plan
+    town.deliver("c_unlucky")
+    town.deliver("d_undone")
+    town.deliver("e_lucky")
+    real_plan, real_publish = run.plan, run.publish
 
     def plan(delivery, params):
         if delivery.name == "a_unlucky":
             raise KeyError("nobody thought of this")
-        return real(delivery, params)
+        return real_plan(delivery, params)
+
+    def publish(reading, tiles, section):
+        if reading.delivery.name == "c_unlucky":
+            raise ZeroDivisionError("nor of this")
+        if reading.delivery.name == "d_undone":
+            raise InputError("b/manifest.json: Move the folder away.")
+        return real_publish(reading, tiles, section)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "plan", plan)
+        patch.setattr(run, "publish", publish)
         ended = town.score()
     assert ended.code == 1
-    assert ended.err.endswith("(KeyError: 'nobody thought of this')\n")
-    assert list(town.results()) == ["b_lucky"]
+    last = ended.err.splitlines()[-1]
+    assert "(KeyError: 'nobody thought of this'); " in last
+    assert "(ZeroDivisionError: nor of this); " in last
+    assert last.endswith("(judged, and not published: b/manifest.json: Move the folder away.)")
+    assert list(town.results()) == ["b_lucky", "e_lucky"]
     assert not (town.out / "_aside").exists()
+    assert town.score().code == 0
+    assert len(town.results()) == 5
 
 
 def test_a_delivery_that_changes_while_it_is_judged_waits(town: Town, monkeypatch: pytest.MonkeyPatch):

@@ -119,11 +119,7 @@ def _one(
         log.error("%s: set aside: %s", name, error)
         return
     except Exception as error:
-        if is_of_the_machine(error) or isinstance(error, PlumblineError | MemoryError):
-            raise
-        # A bug that one delivery meets must not hold up the others; it is tried again the next time.
-        outcome.failed[name] = f"{type(error).__name__}: {error}"
-        log.error("%s: failed", name, exc_info=True)
+        _note_bug(name, error, outcome)
         return
     if not delivery.unchanged():
         log.warning("%s: has changed meanwhile, left for the next time", delivery.folder)
@@ -132,9 +128,28 @@ def _one(
         shadow(reading, tiles, challenger, workers, params.score.out)
     try:
         publish(reading, tiles, params.score)
-    except InputError as error:
-        raise PlumblineError(f"{name}: judged, and not published: {error}") from error
-    bring_back(delivery, params)
-    note_latest(params.score.out, delivery.place)
-    clear(reading.work)
-    outcome.published.append(name)
+        bring_back(delivery, params)
+        note_latest(params.score.out, delivery.place)
+        clear(reading.work)
+    except InputError as error:  # of what is published already: the delivery is not at fault
+        told = f"judged, and not published: {error}"
+        if is_of_the_machine(error):
+            raise PlumblineError(f"{name}: {told}") from error
+        outcome.failed[name] = told
+        log.error("%s: %s", name, told)
+    except Exception as error:
+        _note_bug(name, error, outcome)
+    else:
+        outcome.published.append(name)
+
+
+def _note_bug(name: str, error: Exception, outcome: Outcome) -> None:
+    """A bug that one delivery meets must not hold up the others; it is tried again the next time.
+
+    Raises:
+        Exception: `error`, where it is none.
+    """
+    if is_of_the_machine(error) or isinstance(error, PlumblineError | MemoryError):
+        raise error
+    outcome.failed[name] = f"{type(error).__name__}: {error}"
+    log.error("%s: failed", name, exc_info=error)
