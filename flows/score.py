@@ -6,7 +6,6 @@ set aside is told of and fails nothing.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -24,6 +23,8 @@ from flows import process, ready, stages
 from flows.leavings import TAG
 from flows.sinks import sink
 from flows.stages import StageFailedError
+from plumbline.errors import PlumblineError
+from plumbline.files import read_json
 from plumbline.params import load_params
 from plumbline.serve.score.messages import Message, drifted, mark_called, mark_sent, unsent
 
@@ -71,8 +72,9 @@ def call(place: str, result: str, out: Path) -> None:
 
     Raises:
         TimeoutError: it has not; the event is emitted again by the next run.
+        InputError: the result is damaged.
     """
-    reasons = json.loads((out / place / result / "drift.json").read_text(encoding="utf-8"))["reasons"]
+    reasons = read_json(out / place / result / "drift.json")["reasons"]
     emit_event(
         DRIFT,
         resource={"prefect.resource.id": f"plumbline.place.{place}", "prefect.resource.name": place},
@@ -81,6 +83,21 @@ def call(place: str, result: str, out: Path) -> None:
     ended: Any = EventsWorker.drain_all(timeout=SECONDS_TO_SEND)
     if ended.not_done:
         raise TimeoutError(f"event {DRIFT} was not taken within {SECONDS_TO_SEND:g} s")
+
+
+def call_drifted(out: Path) -> list[str]:
+    """Call for every training that nobody has called for yet; what went wrong with it.
+
+    Raises:
+        InputError: a result is damaged.
+    """
+    for result in drifted(out):
+        try:
+            call(result.place, result.folder, out)
+        except TimeoutError as error:
+            return [str(error)]
+        mark_called(out, result)
+    return []
 
 
 @flow(name="score")
@@ -93,7 +110,10 @@ def score(dask: str | None = None, block: str | None = None) -> Any:
             it.
         block: Prefect block that messages go to, `TYPE/NAME`; data/score/messages.jsonl without one.
     """
-    params = load_params().score
+    try:
+        params = load_params().score
+    except PlumblineError as error:
+        return Failed(message=str(error), data=error.exit_code)
     failures = []
     imported = sorted(params.source.glob("*.dvc"))
     fetched = [fetch(str(path), return_state=True) for path in imported]
@@ -108,14 +128,13 @@ def score(dask: str | None = None, block: str | None = None) -> Any:
         else:
             failures.append(state.message or "score")
             code = result if isinstance(result, int) else 1
-    for result in drifted(params.out):
-        try:
-            call(result.place, result.folder, params.out)
-        except TimeoutError as error:
-            failures.append(str(error))
-            break
-        mark_called(params.out, result)
-    messages = unsent(params.out)
+    messages: list[Message] = []
+    try:
+        failures += call_drifted(params.out)
+        messages = unsent(params.out)
+    except PlumblineError as error:  # of a damaged result; where nothing could be judged, that is told with it
+        code = code if failures else error.exit_code
+        failures.append(str(error))
     sent = [tell(message, block, params.out, return_state=True) for message in messages]
     lost = [state for state in sent if not state.is_completed()]
     if lost:

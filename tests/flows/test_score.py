@@ -15,15 +15,17 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+import yaml
 from prefect.blocks.abstract import NotificationError
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
+from prefect.states import Completed
 
-from flows.score import score
+from flows.score import main, score
 from flows.sinks import LocalFile, Mail
 from plumbline.serve.score.messages import unsent
 from tests.flows.conftest import ROOT
 from tests.serve.score.conftest import PLACE, Town
-from tests.tiny import Tiny, run_cli
+from tests.tiny import PARAMS, Tiny, run_cli
 
 pytestmark = pytest.mark.slow
 
@@ -121,6 +123,27 @@ def test_new_deliveries_are_fetched_judged_and_told_and_no_message_is_lost(impor
     assert kind == "FAILED"
     assert f"dvc update data/deliveries/{PLACE}.dvc" in said
     assert not Path("data/score/messages.jsonl").exists()
+
+
+def test_bad_input_ends_with_2_and_one_message(tmp_path: Path, harness: None, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("flows.score.signal.signal", lambda *_: None)  # the test's process keeps its own
+    (tmp_path / "params.yaml").write_text("score: {settle_s: soon}")
+    kind, said = ended()
+    assert kind == "FAILED"
+    assert "settle_s" in said
+    assert main() == 2
+
+    # A damaged result: told, and no message of half of them is sent.
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(PARAMS))
+    damaged = tmp_path / "data/score/town/first-01234567/manifest.json"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text("{}")
+    monkeypatch.setattr("flows.score.judge", lambda *_, **__: Completed(data=""))
+    kind, said = ended()
+    assert kind == "FAILED"
+    assert said.startswith(f"{damaged.relative_to(tmp_path)}: place: Field required. Move the folder away")
+    assert main() == 2
 
 
 def test_the_local_file_takes_every_message_whole(tmp_path: Path):
