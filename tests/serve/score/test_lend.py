@@ -9,8 +9,10 @@ import yaml
 
 from plumbline.errors import InputError
 from plumbline.files import sha256_folder
+from plumbline.params import load_params
 from plumbline.serve.score import lend as lending
 from plumbline.serve.score.lend import lend, take_back, with_borrowed
+from plumbline.simulate.borrowed import write_borrowed
 from tests.serve.score.conftest import PLACE, Town
 from tests.tiny import PARAMS
 
@@ -92,3 +94,34 @@ def test_what_is_taken_back_or_was_left_by_a_killed_run_is_as_it_was(delivered: 
         lend(PLACE, delivered)
     assert state() == before
     assert not list(Path(".plumbline/lent").iterdir())
+
+
+def test_what_made_the_delivery_readable_is_lent_with_it(town: Town, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(town.folder)
+    named = {"pid": "nr", "easting": "x, m", "northing": "y, m", "height_ortho": "h"}
+    los = ["los_east", "los_north", "los_up"]
+    for number, (name, table) in enumerate(sorted(town.products.items())):
+        days = [column for column in table if column.isdigit()]
+        own = table[[*named, *los, *days]].rename(columns=named)
+        town.products[f"Café_{number}.csv"] = own.rename(columns={day: f"D{day}" for day in days})
+        del town.products[name]
+    roles = {"point_id": "nr", "easting": "x, m", "northing": "y, m", "height": "h"} | {one: one for one in los}
+    about = {
+        "columns": roles, "crs": "EPSG:3035", "units": {"displacement": "mm"}, "positive": "towards", "epochs": "D",
+        "separator": ",",
+    }  # fmt: skip
+    products = {"other*": {"track": "of no file"}, "Café_*.csv": about, "*.csv": {"track": "comes too late"}}
+    content = PARAMS | {"ingest": {"products": products}, "score": {"settle_s": 0}}
+    Path("params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    town.deliver("first")
+    ended = town.score()
+    assert ended.code == 0, ended.err
+    lend(PLACE, next(iter(town.results().values())).name)
+    (lent,) = load_params().simulate.borrowed.values()
+    assert yaml.safe_load(Path("params.yaml").read_text())["simulate"]["borrowed"][PLACE]["products"] == {
+        "Café_*.csv": about
+    }
+    write_borrowed(Path("cities"), PLACE, lent, 0, 0.5)
+    assert {path.name for path in Path("cities", PLACE).iterdir()} == {
+        "Café_0.csv", "Café_1.csv", "footprints.geojson", "labels.csv",
+    }  # fmt: skip

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import atomic_file, atomic_folder, sha256_file
 from plumbline.jobs import WORK, remove
-from plumbline.params import load_params, parse_params
+from plumbline.params import Ingest, load_params, parse_params
 from plumbline.params.score import Lend
 from plumbline.serve.score.results import read_result
 
@@ -38,7 +41,8 @@ def lend(place: str, result: str, params: Path = Path("params.yaml")) -> str:
     """
     for left in sorted((WORK / KEPT).glob("[!.]*")):
         take_back(left.name, params)
-    section = load_params(params).score
+    given = load_params(params)
+    section = given.score
     about = read_result(section.out / place / result)
     source = section.source / place / about.delivery
     for name, told in about.inputs.items():
@@ -46,9 +50,11 @@ def lend(place: str, result: str, params: Path = Path("params.yaml")) -> str:
             raise InputError(f"{source / name}: not the file that {result} was made from. Wait for its next delivery.")
     city = re.sub(r"[^a-z0-9_]+", "_", place.lower())
     own = section.lend.get(place, Lend())
-    entry = {
+    entry: dict[str, Any] = {
         "folder": (BORROWED / city).as_posix(), "seed": int(about.id[:7], 16), "copies": own.copies, "band": own.band,
     }  # fmt: skip
+    if said := _said_of(about.inputs, given.ingest):
+        entry["products"] = said
     text = params.read_text(encoding="utf-8")
     changed = with_borrowed(text, city, entry, str(params))
     _keep(city, text)
@@ -96,7 +102,8 @@ def with_borrowed(text: str, city: str, entry: dict[str, Any], source: str) -> s
     before = yaml.safe_load(text)
     wanted = {**before, "simulate": {**before["simulate"]}}
     wanted["simulate"]["borrowed"] = {**(before["simulate"].get("borrowed") or {}), city: entry}
-    line = f"{city}: {{{', '.join(f'{key}: {value}' for key, value in entry.items())}}}"
+    flow = yaml.safe_dump(entry, default_flow_style=True, sort_keys=False, allow_unicode=True, width=sys.maxsize)
+    line = f"{city}: {flow.strip()}"
     lines = text.splitlines()
     start = next((number for number, one in enumerate(lines) if re.match(r"simulate:\s*(#.*)?$", one)), None)
     if start is not None:
@@ -118,6 +125,17 @@ def with_borrowed(text: str, city: str, entry: dict[str, Any], source: str) -> s
         except yaml.YAMLError:
             pass
     raise InputError(f"{source}: no line can be put into it. Write below simulate.borrowed: {line}")
+
+
+def _said_of(files: Iterable[str], ingest: Ingest) -> dict[str, Any]:
+    """What `ingest.products` says of delivered files: without it they cannot be read again."""
+    names = [Path(file).name for file in files]
+    fitting = {next((one for one in ingest.products if fnmatchcase(name, one)), None) for name in names}
+    return {
+        pattern: about.model_dump(mode="json", exclude_unset=True)
+        for pattern, about in ingest.products.items()
+        if pattern in fitting
+    }
 
 
 def _keep(city: str, text: str) -> None:
