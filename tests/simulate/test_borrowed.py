@@ -1,3 +1,5 @@
+import zipfile
+
 import geopandas
 import numpy as np
 import pandas as pd
@@ -119,6 +121,18 @@ def test_the_same_seed_gives_the_same_bytes_and_another_copy_changes_none(out, f
     assert sha256_folder(tmp_path / "a") == sha256_folder(tmp_path / "b")
     write_borrowed(tmp_path / "c", "town", Borrowed(folder=folder, copies=1, seed=5), 3, 0.7)
     assert sha256_folder(tmp_path / "c") != sha256_folder(tmp_path / "b")
+
+
+def test_products_of_one_stem_are_all_written(tmp_path):
+    folder = tmp_path / "town"
+    fill(folder)
+    (folder / "one.csv").rename(folder / "T.2.csv")
+    (folder / "two.csv").rename(folder / "T.csv")
+    with zipfile.ZipFile(folder / "T.zip", "w") as archive:
+        archive.write(folder / "T.csv", "T.csv")
+    write_borrowed(tmp_path, "out", Borrowed(folder=folder), 3, 0.7)
+    written = {path.name for path in (tmp_path / "out").glob("T*")}
+    assert written == {"T.2.csv", "T.csv", "T.3.csv"}
 
 
 def test_real_deformation_does_not_come_through(folder, tmp_path):

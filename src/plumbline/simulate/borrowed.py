@@ -157,10 +157,13 @@ def _open(products: list[Path], about: Borrowed) -> list[PointSource]:
 
 
 def _file_names(products: list[Path]) -> list[str]:
+    """A name of its own for what is written of each: `T.zip` beside `T.csv` becomes `T.2.csv`."""
     names: list[str] = []
     for path in products:
-        number = sum(name.startswith(f"{path.stem}.") for name in names)
-        names.append(f"{path.stem}.csv" if not number else f"{path.stem}.{number + 1}.csv")
+        name, number = f"{path.stem}.csv", 2
+        while name in names:
+            name, number = f"{path.stem}.{number}.csv", number + 1
+        names.append(name)
     return names
 
 
