@@ -1,3 +1,5 @@
+import gzip
+import shutil
 import zipfile
 
 import geopandas
@@ -179,11 +181,25 @@ def test_a_city_outside_of_the_products_crs_is_moved_as_one(tmp_path):
     assert shapely.STRtree(houses).query_nearest(shapely.points(there), return_distance=True)[1].max() < 0.02
 
 
+@pytest.mark.parametrize("name", ["footprints.json", "houses.gml", "houses.geojson.gz"])
+def test_footprints_are_known_as_in_any_city_folder(folder, tmp_path, name):
+    own = tmp_path / "town"
+    shutil.copytree(folder, own)
+    (own / "houses.gpkg").unlink()
+    table = geopandas.read_file(folder / "houses.gpkg")
+    if name.endswith(".gz"):
+        (own / name).write_bytes(gzip.compress(table.to_json().encode()))
+    else:
+        table.to_file(own / name, driver="GML" if name.endswith("gml") else "GeoJSON")
+    write_borrowed(tmp_path, "out", Borrowed(folder=own), 3, 0.7)
+    assert len(read_labels(tmp_path / "out")) == BUILDINGS
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (lambda folder: [path.unlink() for path in folder.glob("*.csv")], "no point product"),
-        (lambda folder: (folder / "houses.gpkg").unlink(), "one file of footprints is needed, none found"),
+        (lambda folder: (folder / "houses.gpkg").unlink(), r"one file of footprints is needed .*, none found"),
         (lambda folder: (folder / "more.geojson").write_text("{}"), "houses.gpkg, more.geojson found"),
     ],
 )

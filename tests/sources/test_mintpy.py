@@ -7,6 +7,7 @@ from pyproj import Transformer
 
 from plumbline.errors import InputError
 from plumbline.params import Product
+from plumbline.sources.city import find_unlabelled
 from plumbline.sources.product import OUT_OF_ORDER
 from plumbline.sources.read import is_product, open_points, parts, read_points
 
@@ -358,3 +359,10 @@ def test_a_geometry_in_the_folder_above_is_found(tmp_path):
     (tmp_path / "inputs").mkdir()
     (tmp_path / "geo" / "geometryGeo.h5").rename(tmp_path / "inputs" / "geometryGeo.h5")
     assert_track(read_points(path), wanted)
+
+
+def test_in_a_city_folder_the_series_is_told_from_what_lies_beside_it(tmp_path):
+    for name in ("t.hdf5", "u.h5", "v.he5"):
+        Stack().write(tmp_path / name)
+    (tmp_path / "footprints.json").touch()
+    assert [path.name for path in find_unlabelled(tmp_path).products] == ["t.hdf5", "u.h5", "v.he5"]

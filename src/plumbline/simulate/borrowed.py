@@ -17,7 +17,6 @@ from plumbline.compass import Frames, frames
 from plumbline.console import log, track
 from plumbline.errors import InputError
 from plumbline.params import Borrowed
-from plumbline.simulate.borrowed_files import find_borrowed
 from plumbline.simulate.borrowed_track import Copy, Setting, write_track
 from plumbline.simulate.difficulty import Evidence, difficulty, nothing
 from plumbline.simulate.egms import CRS
@@ -36,6 +35,7 @@ from plumbline.simulate.truth import (
     label_rows,
 )
 from plumbline.sources.buildings import HEIGHT, read_buildings
+from plumbline.sources.city import find_unlabelled
 from plumbline.sources.ground import CRS as CRS_OF_GROUND
 from plumbline.sources.ground import EASTING, NORTHING, Ground, ground_of
 from plumbline.sources.identifiers import ID
@@ -69,7 +69,11 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
             a building.
     """
     began = time.monotonic()
-    files = find_borrowed(about.folder)
+    if not about.folder.is_dir():
+        raise InputError(
+            f"{about.folder}: no such folder; simulate.borrowed.{name} names it. Put points and footprints into it."
+        )
+    files = find_unlabelled(about.folder)
     sources = _open(files.products, about)
     buildings = read_buildings(files.footprints, sources[0].crs)
     layout, origin = borrowed_layout(buildings)

@@ -31,7 +31,7 @@ NOT_PRODUCTS = ("labels", "truth")
 VECTOR_SUFFIXES = (".geojson", ".json", ".gpkg", ".shp", ".parquet", ".geoparquet", ".fgb", ".gml")
 PARTS_OF_SHAPEFILE = (".dbf", ".shx", ".prj", ".cpg", ".sbn", ".sbx", ".qix")
 NOTES = (".md", ".dvc", ".xml")
-BINARY_SUFFIXES = (".parquet", ".h5", ".he5")
+BINARY_SUFFIXES = (".parquet", ".h5", ".hdf5", ".he5")
 """Files that may be points or belong to them, or be footprints: their content tells."""
 ABOUT = "about.json"
 NEIGHBOURS = "neighbours"
