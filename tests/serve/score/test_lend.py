@@ -125,3 +125,34 @@ def test_what_made_the_delivery_readable_is_lent_with_it(town: Town, monkeypatch
     assert {path.name for path in Path("cities", PLACE).iterdir()} == {
         "Café_0.csv", "Café_1.csv", "footprints.geojson", "labels.csv",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "simulate", ["", "  borrowed:\n    older: {folder: x}\n", "  borrowed:\n    showtown: {folder: older}\n"]
+)
+def test_what_somebody_writes_meanwhile_stays(delivered: str, simulate: str, caplog: pytest.LogCaptureFixture):
+    params, town = Path("params.yaml"), "    showtown: {"
+    params.write_text(commented(simulate) + "score: {settle_s: 0}\n")
+    before = params.read_text()
+    lend(PLACE, delivered)
+    params.write_text(params.read_text().replace("# Mine", "# Mine\n# and new").replace("settle_s: 0", "settle_s: 5"))
+    take_back(PLACE)
+    assert params.read_text() == before.replace("# Mine", "# Mine\n# and new").replace("settle_s: 0", "settle_s: 5")
+    assert not caplog.text
+
+    lend(PLACE, delivered)
+    edited = params.read_text().replace(town, town + "damaged: 0.5, ")
+    params.write_text(edited)
+    with caplog.at_level("WARNING", "plumbline"):
+        take_back(PLACE)
+    assert params.read_text() == edited
+    assert "params.yaml was changed meanwhile and stays as it is: mend simulate.borrowed.showtown by" in caplog.text
+
+    # Taken out by hand, it is no news.
+    params.write_text(before)
+    lend(PLACE, delivered)
+    params.write_text(before + "# more\n")
+    caplog.clear()
+    take_back(PLACE)
+    assert params.read_text() == before + "# more\n"
+    assert not caplog.text

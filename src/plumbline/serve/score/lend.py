@@ -23,6 +23,8 @@ from plumbline.serve.score.results import read_result
 BORROWED = Path("data/borrowed")
 KEPT = "lent"
 """Folder in `.plumbline` with what was there before, until the gates have spoken."""
+BEFORE, LENT = "params.yaml", "lent.yaml"
+"""In it: the parameters file as it was, and as `lend` has written it."""
 
 
 def lend(place: str, result: str, params: Path = Path("params.yaml")) -> str:
@@ -57,7 +59,7 @@ def lend(place: str, result: str, params: Path = Path("params.yaml")) -> str:
         entry["products"] = said
     text = params.read_text(encoding="utf-8")
     changed = with_borrowed(text, city, entry, str(params))
-    _keep(city, text)
+    _keep(city, text, changed)
     try:
         with atomic_folder(BORROWED / city) as folder:
             for name in about.inputs:
@@ -75,11 +77,21 @@ def lend(place: str, result: str, params: Path = Path("params.yaml")) -> str:
 
 
 def take_back(city: str, params: Path = Path("params.yaml")) -> None:
-    """Put the parameters file and `data/borrowed/CITY` back as they were before `lend`."""
+    """Put `data/borrowed/CITY` and its line in the parameters file back as they were before `lend`.
+
+    What somebody has written into the parameters file meanwhile stays; where the line cannot be told any more, all
+    of it does, and that is said.
+    """
     kept = WORK / KEPT / city
     if not kept.is_dir():
         return
-    _write(params, (kept / "params.yaml").read_text(encoding="utf-8"))
+    now = params.read_text(encoding="utf-8")
+    before, lent = ((kept / name).read_text(encoding="utf-8") for name in (BEFORE, LENT))
+    text = before if now == lent else _without(now, before, lent)
+    if text is not None:
+        _write(params, text)
+    elif _borrowed(now).get(city) != _borrowed(before).get(city):
+        log.warning("%s was changed meanwhile and stays as it is: mend simulate.borrowed.%s by hand.", params, city)
     if (kept / "city").is_dir():
         with atomic_folder(BORROWED / city) as folder:
             shutil.copytree(kept / "city", folder, dirs_exist_ok=True)
@@ -115,8 +127,9 @@ def with_borrowed(text: str, city: str, entry: dict[str, Any], source: str) -> s
             own = [f"{step}borrowed:", f"{step * 2}{line}", *own]
         else:
             same = [n for n, one in enumerate(own) if n > head and re.match(rf"{step * 2}{city}:\s*\{{.*\}}", one)]
+            at = min(same, default=head + 1)
             own = [one for n, one in enumerate(own) if n not in same]
-            own.insert(head + 1, f"{step * 2}{line}")
+            own.insert(at, f"{step * 2}{line}")
         changed = "\n".join([*lines[: start + 1], *own, *lines[end:]]) + "\n"
         try:
             if yaml.safe_load(changed) == wanted:
@@ -138,10 +151,37 @@ def _said_of(files: Iterable[str], ingest: Ingest) -> dict[str, Any]:
     }
 
 
-def _keep(city: str, text: str) -> None:
-    """Remember what is there."""
+def _without(now: str, before: str, lent: str) -> str | None:
+    """`now` without the lines by which `lent` differs from `before`; None where they are not there."""
+    own, old, new = (text.splitlines() for text in (now, before, lent))
+    same = _alike(old, new)
+    after = _alike(old[same:][::-1], new[same:][::-1])
+    old, new = old[same : len(old) - after], new[same : len(new) - after]
+    found = [at for at in range(len(own)) if own[at : at + len(new)] == new]
+    if len(found) != 1:
+        return None
+    return "\n".join([*own[: found[0]], *old, *own[found[0] + len(new) :]]) + "\n"
+
+
+def _alike(first: list[str], second: list[str]) -> int:
+    """How many lines both begin with."""
+    return next((n for n, (one, other) in enumerate(zip(first, second, strict=False)) if one != other),
+                min(len(first), len(second)))  # fmt: skip
+
+
+def _borrowed(text: str) -> dict[str, Any]:
+    """Section `simulate.borrowed` of a parameters file; nothing where it cannot be told."""
+    try:
+        return dict(yaml.safe_load(text)["simulate"].get("borrowed") or {})
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
+        return {}
+
+
+def _keep(city: str, before: str, lent: str) -> None:
+    """Remember what is there, and what comes into its place."""
     with atomic_folder(WORK / KEPT / city) as folder:
-        (folder / "params.yaml").write_text(text, encoding="utf-8")
+        (folder / BEFORE).write_text(before, encoding="utf-8")
+        (folder / LENT).write_text(lent, encoding="utf-8")
         if (BORROWED / city).is_dir():
             shutil.copytree(BORROWED / city, folder / "city")
 
