@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from mlflow.exceptions import MlflowException
 
 from plumbline.errors import InputError
 from plumbline.release.entries import Registered
 from plumbline.release.promotion import promote
 from plumbline.release.registry import Registry
+from plumbline.release.resolve import resolve_model
+from plumbline.release.server import Server
 from tests.release.conftest import MakePackage
 
 
@@ -32,6 +36,36 @@ def test_a_silent_server_is_an_error_that_keeps_its_password(
         with pytest.raises(InputError, match="does not answer") as caught:
             promote(make_package("one"), lambda candidate, champion: None)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("uri", ["mlflow.corp:5000", "file:nowhere", "http//mlflow.corp"])
+def test_an_address_that_is_none_is_the_users_mistake(uri: str) -> None:
+    with pytest.raises(InputError, match=f"^{uri}: the model registry does not answer .*MLFLOW_TRACKING_URI"):
+        Registry(uri=uri).champion()
+    with pytest.raises(InputError) as caught:
+        Registry(uri=f"user:secret@{uri}").champion()
+    assert "secret" not in str(caught.value)
+
+
+def test_an_address_of_sqlite_without_slashes_is_the_users_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:mlflow.db")
+    with pytest.raises(InputError, match=r"sqlite:mlflow\.db found; write sqlite:////"):
+        resolve_model("champion")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        MlflowException("The following failures occurred:\n##### File a #####\n[Errno 28] No space left on device"),
+    ],
+    ids=["told", "passed on as text"],
+)
+def test_a_full_disk_is_not_told_as_a_silent_server(error: Exception) -> None:
+    server = Server("http://127.0.0.1:1")
+    told = r"could not be read or written \(\[Errno 28\] No space left.* Make room"
+    with pytest.raises(InputError, match=told), server.answering():
+        raise error
 
 
 def test_names_do_not_share_a_champion(registry: Registry, make_package: MakePackage) -> None:

@@ -28,9 +28,14 @@ def check_registry(_: Place) -> Iterator[Finding]:
     """The registry that a release would go to; nothing is left there, and the champion stays as it is."""
     with importing:
         from plumbline.release.registry import Registry
-        from plumbline.release.server import LOCAL_ARTIFACTS, default_uri
+        from plumbline.release.server import LOCAL_ARTIFACTS, database_of, default_uri
     uri = default_uri()
-    database = Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+    try:
+        named = database_of(uri)
+    except InputError as error:
+        yield fault(str(error), ADDRESS)
+        return
+    database = Path(named) if named else None
     if database is not None:
         if not database.exists() or not database.stat().st_size:
             why = unwritable(database.parent) or unwritable(LOCAL_ARTIFACTS)

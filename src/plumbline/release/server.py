@@ -6,8 +6,10 @@ One that does not answer is an error, never "nothing there".
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,13 +19,14 @@ from urllib.request import url2pathname
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from sqlalchemy import make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from plumbline.errors import InputError
 
 DEFAULT_DATABASE = Path("mlflow.db")
 EXPERIMENT = "release"
 LOCAL_ARTIFACTS = Path("mlartifacts")
+OF_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EIO}
 
 
 def default_uri() -> str:
@@ -34,13 +37,20 @@ def default_uri() -> str:
 
 def there(uri: str) -> bool:
     """Whether there can be a registry: a file of SQLite that is not there is not made to look into it."""
-    database = _database(uri)
+    database = database_of(uri)
     return database is None or Path(database).exists()
 
 
-def _database(uri: str) -> str | None:
-    """The file that an address of SQLite names; None of another."""
-    return make_url(uri).database if uri.startswith("sqlite:") else None
+def database_of(uri: str) -> str | None:
+    """The file that an address of SQLite names; None of another.
+
+    Raises:
+        InputError: it is written in another way.
+    """
+    try:
+        return make_url(uri).database if uri.startswith("sqlite:") else None
+    except ArgumentError:
+        raise InputError(f"MLFLOW_TRACKING_URI: {uri} found; write sqlite:////FOLDER/mlflow.db") from None
 
 
 def local_folder(uri: str) -> Path | None:
@@ -54,13 +64,14 @@ class Server:
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
+        self._shown, self._secret = _without_password(uri)
         with self.answering():
             self.client = MlflowClient(uri, uri)
 
     @property
     def locks(self) -> bool:
         """Whether `alone` keeps others out."""
-        return _database(self.uri) is not None
+        return database_of(self.uri) is not None
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -68,7 +79,7 @@ class Server:
 
         A server's registry has no such lock: there, `promote` looks once more before it decides.
         """
-        database = _database(self.uri)
+        database = database_of(self.uri)
         if not database:
             yield
             return
@@ -82,18 +93,17 @@ class Server:
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Whatever goes wrong with the server is an `InputError` that names it, without its password."""
+        """Whatever goes wrong with the server, or its files, is an `InputError` that names it, without its password."""
         try:
             yield
         except (MlflowException, SQLAlchemyError, OSError) as error:
-            address = make_url(self.uri)
-            shown = address.render_as_string(hide_password=True)
-            told = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            if address.password:
-                told = told.replace(str(address.password), "***")
-            raise InputError(
-                f"{shown}: the model registry does not answer ({told}). Start it, or correct MLFLOW_TRACKING_URI."
-            ) from error
+            told = _of_disk(error)
+            advice = "its files could not be read or written ({}). Make room on the disk, or let this user write there."
+            if told is None:
+                told = next(iter(str(error).strip().splitlines()), type(error).__name__)
+                advice = "the model registry does not answer ({}). Start it, or correct MLFLOW_TRACKING_URI."
+            told = told.replace(self._secret, "***") if self._secret else told
+            raise InputError(f"{self._shown}: {advice.format(told)}") from error
 
     def experiment(self) -> str:
         """Number of the experiment whose runs hold the files of packages; made where it is not there yet."""
@@ -101,6 +111,27 @@ class Server:
         if found is not None:
             return str(found.experiment_id)
         # Without a server the files lie beside the database, wherever it is used from; a server decides for itself.
-        database = self.uri.removeprefix("sqlite:///")
-        local = (Path(database).resolve().parent / LOCAL_ARTIFACTS).as_uri() if database != self.uri else None
+        database = database_of(self.uri)
+        local = (Path(database).resolve().parent / LOCAL_ARTIFACTS).as_uri() if database else None
         return str(self.client.create_experiment(EXPERIMENT, artifact_location=local))
+
+
+def _without_password(uri: str) -> tuple[str, str]:
+    """An address as it may be shown, and what must not be; of one that nobody can read, all before the host."""
+    try:
+        address = make_url(uri)
+    except ArgumentError:
+        secret, _, shown = uri.rpartition("@")
+        return shown, secret
+    return address.render_as_string(hide_password=True), str(address.password or "")
+
+
+def _of_disk(error: BaseException) -> str | None:
+    """What a disk or its rights said, where that is what went wrong; MLflow passes it on as text."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in OF_DISK:
+            return str(cause)
+        cause = cause.__cause__ or cause.__context__
+    told = re.finditer(r"\[Errno (\d+)\] [^\n]*", str(error))
+    return next((found[0] for found in told if int(found[1]) in OF_DISK), None)
