@@ -135,6 +135,13 @@ def test_how_busy_a_gpu_is_may_stay_unknown(monkeypatch, error):
     assert gpu_share(torch.device("cpu")) is None
 
 
+def test_a_step_of_several_batches_has_one_line(work):
+    run(epochs=3, batch_size=4, accumulate=2)
+    (path,) = Path(".plumbline/runs").glob("train-*/train.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "step"] == [50]
+
+
 def test_lines_of_json_say_how_the_run_is_doing(work):
     run(epochs=3, batch_size=4, device_stats=True, profile="simple")
     (path,) = Path(".plumbline/runs").glob("train-*/train.jsonl")

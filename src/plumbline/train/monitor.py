@@ -45,6 +45,8 @@ class Monitor(Callback):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._buildings = 0
+        self._step = 0
+        """The last one that has a line."""
         self._begun = time.monotonic()
         self._ended: float | None = None
 
@@ -61,7 +63,9 @@ class Monitor(Callback):
     ) -> None:
         """Write a line now and then."""
         self._buildings += len(batch.symmetry_B)
-        if trainer.global_step and trainer.global_step % trainer.log_every_n_steps == 0:
+        step = trainer.global_step
+        if step != self._step and step % trainer.log_every_n_steps == 0:  # batches that add up share their step
+            self._step = step
             loss = float(outputs["loss"]) * trainer.accumulate_grad_batches
             self._write(trainer, pl_module, {"kind": "step", "loss": loss})
 
