@@ -103,6 +103,28 @@ def test_files_are_hashed_once_until_they_change(source: Source, monkeypatch: py
     assert hashed == ["a.csv"] * 2
 
 
+def test_a_file_or_folder_that_vanishes_during_a_look_holds_up_no_other(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+):
+    from plumbline.serve.score import deliveries
+
+    for name in ("a", "b", "c"):
+        source.write(f"town/{name}/x.csv", name)
+    source.write("town/c/y.csv")
+    real_hash, real_folders = deliveries.sha256_file, list(deliveries._folders(source.folder))
+
+    def renamed(path: Path) -> str:
+        if path.name == "y.csv":
+            path.rename(path.with_name("z.csv"))
+        return real_hash(path)
+
+    monkeypatch.setattr(deliveries, "sha256_file", renamed)
+    monkeypatch.setattr(deliveries, "_folders", lambda _: [*real_folders, ("town", source.folder / "town/gone")])
+    assert [one.name for one in source.look(0)] == ["a", "b"]
+    monkeypatch.undo()
+    assert [(one.name, sorted(one.files)) for one in source.look(0)][-1] == ("c", ["x.csv", "z.csv"])
+
+
 def test_a_source_that_is_not_there_is_named(source: Source):
     with pytest.raises(InputError, match=r"score\.source: no folder"):
         source.look()

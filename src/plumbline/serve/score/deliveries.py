@@ -84,7 +84,11 @@ def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = tim
             log.info("%s: left for the next time, %s", folder, reason)
             continue
         if note["files"] is None:
-            note["files"] = _hashes(folder, state)
+            try:
+                note["files"] = _hashes(folder, state)
+            except FileNotFoundError as error:  # the next look will not see the same
+                log.info("%s: left for the next time, it has changed meanwhile (%s)", folder, error)
+                continue
         complete.append(Delivery(place, folder.name, folder, note["files"], tuple(map(tuple, state))))
     write_json(notes, seen)
     return complete
@@ -96,7 +100,11 @@ def state_of(folder: Path) -> State:
     The time of change is the file system's own: unlike that of writing, copying tools cannot set it back.
     """
     found: State = []
-    for path in sorted(folder.rglob("*")):
+    try:
+        paths = sorted(folder.rglob("*"))
+    except FileNotFoundError:  # a folder was renamed within, or it as a whole
+        return []
+    for path in paths:
         try:
             if path.is_file():
                 about = path.stat()
