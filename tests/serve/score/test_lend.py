@@ -9,9 +9,9 @@ import yaml
 
 from plumbline.errors import InputError
 from plumbline.files import sha256_folder
-from plumbline.params import load_params
+from plumbline.params import load_params, parse_params
 from plumbline.serve.score import lend as lending
-from plumbline.serve.score.lend import lend, take_back, with_borrowed
+from plumbline.serve.score.lend import city_of, lend, take_back, with_borrowed
 from plumbline.simulate.borrowed import write_borrowed
 from tests.serve.score.conftest import PLACE, Town
 from tests.tiny import PARAMS
@@ -52,6 +52,16 @@ def test_the_line_is_there_and_all_others_stay(text: str):
 def test_what_no_line_can_be_put_into_is_left_to_the_user(borrowed: str):
     with pytest.raises(InputError, match=r"Write below simulate\.borrowed: town: \{folder: data/borrowed/town"):
         with_borrowed(commented(borrowed), "town", ENTRY, "params.yaml")
+
+
+def test_no_two_places_lend_as_one_city():
+    places = ["town_a", "Town A", "town-a", "TOWN_A", "Zürich", "Zörich", "東京", "京都"]
+    cities = [city_of(place) for place in places]
+    assert cities[0] == "town_a"
+    assert len(set(cities)) == len(places)
+    about = {"folder": "data/borrowed/x"}
+    for city in cities:
+        parse_params({**PARAMS, "simulate": {**PARAMS["simulate"], "borrowed": {city: about}}})
 
 
 @pytest.fixture

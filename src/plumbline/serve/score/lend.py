@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import sys
@@ -50,7 +51,7 @@ def lend(place: str, result: str, params: Path = Path("params.yaml")) -> str:
     for name, told in about.inputs.items():
         if not (source / name).is_file() or sha256_file(source / name) != told["sha256"]:
             raise InputError(f"{source / name}: not the file that {result} was made from. Wait for its next delivery.")
-    city = re.sub(r"[^a-z0-9_]+", "_", place.lower())
+    city = city_of(place)
     own = section.lend.get(place, Lend())
     entry: dict[str, Any] = {
         "folder": (BORROWED / city).as_posix(), "seed": int(about.id[:7], 16), "copies": own.copies, "band": own.band,
@@ -74,6 +75,12 @@ def lend(place: str, result: str, params: Path = Path("params.yaml")) -> str:
         take_back(city, params)
         raise
     return city
+
+
+def city_of(place: str) -> str:
+    """Name of the city that a place lends: its own, or where that is none for a city, like it and with its hash."""
+    city = re.sub(r"[^a-z0-9_]+", "_", place.lower())
+    return city if city == place else f"{city}_{hashlib.sha256(place.encode()).hexdigest()[:6]}"
 
 
 def take_back(city: str, params: Path = Path("params.yaml")) -> None:
