@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -15,6 +14,7 @@ from prefect.client.schemas.filters import ArtifactFilter, FlowFilter, FlowRunFi
 from prefect.exceptions import ObjectNotFound
 
 from flows.services import FOLDER
+from plumbline.jobs import remove
 
 FLOWS = ["pipeline", "retrain", "score", "stage", "tidy"]
 TAG = "plumbline"
@@ -25,7 +25,9 @@ AT_WORK = ["pipeline", "retrain", "stage"]
 FINAL = ["COMPLETED", "FAILED", "CRASHED", "CANCELLED"]
 BEGUN = ["PENDING", "RUNNING", "PAUSED", "CANCELLING"]
 PAGE = 200
-LEFT = ("checkpoints/*", "ingest/*", "prepare/*", "runs/*", "score/*", "search/*", "tensorboard/*/*")
+LEFT = (
+    "checkpoints/*", "ingest/*", "prepare/*", "profile/*", "runs/*", "score/*", "search/*", "tensorboard/*/*",
+)  # fmt: skip
 """Below `.plumbline`: what somebody may go on with, or look at."""
 DOWNLOADED = ("models/*",)
 """In a worker's clone alone; `plumbline release tidy` sees to those of the project, and knows which are released."""
@@ -85,9 +87,7 @@ def clear_folders(checkout: Path, days: float, dry_run: bool, clone: bool) -> in
     size = sum(_bytes(path) for path in old)
     if not dry_run:
         for path in old:
-            aside = path.with_name(f".{path.name}.removed")  # whole or not at all for whoever looks
-            path.replace(aside)
-            shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
+            remove(path)
     return size
 
 

@@ -141,13 +141,20 @@ def clear(work: Path) -> None:
             remove(other)
 
 
-def remove(folder: Path) -> None:
-    """Remove a folder at once for all who ask whether it is there: half of it would be taken for a whole portion."""
-    aside = folder.with_name(f".{folder.name}.removed")
-    shutil.rmtree(aside, ignore_errors=True)
+def remove(path: Path) -> None:
+    """Remove a folder or a file, at once for all who ask whether it is there: half of it would be taken for a whole."""
+    aside = path.with_name(f".{path.name}.removed")
+    _delete(aside)  # of a removal that was cut
     with suppress(FileNotFoundError):
-        os.replace(folder, aside)
-    shutil.rmtree(aside, ignore_errors=True)
+        os.replace(path, aside)
+    _delete(aside)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def one_thread() -> None:

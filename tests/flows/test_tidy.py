@@ -108,11 +108,15 @@ def test_one_part_that_fails_stops_no_other(place: Path) -> None:
 def test_only_what_nothing_changed_for_long_goes(place: Path) -> None:
     old = [aged(place / f".plumbline/{name}/a/file", 11) for name in ("checkpoints", "runs", "tensorboard/train")]
     new = [aged(place / f".plumbline/{name}/b/file", 9) for name in ("checkpoints", "runs", "tensorboard/train")]
+    old.append(aged(place / ".plumbline/profile/fit-train.txt", 11))
+    new.append(aged(place / ".plumbline/profile/fit-compress.txt", 9))
+    aged(place / ".plumbline/runs/.a.removed/file", 11)  # of a removal that was cut
     other = [aged(place / ".plumbline/kept/athens/params.yaml", 99), aged(place / ".plumbline/models/v1/x", 99)]
-    assert leavings.clear_folders(place, LONG_AGO, dry_run=True, clone=False) == 300
+    assert leavings.clear_folders(place, LONG_AGO, dry_run=True, clone=False) == 500
     assert all(path.exists() for path in old)
-    assert leavings.clear_folders(place, LONG_AGO, dry_run=False, clone=False) == 300
-    assert not any(path.parent.exists() for path in old)
+    assert leavings.clear_folders(place, LONG_AGO, dry_run=False, clone=False) == 500
+    assert not any(path.exists() for path in old)
+    assert not list(place.glob(".plumbline/**/.*"))
     assert all(path.exists() for path in [*new, *other])
     assert leavings.clear_folders(place, LONG_AGO, dry_run=False, clone=True) == 100
     assert [path.exists() for path in other] == [True, False]

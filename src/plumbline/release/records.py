@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -89,10 +88,3 @@ class Records:
 def bytes_of(folder: Path | None) -> int:
     """Bytes of all files below a folder; 0 where there is none."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder else 0
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a folder as a whole for all who look: half of a package would pass for a damaged one."""
-    aside = folder.with_name(f".{folder.name}.removed")
-    folder.replace(aside)
-    shutil.rmtree(aside)

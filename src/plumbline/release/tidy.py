@@ -7,10 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from plumbline.errors import InputError
+from plumbline.jobs import remove
 from plumbline.params import Tidy
 from plumbline.release.entries import Registered, download_folder
 from plumbline.release.promotion import REPLACED, fate_of
-from plumbline.release.records import DAY_MS, bytes_of, remove_folder
+from plumbline.release.records import DAY_MS, bytes_of
 from plumbline.release.registry import Registry
 from plumbline.release.server import EXPERIMENT, local_folder
 
@@ -105,7 +106,7 @@ def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> Removed:
                 continue
             size += bytes_of(folder)
             if not dry_run:
-                remove_folder(folder)
+                remove(folder)
     return Removed(decided.going, len(trainings), size)
 
 
