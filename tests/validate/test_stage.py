@@ -16,7 +16,8 @@ from plumbline.export.stage import ARTIFACTS
 from plumbline.files import read_json, sha256_folder
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.prepare.shards import load_shards
-from plumbline.validate.metrics import accuracy_figures
+from plumbline.validate.evidence import write_evidence
+from plumbline.validate.metrics import Judged, accuracy_figures
 from plumbline.validate.stage import as_judged, coverage_gap
 from tests.tiny import PARAMS, run_cli
 
@@ -113,6 +114,20 @@ def test_plot_tables_count_every_building_once(tiny):
     assert len(rows("severity.csv")) == len(rows("category_confusion.csv")) == len(test)
     assert len(rows("quadrant_confusion.csv")) == int((test.quadrant >= 0).sum())
     assert sum(float(row["share"]) for row in rows("reliability.csv")) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("broken", [3, None], ids=["a few", "all"])
+def test_what_is_no_number_counts_as_no_answer(tiny, tmp_path, broken):
+    test = load_shards(tiny.data("prepare") / "test")
+    severity, probability = np.full(len(test), 1.0), np.full((len(test), 4), 0.25)
+    severity[:broken] = np.nan
+    probability[np.flatnonzero(test.quadrant >= 0)[:broken]] = np.nan
+    write_evidence(tmp_path, test, Judged(probability, severity, severity, severity), {}, "int8")
+    lines = {path.stem: path.read_text().splitlines()[1:] for path in tmp_path.glob("*.csv")}
+    assert len(lines["category_confusion"]) == np.isfinite(severity).sum()
+    assert not any(line.endswith(",4") for line in lines["category_confusion"])
+    assert len(lines["quadrant_confusion"]) == (test.quadrant >= 0).sum() - (broken or (test.quadrant >= 0).sum())
+    assert len(lines["severity"]) == len(test)
 
 
 def test_the_curve_of_coverage_ends_at_the_accuracy_of_all(tiny):

@@ -27,9 +27,11 @@ def write_evidence(
         folder: is there. test: B labelled buildings. said: what the artifact `name` said of them.
         table: slice -> artifact -> figures.
     """
-    defined = np.asarray(test.quadrant) >= 0
+    # No number is of the highest category, and the largest of NaNs is the first: a broken model says nothing there.
+    defined = (np.asarray(test.quadrant) >= 0) & np.isfinite(said.probability).all(1)
     truth, severity = np.asarray(test.quadrant)[defined], np.asarray(test.severity)
-    pairs = zip(category(severity).tolist(), category(said.severity).tolist(), strict=True)
+    told = np.isfinite(said.severity)
+    pairs = zip(category(severity[told]).tolist(), category(said.severity[told]).tolist(), strict=True)
     _write_csv(folder / "category_confusion.csv", ("true", "said"), pairs)
     chosen = said.probability[defined].argmax(1)
     _write_csv(
