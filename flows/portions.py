@@ -40,15 +40,16 @@ def portions(stage: str, params: Path = Path("params.yaml")) -> int:
     """Do all portions of `ingest` or `prepare`; return how many there are.
 
     Raises:
-        InputError: bad input, as the stage itself would say.
+        InputError: bad input, as the stage itself would say; or that is at work here, and would clear them away.
     """
     settings = load_params(params)
     jobs: list[Any]
-    if stage == "ingest":
-        jobs, work = plan_parts(city_folders(DATA), settings.ingest).parts, read_part
-    else:
-        jobs, work = plan_tiles(DATA / "ingest", settings.prepare).tiles, prepare_tile  # type: ignore[assignment]
-    portion.map(jobs, unmapped(work)).result()
+    with alone(stage):
+        if stage == "ingest":
+            jobs, work = plan_parts(city_folders(DATA), settings.ingest).parts, read_part
+        else:
+            jobs, work = plan_tiles(DATA / "ingest", settings.prepare).tiles, prepare_tile  # type: ignore[assignment]
+        portion.map(jobs, unmapped(work)).result()
     return len(jobs)
 
 

@@ -15,6 +15,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from flows.portions import on_dask, score_on_dask
 from plumbline.errors import InputError
 from plumbline.files import sha256_folder
+from plumbline.jobs import alone
 from plumbline.params import load_params
 from plumbline.prepare.stage import prepare
 from plumbline.simulate.stage import simulate
@@ -66,6 +67,8 @@ def test_a_cluster_does_the_portions_and_the_stage_puts_them_together(town, clus
         ("ingest", lambda out: ingest(city_folders(Path("data")), params.ingest, out, 1)),
         ("prepare", lambda out: prepare(Path("data/ingest"), params.prepare, out, 1)),
     ):
+        with alone(stage), pytest.raises(InputError, match=f"{stage}: another process is at it"):
+            on_dask(stage, cluster)
         portions = on_dask(stage, cluster)
         assert portions >= 2
         with Client(cluster) as client:  # both workers are there, each a process of its own
