@@ -14,7 +14,6 @@ from prefect.client.schemas.filters import ArtifactFilter, FlowFilter, FlowRunFi
 from prefect.exceptions import ObjectNotFound
 
 from flows.services import FOLDER
-from plumbline.jobs import remove
 
 FLOWS = ["pipeline", "retrain", "score", "stage", "tidy"]
 TAG = "plumbline"
@@ -83,6 +82,8 @@ def cut_logs(most_bytes: int, dry_run: bool) -> int:
 
 def clear_folders(checkout: Path, days: float, dry_run: bool, clone: bool) -> int:
     """Remove what nothing has changed for `days` in `.plumbline` of a checkout that is held; bytes removed."""
+    from plumbline.jobs import remove  # the pipeline, which loads this module too, runs stages as processes alone
+
     old = list(_old(checkout / ".plumbline", (*LEFT, *(DOWNLOADED if clone else ())), days))
     size = sum(_bytes(path) for path in old)
     if not dry_run:

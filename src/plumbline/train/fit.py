@@ -89,9 +89,8 @@ def fit(
     kept: dict[str, Any] = {"mode": "max", "save_on_train_epoch_end": True, "enable_version_counter": False}
     best = Best(module.chosen_from, folder, "best", monitor="tune/score", **kept)
     module.last = folder / f"last{ModelCheckpoint.FILE_EXTENSION}"
-    newest = ModelCheckpoint(
-        folder, module.last.stem, **kept
-    )  # `save_last` of `best` would write only when there is a new best
+    # `save_last` of `best` would write only when there is a new best.
+    newest = ModelCheckpoint(folder, module.last.stem, **kept)
     module.record = begin_record(module.model, key, data_sha256, settings)
     records = loggers(name, module.record, WORK, (last and remembered(folder, RECORDED)) or {})
     # A strategy that deals the weights out leaves parts of them in `module`.
