@@ -7,8 +7,6 @@ import shapely
 from numpy.typing import NDArray
 
 UNASSIGNED = -1
-STEP_M = 0.01
-"""Outside of footprints, distances are told apart by so much: a wall that two share is one wall, however rounded."""
 
 
 def assign_points(
@@ -21,10 +19,11 @@ def assign_points(
     """Index of the building of each point, or `UNASSIGNED`.
 
     A point belongs to the footprint it lies in; a point outside of all belongs to the nearest one within
-    `buffer_m`, because positions of scatterers are off by metres. Of several that it lies in, or that are equally near
-    to within `STEP_M`, the smallest counts: a building within the outline of its site, a part within its building. Of
-    equally large ones, the first. Who gets a point is so decided by an order that no other footprint changes: whoever
-    looks at some of the footprints only, as at those of one tile, finds the same owner among them.
+    `buffer_m`, because positions of scatterers are off by metres. Of several that it lies in, the smallest counts: a
+    building within the outline of its site, a part within its building. Of equally large ones, and of equally near
+    ones, as at the wall that two houses share, the first. Who gets a point is so decided by an order that no other
+    footprint changes: whoever looks at some of the footprints only, as at those of one tile, finds the same owner
+    among them.
 
     Args:
         easting, northing: (N,) m.
@@ -46,14 +45,12 @@ def assign_points(
     point, building, distance = point[near], building[near], distance[near]
     if not len(point):
         return owner
-    by_size = np.lexsort((np.arange(len(footprints)), shapely.area(footprints)))
-    size_rank = np.empty(len(footprints), np.int64)
-    size_rank[by_size] = np.arange(len(footprints))
-    step = np.ceil(distance / STEP_M).astype(np.int64)
-    if last is not None:
-        step += last[building] * np.int64(np.ceil(buffer_m / STEP_M) + 1)
-    # The pairs come point by point.
-    starts = np.flatnonzero(np.r_[True, np.diff(point) > 0])
-    best = np.minimum.reduceat(step * len(footprints) + size_rank[building], starts)
-    owner[point[starts]] = by_size[best % len(footprints)]
+    size_rank = np.empty(len(footprints), np.intp)
+    size_rank[np.lexsort((np.arange(len(footprints)), shapely.area(footprints)))] = np.arange(len(footprints))
+    alike = np.where(distance == 0, size_rank[building], building)
+    wanted = np.zeros(len(building), bool) if last is None else last[building]
+    order = np.lexsort((alike, distance, wanted, point))
+    point, building = point[order], building[order]
+    first = np.flatnonzero(np.r_[True, np.diff(point) > 0])
+    owner[point[first]] = building[first]
     return owner
