@@ -4,7 +4,7 @@ import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.prepare.assign import STEP_M, UNASSIGNED, assign_points
+from plumbline.prepare.assign import UNASSIGNED, assign_points
 
 
 def owners(points, boxes, buffer_m, last=None):
@@ -49,10 +49,11 @@ def test_of_several_that_a_point_lies_in_the_smallest_counts_wherever_it_stands(
         assert [order[owner] for owner in found] == [part, HOUSE, site]
 
 
-def test_a_wall_that_two_share_is_as_near_to_both():
-    whole, wing = (0, 0, 10.004, 10), (6, 0, 10, 10)
-    assert owners([(11, 5)], [whole, wing], 2) == [1]
-    assert owners([(11, 5)], [wing, whole], 2) == [0]
+def test_at_a_corner_that_two_share_the_first_counts_and_else_the_nearer_however_large():
+    large, small = (0, 0, 10, 10), (10, 0, 14, 10)
+    assert owners([(10, 11)], [large, small], 2) == [0]
+    assert owners([(10, 11)], [small, large], 2) == [0]
+    assert owners([(11, 5)], [(0, 0, 10.004, 10), (6, 0, 10, 10)], 2) == [0]
 
 
 def test_those_that_come_last_get_what_nobody_else_wants():
@@ -82,7 +83,7 @@ def boxes_of(houses):
 
 
 @given(points_drawn, houses, st.floats(0, 10), st.data())
-def test_the_owner_is_the_smallest_of_the_nearest_of_those_that_do_not_come_last(points, houses, buffer_m, data):
+def test_the_owner_is_the_nearest_or_the_smallest_around_of_those_that_do_not_come_last(points, houses, buffer_m, data):
     boxes = boxes_of(houses)
     last = data.draw(st.lists(st.booleans(), min_size=len(boxes), max_size=len(boxes)))
     for point, owner in zip(points, owners(points, boxes, buffer_m, last), strict=True):
@@ -90,7 +91,7 @@ def test_the_owner_is_the_smallest_of_the_nearest_of_those_that_do_not_come_last
         distance = [shape.distance(shapely.Point(point)) for shape in shapes]
         near = [row for row in range(len(boxes)) if distance[row] <= buffer_m]
         wanted = min(
-            near, key=lambda row: (last[row], np.ceil(distance[row] / STEP_M), shapes[row].area, row),
+            near, key=lambda row: (last[row], distance[row], 0 if distance[row] else shapes[row].area, row),
             default=UNASSIGNED,
         )  # fmt: skip
         assert owner == wanted
@@ -100,10 +101,12 @@ def test_the_owner_is_the_smallest_of_the_nearest_of_those_that_do_not_come_last
 def test_the_order_of_the_file_decides_only_between_footprints_alike(points, houses, buffer_m, random):
     boxes = boxes_of(houses)
     shuffled = random.sample(boxes, len(boxes))
-    area = [shapely.box(*b).area for b in boxes]
-    for one, other in zip(owners(points, boxes, buffer_m), owners(points, shuffled, buffer_m), strict=True):
+    shapes = [shapely.box(*b) for b in boxes]
+    found = owners(points, boxes, buffer_m), owners(points, shuffled, buffer_m)
+    for point, one, other in zip(points, *found, strict=True):
         assert (one == UNASSIGNED) == (other == UNASSIGNED)
-        if one != UNASSIGNED and area.count(area[one]) == 1:
+        alike = [(d := shape.distance(shapely.Point(point)), 0 if d else shape.area) for shape in shapes]
+        if one != UNASSIGNED and alike.count(alike[one]) == 1:
             assert boxes[one] == shuffled[other]
 
 
