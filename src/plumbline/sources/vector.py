@@ -86,7 +86,7 @@ def read_vector(path: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
     if source.ends is not None and collection:
         check_named_crs(path, source.ends, frame.crs)
     frame = frame.reset_index(drop=True)
-    for name in frame.select_dtypes("object").columns:
+    for name in [column for column, kind in frame.dtypes.items() if kind.kind == "O" and kind.name == "object"]:
         # Objects within a GeoJSON's properties have no type that a table could hold: they go on as the text they were.
         if frame[name].map(lambda value: isinstance(value, dict | list)).any():
             frame[name] = frame[name].map(json.dumps, na_action="ignore")
