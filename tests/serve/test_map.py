@@ -283,13 +283,17 @@ const use = async () => {
         (plot.x_range.start + plot.x_range.end) / 2 - source.data.x[i],
         (plot.y_range.start + plot.y_range.end) / 2 - source.data.y[i]]
     said.details = document.getElementById("details").innerText
-    const view = Bokeh.index.find_one(plot), box = view.frame.bbox, page = view.el.getBoundingClientRect()
-    const at = {clientX: page.left + (box.left + box.right) / 2, clientY: page.top + (box.top + box.bottom) / 2}
-    const over = {...at, bubbles: true, composed: true, pointerType: "mouse", isPrimary: true, pointerId: 1}
-    deep(document, ".bk-events")[0].dispatchEvent(new PointerEvent("pointermove", over))
-    await wait(500)
-    const tips = deep(document, ".bk-Tooltip").map(tip => tip.shadowRoot.textContent)
-    said.tooltips = tips.filter(text => text.includes("Category"))
+    const view = Bokeh.index.find_one(plot)
+    // The page may still move when it first says that it is idle: point at where the building is by then.
+    for (let tries = 0; tries < 20 && !(said.tooltips || []).length; tries++) {
+        const box = view.frame.bbox, page = view.el.getBoundingClientRect()
+        const at = {clientX: page.left + (box.left + box.right) / 2, clientY: page.top + (box.top + box.bottom) / 2}
+        const over = {...at, bubbles: true, composed: true, pointerType: "mouse", isPrimary: true, pointerId: 1}
+        deep(document, ".bk-events")[0].dispatchEvent(new PointerEvent("pointermove", over))
+        await wait(250)
+        const tips = deep(document, ".bk-Tooltip").map(tip => tip.shadowRoot.textContent)
+        said.tooltips = tips.filter(text => text.includes("Category"))
+    }
     const layers = () => plot.renderers.map(renderer => renderer.visible)
     said.start = layers()
     named("points0").active = true
