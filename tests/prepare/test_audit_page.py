@@ -180,3 +180,12 @@ def test_bounds_that_cannot_be_are_refused(wrong, said):
     with pytest.raises(InputError, match=f"prepare.audit.*{said}"):
         parse_params({**PARAMS, "prepare": {**PARAMS["prepare"], "audit": wrong}})
     assert parse_params({**PARAMS, "prepare": {"audit": {"refuse_psi": 0.5}}}).prepare.audit == Audit(refuse_psi=0.5)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, ""), (7, "7"), (11388, "11,388"), (11630.4, "11,630"), (1163.04, "1163"), (0.12345, "0.1235"),
+     (3.0, "3"), (-12345.6, "-12,346"), (2.6e-5, "2.6e-05"), (1e20, "1e+20")],
+)  # fmt: skip
+def test_figures_of_one_table_are_written_alike(value, text):
+    assert number(value) == text

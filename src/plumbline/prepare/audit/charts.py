@@ -29,11 +29,12 @@ def say(text: object) -> str:
 
 
 def number(value: Any) -> str:
-    """A figure of four digits; nothing for None."""
+    """A figure of four digits, or all digits before the point; nothing for None."""
     if value is None:
         return ""
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 1e15):
-        return f"{int(value):,}"
+    is_figure = isinstance(value, float) and abs(value) < 1e15
+    if isinstance(value, int) or (is_figure and (value.is_integer() or abs(value) >= 1e4)):
+        return f"{round(value):,}"
     return say(f"{value:.4g}" if isinstance(value, float) else value)
 
 
