@@ -3,6 +3,7 @@ import hashlib
 import json
 import math
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,16 @@ def test_a_folder_left_by_a_crash_of_the_same_process_number_is_no_hindrance(tmp
     (leftover / "rubbish").write_text("")
     with atomic_folder(tmp_path / "out") as temporary:
         assert names(temporary) == []
+
+
+@pytest.mark.parametrize("name", ["out", "model[1]"])
+def test_what_a_killed_process_left_beside_a_folder_goes_with_the_next_attempt(tmp_path, name):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    (tmp_path / f".{name}.{ended.pid}.part").mkdir()
+    with atomic_folder(tmp_path / name):
+        pass
+    assert names(tmp_path) == [name]
 
 
 values = st.recursive(

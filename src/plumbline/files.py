@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -117,7 +118,7 @@ def _try(temporary: Path) -> None:
 
 def _remove_leftovers(path: Path) -> None:
     """Remove what killed processes have left beside `path`: a temporary folder, or the old one moved aside."""
-    for left in path.parent.glob(f".{path.name}.*.*"):
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.*"):
         number = left.name.removeprefix(f".{path.name}.").split(".")[0]
         unfinished = left.suffix == ".part" or (left.suffix == ".old" and path.exists())
         if unfinished and number.isdigit() and not Path(f"/proc/{number}").exists() and Path("/proc/self").exists():
