@@ -11,6 +11,7 @@ from plumbline.model.diagnosis import (
     SEVERITY_FLOOR,
     YEARS,
     Answer,
+    asinh,
     asinh_written_out,
     load_diagnosis,
     save_diagnosis,
@@ -53,6 +54,13 @@ def test_the_written_out_inverse_sine_of_any_number_is_finite():
     x = torch.tensor([float("inf"), -float("inf"), 3.4e38, -1e30, 0.0])
     assert torch.isfinite(asinh_written_out(x)).all()
     assert asinh_written_out(x).sign().tolist() == [1, -1, 1, -1, 0]
+
+
+@given(st.lists(st.floats(-(2.0**20), 2.0**20, width=32), min_size=1, max_size=20))
+def test_the_slope_of_what_is_compressed_is_that_of_the_inverse_sine(values):
+    x = torch.tensor([0.0, *values], requires_grad=True)
+    asinh(x).sum().backward()
+    torch.testing.assert_close(x.grad, 1 / (x.detach() ** 2 + 1).sqrt())
 
 
 def test_answers_have_their_shapes_and_probabilities_their_sum():

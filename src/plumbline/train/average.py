@@ -17,9 +17,10 @@ class Ema(WeightAveraging):
     def __init__(self, decay: float) -> None:
         """`decay`: how much of the mean stays at each step in the long run."""
 
-        def mean(averaged: Tensor, current: Tensor, steps: Tensor | int) -> Tensor:
+        def move(averaged: list[Tensor], current: list[Tensor], steps: Tensor | int) -> None:
             count = float(steps)
-            return torch.lerp(averaged, current, 1 - min(decay, (1 + count) / (10 + count)))
+            # All weights of a device at once: one by one, a GPU would wait for the next.
+            torch._foreach_lerp_(averaged, current, 1 - min(decay, (1 + count) / (10 + count)))
 
         # Buffers are statistics of the data: constant, and some of them infinite.
-        super().__init__(use_buffers=False, avg_fn=mean)
+        super().__init__(use_buffers=False, multi_avg_fn=move)
