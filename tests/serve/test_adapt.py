@@ -13,7 +13,7 @@ from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import open_package, verify_package, write_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.files import read_json, sha256_folder, write_json
-from plumbline.model.diagnosis import load_diagnosis
+from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.features import PREPARATION
@@ -22,7 +22,7 @@ from plumbline.release.promotion import promote
 from plumbline.serve.adapt import adapt, merge
 from plumbline.serve.predict import predict
 from plumbline.sources.city import CityFiles, find_files
-from plumbline.train.adapter import WEIGHTS, Adapted, load_adapter
+from plumbline.train.adapter import WEIGHTS, Adapted, base_hash, load_adapter
 from plumbline.validate.measure import parity_figures
 from tests.tiny import Tiny, run_cli
 from tests.train.made import make_sequences
@@ -150,6 +150,21 @@ def test_a_merged_model_says_how_its_labels_were_prepared(tiny, project, merged,
     assert merge("athens", str(tiny.data("train")), tmp_path / "merged", tmp_path / "adapters").preparation == 1
     open_package(tmp_path / "merged")
     assert "trained on points that were prepared in another way (1, now" in caplog.text
+
+
+def test_a_merged_model_is_of_the_preparation_of_its_base_in_every_file(tiny, project, tmp_path):
+    """An adapter that this version made does not make the base younger."""
+    base = load_diagnosis(tiny.data("train"))
+    base.preparation = PREPARATION - 1
+    save_diagnosis(base, tmp_path / "base")
+    shutil.copytree(project / "adapters", tmp_path / "adapters")
+    about = tmp_path / "adapters" / "athens" / "adapter.json"
+    write_json(about, {**read_json(about), "base_sha256": base_hash(tmp_path / "base")})
+    manifest = merge("athens", str(tmp_path / "base"), tmp_path / "merged", tmp_path / "adapters")
+    weights = load_diagnosis(tmp_path / "merged").preparation
+    graph = OnnxModel(tmp_path / "merged" / "model.onnx").about
+    assert graph is not None
+    assert [manifest.preparation, weights, graph.preparation] == [PREPARATION - 1] * 3
 
 
 def foreign(root):

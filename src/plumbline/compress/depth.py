@@ -58,6 +58,7 @@ def without_block(model: Diagnosis, stream: str, gone: int) -> Diagnosis:
             if name.startswith(own)
         }
     copy.load_state_dict(state)
+    copy.preparation = model.preparation
     return copy.eval()
 
 

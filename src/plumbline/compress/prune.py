@@ -104,6 +104,7 @@ def _copy(model: Diagnosis) -> Diagnosis:
     """The same model, built afresh from the widths its layers have: proof that the widths say everything."""
     copy = Diagnosis(spec_of(model.network))
     copy.load_state_dict(model.state_dict())
+    copy.preparation = model.preparation
     return copy.eval()
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from plumbline.compass import QUADRANTS
 from plumbline.errors import InputError
-from plumbline.prepare.features import DISTANCE, GEOMETRY, PREPARATION, SLOPE, Column
+from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, Column
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 NAME = "plumbline"
@@ -29,7 +29,7 @@ class About(BaseModel):
     version: str
     """Of Plumbline."""
     preparation: int = Field(ge=1)
-    """`features.PREPARATION` of that version."""
+    """`features.PREPARATION` of the points that the model was trained on."""
     max_length: int = Field(ge=1)
     """Scatterers a building at most."""
     inputs: list[dict[str, Any]]
@@ -75,9 +75,9 @@ def same_inputs(found: list[dict[str, Any]]) -> bool:
     return bare(found) == bare(interface()["inputs"])
 
 
-def properties(max_length: int) -> dict[str, str]:
+def properties(max_length: int, preparation: int) -> dict[str, str]:
     """What an ONNX file says of itself, as its `metadata_props` hold it: text, JSON where it is more than a word."""
-    about = About(name=NAME, version=_version(), preparation=PREPARATION, max_length=max_length, **interface())
+    about = About(name=NAME, version=_version(), preparation=preparation, max_length=max_length, **interface())
     return {key: value if key in WORDS else json.dumps(value) for key, value in about.model_dump().items()}
 
 

@@ -48,7 +48,7 @@ def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
         if program is None:
             raise PlumblineError("torch.onnx.export returned no program.")
         onnx.save(apart(program.model_proto), temporary)
-        finish(temporary, properties(model.network.spec.max_length))
+        finish(temporary, properties(model.network.spec.max_length, model.preparation))
 
 
 def _refused(model: Diagnosis, path: Path, error: Exception) -> str:

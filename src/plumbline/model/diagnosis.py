@@ -19,15 +19,13 @@ from plumbline.model.heads import RawAnswer
 from plumbline.model.interval import STEPS, narrowness, passed_bounds, stretched
 from plumbline.model.network import Network, spec_of
 from plumbline.model.older import take_older_buffers
+from plumbline.model.prepared import PREPARED, told_preparation
 from plumbline.model.spec import NetworkSpec
 from plumbline.prepare.features import DISTANCE, GEOMETRY, PREPARATION, SLOPE, names
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 SEVERITY_FLOOR = 0.1
 """Added to permille before the logarithm: differences far below category 1 do not matter."""
-
-PREPARED = "preparation"
-"""Where a file of weights says by which `features.PREPARATION` its points were prepared."""
 
 FARTHEST_STANDARD = 1e18
 """Standard deviations; no feature is so far out."""
@@ -60,6 +58,8 @@ class Diagnosis(nn.Module):
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
+        self.preparation = PREPARATION
+        """`features.PREPARATION` of the points that it was trained on."""
         self.network = Network(spec)
         self.register_load_state_dict_pre_hook(take_older_buffers)  # type: ignore[no-untyped-call]
         for name, columns in (("distance", DISTANCE), ("slope", SLOPE), ("geometry", GEOMETRY)):
@@ -186,7 +186,7 @@ def save_diagnosis(model: Diagnosis, folder: Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    said = {PREPARED: str(PREPARATION)}
+    said = {PREPARED: str(model.preparation)}
     write_bytes(folder / "model.safetensors", save(state, said))  # `save_file` lets nobody else read it
     write_json(folder / "model.json", spec_of(model.network).model_dump())
 
@@ -200,6 +200,7 @@ def load_diagnosis(folder: Path) -> Diagnosis:
     try:
         model = Diagnosis(NetworkSpec.model_validate(read_json(folder / "model.json")))
         model.load_state_dict(load_file(folder / "model.safetensors"))
+        model.preparation = told_preparation(folder) or PREPARATION
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise InputError(f"{folder}: not a readable model ({error}).") from None
     return model.eval()

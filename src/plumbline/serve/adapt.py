@@ -98,12 +98,13 @@ def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifes
     check_name(name)
     adapter, base_folder = load_adapter(adapter_folder(name, root)), base_of(model)
     changed = Adapted(base_folder).use(adapter)
+    changed.preparation = min(changed.preparation, adapter.about.preparation)
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
         save_diagnosis(changed, folder)
         export_onnx(changed, folder / "model.onnx", Export().opset)
         files = {path: folder / path for path in ("model.onnx", "model.safetensors", "model.json")}
-        return write_package(files, _package(adapter), _card(adapter.about), output)
+        return write_package(files, _package(adapter, changed.preparation), _card(adapter.about), output)
 
 
 def base_of(model: str) -> Path:
@@ -202,13 +203,13 @@ def _tell(about: About, folder: Path) -> None:
     log.info("%s: %d labels; %s; %s kept", folder, about.labels, level, part if about.part else "no low-rank change")
 
 
-def _package(adapter: Adapter) -> dict[str, object]:
+def _package(adapter: Adapter, preparation: int) -> dict[str, object]:
     about = adapter.about
     return {
         "name": about.name,
         "default_model": "model.onnx",
         "prepare": about.prepare.model_dump(),
-        "preparation": about.preparation,
+        "preparation": preparation,
         "hashes": {"base": about.base_sha256, "adapter": about.weights_sha256},
         "metrics": {"before": about.before, "after": about.after},
         "gate": NO_GATE,

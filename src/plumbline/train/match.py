@@ -9,14 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from pydantic import ValidationError
-from safetensors import SafetensorError, safe_open
 
-from plumbline import pretrained
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import read_json
-from plumbline.model.diagnosis import PREPARED
 from plumbline.model.position import LONGEST_LEARNED
+from plumbline.model.prepared import told_preparation
 from plumbline.model.spec import NetworkSpec
 from plumbline.params.model import AUTO
 from plumbline.params.plugins import ATTENTION, POSITION
@@ -89,17 +87,10 @@ def check_preparation(folder: Path) -> None:
     Raises:
         InputError: it was, or its weights are not readable.
     """
-    path = folder / "model.safetensors"
-    try:
-        with safe_open(path, "pt") as file:
-            said = (file.metadata() or {}).get(PREPARED)
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path}: not readable ({error}).") from None
-    if said is None and folder == pretrained.MODEL:
-        said = read_json(pretrained.PACKAGE / "manifest.json").get("preparation")  # made by the same run
+    said = told_preparation(folder)
     if said is None:
         log.warning("%s: does not say how its points were prepared; taken to be as they are now", folder)
-    elif str(said) != str(PREPARATION):
+    elif said != PREPARATION:
         raise InputError(
             f"train.start_from: {folder}: trained on points that were prepared in another way ({said}, now "
             f"{PREPARATION}): its inputs meant something else. Take it out of the list, and train anew."
