@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from plumbline.errors import InputError
+from plumbline.files import read_json, sha256_file, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt
@@ -269,6 +270,78 @@ def test_a_damaged_adapter_is_refused(adapters, tmp_path, damage):
         about.write_text(about.read_text().replace('"rank"', '"runk"'))
     with pytest.raises(InputError, match="one"):
         load_adapter(tmp_path / "one")
+
+
+HUGE, AGAIN = f"more than {MAX_BYTES} bytes", "or run `plumbline adapt` again"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        (WEIGHTS, b"", "0 bytes of SHA-256"),
+        (WEIGHTS, bytes(MAX_BYTES + 1), HUGE),
+        (ABOUT, b" " * (MAX_BYTES + 1), HUGE),
+        (ABOUT, b"", "not readable as JSON"),
+        (ABOUT, b"\xff\xfe{", "not readable as JSON"),
+        (ABOUT, b"[" * 90_000, "not readable as JSON"),
+        (ABOUT, b"[]", "valid dictionary"),
+        (ABOUT, None, "Is a directory"),
+    ],
+    ids=["empty", "huge", "huge json", "empty json", "bytes", "deep", "list", "folder"],
+)
+def test_files_from_elsewhere_are_refused_by_name(adapters, tmp_path, file, content, said):
+    save_adapter(load_adapter(adapters / "athens"), tmp_path / "one")
+    path = tmp_path / "one" / file
+    path.unlink()
+    path.mkdir() if content is None else path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        load_adapter(tmp_path / "one")
+    assert all(part in str(caught.value) for part in (str(path), said, AGAIN))
+
+
+def of_the_hash(folder: Path, **about: object) -> Path:
+    """The folder, with an `adapter.json` that its weights, whatever they are, belong to."""
+    content = read_json(folder / ABOUT)
+    write_json(folder / ABOUT, {**content, "weights_sha256": sha256_file(folder / WEIGHTS), **about})
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("about", "said"),
+    [
+        ({"rank": 0}, "rank: Input should be greater than or equal to 1"),
+        ({"alpha": 0.0}, "alpha: Input should be greater than 0"),
+        ({"after": {"score": 1.0}}, "after: quadrant_accuracy is missing"),
+        ({}, "not a file of tensors"),
+    ],
+)
+def test_what_no_adapter_says_is_refused(adapters, tmp_path, about, said):
+    save_adapter(load_adapter(adapters / "athens"), tmp_path / "one")
+    if not about:
+        (tmp_path / "one" / WEIGHTS).write_bytes(b"weights")
+    with pytest.raises(InputError, match=said):
+        list_adapters(of_the_hash(tmp_path / "one", **about).parent)
+
+
+@pytest.mark.parametrize("change", ["unknown", "shape", "half", "nan"])
+def test_tensors_that_do_not_fit_the_base_are_refused_and_the_base_stays(base, adapters, change):
+    one = load_adapter(adapters / "athens")
+    name, value = next((name, value) for name, value in one.tensors.items() if name.endswith(".shift"))
+    tensors = {
+        "unknown": {**one.tensors, "buffer.mood": torch.ones(1)},
+        "shape": {**one.tensors, "buffer.severity_limit": torch.ones(3)},
+        "half": {name: value for name, value in one.tensors.items() if not name.endswith("lora_A")},
+        "nan": {**one.tensors, name: torch.full_like(value, torch.nan)},
+    }[change]
+    holder = Adapted(base)
+    with pytest.raises(InputError, match=r"adapter athens: .*run `plumbline adapt` again"):
+        holder.use(Adapter(one.about, tensors))
+    assert all(torch.equal(a, b) for a, b in zip(answers(holder.model), answers(load_diagnosis(base)), strict=True))
+
+
+def test_an_adapter_is_listed_by_the_name_of_its_folder(adapters, tmp_path):
+    save_adapter(load_adapter(adapters / "athens"), tmp_path / "renamed")
+    assert [about.name for about in list_adapters(tmp_path)] == ["renamed"]
 
 
 def test_writing_that_is_stopped_leaves_the_adapter_that_was_there(adapters, tmp_path):

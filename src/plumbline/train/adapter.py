@@ -11,27 +11,36 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from safetensors.torch import save
 from torch import Tensor
 
 from plumbline.errors import InputError
 from plumbline.files import atomic_folder, read_json, sha256_file, write_bytes, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
 from plumbline.params import Prepare
+from plumbline.train.adapter_file import AGAIN, MAX_BYTES, read_about, read_tensors
 
 WEIGHTS, ABOUT = "adapter.safetensors", "adapter.json"
-MAX_BYTES = 100_000
-"""Of the weights file."""
 BUFFERS = (
     "temperature", "interval_scale", "interval_stretch", "severity_mean", "severity_sd", "severity_limit",
     "novelty_limit", "geometry_middle", "geometry_reach", "least_years",
 )  # fmt: skip
 """Statistics that an adapter brings along. The standardisation of what is read stays: the frozen weights were trained
 with it. That of what is said is the level of the city's severities."""
+
+
+def _judged(figures: dict[str, float]) -> dict[str, float]:
+    missing = [key for key in ("quadrant_accuracy", "severity_mae") if key not in figures]
+    if missing:
+        raise ValueError(f"{missing[0]} is missing")
+    return figures
+
+
+Figures = Annotated[dict[str, float], AfterValidator(_judged)]
 
 
 class About(BaseModel):
@@ -44,8 +53,8 @@ class About(BaseModel):
     """Of the model that it changes, see `base_hash`."""
     weights_sha256: str = Field(default="0" * 64, pattern=r"^[0-9a-f]{64}$")
     """Of `adapter.safetensors`."""
-    rank: int
-    alpha: float
+    rank: int = Field(ge=1)
+    alpha: float = Field(gt=0, allow_inf_nan=False)
     parameters: int
     """Values that were trained."""
     share: float
@@ -57,9 +66,9 @@ class About(BaseModel):
     """What held-out buildings chose of it, see `train.ways.Way`; hardly anything: the base, with other statistics."""
     temperature_calibrated: bool
     interval_calibrated: bool
-    before: dict[str, float]
+    before: Figures
     """Figures of the base on those buildings."""
-    after: dict[str, float]
+    after: Figures
     """Figures of the adapted model on each of them while it was held out."""
     prepare: Prepare = Prepare()
     """How scatterers were prepared, and must be for the adapted model."""
@@ -121,28 +130,24 @@ def load_adapter(folder: Path) -> Adapter:
     Raises:
         InputError: a file is missing, damaged, or not of the other.
     """
-    content = read_json(folder / ABOUT)
+    content = read_about(folder / ABOUT)
     try:
         about = About.model_validate(content)
-        tensors = load_file(folder / WEIGHTS)
     except ValidationError as error:
         first = error.errors()[0]
-        raise InputError(f"{folder / ABOUT}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{folder / WEIGHTS}: not readable ({error}).") from None
-    if sha256_file(folder / WEIGHTS) != about.weights_sha256:
-        raise InputError(f"{folder / WEIGHTS}: changed since it was written. Run `plumbline adapt` again.")
-    return Adapter(about, tensors)
+        place = "".join(f"{part}: " for part in first["loc"])
+        raise InputError(f"{folder / ABOUT}: {place}{first['msg'].removeprefix('Value error, ')}. {AGAIN}") from None
+    return Adapter(about, read_tensors(folder / WEIGHTS, about.weights_sha256))
 
 
 def list_adapters(root: Path) -> list[About]:
-    """What the adapters below `root` say of themselves, by name.
+    """What the adapters below `root` say of themselves, each named as its folder is, which may have been renamed.
 
     Raises:
         InputError: one is damaged.
     """
     folders = sorted(path for path in root.glob("*") if path.is_dir() and not path.name.startswith("."))
-    return [load_adapter(folder).about for folder in folders]
+    return [load_adapter(folder).about.model_copy(update={"name": folder.name}) for folder in folders]
 
 
 def check_name(name: str) -> None:
@@ -177,23 +182,40 @@ class Adapted:
         Raises:
             InputError: the adapter is of another base, or its tensors do not fit.
         """
-        state = dict(self._base)
-        if adapter is not None:
-            about = adapter.about
-            if about.base_sha256 != self._hash:
-                raise InputError(
-                    f"adapter {about.name}: made for the model {about.base_sha256[:12]}…; {self.folder} is "
-                    f"{self._hash[:12]}…. Give --model the model that it was adapted from, or adapt this one."
-                )
-            state = _fitting(adapter, self._base)
+        if adapter is None:
+            self._take(self._base)
+            return self.model.eval()
+        about = adapter.about
+        if about.base_sha256 != self._hash:
+            raise InputError(
+                f"adapter {about.name}: made for the model {about.base_sha256[:12]}…; {self.folder} is "
+                f"{self._hash[:12]}…. Give --model the model that it was adapted from, or adapt this one."
+            )
+        try:
+            self._take(_fitting(adapter, self._base))
+        except RuntimeError as error:
+            self._take(self._base)
+            raise _unlike(adapter, error) from None
+        return self.model.eval()
+
+    def _take(self, state: dict[str, Tensor]) -> None:
         with torch.no_grad():
             self.model.load_state_dict(state)
-        return self.model.eval()
 
 
 def _fitting(adapter: Adapter, base: Mapping[str, Tensor]) -> dict[str, Tensor]:
     try:
         state = adapter.applied(base)
     except (KeyError, RuntimeError) as error:
-        raise InputError(f"adapter {adapter.about.name}: does not fit its base ({error}).") from None
+        raise _unlike(adapter, error) from None
+    broken = [name for name, value in state.items() if value.isnan().any()]
+    if broken:
+        raise InputError(f"adapter {adapter.about.name}: {broken[0]}: NaN found. {AGAIN}")
     return state
+
+
+def _unlike(adapter: Adapter, error: Exception) -> InputError:
+    return InputError(
+        f"adapter {adapter.about.name}: does not fit its base ({' '.join(str(error).split())}). It was changed since "
+        f"it was written, or by another version of Plumbline. {AGAIN}"
+    )
