@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from shapely import affinity
 
 from plumbline.compass import QUADRANTS, frames
+from plumbline.params import Prepare
 from plumbline.serve import explain_page
 from plumbline.serve.explain_drawing import COLOURS, Plan, colour, draw, mark
 from plumbline.serve.explain_page import write_page
@@ -161,7 +162,7 @@ def tables(count, category=2):
 
 
 def page_of(tmp_path, *given, title="city"):
-    write_page(*given, tmp_path / "plan.html", title)
+    write_page(*given, tmp_path / "plan.html", title, Prepare())
     return (tmp_path / "plan.html").read_text(encoding="utf-8")
 
 

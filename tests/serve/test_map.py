@@ -19,7 +19,9 @@ from PIL import Image
 
 from plumbline.compass import QUADRANTS
 from plumbline.errors import InputError
+from plumbline.params import Prepare
 from plumbline.serve import map as drawing
+from plumbline.serve.abstained import why_not
 from plumbline.serve.map import write_map
 from plumbline.serve.map_data import description, map_crs, near_points, quarters, velocity_mm_per_year
 from plumbline.serve.map_layers import COLOURS, groups
@@ -152,12 +154,15 @@ def test_descriptions() -> None:
         [2.94, 0.4, 0, 0],
         "1",
     )
-    said = [re.findall("<div>(.*?)</div>", description(row)) for row in table.itertuples()]
+    said = [
+        re.findall("<div>(.*?)</div>", description(row, said))
+        for row, said in zip(table.itertuples(), ["", "", "no point", "1 < 2"], strict=True)
+    ]
     severity = "Severity 1.8 permille (1.1 to 2.9)"
     assert said[0] == ["<b>a</b>", "Category 3, moderate", severity, "Quadrant SE, confidence 70%", "14 points"]
     assert said[1] == ["<b>b</b>", "Category 0, negligible", "Severity 0.3 permille (0.2 to 0.4)", "1,200 points"]
-    assert said[2] == ["<b>c</b>", "Not judged: its points are too few or too noisy to tell", "1 point"]
-    assert said[3][:2] == ["<b>&lt;</b>", "Not judged: its points are unlike anything the model was trained on"]
+    assert said[2] == ["<b>c</b>", "Not judged: no point", "1 point"]
+    assert said[3][:2] == ["<b>&lt;</b>", "Not judged: 1 &lt; 2"]
 
 
 def test_every_building_has_one_line_of_the_legend() -> None:
@@ -165,7 +170,25 @@ def test_every_building_has_one_line_of_the_legend() -> None:
     category = table["burland_category"].fillna(-1).to_numpy(np.int64)
     members = np.array([group.member for group in groups(table["status"].to_numpy(object), category)])
     assert (members.sum(axis=0) == 1).all()
-    assert members.sum(axis=1).tolist()[:2] == [1, 1]
+    assert members.sum(axis=1).tolist()[:3] == [1, 0, 1]
+
+
+def test_the_map_says_what_is_wrong_with_the_building_and_what_with_its_points(tmp_path: Path) -> None:
+    footprints = [house(0, 0), shapely.box(50, 0, 51, 20), shapely.box(100, 0, 500, 50), house(0, 50), house(0, 90)]
+    table = make_predictions(
+        geopandas.GeoDataFrame({"building_id": list("abcde")}, geometry=footprints, crs="EPSG:32633"),
+        ["ok", *["insufficient_points"] * 4], [9, 3, 400, 0, 2], [[0.25] * 4] * 5, [0.1] * 5, [0.1] * 5, [2.0] * 5, "1",
+    )  # fmt: skip
+    prepare = Prepare(min_side_m=3.0)
+    assert why_not(table, table.geometry.to_numpy(), prepare).tolist() == [
+        "ok", "too_small", "too_large", "no_points", "insufficient_points",
+    ]  # fmt: skip
+    write_map(table, [], tmp_path / "map.html", "Town", prepare)
+    page = (tmp_path / "map.html").read_text()
+    for said in ("shorter side is below 3 m", "longer side is above 300 m", "no usable point is on it",
+                 "its points are too few, all on one line, or too noisy to tell"):  # fmt: skip
+        assert page.count(f"Not judged: {said}") == 1 or page.count(f"Not judged: its {said}") == 1, said
+    assert "too small or large: 2" in page
 
 
 class Tags(HTMLParser):
@@ -183,7 +206,13 @@ class Tags(HTMLParser):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("map") / "map.html"
-    write_map(town(), [track(300, "A_<i>044</i>"), track(200, "A_117", "EPSG:32633", 1)], path, "Ours <i>& theirs</i>")
+    write_map(
+        town(),
+        [track(300, "A_<i>044</i>"), track(200, "A_117", "EPSG:32633", 1)],
+        path,
+        "Ours <i>& theirs</i>",
+        Prepare(),
+    )
     return path
 
 
@@ -204,7 +233,7 @@ def test_the_page_is_whole_and_asks_for_nothing(page: Path) -> None:
 
 def test_the_page_says_that_points_are_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "MAX_POINTS", 100)
-    write_map(town(), [track(300)], tmp_path / "map.html", "Thin")
+    write_map(town(), [track(300)], tmp_path / "map.html", "Thin", Prepare())
     assert "Of 300 points near the buildings, 100 can be shown, evenly thinned." in (tmp_path / "map.html").read_text()
 
 
@@ -212,7 +241,7 @@ def test_the_page_says_that_points_are_thinned(tmp_path: Path, monkeypatch: pyte
 def test_without_points_and_with_one_building_there_is_still_a_map(tmp_path: Path, status: str) -> None:
     one = geopandas.GeoDataFrame({"building_id": ["a"]}, geometry=[house(12.5, 41.9)], crs="EPSG:32633")
     table = make_predictions(one, [status], [3], [[0.25] * 4], [1.0], [0.5], [2.0], "1")
-    write_map(table.to_crs("EPSG:4326"), [], tmp_path / "map.html", "One")
+    write_map(table.to_crs("EPSG:4326"), [], tmp_path / "map.html", "One", Prepare())
     assert f"{int(status == 'ok')} buildings judged" in (tmp_path / "map.html").read_text()
 
 
@@ -221,7 +250,7 @@ def test_a_disk_that_fills_up_leaves_no_page(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
         with pytest.raises(InputError, match=r"map\.html: could not be written"):
-            write_map(town(), [], tmp_path / "map.html", "Full")
+            write_map(town(), [], tmp_path / "map.html", "Full", Prepare())
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list(tmp_path.iterdir()) == []

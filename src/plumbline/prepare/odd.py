@@ -110,7 +110,12 @@ def leave_out(
 
 def outsized(footprints: NDArray[np.object_], params: Prepare) -> NDArray[np.bool_]:
     """(B,) which footprints are not judged whatever points they have: they must not take those of others."""
-    return np.logical_or(*_outsized(frames(footprints).side, params.min_side_m, params.max_side_m))
+    return np.logical_or(*too_small_or_large(frames(footprints).side, params))
+
+
+def too_small_or_large(side: Float, params: Prepare) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """(B,) which buildings with sides (B, 2), m, are `too_small`, and which `too_large`."""
+    return _outsized(side, params.min_side_m, params.max_side_m)
 
 
 def _outsized(side: Float, min_side_m: float, max_side_m: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

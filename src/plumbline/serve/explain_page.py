@@ -14,8 +14,10 @@ from plumbline.compass import QUADRANTS, frames
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import atomic_file, why_unwritten
+from plumbline.params import Prepare
 from plumbline.prepare.audit.charts import number, say, table
 from plumbline.prepare.features import GEOMETRY
+from plumbline.serve.abstained import sentences, why_not
 from plumbline.serve.explain_drawing import Plan, draw, legend
 from plumbline.serve.map_data import description
 from plumbline.serve.predictions import PROBABILITIES
@@ -46,14 +48,14 @@ _ABOUT = (
 
 def write_page(
     buildings: pd.DataFrame, footprints: geopandas.GeoDataFrame, scatterers: geopandas.GeoDataFrame, path: Path,
-    title: str,
+    title: str, prepare: Prepare,
 ) -> None:  # fmt: skip
     """Draw the buildings, the most severe first, into one HTML file that loads nothing from elsewhere.
 
     Args:
         buildings: see `building_table`; at most `MOST_DRAWN` are drawn, and page and log say so.
         footprints: the buildings table. scatterers: see `scatterer_table`.
-        path: the `.html` to write, atomically. title: heading of the page.
+        path: the `.html` to write, atomically. title: heading of the page. prepare: of the model that judged.
 
     Raises:
         InputError: the file cannot be written.
@@ -67,9 +69,11 @@ def write_page(
     limit = float(max(LEAST_LIMIT_MM, np.ceil(moved.quantile(0.98)))) if len(moved) else LEAST_LIMIT_MM
     shapes = dict(zip(footprints["building_id"], footprints.geometry.to_numpy(), strict=True))
     groups = dict(tuple(scatterers.groupby("building_id", sort=False)))
+    drawn = np.array([shapes[name] for name in shown["building_id"]], object)
+    said = sentences(prepare)
     sections = [
-        _section(row, shapes[row.building_id], groups.get(row.building_id), limit)
-        for row in shown.itertuples(index=False)
+        _section(row, shape, groups.get(row.building_id), limit, said.get(why, ""))
+        for row, shape, why in zip(shown.itertuples(index=False), drawn, why_not(shown, drawn, prepare), strict=True)
     ]
     more = f"<p>{left:,} less severe buildings are in the table, and not drawn.</p>" if left else ""
     version = ", ".join(sorted(set(shown["model_version"])))
@@ -87,10 +91,10 @@ def write_page(
         raise InputError(f"{path}: could not be written ({reason}). Give another output.") from error
 
 
-def _section(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame | None, limit_mm: float) -> str:
+def _section(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame | None, limit_mm: float, why: str) -> str:
     """Drawing and figures of one building; of one that was not judged, why."""
     if row.status != "ok" or scatterers is None:
-        return f'<section><div class="said">{description(row)}</div></section>'
+        return f'<section><div class="said">{description(row, why)}</div></section>'
     # Below category 1 the quadrant is undefined: then the severity is what there is to explain.
     question, unit = ("quadrant", "logits") if row.burland_category >= 1 else ("severity", "log permille")
     plan = _plan(row, footprint, scatterers, question)
@@ -107,7 +111,7 @@ def _section(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame | None
     asked = f"the quadrant {row.quadrant}" if question == "quadrant" else "the severity"
     figure = draw(plan, limit_mm, f"Plan of building {row.building_id}")
     return (
-        f'<section><figure>{figure}</figure><div class="said">{description(row)}'
+        f'<section><figure>{figure}</figure><div class="said">{description(row, why)}'
         f"<p>The marks and the table say what moved {asked}, in {unit}; the largest mark {number(largest)}.</p>"
         f"{table(['moved by', unit], rows)}</div></section>"
     )

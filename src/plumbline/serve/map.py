@@ -17,6 +17,8 @@ from bokeh.resources import INLINE
 
 from plumbline.errors import InputError
 from plumbline.files import atomic_file, why_unwritten
+from plumbline.params import Prepare
+from plumbline.serve.abstained import sentences, why_not
 from plumbline.serve.map_data import MapPoints, map_crs, near_points
 from plumbline.serve.map_layers import draw_buildings, draw_points
 from plumbline.sources.points import Track
@@ -28,8 +30,9 @@ WORST = 20
 
 
 def write_map(
-    predictions: geopandas.GeoDataFrame, tracks: Sequence[Track], path: Path, title: str, every: int = 1
-) -> None:
+    predictions: geopandas.GeoDataFrame, tracks: Sequence[Track], path: Path, title: str, prepare: Prepare,
+    every: int = 1,
+) -> None:  # fmt: skip
     """Draw the predictions, and the points they rest on, into one HTML file that loads nothing from elsewhere.
 
     Args:
@@ -37,6 +40,7 @@ def write_map(
         tracks: points tables; may be empty. At most `MAX_POINTS` points are drawn, and the page says so.
         path: the `.html` to write, atomically.
         title: heading of the page.
+        prepare: of the model that judged.
         every: one in so many points is in `tracks`.
 
     Raises:
@@ -45,13 +49,14 @@ def write_map(
     crs = map_crs(predictions, tracks)
     shown = predictions.to_crs(crs).sort_values("severity_permille", na_position="first", kind="stable")
     shown = shown.reset_index(drop=True)
+    shown["why"] = why_not(shown, shown.geometry.to_numpy(), prepare)
     points = near_points(tracks, crs, shown.total_bounds, MAX_POINTS)
     # Small numbers about the middle: short in the file, and exact enough as 32-bit floats.
     origin = shown.total_bounds.reshape(2, 2).mean(axis=0).round()
     shown["geometry"] = shapely.transform(shown.geometry.to_numpy(), lambda position: position - origin)
 
     plot = _empty_plot()
-    source = draw_buildings(plot, shown)
+    source = draw_buildings(plot, shown, sentences(prepare))
     controls = [*_worst_first(plot, source, shown), *draw_points(plot, points, origin)]
     page = file_html(
         [plot, *controls],

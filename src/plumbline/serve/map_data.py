@@ -22,12 +22,6 @@ Array = NDArray[np.floating[Any]]
 CATEGORY_NAMES = ("negligible", "very slight", "slight", "moderate", "severe or worse")
 """Burland's words for the categories 0 to 4; the last stands for his 4 and 5."""
 
-REASONS = {
-    "insufficient_points": "its points are too few or too noisy to tell",
-    "out_of_distribution": "its points are unlike anything the model was trained on",
-}
-"""Why the model abstained, as the end of the sentence `Not judged: ...`."""
-
 MARGIN_M = 100.0
 """Points further than this from the buildings' bounding box are left out of the map."""
 
@@ -116,8 +110,13 @@ def quarters(footprints: NDArray[np.object_], quadrant: Sequence[str]) -> NDArra
     return np.asarray(np.where(shapely.area(part) > 0, part, whole))
 
 
-def description(building: Any) -> str:
-    """One building in words, as HTML with the user's own text escaped; `building` has the predictions' columns."""
+def description(building: Any, why_not: str) -> str:
+    """One building in words, as HTML with the user's own text escaped.
+
+    Args:
+        building: has the predictions' columns.
+        why_not: end of the sentence `Not judged: ...`, if it was not.
+    """
     lines = [f"<b>{html.escape(str(building.building_id))}</b>"]
     if building.status == "ok":
         code = int(building.burland_category)
@@ -127,6 +126,6 @@ def description(building: Any) -> str:
         if code > 0:
             lines.append(f"Quadrant {building.quadrant}, confidence {building.quadrant_confidence:.0%}")
     else:
-        lines.append(f"Not judged: {REASONS[building.status]}")
+        lines.append(f"Not judged: {html.escape(why_not)}")
     lines.append(f"{building.n_points:,} point{'' if building.n_points == 1 else 's'}")
     return "".join(f"<div>{line}</div>" for line in lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import geopandas
@@ -26,6 +27,7 @@ from bokeh.palettes import PRGn11, YlOrRd5
 from bokeh.plotting import figure
 from numpy.typing import NDArray
 
+from plumbline.serve.abstained import NO_MATTER
 from plumbline.serve.map_data import CATEGORY_NAMES, MapPoints, description, quarters
 
 COLOURS = tuple(reversed(YlOrRd5))
@@ -33,8 +35,12 @@ COLOURS = tuple(reversed(YlOrRd5))
 VELOCITY_COLOURS = tuple(reversed(PRGn11))
 """From away (purple) to towards the satellite (green): ColorBrewer's diverging PRGn, colour-blind safe too, and not to
 be taken for a category."""
-HATCHES = {"insufficient_points": ("points too few or noisy", "/"), "out_of_distribution": ("unlike training", "x")}
-"""Reason for abstaining -> label in the legend, hatching."""
+HATCHES = {
+    ("insufficient_points", "no_points"): ("points too few or noisy", "/"),
+    NO_MATTER: ("too small or large", "-"),
+    ("out_of_distribution",): ("unlike training", "x"),
+}
+"""Reasons for abstaining, see `why_not` -> label in the legend, hatching."""
 GREY, BROWN, CHOSEN = "#8a8a8a", "#6b5a3a", "#0050b3"
 FAR_M_PER_PX = 2.0
 """From this scale outwards a building is pointed at by its dot; further in, by its footprint."""
@@ -53,13 +59,13 @@ class Group(NamedTuple):
     style: dict[str, Any]
 
 
-def groups(status: NDArray[np.object_], category: NDArray[np.int64]) -> list[Group]:
+def groups(why: NDArray[np.object_], category: NDArray[np.int64]) -> list[Group]:
     """The reasons for abstaining, then the categories 0 to 4: the order of drawing, so that the worst is on top."""
     hatched = {"fill_color": "#ffffff", "line_color": GREY, "hatch_color": GREY, "hatch_scale": 6}
     return [
         *(
-            Group(label, status == reason, 4, {**hatched, "hatch_pattern": hatch})
-            for reason, (label, hatch) in HATCHES.items()
+            Group(label, np.isin(why, reasons), 4, {**hatched, "hatch_pattern": hatch})
+            for reasons, (label, hatch) in HATCHES.items()
         ),
         *(
             Group(f"{code} {name}", category == code, 5 + 1.5 * code, {"fill_color": colour, "line_color": BROWN})
@@ -68,12 +74,13 @@ def groups(status: NDArray[np.object_], category: NDArray[np.int64]) -> list[Gro
     ]
 
 
-def draw_buildings(plot: figure, shown: geopandas.GeoDataFrame) -> ColumnDataSource:
+def draw_buildings(plot: figure, shown: geopandas.GeoDataFrame, said: Mapping[str, str]) -> ColumnDataSource:
     """Draw footprints, the dots that stand for them from afar, and the damaged quarters, with a legend.
 
     Args:
         plot: where to draw.
-        shown: B predictions, least severe first, in map coordinates, m.
+        shown: B predictions, least severe first, in map coordinates, m, and `why`, see `why_not`.
+        said: of each reason for abstaining, see `sentences`.
 
     Returns:
         The source of the B buildings, with `x`, `y` (middle, m) and `text` (HTML).
@@ -81,12 +88,12 @@ def draw_buildings(plot: figure, shown: geopandas.GeoDataFrame) -> ColumnDataSou
     footprints = shown.geometry.to_numpy()
     middle = shapely.get_coordinates(shapely.centroid(footprints)).round(2)
     xs, ys = _rings(footprints)
-    text = [description(building) for building in shown.itertuples()]
+    text = [description(building, said.get(building.why, "")) for building in shown.itertuples()]
     source = ColumnDataSource(
         {"x": middle[:, 0], "y": middle[:, 1], "xs": xs, "ys": ys, "text": text}, name="buildings"
     )
     category = shown["burland_category"].fillna(-1).to_numpy(np.int64)
-    members = groups(shown["status"].to_numpy(object), category)
+    members = groups(shown["why"].to_numpy(object), category)
     chosen = {"line_width": 0.5, "selection_line_width": 4, "selection_line_color": CHOSEN}
     views = [CDSView(filter=IndexFilter(np.flatnonzero(group.member).tolist())) for group in members]
     dots = []

@@ -67,7 +67,7 @@ def predict(
 
             # Drawn before the predictions are written and put in its place after: both files or neither.
             drawn = staged.enter_context(atomic_file(map_path))
-            write_map(table, tracks, drawn, f"Plumbline: {buildings.stem}")
+            write_map(table, tracks, drawn, f"Plumbline: {buildings.stem}", manifest.prepare)
         write_predictions(table, output)
     counts = table["status"].value_counts()
     warn_of_unjudged(table)

@@ -55,7 +55,8 @@ def publish(reading: Reading, tiles: list[Tile], params: Score) -> Result:
         left_out.update(read_json(tile.folder / TILE)["left_out"])
     with atomic_folder(out / delivery.place / delivery.result) as folder:
         write_predictions(table, folder / PREDICTIONS)
-        write_map(table, tracks, folder / MAP, f"Plumbline: {delivery.place}, {delivery.name}", tiles[0].every)
+        title = f"Plumbline: {delivery.place}, {delivery.name}"
+        write_map(table, tracks, folder / MAP, title, package.prepare, tiles[0].every)
         changes = None
         if before is not None:
             _warn_of_tracks(before, city.about["tracks"])

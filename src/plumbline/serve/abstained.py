@@ -1,0 +1,41 @@
+"""Why a building was not judged, in more words than its status has."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from plumbline.compass import frames
+from plumbline.params import Prepare
+from plumbline.prepare.odd import too_small_or_large
+
+NO_MATTER = ("too_small", "too_large")
+"""Reasons that more points would not change."""
+
+
+def why_not(predictions: pd.DataFrame, footprints: NDArray[np.object_], prepare: Prepare) -> NDArray[np.object_]:
+    """(B,) the status of each building; where it is `insufficient_points`, what of that: a key of `sentences`.
+
+    Args:
+        predictions: B rows with `status` and `n_points`.
+        footprints: (B,) of them, in m.
+        prepare: of the model that judged.
+    """
+    why = np.array(predictions["status"], object)
+    few = why == "insufficient_points"
+    why[few & (predictions["n_points"] == 0).to_numpy()] = "no_points"
+    for name, odd in zip(NO_MATTER, too_small_or_large(frames(footprints).side, prepare), strict=True):
+        why[few & odd] = name
+    return why
+
+
+def sentences(prepare: Prepare) -> dict[str, str]:
+    """The end of the sentence `Not judged: ...` for each reason."""
+    return {
+        "too_small": f"its shorter side is below {prepare.min_side_m:g} m, less than the places of points are sure",
+        "too_large": f"its longer side is above {prepare.max_side_m:g} m, so that its parts move on their own",
+        "no_points": "no usable point is on it",
+        "insufficient_points": "its points are too few, all on one line, or too noisy to tell",
+        "out_of_distribution": "it or its points are unlike anything the model was trained on",
+    }
