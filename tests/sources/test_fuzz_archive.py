@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plumbline.errors import InputError
-from plumbline.sources.archive import MAX_RATIO, RATIO_FREE_BYTES, check_members, find_csv
+from plumbline.sources.archive import MAX_RATIO, RATIO_FREE_BYTES, find_csv, vector_members
 
 from .make import unless_refused, zipped
 
@@ -81,7 +81,7 @@ def test_a_bomb_is_refused_before_anything_is_unpacked(tmp_path, called):
     path = zipped(tmp_path / "a.zip", {called: bytes(30 * RATIO_FREE_BYTES)})
     assert path.stat().st_size < RATIO_FREE_BYTES
     with pytest.raises(InputError, match=r"a\.zip: member .* unpacks to 31,457,280 bytes"):
-        find_csv(path) if called == "a.csv" else check_members(path)
+        find_csv(path) if called == "a.csv" else vector_members(path, (".shp", ".dbf"))
 
 
 def test_a_bomb_that_claims_to_be_small_is_not_unpacked_beyond_its_claim(tmp_path):
@@ -113,10 +113,10 @@ def test_a_table_that_packs_well_is_read(tmp_path):
 
 def test_every_member_of_a_zip_of_footprints_is_looked_at(tmp_path):
     path = zipped(tmp_path / "f.zip", {"f.shp": "x", "f.dbf": "y"})
-    assert check_members(path) == ["f.shp", "f.dbf"]
+    assert vector_members(path, (".shp", ".dbf")) == ["f.dbf", "f.shp"]
     patched(path, 1, FLAGS, b"\x01\x00")
     with pytest.raises(InputError, match=r"f\.zip: member f\.dbf is encrypted"):
-        check_members(path)
+        vector_members(path, (".shp", ".dbf"))
 
 
 def test_a_member_without_a_name_is_refused(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -116,8 +116,10 @@ def zip_members(path: Path) -> list[str]:
     return [member.filename for member in _members(path)]
 
 
-def check_members(path: Path) -> list[str]:
-    """As `zip_members`, for a zip that another library will read: every member is one that may be unpacked.
+def vector_members(path: Path, suffixes: Sequence[str]) -> list[str]:
+    """Names, sorted, of the members of a zip that GDAL will read which have one of the suffixes, in lower case.
+
+    Every member of the zip, also of another suffix, is one that may be unpacked.
 
     Raises:
         InputError: as `zip_members`; or a member is encrypted or of suspect size.
@@ -125,7 +127,12 @@ def check_members(path: Path) -> list[str]:
     members = _members(path)
     for member in members:
         _check_member(path, member, MAX_VECTOR_RATIO, "the files in it")
-    return [member.filename for member in members]
+    return sorted(member.filename for member in members if PurePosixPath(member.filename).suffix.lower() in suffixes)
+
+
+def gdal_name(path: Path, member: str) -> str:
+    """What GDAL calls a member of a zip, whatever the zip is named."""
+    return f"/vsizip/{{{path.resolve()}}}/{member}"
 
 
 def _first_bytes(path: Path) -> bytes:

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyproj
 import shapely
 
 from plumbline.errors import InputError
-from plumbline.sources.archive import BUFFER_BYTES, ZIP_START, Product, check_members
+from plumbline.sources.archive import BUFFER_BYTES, ZIP_START, Product, gdal_name, vector_members
 from plumbline.sources.vector import READ_FAULTS, first_line
 
 STARTS = (b"\x00\x00\x27\x0a", b"SQLite format 3\x00", b"fgb\x03", b"{")
@@ -91,13 +91,12 @@ def _source(path: Path) -> str | None:
         return str(path)
     if not start.startswith(ZIP_START) or path.suffix.lower() == ".csv":
         return None
-    members = check_members(path)
-    found = sorted(name for name in members if PurePosixPath(name).suffix.lower() in SUFFIXES)
-    if not found or any(name.lower().endswith(".csv") for name in members):
+    found = vector_members(path, SUFFIXES)
+    if not found or vector_members(path, (".csv",)):
         return None
     if len(found) > 1:
         raise InputError(f"{path}: {', '.join(found[:5])} in the zip, one is needed. Unpack it and give each of them.")
-    return f"/vsizip/{{{path.resolve()}}}/{found[0]}"
+    return gdal_name(path, found[0])
 
 
 @contextmanager

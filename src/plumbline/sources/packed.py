@@ -13,7 +13,8 @@ from plumbline.sources.archive import (
     MAX_VECTOR_RATIO,
     RATIO_FREE_BYTES,
     ZIP_START,
-    check_members,
+    gdal_name,
+    vector_members,
 )
 from plumbline.sources.geojson import Ends, ends_of, read_ends
 from plumbline.sources.layers import first_of
@@ -44,7 +45,7 @@ def find_source(path: Path) -> Source:
         start = stream.read(len(ZIP_START))
     if start == ZIP_START:
         member = _member(path)
-        return _source(f"/vsizip/{{{path.resolve()}}}/{member}", read_ends(path, member))
+        return _source(gdal_name(path, member), read_ends(path, member))
     if start.startswith(GZIP_START):
         return _source(f"/vsigzip/{path.resolve()}", _gzip_ends(path))
     return _source(str(path), read_ends(path))
@@ -56,7 +57,7 @@ def _source(name: str, ends: Ends) -> Source:
 
 def _member(path: Path) -> str:
     """The file of footprints in a zip, in whatever folder it is there."""
-    members = sorted(name for name in check_members(path) if PurePosixPath(name).suffix.lower() in ZIPPED_SUFFIXES)
+    members = vector_members(path, ZIPPED_SUFFIXES)
     if not members:
         raise InputError(f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip.")
     kinds = [PurePosixPath(name).suffix.lower() for name in members]
