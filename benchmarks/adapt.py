@@ -47,7 +47,7 @@ from plumbline.train.statistics import fit_statistics
 Array = NDArray[np.float64]
 
 
-class Judged(NamedTuple):
+class Hits(NamedTuple):
     """Of each building of a city, in one order."""
 
     hit: Array
@@ -74,7 +74,7 @@ def prepared(folder: Path) -> tuple[Sequences, Array]:
     return sequences.take(np.flatnonzero(known)), centre[known]
 
 
-def judged(model: Diagnosis, sequences: Sequences) -> Judged:
+def judged(model: Diagnosis, sequences: Sequences) -> Hits:
     """What a model says of labelled buildings."""
     model.eval()
     parts = []
@@ -85,7 +85,7 @@ def judged(model: Diagnosis, sequences: Sequences) -> Judged:
             inside = (answer.severity_low <= batch.severity_B) & (batch.severity_B <= answer.severity_high)
             error = (answer.severity_permille - batch.severity_B).abs().double()
             parts.append((hit.masked_fill(batch.quadrant_B < 0, torch.nan), error, inside.double()))
-    return Judged(*(torch.cat(one).numpy() for one in zip(*parts, strict=True)))
+    return Hits(*(torch.cat(one).numpy() for one in zip(*parts, strict=True)))
 
 
 def fully_trained(base: Diagnosis, sequences: Sequences, epochs: int, threads: int) -> Diagnosis:

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.compress.judge import Judged, judge, loss_against
+from plumbline.compress.judge import Rightness, judge, loss_against
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.prepare.shards import load_shards
 
 
 def judged(right, error):
-    return Judged(np.array(right, float), np.array(error, float))
+    return Rightness(np.array(right, float), np.array(error, float))
 
 
 def test_the_loss_is_a_difference_with_the_error_of_pairs():

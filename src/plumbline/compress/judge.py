@@ -15,7 +15,7 @@ from plumbline.train.batches import loader
 BATCH = 512
 
 
-class Judged(NamedTuple):
+class Rightness(NamedTuple):
     """How right a network's answers to B buildings are."""
 
     right: NDArray[np.float64]
@@ -45,7 +45,7 @@ class Loss(NamedTuple):
     rise_se: float
 
 
-def judge(model: Diagnosis, sequences: SequenceSet) -> Judged:
+def judge(model: Diagnosis, sequences: SequenceSet) -> Rightness:
     """Let `model`, in evaluation mode, answer all of `sequences`; in an order that depends on their lengths alone."""
     right, error = [], []
     with torch.inference_mode():
@@ -54,10 +54,10 @@ def judge(model: Diagnosis, sequences: SequenceSet) -> Judged:
             defined = batch.quadrant_B >= 0
             right.append((answer.quadrant_probability.argmax(1) == batch.quadrant_B)[defined])
             error.append((answer.severity_permille - batch.severity_B).abs())
-    return Judged(torch.cat(right).double().numpy(), torch.cat(error).double().numpy())
+    return Rightness(torch.cat(right).double().numpy(), torch.cat(error).double().numpy())
 
 
-def loss_against(small: Judged, large: Judged) -> Loss:
+def loss_against(small: Rightness, large: Rightness) -> Loss:
     """What `small` is worse by than `large`; both of the same buildings."""
     drop, rise = large.right - small.right, (small.error - large.error) / max(large.severity_mae, 1e-12)
     return Loss(_mean(drop), _standard_error(drop), _mean(rise), _standard_error(rise))

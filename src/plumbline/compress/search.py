@@ -6,7 +6,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from plumbline.compress.judge import Judged, judge, loss_against
+from plumbline.compress.judge import Rightness, judge, loss_against
 from plumbline.compress.shrink import Pruning
 from plumbline.console import log
 from plumbline.errors import InputError
@@ -62,7 +62,7 @@ def search(pruning: Pruning, target: Target, tune: SequenceSet, work: Path) -> t
 
 
 def _try(
-    pruning: Pruning, ratio: float, teacher: Judged, tune: SequenceSet, target: Target, folder: Path
+    pruning: Pruning, ratio: float, teacher: Rightness, tune: SequenceSet, target: Target, folder: Path
 ) -> tuple[Diagnosis, Row]:
     """One network: made and judged, or taken from `folder`."""
     if (folder / FIGURES).exists():
@@ -76,7 +76,7 @@ def _try(
     return model, row
 
 
-def _row(ratio: float, parameters: int, judged: Judged, teacher: Judged, target: Target) -> Row:
+def _row(ratio: float, parameters: int, judged: Rightness, teacher: Rightness, target: Target) -> Row:
     loss = loss_against(judged, teacher)
     within = (target.max_drop is None or loss.drop <= target.max_drop) and (
         target.severity is None or loss.rise <= target.severity

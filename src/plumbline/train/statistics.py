@@ -36,7 +36,7 @@ SAMPLE = 1_000_000
 """Most distances kept for the quantile; of more buildings, every second, third, ... counts."""
 
 
-class Moments:
+class Scatter:
     """Count, mean, scatter and range of columns, from chunks of their rows (Chan, Golub and LeVeque 1983)."""
 
     def __init__(self, columns: int) -> None:
@@ -70,7 +70,7 @@ def fit_statistics(model: Diagnosis, train: SequenceSet, standardisation: bool =
     kept = {} if standardisation else {name: model.get_buffer(name).clone() for name in STANDARDISATION}
     parts = (train,) if isinstance(train, Sequences) else train.parts
     for name in ("distance", "slope", "geometry"):
-        moments = Moments(len(model.get_buffer(f"{name}_mean")))
+        moments = Scatter(len(model.get_buffer(f"{name}_mean")))
         for values in _chunks(parts, name):
             moments.add(values)
         # A constant column is only centred: dividing by nothing would turn the first other value into infinity.
@@ -78,7 +78,7 @@ def fit_statistics(model: Diagnosis, train: SequenceSet, standardisation: bool =
         _set(model, f"{name}_sd", np.where(moments.sd > 1e-6, moments.sd, 1.0))
     _bound(model, moments.lowest, moments.highest)  # the last is geometry
 
-    severity = Moments(1)
+    severity = Scatter(1)
     for values in _chunks(parts, "severity"):
         severity.add(np.log(values + SEVERITY_FLOOR))
     # An exponential reaches far: a strain that no training building had is nothing the model can know of.
@@ -89,7 +89,7 @@ def fit_statistics(model: Diagnosis, train: SequenceSet, standardisation: bool =
     for name, value in kept.items():
         model.get_buffer(name).copy_(value)
     # Covariance and distances are of standardised geometry: two more passes, over the buildings only.
-    spread = Moments(len(GEOMETRY))
+    spread = Scatter(len(GEOMETRY))
     for values in _chunks(parts, "geometry"):
         spread.add(model.standardise("geometry", torch.from_numpy(values).float()).numpy().astype(float))
     covariance = spread.scatter / max(spread.count - 1, 1) + SHRINKAGE * np.eye(len(GEOMETRY))
