@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plumbline.errors import InputError
+from plumbline.params import Footprints
 from plumbline.sources.buildings import buildings_table, load_buildings, read_buildings
 
 from .make import EAST, NORTH, squares, unless_refused, zipped
@@ -101,6 +102,13 @@ def test_another_id_column_may_be_named(tmp_path):
     assert read["osm"].tolist() == [7, 8, 9]
     with pytest.raises(InputError, match=r"f\.gpkg: column name is missing; it has building_id, osm"):
         read_buildings(path, CRS, id_column="name")
+
+
+def test_what_is_stated_of_a_file_counts_where_nothing_is_given(tmp_path):
+    path = save(squares().assign(osm=[7, 8, 9], number=[4, 5, 6]), tmp_path / "f.gpkg")
+    stated = {"F*": Footprints(id_column="no"), "f.*": Footprints(id_column="osm"), "*": Footprints(id_column="no")}
+    assert read_buildings(path, CRS, stated=stated)["building_id"].tolist() == ["7", "8", "9"]
+    assert read_buildings(path, CRS, "number", stated=stated)["building_id"].tolist() == ["4", "5", "6"]
 
 
 def test_whole_numbers_that_a_format_made_floats_are_whole_again(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from plumbline.errors import InputError
 from plumbline.files import sha256_folder
 from plumbline.jobs import alone
-from plumbline.params import Ingest, Product
+from plumbline.params import Footprints, Ingest, Product
 from plumbline.sources import ingest as stage
 from plumbline.sources import part, read, table
 from plumbline.sources.ingest import ingest
@@ -40,6 +40,18 @@ def city(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "truth.csv").write_text("what,the,simulation,knows\n")
     (folder / "README.md").write_text("about")
     return folder
+
+
+def test_layer_and_ids_of_footprints_may_be_stated(city, tmp_path):
+    squares().rename(columns={"building_id": "parcel"}).to_file(city / "f.gpkg", layer="houses")
+    squares()[:1].rename(columns={"building_id": "parcel"}).to_file(city / "f.gpkg", layer="roofs", mode="a")
+    (city / "footprints.geojson").unlink()
+    with pytest.raises(InputError, match=r"f\.gpkg: layers .*ingest\.footprints"):
+        ingest([city], Ingest(), tmp_path / "out")
+    stated = {"other*": Footprints(layer="roofs"), "f.*": Footprints(layer="houses", id_column="parcel")}
+    ingest([city], Ingest(footprints=stated), tmp_path / "out")
+    (town,) = open_ingested(tmp_path / "out")
+    assert town.buildings()["building_id"].tolist() == ["H0", "H1", "H2"]
 
 
 def test_a_city_becomes_three_tables_and_a_report(city, tmp_path):

@@ -122,8 +122,9 @@ def _own(
     from plumbline.sources.overlap import check_overlap
     from plumbline.validate.bench_inputs import chosen
 
-    tracks = read_tracks(points, load_ingest(params) if params else Ingest(), format_)
-    footprints = read_buildings(buildings, tracks[0].crs)
+    ingest = load_ingest(params) if params else Ingest()
+    tracks = read_tracks(points, ingest, format_)
+    footprints = read_buildings(buildings, tracks[0].crs, stated=ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     sequences = prepare_buildings(tracks, footprints, manifest.prepare).sequences
     if labels is None:

@@ -50,7 +50,7 @@ ProductsOption = Annotated[
     Path | None,
     typer.Option(
         "--params",
-        help="Parameters file: section ingest, what the points' files do not say and which to leave out.",
+        help="Parameters file: section ingest, what the files do not say and which points to leave out.",
     ),
 ]
 WorkersOption = Annotated[

@@ -3,7 +3,7 @@
 from plumbline.params.adapt import Adapt
 from plumbline.params.compress import Compress
 from plumbline.params.export import Export
-from plumbline.params.ingest import FORMATS, ColumnRole, Format, Ingest, Product, ProfileRows, Units
+from plumbline.params.ingest import FORMATS, ColumnRole, Footprints, Format, Ingest, Product, ProfileRows, Units
 from plumbline.params.load import Params, load_ingest, load_params, load_section, parse_params
 from plumbline.params.model import Model
 from plumbline.params.package import Package
@@ -24,6 +24,7 @@ __all__ = [
     "ColumnRole",
     "Compress",
     "Export",
+    "Footprints",
     "Format",
     "Fraction",
     "Gate",

@@ -156,11 +156,22 @@ class Product(Section):
             raise ValueError("units.angle must be stated with a column of angles, it is never guessed")
 
 
+class Footprints(Section):
+    """What a file of footprints does not say itself; see docs/footprints.md."""
+
+    id_column: Annotated[str, Field(min_length=1)] | None = None
+    """Column that identifies a building, where it is not `building_id`."""
+    layer: Annotated[str, Field(min_length=1)] | None = None
+    """Name, of a file with several layers."""
+
+
 class Ingest(Section):
     """What is read from the product files."""
 
     products: dict[str, Product] = {}
     """Patterns of file names (`*`, `?`, `[]`) -> what such files do not say themselves; the first that fits counts."""
+    footprints: dict[str, Footprints] = {}
+    """The same for files of footprints."""
     min_coherence: Fraction = 0.0
     """Points with a temporal coherence below are dropped, where the product gives one."""
     max_rmse_mm: Positive | None = None

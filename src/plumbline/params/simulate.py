@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from plumbline.params.ingest import Product
+from plumbline.params.ingest import Footprints, Product
 from plumbline.params.section import Fraction, Section
 
 
@@ -40,6 +40,8 @@ class Borrowed(Section):
     """As `prepare.buffer_m`."""
     products: dict[str, Product] = {}
     """As `ingest.products`."""
+    footprints: dict[str, Footprints] = {}
+    """As `ingest.footprints`."""
 
 
 class Simulate(Section):

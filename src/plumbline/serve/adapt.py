@@ -55,7 +55,7 @@ def adapt(
         prepare: section `prepare` of the user's file, if it has one. Where the model says how its scatterers were
             prepared, that counts, and only `max_strain_error_permille` is taken from here.
         root: folder of the adapters.
-        id_column, layer: see `read_buildings`.
+        id_column, layer: see `read_buildings`; without, what `ingest` says of the file.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together, or there are too few labels.
@@ -65,7 +65,7 @@ def adapt(
     base_folder = base_of(model)
     base = load_diagnosis(base_folder)
     tracks = read_tracks(points, ingest, format_)
-    footprints = read_buildings(buildings, tracks[0].crs, id_column, layer)
+    footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     known = read_labels(labels)
     _check_labelled(footprints, set(known["building_id"]), labels, buildings)

@@ -75,7 +75,7 @@ def explain(
         chosen: `building_id` of those to explain; all that are judged without.
         plan: HTML file.
         ingest, format_: see `read_tracks`.
-        id_column, layer: see `read_buildings`.
+        id_column, layer: see `read_buildings`; without, what `ingest` says of the file.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
@@ -86,7 +86,7 @@ def explain(
     manifest, _ = open_package(package)
     model = load_network(package)
     tracks = read_tracks(points, ingest, format_)
-    footprints = read_buildings(buildings, tracks[0].crs, id_column, layer)
+    footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     rows = _rows(footprints["building_id"].to_numpy(object), chosen, buildings)
     tracks = [tracks[number] for number in period_overlap(tracks).kept]

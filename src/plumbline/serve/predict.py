@@ -47,7 +47,7 @@ def predict(
         map_path: HTML file.
         artifact: model of the package; its default without.
         ingest, format_: see `read_tracks`.
-        id_column, layer: see `read_buildings`.
+        id_column, layer: see `read_buildings`; without, what `ingest` says of the file.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
@@ -56,7 +56,7 @@ def predict(
     check_outputs(output, map_path, [*points, buildings], package)
     manifest, model = open_package(package, artifact)
     tracks = read_tracks(points, ingest, format_)
-    footprints = read_buildings(buildings, tracks[0].crs, id_column, layer)
+    footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     warn_of_short(tracks)
     say_one_side(tracks)

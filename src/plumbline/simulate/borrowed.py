@@ -75,7 +75,7 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
         )
     files = find_unlabelled(about.folder)
     sources = _open(files.products, about)
-    buildings = read_buildings(files.footprints, sources[0].crs)
+    buildings = read_buildings(files.footprints, sources[0].crs, stated=about.footprints)
     layout, origin = borrowed_layout(buildings)
     start = min(source.epochs[0] for source in sources)
     setting = Setting(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import geopandas
@@ -16,6 +18,7 @@ from pyproj.exceptions import ProjError
 
 from plumbline.console import log
 from plumbline.errors import InputError
+from plumbline.params import Footprints
 from plumbline.sources.identifiers import ID, drop_duplicates, identify, warn_of_drawn_twice
 from plumbline.sources.polygons import has_holes, leave_out_hidden, make_valid, take_polygons, unlike_polygons
 from plumbline.sources.sieve import Sieve
@@ -27,8 +30,9 @@ GEO = b"geo"
 
 
 def read_buildings(
-    path: Path, crs: str, id_column: str | None = None, layer: str | None = None
-) -> geopandas.GeoDataFrame:
+    path: Path, crs: str, id_column: str | None = None, layer: str | None = None,
+    stated: Mapping[str, Footprints] | None = None,
+) -> geopandas.GeoDataFrame:  # fmt: skip
     """Read footprints and reproject them to `crs`.
 
     The columns of the file stay as they are (nested JSON as text), but for `height_m`, which becomes a number, and
@@ -45,12 +49,17 @@ def read_buildings(
         id_column: column that identifies a building; it is copied to `building_id` if it is another. See `identify` for
             what counts without.
         layer: name, of a file with several; see `choose_layer` for what is read without.
+        stated: patterns of file names -> both of them (`ingest.footprints`), where they are not given here; the first
+            that fits counts.
 
     Raises:
         InputError: the file cannot be read, has no CRS, no footprints, or ids that repeat; the message names the
             features.
     """
-    frame = read_vector(path, layer)
+    fits = (about for pattern, about in (stated or {}).items() if fnmatchcase(path.name, pattern))
+    own = next(fits, Footprints())
+    id_column = own.id_column if id_column is None else id_column
+    frame = read_vector(path, own.layer if layer is None else layer)
     if not len(frame):
         raise InputError(f"{path}: it holds no footprints.")
     geometry = take_polygons(frame.geometry.to_numpy())

@@ -77,7 +77,7 @@ def read_city(plan: CityPlan) -> None:
             there.
     """
     files, crs = plan.files, plan.crs
-    buildings = read_buildings(files.footprints, crs)
+    buildings = read_buildings(files.footprints, crs, stated=plan.params.footprints)
     labels = read_labels(files.labels) if files.labels else no_labels()
     row_of = {name: row for row, name in enumerate(buildings["building_id"].tolist())}
     known = {*row_of, *buildings.attrs["left_out"]}

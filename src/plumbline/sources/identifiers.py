@@ -80,7 +80,7 @@ def _column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[n
             if candidate.casefold() == spelled.casefold():
                 return candidate
     if wanted is not None:
-        raise InputError(f"{path}: column {wanted} is missing; it has {', '.join(columns)}.")
+        raise InputError(f"{path}: column {wanted} is missing; it has {', '.join(columns)}. Name one of these.")
     for candidate in (other for known in NAMES_OF_IDS for other in columns if other.casefold() == known):
         ids, empty = _text(frame[candidate].iloc[rows])
         if not empty.any() and len(set(ids)) == len(ids):

@@ -39,8 +39,8 @@ def choose_layer(path: Path, source: str, wanted: str | None = None) -> str | No
     named = name_alike(likely)
     if len(likely) > 1 and len(named) != 1:
         raise InputError(
-            f"{path}: layers {listed} found, and which holds the footprints cannot be told. Name it (`--layer`), or "
-            "give a file that has it alone."
+            f"{path}: layers {listed} found, and which holds the footprints cannot be told. Name it (`--layer`, or "
+            "ingest.footprints in the parameters file), or give a file that has it alone."
         )
     chosen = (likely if len(likely) == 1 else named)[0]
     log.warning("%s: layers %s found; %s is read.", path, listed, chosen)

@@ -121,16 +121,17 @@ def test_what_made_the_delivery_readable_is_lent_with_it(town: Town, monkeypatch
         "separator": ",",
     }  # fmt: skip
     products = {"other*": {"track": "of no file"}, "Café_*.csv": about, "*.csv": {"track": "comes too late"}}
-    content = PARAMS | {"ingest": {"products": products}, "score": {"settle_s": 0}}
+    stated = {"*.geojson": {"id_column": "building_id"}, "*": {"layer": "of no file"}}
+    content = PARAMS | {"ingest": {"products": products, "footprints": stated}, "score": {"settle_s": 0}}
     Path("params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     town.deliver("first")
     ended = town.score()
     assert ended.code == 0, ended.err
     lend(PLACE, next(iter(town.results().values())).name)
     (lent,) = load_params().simulate.borrowed.values()
-    assert yaml.safe_load(Path("params.yaml").read_text())["simulate"]["borrowed"][PLACE]["products"] == {
-        "Café_*.csv": about
-    }
+    said = yaml.safe_load(Path("params.yaml").read_text())["simulate"]["borrowed"][PLACE]
+    assert said["products"] == {"Café_*.csv": about}
+    assert said["footprints"] == {"*.geojson": {"id_column": "building_id"}}
     write_borrowed(Path("cities"), PLACE, lent, 0, 0.5)
     assert {path.name for path in Path("cities", PLACE).iterdir()} == {
         "Café_0.csv", "Café_1.csv", "footprints.geojson", "labels.csv",

@@ -6,7 +6,7 @@ import hashlib
 import re
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import atomic_file, atomic_folder, sha256_file
 from plumbline.jobs import WORK, remove
-from plumbline.params import Ingest, load_params, parse_params
+from plumbline.params import Section, load_params, parse_params
 from plumbline.params.score import Lend
 from plumbline.serve.score.results import read_result
 
@@ -56,8 +56,14 @@ def lend(place: str, result: str, params: Path = Path("params.yaml")) -> str:
     entry: dict[str, Any] = {
         "folder": (BORROWED / city).as_posix(), "seed": int(about.id[:7], 16), "copies": own.copies, "band": own.band,
     }  # fmt: skip
-    if said := _said_of(about.inputs, given.ingest):
-        entry["products"] = said
+    footprints = Path(about.footprints["path"])
+    ingest = given.ingest
+    for key, said in (
+        ("products", _said_of(about.inputs, ingest.products)),
+        ("footprints", _said_of([footprints.name], ingest.footprints)),
+    ):
+        if said:
+            entry[key] = said
     text = params.read_text(encoding="utf-8")
     changed = with_borrowed(text, city, entry, str(params))
     _keep(city, text, changed)
@@ -66,7 +72,6 @@ def lend(place: str, result: str, params: Path = Path("params.yaml")) -> str:
             for name in about.inputs:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source / name, folder / name)
-            footprints = Path(about.footprints["path"])
             if source not in footprints.parents:
                 shutil.copyfile(footprints, folder / footprints.name)
         _write(params, changed)
@@ -147,13 +152,13 @@ def with_borrowed(text: str, city: str, entry: dict[str, Any], source: str) -> s
     raise InputError(f"{source}: no line can be put into it. Write below simulate.borrowed: {line}")
 
 
-def _said_of(files: Iterable[str], ingest: Ingest) -> dict[str, Any]:
-    """What `ingest.products` says of delivered files: without it they cannot be read again."""
+def _said_of(files: Iterable[str], stated: Mapping[str, Section]) -> dict[str, Any]:
+    """What `stated` says, by pattern, of delivered files: without it they cannot be read again."""
     names = [Path(file).name for file in files]
-    fitting = {next((one for one in ingest.products if fnmatchcase(name, one)), None) for name in names}
+    fitting = {next((one for one in stated if fnmatchcase(name, one)), None) for name in names}
     return {
         pattern: about.model_dump(mode="json", exclude_unset=True)
-        for pattern, about in ingest.products.items()
+        for pattern, about in stated.items()
         if pattern in fitting
     }
 
