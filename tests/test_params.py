@@ -201,6 +201,14 @@ def test_nothing_changes_after_loading():
         params.train.epochs = 3
 
 
+def test_what_is_no_parameters_file_is_refused_by_name(tmp_path):
+    with pytest.raises(InputError, match=r"cannot be read \(Is a directory\)\. Give a parameters file"):
+        load_params(tmp_path)
+    (tmp_path / "deep.yaml").write_text("a: " + "[" * 5000)
+    with pytest.raises(InputError, match=r"deep\.yaml: not readable as YAML"):
+        load_params(tmp_path / "deep.yaml")
+
+
 def test_a_missing_file_says_where_to_run(tmp_path):
     with pytest.raises(InputError, match=r"none\.yaml: no such file\. Run from the project's root, or give --params"):
         load_params(tmp_path / "none.yaml")

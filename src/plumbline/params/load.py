@@ -113,7 +113,9 @@ def _read(path: Path) -> Any:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file. Run from the project's root, or give --params FILE.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}). Give a parameters file.") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not readable as YAML ({error}).") from None
 
 
