@@ -72,6 +72,13 @@ def test_a_bad_label_is_named_by_file_line_and_column(tmp_path, row, message):
         read_labels(write(tmp_path, HEADER + GOOD + row + "\n"))
 
 
+def test_quadrants_without_any_damage_are_asked_about(tmp_path, caplog):
+    read_labels(write(tmp_path, HEADER + "a,0.1,\nb,0.4,\n"))
+    assert not caplog.text
+    read_labels(write(tmp_path, HEADER + "a,0.0001,\nb,0.0035,NE\n"))
+    assert "1 buildings have a quadrant, and the largest severity is 0.0035 permille" in caplog.text
+
+
 def test_severities_of_another_unit_are_asked_about(tmp_path, caplog):
     read_labels(write(tmp_path, HEADER + GOOD))
     assert not caplog.text

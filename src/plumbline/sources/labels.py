@@ -84,7 +84,7 @@ def read_labels(path: Path) -> pd.DataFrame:
         if bad.any():
             row = int(np.argmax(bad))
             fail_at(product, row, column, _shown(values[row]), wanted)
-    _warn_of_units(product, severity)
+    _warn_of_units(product, severity, quadrant)
     return pd.DataFrame(
         {
             "building_id": ids,
@@ -101,12 +101,20 @@ def _shown(value: object) -> object:
     return "no value" if isinstance(value, float) and np.isnan(value) else value
 
 
-def _warn_of_units(product: Product, severity: NDArray[np.float64]) -> None:
+def _warn_of_units(product: Product, severity: NDArray[np.float64], quadrant: NDArray[np.object_]) -> None:
     large = severity > USUAL_PERMILLE
     if large.any():
         log.warning(
             "%s: %d severities above %g permille (the largest %g): category 4 begins at %g. Are they in permille?",
             product, large.sum(), USUAL_PERMILLE, severity.max(), CATEGORY_BOUNDS_PERMILLE[-1],
+        )  # fmt: skip
+    # A city may have no damage at all; strains as fractions have been told a thousand times too small.
+    told = (quadrant != "") & (severity < CATEGORY_BOUNDS_PERMILLE[0])
+    if told.any() and severity.max() < CATEGORY_BOUNDS_PERMILLE[0]:
+        log.warning(
+            "%s: %d buildings have a quadrant, and the largest severity is %g permille: category 1 begins at %g. Are "
+            "they in permille, and not in m/m or percent? The quadrants are not used.",
+            product, told.sum(), severity.max(), CATEGORY_BOUNDS_PERMILLE[0],
         )  # fmt: skip
 
 
