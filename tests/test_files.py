@@ -4,6 +4,7 @@ import json
 import math
 import os
 import subprocess
+from multiprocessing import Process
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,24 @@ def test_json_comes_back(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("json") / "a.json"
     write_json(path, content)
     assert read_json(path) == content
+
+
+def put_often(folder, text):
+    for _ in range(100):
+        with atomic_folder(folder) as part:
+            for name in "ab":
+                (part / name).write_text(text)
+
+
+def test_two_that_write_one_folder_at_once_both_end_and_one_is_there(tmp_path):
+    both = [Process(target=put_often, args=(tmp_path / "one", text)) for text in ("first", "second")]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    assert [one.exitcode for one in both] == [0, 0]
+    assert names(tmp_path) == ["one"]
+    assert (tmp_path / "one" / "a").read_text() == (tmp_path / "one" / "b").read_text()
 
 
 def test_json_without_nan(tmp_path):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +58,37 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         temporary.mkdir()
     try:
         yield temporary
-        if path.exists():
-            # A folder cannot be renamed over a full one: move the old aside first, remove it last.
-            old = path.with_name(f".{path.name}.{os.getpid()}.old")
-            os.replace(path, old)
+        # A folder cannot be renamed over a full one: move the old aside first, remove it last.
+        old = path.with_name(f".{path.name}.{os.getpid()}.old")
+        with _one_at_a_time(path.parent):
+            if path.exists():
+                os.replace(path, old)
             os.replace(temporary, path)
+        if old.exists():
             shutil.rmtree(old)
-        else:
-            os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def told_unwritten(path: Path) -> Iterator[None]:
+    """What the operating system says of a disk in the block, said of the output that was given.
+
+    Raises:
+        NotWritable: in the place of every `OSError`.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise NotWritable(
+            f"{path}: could not be written ({why_unwritten(error, path)}). Make room, or give another output."
+        ) from error
+
+
+def given_name(path: Path) -> Path:
+    """The path that `atomic_file` was given, where `path` is what it has yielded; else `path`."""
+    inner = re.fullmatch(r"\.(.*)\.\d+\.part", path.stem)
+    return path if inner is None else path.with_name(inner[1] + path.suffix)
 
 
 def check_writable(path: Path) -> None:
@@ -105,6 +128,18 @@ def _refused(path: Path) -> Iterator[None]:
         raise NotWritable(
             f"{path}: nothing can be written into {path.parent} ({error.strerror}). Give another place."
         ) from error
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Let one process at a time put something into its place in `folder`, where the file system knows locks."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(number)
 
 
 def _beside(path: Path) -> Path:

@@ -13,7 +13,7 @@ from plumbline.export.half import in_half
 from plumbline.export.onnx import export_onnx, finish, said_by
 from plumbline.export.tensorrt.build import build
 from plumbline.export.tensorrt.device import this_device
-from plumbline.files import atomic_folder
+from plumbline.files import atomic_folder, told_unwritten
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Export
 from plumbline.prepare.shards import load_shards
@@ -62,7 +62,7 @@ def export_model(source: Path, params: Export, out: Path) -> None:
     if others:
         raise InputError(f"{out}: holds {', '.join(others[:5])}, which this command did not write. Give another.")
     model = load_diagnosis(source)
-    with atomic_folder(out) as folder:
+    with told_unwritten(out), atomic_folder(out) as folder:
         for name, written in zip(ONE, (model, in_half(model)), strict=True):
             export_onnx(written, folder / name, params.opset)
     for name in ONE:

@@ -13,7 +13,7 @@ import shapely
 from plumbline.compass import QUADRANTS, frames
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.files import atomic_file, why_unwritten
+from plumbline.files import atomic_file, given_name, why_unwritten
 from plumbline.params import Prepare
 from plumbline.prepare.audit.charts import number, say, table
 from plumbline.prepare.features import GEOMETRY
@@ -88,7 +88,7 @@ def write_page(
             temporary.write_text(page, encoding="utf-8")
     except OSError as error:
         reason = why_unwritten(error, path)
-        raise InputError(f"{path}: could not be written ({reason}). Give another output.") from error
+        raise InputError(f"{given_name(path)}: could not be written ({reason}). Give another output.") from error
 
 
 def _section(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame | None, limit_mm: float, why: str) -> str:

@@ -16,7 +16,7 @@ from bokeh.plotting import figure
 from bokeh.resources import INLINE
 
 from plumbline.errors import InputError
-from plumbline.files import atomic_file, why_unwritten
+from plumbline.files import atomic_file, given_name, why_unwritten
 from plumbline.params import Prepare
 from plumbline.serve.abstained import sentences, why_not
 from plumbline.serve.map_data import MapPoints, map_crs, near_points
@@ -74,7 +74,7 @@ def write_map(
             temporary.write_text(page, encoding="utf-8")
     except OSError as error:
         reason = why_unwritten(error, path)
-        raise InputError(f"{path}: could not be written ({reason}). Give another output.") from error
+        raise InputError(f"{given_name(path)}: could not be written ({reason}). Give another output.") from error
 
 
 def _empty_plot() -> figure:
