@@ -1,4 +1,6 @@
+import errno
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import geopandas
@@ -133,7 +135,10 @@ def test_predict_takes_an_adapter_by_its_name(tiny, project, merged, tmp_path):
     assert (ended.code, ended.err) == (
         2, "ERROR --artifact int8: an adapted model has float32 only. Leave --artifact out.\n",
     )  # fmt: skip
-    for name, said in (("bergen", "no such adapter; athens found"), ("../athens", "--name")):
+    for name, said in (
+        ("bergen", "no such adapter; athens found"),
+        ("../athens", "no name of an adapter"),
+    ):
         ended = run_cli("predict", *given, "--adapter", name, cwd=project)
         assert ended.code == 2
         assert said in ended.err
@@ -341,9 +346,38 @@ def test_labels_of_other_buildings_are_refused(tiny, city, tmp_path):
         adapt(city.products, city.footprints, other, str(tiny.data("train")), "one", QUICK, root=tmp_path)
 
 
+def test_labels_of_one_kind_and_a_wrong_id_are_told(tiny, city, tmp_path):
+    """Before points are read, and with what such labels make of a model."""
+    same = tmp_path / "same.csv"
+    pd.read_csv(city.labels).assign(severity_permille=0.1, quadrant="").to_csv(same, index=False)
+    ended = call(tiny, replace(city, labels=same), tmp_path, tiny.data("train"), {"adapt": FAST})
+    assert ended.code == 0, ended.err
+    assert "labels are of category 0: from these a model learns to say it of every building" in ended.err
+    same.write_text("building_id\n")
+    ended = call(tiny, replace(city, labels=same), tmp_path, tiny.data("train"), {"adapt": FAST})
+    assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
+    assert ended.err.startswith(f"ERROR {same}")
+
+
+@pytest.mark.parametrize("command", ["merge", "export"])
+def test_a_full_disk_is_said_of_the_output(tiny, project, merged, tmp_path, monkeypatch, command):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/tmp/elsewhere")
+
+    monkeypatch.setattr("plumbline.serve.adapt.save_diagnosis", full)
+    monkeypatch.setattr("plumbline.export.stage.export_onnx", full)
+    words = {
+        "merge": ("adapters", "merge", "athens", "--model", tiny.data("train")),
+        "export": ("export", "--model", merged),
+    }[command]
+    ended = run_cli(*words, "--output", tmp_path / "out", cwd=project)
+    assert (ended.code, list(tmp_path.iterdir())) == (2, [])
+    assert f"ERROR {tmp_path / 'out'}: could not be written (No space left on device)" in ended.err
+
+
 @pytest.mark.parametrize("name", ["../up", "", ".hidden", "a/b"])
 def test_a_name_that_is_no_folder_is_refused(tiny, city, tmp_path, name):
-    with pytest.raises(InputError, match="--name: "):
+    with pytest.raises(InputError, match="no name of an adapter"):
         adapt(city.products, city.footprints, city.labels, str(tiny.data("train")), name, QUICK, root=tmp_path)
 
 

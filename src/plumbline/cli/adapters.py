@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from plumbline.cli.options import print_table
 from plumbline.console import log
@@ -20,7 +20,7 @@ def list_adapters() -> None:
     from plumbline.serve.adapt import ADAPTERS
     from plumbline.train.adapter import list_adapters as run
 
-    table = Table("name", "base", "labels", "quadrant accuracy", "severity error, permille")
+    table = Table(Column("name", overflow="fold"), "base", "labels", "quadrant accuracy", "severity error, permille")
     for about in run(ADAPTERS):
         quadrant, error = (
             f"{about.before[key]:.3f} -> {about.after[key]:.3f}" for key in ("quadrant_accuracy", "severity_mae")

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import geopandas
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from plumbline import pretrained
@@ -15,7 +16,7 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.export.onnx import export_onnx
 from plumbline.export.package import MANIFEST, Manifest, check_replaced, verify_package, write_package
-from plumbline.files import read_json
+from plumbline.files import read_json, told_unwritten
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.params import Export, Ingest, Prepare
 from plumbline.params.adapt import Adapt
@@ -27,6 +28,7 @@ from plumbline.serve.predict import NOTHING, read_tracks
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.labels import read_labels
 from plumbline.sources.overlap import check_overlap
+from plumbline.strain import category
 from plumbline.train.adapt import TooFewLabels
 from plumbline.train.adapt import adapt as fit
 from plumbline.train.adapter import About, Adapted, Adapter, base_hash, check_name, load_adapter, save_adapter
@@ -64,10 +66,10 @@ def adapt(
     check_inputs([*points, buildings, labels])
     base_folder = base_of(model)
     base = load_diagnosis(base_folder)
+    known = read_labels(labels)
     tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
-    known = read_labels(labels)
     _check_labelled(footprints, set(known["building_id"]), labels, buildings)
     prepare = _prepare_of(base_folder, prepare).model_copy(update={"max_points": base.network.spec.max_length})
     prepared = prepare_buildings(tracks, footprints, prepare, name)
@@ -81,8 +83,10 @@ def adapt(
         adapter = fit(base, base_hash(base_folder), sequences.take(rows), centre, params, name, prepare)
     except TooFewLabels as error:
         raise InputError(f"{labels}: {error}") from None
-    save_adapter(adapter, root / name)
+    with told_unwritten(root / name):
+        save_adapter(adapter, root / name)
     _tell(adapter.about, root / name)
+    _warn_of_one_kind(labels, sequences.severity[rows])
     return adapter.about
 
 
@@ -99,7 +103,7 @@ def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifes
     adapter, base_folder = load_adapter(adapter_folder(name, root)), base_of(model)
     changed = Adapted(base_folder).use(adapter)
     changed.preparation = min(changed.preparation, adapter.about.preparation)
-    with TemporaryDirectory() as temporary:
+    with told_unwritten(output), TemporaryDirectory() as temporary:
         folder = Path(temporary)
         save_diagnosis(changed, folder)
         export_onnx(changed, folder / "model.onnx", Export().opset)
@@ -184,8 +188,19 @@ def _check_labelled(footprints: geopandas.GeoDataFrame, labelled: set[str], labe
     if unknown:
         raise InputError(
             f"{labels}: not in {buildings}: {len(unknown)} of the labelled buildings ({', '.join(unknown[:5])}). "
-            "Labels and footprints must be of one city."
+            "Mend these, or name the footprints' column by --id-column. Labels and footprints must be of one city."
         )
+
+
+def _warn_of_one_kind(labels: Path, severity: NDArray[np.float32]) -> None:
+    """Say so where all labels are of one category: then no held-out building can show what the adapter has lost."""
+    kinds = np.unique(category(severity))
+    if len(kinds) == 1:
+        log.warning(
+            "%s: all %d labels are of category %d: from these a model learns to say it of every building, and no "
+            "held-out one speaks against it. Label buildings of other categories too.",
+            labels, len(severity), kinds[0],
+        )  # fmt: skip
 
 
 def _tell(about: About, folder: Path) -> None:

@@ -158,7 +158,8 @@ def check_name(name: str) -> None:
     """
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", name):
         raise InputError(
-            f"--name: {name!r} found; give up to 64 letters, digits, '_', '-' or '.', not beginning with '-' or '.'."
+            f"{name!r}: no name of an adapter; give up to 64 letters, digits, '_', '-' or '.', not beginning with '-' "
+            "or '.'."
         )
 
 
