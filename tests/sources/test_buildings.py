@@ -111,6 +111,12 @@ def test_what_is_stated_of_a_file_counts_where_nothing_is_given(tmp_path):
     assert read_buildings(path, CRS, "number", stated=stated)["building_id"].tolist() == ["4", "5", "6"]
 
 
+def test_an_id_that_an_output_would_cut_is_refused(tmp_path):
+    squares().assign(building_id=["A", "B\0001", "B\0002"]).to_parquet(tmp_path / "f.parquet")
+    with pytest.raises(InputError, match=r"f\.parquet: column building_id: feature 2 .*NUL"):
+        read_buildings(tmp_path / "f.parquet", CRS)
+
+
 def test_whole_numbers_that_a_format_made_floats_are_whole_again(tmp_path):
     buildings = squares()
     buildings["building_id"] = [1.0, 2.0, 3.0]

@@ -51,7 +51,7 @@ def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[
         rows: of the features that are buildings; the others need no id. All without.
 
     Raises:
-        InputError: a `column` that was chosen is missing.
+        InputError: a `column` that was chosen is missing, or an id holds a NUL.
     """
     rows = np.arange(len(frame)) if rows is None else rows
     found = _column(path, frame, column, rows)
@@ -63,6 +63,12 @@ def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[
         log.info("%s: buildings are named by the column %s.", path, found)
     ids, empty = _text(frame[found])
     ids[empty] = _unused(names[empty], set(ids[~empty]))
+    cut = rows[["\0" in one for one in ids[rows]]]
+    if len(cut):
+        raise InputError(
+            f"{path}: column {found}: {name_features(cut, ids)}: a NUL character found, at which GeoPackage and "
+            "GeoJSON cut a text. Take it out."
+        )
     unnamed = rows[empty[rows]]
     if len(unnamed):
         log.warning("%s: %s without a value in column %s, named so.", path, name_features(unnamed, ids), found)
