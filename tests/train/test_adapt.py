@@ -320,7 +320,7 @@ def test_what_no_adapter_says_is_refused(adapters, tmp_path, about, said):
     if not about:
         (tmp_path / "one" / WEIGHTS).write_bytes(b"weights")
     with pytest.raises(InputError, match=said):
-        list_adapters(of_the_hash(tmp_path / "one", **about).parent)
+        load_adapter(of_the_hash(tmp_path / "one", **about))
 
 
 @pytest.mark.parametrize("change", ["unknown", "shape", "half", "nan"])
@@ -342,6 +342,13 @@ def test_tensors_that_do_not_fit_the_base_are_refused_and_the_base_stays(base, a
 def test_an_adapter_is_listed_by_the_name_of_its_folder(adapters, tmp_path):
     save_adapter(load_adapter(adapters / "athens"), tmp_path / "renamed")
     assert [about.name for about in list_adapters(tmp_path)] == ["renamed"]
+
+
+def test_a_damaged_adapter_is_told_of_and_hides_no_other(adapters, tmp_path, caplog):
+    save_adapter(load_adapter(adapters / "athens"), tmp_path / "sound")
+    (tmp_path / "notes").mkdir()
+    assert [about.name for about in list_adapters(tmp_path)] == ["sound"]
+    assert "notes" in caplog.text
 
 
 def test_writing_that_is_stopped_leaves_the_adapter_that_was_there(adapters, tmp_path):

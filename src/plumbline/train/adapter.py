@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from safetensors.torch import save
 from torch import Tensor
 
+from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import atomic_folder, read_json, sha256_file, write_bytes, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
@@ -143,11 +144,15 @@ def load_adapter(folder: Path) -> Adapter:
 def list_adapters(root: Path) -> list[About]:
     """What the adapters below `root` say of themselves, each named as its folder is, which may have been renamed.
 
-    Raises:
-        InputError: one is damaged.
+    One that is damaged is told of and left out, so that it hides no other.
     """
-    folders = sorted(path for path in root.glob("*") if path.is_dir() and not path.name.startswith("."))
-    return [load_adapter(folder).about.model_copy(update={"name": folder.name}) for folder in folders]
+    found = []
+    for folder in sorted(path for path in root.glob("*") if path.is_dir() and not path.name.startswith(".")):
+        try:
+            found.append(load_adapter(folder).about.model_copy(update={"name": folder.name}))
+        except InputError as error:
+            log.warning("not listed: %s", error)
+    return found
 
 
 def check_name(name: str) -> None:
