@@ -33,7 +33,7 @@ from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.sequences import Sequences
 from plumbline.prepare.split import split_blocks
 from plumbline.prepare.tile import label
-from plumbline.serve.adapt import base_of
+from plumbline.serve.base import base_of
 from plumbline.serve.predict import read_tracks
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.city import find_files

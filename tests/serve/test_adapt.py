@@ -21,7 +21,8 @@ from plumbline.params.adapt import Adapt
 from plumbline.prepare.features import PREPARATION
 from plumbline.prepare.sequences import Sequences
 from plumbline.release.promotion import promote
-from plumbline.serve.adapt import adapt, merge
+from plumbline.serve.adapt import adapt
+from plumbline.serve.merge import merge
 from plumbline.serve.predict import predict
 from plumbline.sources.city import CityFiles, find_files
 from plumbline.train.adapter import WEIGHTS, Adapted, base_hash, load_adapter
@@ -148,7 +149,7 @@ def test_a_merged_model_says_how_its_labels_were_prepared(tiny, project, merged,
     """An adapter that an earlier version made stays one of that version."""
     # In place of the same call with the same network: the same file.
     ready = merged / "model.onnx"
-    monkeypatch.setattr("plumbline.serve.adapt.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
+    monkeypatch.setattr("plumbline.serve.merge.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
     shutil.copytree(project / "adapters", tmp_path / "adapters")
     about = tmp_path / "adapters" / "athens" / "adapter.json"
     write_json(about, {**read_json(about), "preparation": 1})
@@ -170,6 +171,16 @@ def test_a_merged_model_is_of_the_preparation_of_its_base_in_every_file(tiny, pr
     graph = OnnxModel(tmp_path / "merged" / "model.onnx").about
     assert graph is not None
     assert [manifest.preparation, weights, graph.preparation] == [PREPARATION - 1] * 3
+
+
+def test_a_base_of_another_preparation_is_told_of_before_labels_teach_it(tiny, city, tmp_path, monkeypatch, caplog):
+    base = load_diagnosis(tiny.data("train"))
+    base.preparation = PREPARATION - 1
+    save_diagnosis(base, tmp_path / "base")
+    prepared_for(tmp_path, monkeypatch)
+    with pytest.raises(InputError, match="prepared"):
+        adapt(city.products, city.footprints, city.labels, str(tmp_path / "base"), "one", QUICK, root=tmp_path)
+    assert f"in another way ({PREPARATION - 1}, now {PREPARATION})" in caplog.text
 
 
 def foreign(root):
@@ -216,7 +227,7 @@ def test_merge_replaces_nothing_but_what_it_wrote(tiny, project, merged, tmp_pat
 
 def test_merge_replaces_what_it_wrote(tiny, project, merged, tmp_path, monkeypatch):
     ready = merged / "model.onnx"
-    monkeypatch.setattr("plumbline.serve.adapt.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
+    monkeypatch.setattr("plumbline.serve.merge.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
     shutil.copytree(merged, tmp_path / "athens")
     merge("athens", str(tiny.data("train")), tmp_path / "athens", project / "adapters")
     assert sha256_folder(tmp_path / "athens") == sha256_folder(merged)
@@ -364,7 +375,7 @@ def test_a_full_disk_is_said_of_the_output(tiny, project, merged, tmp_path, monk
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "/tmp/elsewhere")
 
-    monkeypatch.setattr("plumbline.serve.adapt.save_diagnosis", full)
+    monkeypatch.setattr("plumbline.serve.merge.save_diagnosis", full)
     monkeypatch.setattr("plumbline.export.stage.export_onnx", full)
     words = {
         "merge": ("adapters", "merge", "athens", "--model", tiny.data("train")),

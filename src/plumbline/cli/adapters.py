@@ -17,7 +17,7 @@ app = typer.Typer(help="Adapters that `plumbline adapt` made: list, merge.", no_
 @app.command("list", epilog="Example: `plumbline adapters list`")
 def list_adapters() -> None:
     """List the adapters in the folder `adapters`, with what they were worth on held-out buildings."""
-    from plumbline.serve.adapt import ADAPTERS
+    from plumbline.train.adapter import ADAPTERS
     from plumbline.train.adapter import list_adapters as run
 
     table = Table(Column("name", overflow="fold"), "base", "labels", "quadrant accuracy", "severity error, permille")
@@ -36,6 +36,6 @@ def merge(
     model: Annotated[str, typer.Option(help="The model that was adapted.")] = "pretrained",
 ) -> None:
     """Write an adapter and its base as one model."""
-    from plumbline.serve.adapt import merge as run
+    from plumbline.serve.merge import merge as run
 
     log.info("%s: version %s", output, run(name, model, output).version)

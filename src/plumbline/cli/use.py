@@ -60,7 +60,7 @@ def predict(
         if adapter is None:
             package = resolve_model(model)
         else:
-            from plumbline.serve.adapt import merge
+            from plumbline.serve.merge import merge
 
             package = Path(merged.enter_context(TemporaryDirectory())) / adapter
             merge(adapter, model, package)

@@ -1,28 +1,24 @@
-"""A user's own points, footprints and labels in, an adapter out; and an adapter with its base as one model."""
+"""A user's own points, footprints and labels in, an adapter out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import geopandas
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
-from plumbline import pretrained
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.export.onnx import export_onnx
-from plumbline.export.package import MANIFEST, Manifest, check_replaced, verify_package, write_package
-from plumbline.files import read_json, told_unwritten
-from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
-from plumbline.params import Export, Ingest, Prepare
+from plumbline.files import told_unwritten
+from plumbline.model.diagnosis import load_diagnosis
+from plumbline.params import Ingest, Prepare
 from plumbline.params.adapt import Adapt
-from plumbline.params.prepare import SEQUENCES
 from plumbline.prepare.buildings import prepare_buildings
+from plumbline.prepare.features import PREPARATION
 from plumbline.prepare.tile import label
+from plumbline.serve.base import base_of, prepare_of
 from plumbline.serve.outputs import check_inputs
 from plumbline.serve.predict import NOTHING, read_tracks
 from plumbline.sources.buildings import read_buildings
@@ -31,14 +27,10 @@ from plumbline.sources.overlap import check_overlap
 from plumbline.strain import category
 from plumbline.train.adapt import TooFewLabels
 from plumbline.train.adapt import adapt as fit
-from plumbline.train.adapter import About, Adapted, Adapter, base_hash, check_name, load_adapter, save_adapter
+from plumbline.train.adapter import ADAPTERS, About, base_hash, check_name, save_adapter
 
-ADAPTERS = Path("adapters")
-"""Where adapters are kept, one folder each."""
 LEVEL_SHOWN = 0.5
 """Of a level, from which labels speak for it rather than against."""
-NO_GATE = {"verdict": "not asked", "rules": []}
-"""In the manifest of a merged model."""
 
 
 def adapt(
@@ -66,12 +58,17 @@ def adapt(
     check_inputs([*points, buildings, labels])
     base_folder = base_of(model)
     base = load_diagnosis(base_folder)
+    if base.preparation != PREPARATION:
+        log.warning(
+            "%s: trained on points that were prepared in another way (%d, now %d): labels must teach that as well. "
+            "Better adapt a model that was trained anew.", base_folder, base.preparation, PREPARATION,
+        )  # fmt: skip
     known = read_labels(labels)
     tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     _check_labelled(footprints, set(known["building_id"]), labels, buildings)
-    prepare = _prepare_of(base_folder, prepare).model_copy(update={"max_points": base.network.spec.max_length})
+    prepare = prepare_of(base_folder, prepare).model_copy(update={"max_points": base.network.spec.max_length})
     prepared = prepare_buildings(tracks, footprints, prepare, name)
     sequences, has_label = label(prepared.sequences, known)
     rows = np.flatnonzero(has_label)
@@ -88,99 +85,6 @@ def adapt(
     _tell(adapter.about, root / name)
     _warn_of_one_kind(labels, sequences.severity[rows])
     return adapter.about
-
-
-def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifest:
-    """Write base and adapter as one model: a package for `predict`, and a trained model's folder for `export`.
-
-    Its manifest says that no gate was asked: the registry will not promote it.
-
-    Raises:
-        InputError: there is no such adapter, it is of another base, or `output` holds something else.
-    """
-    check_replaced(output, NO_GATE)
-    check_name(name)
-    adapter, base_folder = load_adapter(adapter_folder(name, root)), base_of(model)
-    changed = Adapted(base_folder).use(adapter)
-    changed.preparation = min(changed.preparation, adapter.about.preparation)
-    with told_unwritten(output), TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        save_diagnosis(changed, folder)
-        export_onnx(changed, folder / "model.onnx", Export().opset)
-        files = {path: folder / path for path in ("model.onnx", "model.safetensors", "model.json")}
-        return write_package(files, _package(adapter, changed.preparation), _card(adapter.about), output)
-
-
-def base_of(model: str) -> Path:
-    """Folder of the trained model that `--model` names.
-
-    Raises:
-        InputError: there is none.
-    """
-    folder = pretrained.MODEL if model == pretrained.NAME else Path(model)
-    if not (folder / "model.safetensors").is_file():
-        raise InputError(
-            f"--model {model}: no model.safetensors in {folder}. Give `{pretrained.NAME}`, or the folder of a trained "
-            "model, as data/train."
-        )
-    return folder
-
-
-def adapter_folder(name: str, root: Path = ADAPTERS) -> Path:
-    """Folder of an adapter.
-
-    Raises:
-        InputError: there is none of that name.
-    """
-    if not (root / name).is_dir():
-        there = ", ".join(sorted(path.name for path in root.glob("*") if path.is_dir())) or "none"
-        raise InputError(f"{root / name}: no such adapter; {there} found. See `plumbline adapters list`.")
-    return root / name
-
-
-def _prepare_of(base: Path, given: Prepare | None) -> Prepare:
-    """How to prepare scatterers for an adapter of `base`: as they were for it."""
-    told = _told_by(base)
-    if told is None:
-        if given is None:
-            log.warning(
-                "%s: does not say how the model's scatterers were prepared; the defaults are taken. If it was trained "
-                "with others, give its section prepare by --params FILE.", base,
-            )  # fmt: skip
-        return given or Prepare()
-    if given is None:
-        return told
-    own = {key: getattr(told, key) for key in SEQUENCES}
-    if "max_strain_error_permille" not in given.model_fields_set:
-        own["max_strain_error_permille"] = told.max_strain_error_permille
-    other = [
-        f"prepare.{key} {getattr(given, key):g} (the model's {own[key]:g})"
-        for key in SEQUENCES
-        if key in given.model_fields_set and getattr(given, key) != own[key]
-    ]
-    if other:
-        log.warning("%s: prepared otherwise than the parameters file says: %s; as the model's is taken", base,
-                    ", ".join(other))  # fmt: skip
-    return given.model_copy(update=own)
-
-
-def _told_by(base: Path) -> Prepare | None:
-    """What the folder of a trained model, or its package, says of how its scatterers were prepared.
-
-    Raises:
-        InputError: the package is not whole, or the record not readable.
-    """
-    package = pretrained.PACKAGE if base.resolve() == pretrained.MODEL.resolve() else base
-    if (package / MANIFEST).is_file():
-        return verify_package(package).prepare
-    record = base / "record.json"
-    params = read_json(record).get("params", {}) if record.is_file() else {}
-    if "prepare" not in params:
-        return None
-    try:
-        return Prepare.model_validate(params["prepare"])
-    except ValidationError as error:
-        raise InputError(f"{record}: params.prepare: {error.errors()[0]['msg']}. Train the model again.") from None
 
 
 def _check_labelled(footprints: geopandas.GeoDataFrame, labelled: set[str], labels: Path, buildings: Path) -> None:
@@ -216,36 +120,3 @@ def _tell(about: About, folder: Path) -> None:
     level = f"severities brought {about.level:.0%} of the way to the labels' level"
     part = f"{about.part:g} of the low-rank changes of {about.parameters} parameters ({about.share:.1%} of the network)"
     log.info("%s: %d labels; %s; %s kept", folder, about.labels, level, part if about.part else "no low-rank change")
-
-
-def _package(adapter: Adapter, preparation: int) -> dict[str, object]:
-    about = adapter.about
-    return {
-        "name": about.name,
-        "default_model": "model.onnx",
-        "prepare": about.prepare.model_dump(),
-        "preparation": preparation,
-        "hashes": {"base": about.base_sha256, "adapter": about.weights_sha256},
-        "metrics": {"before": about.before, "after": about.after},
-        "gate": NO_GATE,
-        "records": {},
-    }
-
-
-def _card(about: About) -> str:
-    return "\n".join(
-        [
-            f"# Plumbline, adapted: {about.name}",
-            "",
-            f"A trained model with an adapter fitted to {about.labels} labelled buildings; held out one part after "
-            "another, they say:",
-            "",
-            "| | base | adapted |",
-            "|---|---|---|",
-            *(f"| {key} | {about.before[key]:.3f} | {about.after[key]:.3f} |" for key in about.before),
-            "",
-            "No gate was asked: it is not a released model. A judgement is a reason to look at a building, not a "
-            "survey of it.",
-            "",
-        ]
-    )

@@ -25,6 +25,8 @@ from plumbline.model.diagnosis import Diagnosis, load_diagnosis
 from plumbline.params import Prepare
 from plumbline.train.adapter_file import AGAIN, MAX_BYTES, read_about, read_tensors
 
+ADAPTERS = Path("adapters")
+"""Where adapters are kept, one folder each."""
 WEIGHTS, ABOUT = "adapter.safetensors", "adapter.json"
 BUFFERS = (
     "temperature", "interval_scale", "interval_stretch", "severity_mean", "severity_sd", "severity_limit",

@@ -1,0 +1,84 @@
+"""An adapter and its base as one model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from plumbline.errors import InputError
+from plumbline.export.onnx import export_onnx
+from plumbline.export.package import Manifest, check_replaced, write_package
+from plumbline.files import told_unwritten
+from plumbline.model.diagnosis import save_diagnosis
+from plumbline.params import Export
+from plumbline.serve.base import base_of
+from plumbline.train.adapter import ADAPTERS, About, Adapted, Adapter, check_name, load_adapter
+
+NO_GATE = {"verdict": "not asked", "rules": []}
+"""In the manifest of a merged model."""
+
+
+def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifest:
+    """Write base and adapter as one model: a package for `predict`, and a trained model's folder for `export`.
+
+    Its manifest says that no gate was asked: the registry will not promote it.
+
+    Raises:
+        InputError: there is no such adapter, it is of another base, or `output` holds something else.
+    """
+    check_replaced(output, NO_GATE)
+    check_name(name)
+    adapter, base_folder = load_adapter(adapter_folder(name, root)), base_of(model)
+    changed = Adapted(base_folder).use(adapter)
+    changed.preparation = min(changed.preparation, adapter.about.preparation)
+    with told_unwritten(output), TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        save_diagnosis(changed, folder)
+        export_onnx(changed, folder / "model.onnx", Export().opset)
+        files = {path: folder / path for path in ("model.onnx", "model.safetensors", "model.json")}
+        return write_package(files, _package(adapter, changed.preparation), _card(adapter.about), output)
+
+
+def adapter_folder(name: str, root: Path = ADAPTERS) -> Path:
+    """Folder of an adapter.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    if not (root / name).is_dir():
+        there = ", ".join(sorted(path.name for path in root.glob("*") if path.is_dir())) or "none"
+        raise InputError(f"{root / name}: no such adapter; {there} found. See `plumbline adapters list`.")
+    return root / name
+
+
+def _package(adapter: Adapter, preparation: int) -> dict[str, object]:
+    about = adapter.about
+    return {
+        "name": about.name,
+        "default_model": "model.onnx",
+        "prepare": about.prepare.model_dump(),
+        "preparation": preparation,
+        "hashes": {"base": about.base_sha256, "adapter": about.weights_sha256},
+        "metrics": {"before": about.before, "after": about.after},
+        "gate": NO_GATE,
+        "records": {},
+    }
+
+
+def _card(about: About) -> str:
+    return "\n".join(
+        [
+            f"# Plumbline, adapted: {about.name}",
+            "",
+            f"A trained model with an adapter fitted to {about.labels} labelled buildings; held out one part after "
+            "another, they say:",
+            "",
+            "| | base | adapted |",
+            "|---|---|---|",
+            *(f"| {key} | {about.before[key]:.3f} | {about.after[key]:.3f} |" for key in about.before),
+            "",
+            "No gate was asked: it is not a released model. A judgement is a reason to look at a building, not a "
+            "survey of it.",
+            "",
+        ]
+    )
