@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from lightning.pytorch.plugins.precision import FSDPPrecision
 from torch import nn
+from torch.distributed.fsdp import MixedPrecision
 
 from plumbline.errors import InputError
 from plumbline.prepare.shards import save_shards
@@ -144,6 +146,15 @@ def test_what_the_machine_lacks_is_refused(changed, message):
 def test_strategies_that_need_a_gpu_are_refused_without_one(strategy):
     with pytest.raises(InputError, match=f"train.strategy: {strategy} found, which needs a GPU"):
         choose_strategy(make_params(strategy=strategy, accelerator="cpu").train)
+
+
+def test_fsdp_keeps_weights_and_statistics_in_float32_whatever_the_precision(monkeypatch):
+    """Lightning's own choice is to round them: then the standardisation that is saved would be that of 16 bits."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for precision in ("32-true", "bf16-mixed"):
+        strategy = choose_strategy(make_params(strategy="fsdp", devices=2).train)
+        strategy.precision_plugin = FSDPPrecision(precision)
+        assert strategy.mixed_precision_config == MixedPrecision(None, None, None)
 
 
 def test_a_missing_deepspeed_is_refused_with_what_to_install(monkeypatch):

@@ -12,6 +12,7 @@ from lightning import LightningModule
 from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, Strategy
 from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor, nn
+from torch.distributed.fsdp import MixedPrecision
 
 from plumbline.errors import InputError
 from plumbline.params import Train
@@ -34,7 +35,8 @@ def choose_strategy(losses: Train) -> Strategy | str:
     if name in PARTED and not gpus(losses):
         raise InputError(f"train.strategy: {name} found, which needs a GPU, and there is none. Use ddp.")
     if name == "fsdp":
-        return FSDPStrategy(state_dict_type="full")
+        # By itself it would round weights, inputs and statistics to the precision of the products.
+        return FSDPStrategy(state_dict_type="full", mixed_precision=MixedPrecision())
     if name == "deepspeed_stage_2" and importlib.util.find_spec("deepspeed") is None:
         raise InputError(
             "train.strategy: deepspeed_stage_2 found, and DeepSpeed is not installed. `pip install deepspeed`, or "
