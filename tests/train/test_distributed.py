@@ -4,19 +4,25 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 import yaml
 from lightning.pytorch.plugins.precision import FSDPPrecision
+from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 from torch.distributed.fsdp import MixedPrecision
 
 from plumbline.errors import InputError
+from plumbline.params import parse_params
 from plumbline.prepare.shards import save_shards
-from plumbline.train.distributed import check_devices, choose_strategy, has_batch_norm, threads
+from plumbline.train import distributed
+from plumbline.train.distributed import check_devices, choose_strategy, clip, has_batch_norm, threads
 from plumbline.train.int8 import BLOCK, dequantise, quantise
+from plumbline.train.resume import read_checkpoint
+from plumbline.train.traffic import Communication
 from tests.train.made import make_params, make_sequences, settings
 from tests.train.test_deal import apart
 from tests.train.test_fit import history, run, weights, work
@@ -161,6 +167,62 @@ def test_a_missing_deepspeed_is_refused_with_what_to_install(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(InputError, match="pip install deepspeed"):
         choose_strategy(make_params(strategy="deepspeed_stage_2", devices=2).train)
+
+
+def test_deepspeed_needs_no_batch_sampler(monkeypatch):
+    """Lightning looks for one to find the size of a batch, and ours has none."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    monkeypatch.setattr(distributed, "DeepSpeedStrategy", lambda **given: given)
+    assert choose_strategy(make_params(strategy="deepspeed_stage_2", devices=2).train) == {
+        "stage": 2,
+        "logging_batch_size_per_gpu": 1,
+    }
+
+
+@pytest.mark.parametrize(("said", "norm"), [(None, 0.0), (2.5, 2.5), (torch.tensor(3.0), 3.0)])
+def test_deepspeed_says_the_norm_of_the_step_before(monkeypatch, said, norm):
+    class Engine:
+        def get_global_grad_norm(self):
+            return said
+
+    class Parted:
+        model = Engine()
+
+    monkeypatch.setattr(distributed, "DeepSpeedStrategy", Parted)
+    assert clip(SimpleNamespace(trainer=SimpleNamespace(strategy=Parted())), 1.0).item() == norm
+
+
+def test_gradients_of_another_strategy_than_ddp_are_sent_as_it_does():
+    """In Lightning, DeepSpeed's strategy is one of DDP's, and its model takes no hook."""
+    strategy = DDPStrategy()
+    strategy._model = nn.Linear(1, 1)
+    sent = Communication(make_params().train)
+    sent.on_train_start(SimpleNamespace(strategy=strategy), None)
+    assert sent.hook is None
+
+
+def test_a_folder_of_parts_is_read_anew_each_time(tmp_path, monkeypatch):
+    """The next epoch is written into it; and of several processes each reads for itself."""
+    epochs = iter((1, 2))
+    monkeypatch.setattr(
+        "lightning.pytorch.utilities.deepspeed.convert_zero_checkpoint_to_fp32_state_dict",
+        lambda folder, whole: torch.save({"epoch": next(epochs)}, whole),
+    )
+    assert [read_checkpoint(tmp_path)["epoch"] for _ in range(2)] == [1, 2]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("section", "changed", "message"),
+    [("train", {"strategy": "deepspeed_stage_2", "precision": "bf16"}, "precision: bf16 found with strategy deepsp"),
+     ("compress", {"ema_decay": 0.9}, r"compress.ema_decay: 0.9 found, which needs train.strategy auto or ddp")],
+)  # fmt: skip
+def test_what_weights_in_parts_cannot_do_is_refused(section, changed, message):
+    content = settings(strategy="fsdp")
+    content[section] |= changed
+    with pytest.raises(InputError, match=message):
+        parse_params(content)
 
 
 def test_several_processes_share_the_cores_of_a_machine_without_a_gpu():

@@ -44,11 +44,13 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _whole_weights(self) -> Self:
-        if self.compress.quantisation_aware and self.train.strategy in ("fsdp", "deepspeed_stage_2"):
-            raise ValueError(
-                f"compress.quantisation_aware: {self.compress.quantisation_aware} found, which needs train.strategy "
-                f"auto or ddp, because {self.train.strategy} has parts of the weights"
-            )
+        for key in ("quantisation_aware", "ema_decay"):
+            value = getattr(self.compress, key)
+            if value and self.train.strategy in ("fsdp", "deepspeed_stage_2"):
+                raise ValueError(
+                    f"compress.{key}: {value} found, which needs train.strategy auto or ddp, because "
+                    f"{self.train.strategy} has parts of the weights"
+                )
         return self
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from lightning import LightningModule
-from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, Strategy
+from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy, FSDPStrategy, Strategy
 from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor, nn
 from torch.distributed.fsdp import MixedPrecision
@@ -42,6 +42,9 @@ def choose_strategy(losses: Train) -> Strategy | str:
             "train.strategy: deepspeed_stage_2 found, and DeepSpeed is not installed. `pip install deepspeed`, or "
             "Plumbline with its extra `deepspeed`."
         )
+    if name == "deepspeed_stage_2":
+        # The size is for DeepSpeed's own log; unasked it is taken from a loader's batch sampler, and ours has none.
+        return DeepSpeedStrategy(stage=2, logging_batch_size_per_gpu=1)
     return name
 
 
@@ -81,9 +84,14 @@ def has_batch_norm(module: nn.Module) -> bool:
 
 
 def clip(module: LightningModule, most: float | None) -> Tensor:
-    """Scale the gradients down to the norm `most`, and say the norm they had."""
+    """Scale the gradients down to the norm `most`, and say the norm they had.
+
+    DeepSpeed does it within its step: what it says is the norm of the step before, and 0 in the first one.
+    """
     model: Any = module.trainer.strategy.model
     bound = float("inf") if most is None else most
+    if isinstance(module.trainer.strategy, DeepSpeedStrategy):
+        return torch.tensor(float(model.get_global_grad_norm() or 0.0))
     if isinstance(module.trainer.strategy, FSDPStrategy):
         norm: Tensor = model.clip_grad_norm_(bound)  # each process has a part of the gradient
         return norm

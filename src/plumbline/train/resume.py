@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -42,15 +43,14 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     """What a checkpoint holds, with whole weights as `state_dict`.
 
     DeepSpeed writes a folder with a part for each process, and pickles; its own tool makes one file of those that this
-    run has written.
+    run has written. That file is not kept: the next epoch is written into the same folder, and several processes read.
     """
     if path.is_dir():
         from lightning.pytorch.utilities.deepspeed import convert_zero_checkpoint_to_fp32_state_dict
 
-        whole = path / "whole.ckpt"
-        if not whole.exists():
-            convert_zero_checkpoint_to_fp32_state_dict(path, whole)
-        path = whole
+        with tempfile.TemporaryDirectory() as folder:
+            convert_zero_checkpoint_to_fp32_state_dict(path, whole := Path(folder) / "whole.ckpt")
+            return read_checkpoint(whole)
     found: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
     return found
 

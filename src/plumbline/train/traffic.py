@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
-from lightning.pytorch.strategies import DDPStrategy
+from torch.nn.parallel import DistributedDataParallel
 
 from plumbline.console import log
 from plumbline.params import Train
@@ -33,10 +33,10 @@ class Communication(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """The gradient's buckets are there; before the first of them is sent, say how."""
-        if not isinstance(trainer.strategy, DDPStrategy):
+        model: Any = trainer.strategy.model
+        if not isinstance(model, DistributedDataParallel):  # Lightning counts DeepSpeed's strategy among DDP's
             return
         self.hook = hook = HOOKS[self.losses.communication](self.losses)
-        model: Any = trainer.strategy.model
         model.register_comm_hook(None, lambda _, bucket: hook.send(bucket))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
