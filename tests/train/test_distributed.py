@@ -173,11 +173,26 @@ def test_deepspeed_needs_no_batch_sampler(monkeypatch):
     """Lightning looks for one to find the size of a batch, and ours has none."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    monkeypatch.setattr(distributed, "DeepSpeedStrategy", lambda **given: given)
+    monkeypatch.setattr(distributed, "DeepSpeed", lambda **given: given)
     assert choose_strategy(make_params(strategy="deepspeed_stage_2", devices=2).train) == {
         "stage": 2,
         "logging_batch_size_per_gpu": 1,
     }
+
+
+def test_deepspeed_does_not_divide_by_the_number_of_batches_again():
+    seen = {}
+
+    def backward(loss, model, optimiser, **options):
+        seen.update(options)
+
+    strategy = object.__new__(distributed.DeepSpeed)
+    strategy._model = strategy._lightning_module = nn.Linear(1, 1)
+    strategy._precision_plugin = SimpleNamespace(
+        pre_backward=lambda loss, module: loss, backward=backward, post_backward=lambda loss, module: loss
+    )
+    assert strategy.backward(torch.ones(()), None) == 1
+    assert seen == {"scale_wrt_gas": False}
 
 
 @pytest.mark.parametrize(("said", "norm"), [(None, 0.0), (2.5, 2.5), (torch.tensor(3.0), 3.0)])

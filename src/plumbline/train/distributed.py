@@ -22,6 +22,18 @@ PARTED = ("fsdp", "deepspeed_stage_2")
 """Values of `train.strategy` by which each process has a part of something."""
 
 
+class DeepSpeed(DeepSpeedStrategy):
+    """Lightning's, with gradients of one size however many batches make a step.
+
+    Lightning divides a batch's loss by the number of batches, and DeepSpeed would do so again.
+    """
+
+    def backward(self, closure_loss: Tensor, *arguments: Any, **options: Any) -> Tensor:
+        """As Lightning's."""
+        divided: Tensor = super().backward(closure_loss, *arguments, scale_wrt_gas=False, **options)
+        return divided
+
+
 def choose_strategy(losses: Train) -> Strategy | str:
     """The strategy of `train.strategy`.
 
@@ -44,7 +56,7 @@ def choose_strategy(losses: Train) -> Strategy | str:
         )
     if name == "deepspeed_stage_2":
         # The size is for DeepSpeed's own log; unasked it is taken from a loader's batch sampler, and ours has none.
-        return DeepSpeedStrategy(stage=2, logging_batch_size_per_gpu=1)
+        return DeepSpeed(stage=2, logging_batch_size_per_gpu=1)
     return name
 
 
