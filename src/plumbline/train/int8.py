@@ -47,8 +47,8 @@ def int8_hook(state: Int8State, bucket: Any) -> tuple[Future[Tensor], int]:
 
     code_1C, scale_1K = quantise(mean_1C)
     state.summed[key] = mean_1C - dequantise(code_1C, scale_1K)
-    dist.all_gather_into_tensor(all_code_WC, code_1C)
-    dist.all_gather_into_tensor(all_scale_WK, scale_1K)
+    dist.all_gather_single(all_code_WC, code_1C)
+    dist.all_gather_single(all_scale_WK, scale_1K)
     buffer.copy_(dequantise(all_code_WC, all_scale_WK).flatten()[: buffer.numel()])
 
     if bucket.is_last():
