@@ -121,7 +121,13 @@ def test_memory_is_measured():
     assert 0.5 * held.nbytes < memory_bytes(cpu) - before + before * (before > held.nbytes)
 
 
-@pytest.mark.parametrize("error", [ModuleNotFoundError("nvidia-ml-py"), RuntimeError("no permission")])
+class NVMLError(Exception):
+    """As nvidia-ml-py's, of which `NVMLError_NotSupported` is one: of a part of a GPU no driver says how busy it is."""
+
+
+@pytest.mark.parametrize(
+    "error", [ModuleNotFoundError("nvidia-ml-py"), RuntimeError("no permission"), NVMLError("Not Supported")]
+)
 def test_how_busy_a_gpu_is_may_stay_unknown(monkeypatch, error):
     """As torch does where NVIDIA's package is not installed, or the driver refuses."""
 
@@ -133,6 +139,19 @@ def test_how_busy_a_gpu_is_may_stay_unknown(monkeypatch, error):
     monkeypatch.setattr(torch.cuda, "utilization", lambda device: 37)
     assert gpu_share(torch.device("cuda", 0)) == 0.37
     assert gpu_share(torch.device("cpu")) is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "number"),
+    [({}, 0), ({"LOCAL_RANK": "1", "SLURM_LOCALID": "3"}, 1), ({"SLURM_LOCALID": "2"}, 2)],
+)
+def test_each_process_looks_at_the_memory_of_its_own_gpu(monkeypatch, environment, number):
+    for name in ("LOCAL_RANK", "SLURM_LOCALID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (device, 100))
+    assert free_bytes(gpu=True) == number
 
 
 def test_a_step_of_several_batches_has_one_line(work):

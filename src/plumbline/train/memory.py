@@ -43,14 +43,15 @@ def gpu_share(device: torch.device) -> float | None:
         return None
     try:
         return torch.cuda.utilization(device) / 100
-    except (ImportError, RuntimeError):  # no nvidia-ml-py, or a driver that is not asked: no reason to end a run
+    except Exception:  # nvidia-ml-py is not there, or raises errors of its own, as for a part of a GPU
         return None
 
 
 def free_bytes(gpu: bool) -> int:
     """Free memory of this process's GPU, or of the machine."""
     if gpu:
-        return torch.cuda.mem_get_info(int(os.environ.get("LOCAL_RANK", "0")))[0]
+        number = os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or "0"  # by torchrun, or by SLURM
+        return torch.cuda.mem_get_info(int(number))[0]
     return machine().free
 
 
