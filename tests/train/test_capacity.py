@@ -42,6 +42,14 @@ def test_wider_networks_and_longer_buildings_need_more():
     assert long > 1.5 * small
 
 
+def test_counting_on_the_cpu_takes_no_memory_of_any_gpu(monkeypatch):
+    """torch would otherwise keep the random numbers of each, and begin to use it."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: pytest.fail("a GPU was asked"))
+    params = make_params()
+    assert building_bytes(model_for(params), make_sequences(20), params.train) > 0
+
+
 def test_little_memory_makes_small_batches(monkeypatch):
     params = make_params(batch_size="auto", accelerator="cpu")
     train, model = make_sequences(4000), model_for(params)

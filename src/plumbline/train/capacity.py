@@ -65,7 +65,8 @@ def _kept(model: Diagnosis, batch: Batch, losses: Train) -> int:
         return tensor
 
     one = torch.ones(())
-    with torch.random.fork_rng(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    # No device but the CPU draws: otherwise this process would take memory of every GPU.
+    with torch.random.fork_rng(devices=[]), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
         loss = objective(model, answer, batch, losses, Scale(one, one, one))
     del loss
