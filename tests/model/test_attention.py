@@ -5,6 +5,7 @@ import logging
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.utils import counters
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from plumbline.console import log
@@ -78,3 +79,30 @@ def test_without_a_gpu_flex_says_once_what_takes_its_place():
         log.setLevel(level)
     assert len(said) == 1
     assert "sdpa takes its place" in said[0]
+
+
+@pytest.mark.slow
+def test_flex_attention_is_compiled_for_every_kind_of_batch(monkeypatch):
+    """Beyond its limit torch compiles no more: from then on the whole matrix of scores would be kept, without a word.
+
+    What is compiled is counted, not run on a GPU: on the CPU there are no gradients, and the formula stands in.
+    """
+    compile_ = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda *given, **options: compile_(*given, **options, backend="eager"))
+    monkeypatch.setattr(torch.nn.attention.flex_attention, "_validate_device", lambda *_: None)
+    kernels._compiled_flex.cache_clear()
+    torch._dynamo.reset()
+    counters.clear()
+    try:
+        attend = kernels._compiled_flex()
+        for training in (True, False):
+            for batch, length in [(3, 150), (2, 40), (1, 60), (5, 1), (4, 300), (2, 700), (1, 500)]:
+                query = torch.randn(batch, 2, length, 16, requires_grad=training)
+                if training:
+                    query = query.bfloat16()
+                with torch.enable_grad() if training else torch.inference_mode():
+                    blockwise(attend, query, query, query, block_mask(torch.ones(batch, length, dtype=torch.bool)))
+        assert counters["frames"]["total"] == counters["frames"]["ok"] > 8
+    finally:
+        kernels._compiled_flex.cache_clear()
+        torch._dynamo.reset()

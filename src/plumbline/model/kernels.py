@@ -121,15 +121,20 @@ def blockwise(
 
 @functools.cache
 def _compiled_flex() -> Callable[..., Any]:
-    """Compiled once for all lengths; without compiling, the whole matrix of scores would be kept."""
-    compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=True)
+    """Compiled for all lengths; without compiling, the whole matrix of scores would be kept.
+
+    A lone building, one scatterer, one or two blocks, another precision, and answers without gradients are cases of
+    their own: more than the 8 after which torch compiles no more.
+    """
+    # Its overloads do not name the limit, which it takes.
+    compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=True, recompile_limit=64)  # type: ignore[call-overload]
     return compiled
 
 
 @functools.cache
 def _say_replaced() -> None:
     """Say it once a process."""
-    log.info("attention flex: no GPU, or an export; sdpa takes its place, with the same weights and answers")
+    log.info("attention flex: sdpa takes its place on the CPU and in exports, with the same weights and answers")
 
 
 MATH, SDPA, FLEX = Kernel(key_mask, written_out), Kernel(key_mask, fused), Kernel(flex_keys, flex)
