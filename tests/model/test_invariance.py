@@ -104,8 +104,9 @@ def test_the_order_of_scatterers_matters_where_there_are_positions():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("kind", PLUGINS, ids=lambda kind: "-".join(map(str, kind.values())))
-def test_a_gpu_gives_the_same_answers_and_gradients(kind):
+def test_a_gpu_gives_the_same_answers_and_gradients(kind, monkeypatch):
     batch, found = inputs([1, 5, LONGEST, 17]), []
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # as training does
     for device in ("cpu", "cuda"):
         model = small_model(**kind).to(device)
         there = [tensor.to(device) for tensor in batch]

@@ -240,6 +240,15 @@ def test_what_weights_in_parts_cannot_do_is_refused(section, changed, message):
         parse_params(content)
 
 
+def test_float32_is_float32_on_a_gpu_and_the_same_each_time(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", False)
+    distributed.repeatable()
+    assert not torch.backends.cudnn.allow_tf32
+    assert torch.backends.cudnn.deterministic
+    assert torch.get_float32_matmul_precision() == "highest"  # both ways to say it are not mixed, which torch refuses
+
+
 def test_several_processes_share_the_cores_of_a_machine_without_a_gpu():
     cores = len(os.sched_getaffinity(0))
     assert threads(make_params(accelerator="cpu", devices=2, threads=0).train) == max(1, cores // 2)

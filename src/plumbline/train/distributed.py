@@ -79,6 +79,15 @@ def gpus(losses: Train) -> int:
     return 0 if losses.accelerator == "cpu" else torch.cuda.device_count()
 
 
+def repeatable() -> None:
+    """Let convolutions on a GPU compute in float32 where that is asked for, and the same at each time.
+
+    By themselves they round float32 to TF32, with as many bits as float16 has, and some add up in any order.
+    """
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.deterministic = True
+
+
 def process_number() -> int:
     """Of this process among all; the first one, 0, writes files and speaks."""
     return int(getattr(rank_zero_only, "rank", 0))

@@ -26,7 +26,15 @@ from plumbline.train.average import Ema
 from plumbline.train.capacity import batch_size
 from plumbline.train.chosen import Best, Patience
 from plumbline.train.data import Data
-from plumbline.train.distributed import PARTED, check_devices, choose_strategy, has_batch_norm, process_number, threads
+from plumbline.train.distributed import (
+    PARTED,
+    check_devices,
+    choose_strategy,
+    has_batch_norm,
+    process_number,
+    repeatable,
+    threads,
+)
 from plumbline.train.history import rounded
 from plumbline.train.interrupt import interruptible
 from plumbline.train.loggers import log_record, loggers, recorded
@@ -80,6 +88,7 @@ def fit(
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
     torch.set_num_threads(threads(losses))
     seed_everything(seed, verbose=False)
+    repeatable()
     run = f"{name}-{key[:16]}"
     folder = WORK / "checkpoints" / run
     last = resumed(folder, name, start_from)
