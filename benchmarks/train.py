@@ -32,12 +32,14 @@ Case = dict[str, Any]
 
 
 def run(case: Case, folder: Path) -> dict[str, float]:
-    """Figures of one case."""
+    """Figures of one case; those of one that the GPU's memory does not hold are no numbers."""
     environment = os.environ | {"PYTHONPATH": str(HERE.parent / "src"), "MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"}
     if case.get("cpu"):
         environment["CUDA_VISIBLE_DEVICES"] = ""
     command = [sys.executable, str(HERE / "speed" / "cases.py"), json.dumps(case), str(folder)]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    if done.returncode and "torch.OutOfMemoryError" in done.stderr:
+        return dict.fromkeys(("ms", "rate", "between", "memory"), float("nan"))
     if done.returncode:
         sys.exit(f"{case} ended with {done.returncode}:\n{done.stderr}")
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
