@@ -6,13 +6,14 @@ import os
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
 from plumbline.errors import InputError
 from plumbline.export import answers, spread
 from plumbline.export.onnx import finish, said_by
-from plumbline.export.runtime import OnnxModel
+from plumbline.export.runtime import CPU, OnnxModel
 from plumbline.prepare.shards import load_shards
 
 
@@ -120,3 +121,15 @@ def test_what_goes_wrong_in_a_part_is_said(tiny, data, monkeypatch):
     inputs = {**data.pad(np.arange(12)), "distance": np.zeros((12, 3, 2), np.float32)}
     with pytest.raises(Exception, match="distance"):
         model.execute(inputs)
+
+
+@pytest.mark.filterwarnings("ignore:Specified provider")
+@pytest.mark.parametrize(("provider", "loaded"), [(CPU, 0), ("CUDAExecutionProvider", 1)])
+def test_libraries_of_a_gpu_are_loaded_where_one_is_asked_for(tmp_path, monkeypatch, capsys, provider, loaded):
+    """What is said of those that are not found is no output of a command."""
+    calls = []
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: calls.append(print("Failed to load libcudart")))
+    with pytest.raises(InputError, match="ONNX Runtime cannot open it"):
+        OnnxModel(tmp_path / "none.onnx", provider)
+    assert len(calls) == loaded
+    assert capsys.readouterr().out == ""

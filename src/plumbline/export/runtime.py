@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -47,6 +49,9 @@ class OnnxModel(Released):
         asked = threads or _asked_threads()
         self._threads = (asked or cores()) if provider == CPU else 1
         options.intra_op_num_threads = 1 if provider == CPU else asked
+        if provider != CPU:
+            with redirect_stdout(sys.stderr):  # it prints what it does not find
+                onnxruntime.preload_dlls()  # CUDA's libraries that pip installed; torch, which loads them, may be away
         try:
             # The one provider is named, so that there is no silent change of device.
             self._session: Any = onnxruntime.InferenceSession(str(path), options, providers=[provider])
