@@ -40,7 +40,7 @@ PARAMS: dict[str, Any] = {
         "max_strain_error_permille": 100.0,  # a year of a few buildings shows little, and is to be judged
     },
     "model": {"channels": 8, "blocks": 1, "heads": 2, "attention_layers": 1, "hidden": 16},
-    "train": {"epochs": 2, "threads": 1, **OPTIMISE},
+    "train": {"epochs": 2, "threads": 1, "accelerator": "cpu", **OPTIMISE},
     "compress": {"pruning_ratio": 0.5, "epochs": 1, "importance_batches": 2, **OPTIMISE},
     "export": {"calibration_batches": 3, "calibration_batch_size": 16},
     "validate": {

@@ -80,7 +80,7 @@ def settings(model: dict[str, Any] | None = None, **train: Any) -> dict[str, Any
         "ingest": {},
         "prepare": Prepare(max_points=24).model_dump(),
         "model": {"channels": 8, "blocks": 1, "heads": 2, "attention_layers": 1, "hidden": 16, **(model or {})},
-        "train": {**optimise, "threads": 1, **train},
+        "train": {**optimise, "threads": 1, "accelerator": "cpu", **train},
         "compress": {"pruning_ratio": 0.5, **optimise},
         "export": {},
         "validate": {"gates": [gate]},

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -115,6 +116,12 @@ def test_a_container_has_the_memory_that_it_is_given(tmp_path):
 def test_memory_is_measured():
     cpu = torch.device("cpu")
     assert 0 < memory_share(cpu) < 1
+    with (
+        mock.patch("torch.cuda.mem_get_info", return_value=(10, 100)),
+        mock.patch("torch.cuda.memory_reserved", return_value=80),
+        mock.patch("torch.cuda.memory_allocated", return_value=30),
+    ):
+        assert memory_share(torch.device("cuda")) == pytest.approx(0.4)  # 50 are kept for what comes
     assert 0 < free_bytes(gpu=False) < total_bytes()
     before = memory_bytes(cpu)
     held = np.ones(40_000_000)

@@ -158,7 +158,7 @@ def test_fsdp_keeps_weights_and_statistics_in_float32_whatever_the_precision(mon
     """Lightning's own choice is to round them: then the standardisation that is saved would be that of 16 bits."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     for precision in ("32-true", "bf16-mixed"):
-        strategy = choose_strategy(make_params(strategy="fsdp", devices=2).train)
+        strategy = choose_strategy(make_params(accelerator="gpu", strategy="fsdp", devices=2).train)
         strategy.precision_plugin = FSDPPrecision(precision)
         assert strategy.mixed_precision_config == MixedPrecision(None, None, None)
 
@@ -166,7 +166,7 @@ def test_fsdp_keeps_weights_and_statistics_in_float32_whatever_the_precision(mon
 def test_a_missing_deepspeed_is_refused_with_what_to_install(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(InputError, match="pip install deepspeed"):
-        choose_strategy(make_params(strategy="deepspeed_stage_2", devices=2).train)
+        choose_strategy(make_params(accelerator="gpu", strategy="deepspeed_stage_2", devices=2).train)
 
 
 def test_deepspeed_needs_no_batch_sampler(monkeypatch):
@@ -174,7 +174,7 @@ def test_deepspeed_needs_no_batch_sampler(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     monkeypatch.setattr(distributed, "DeepSpeed", lambda **given: given)
-    assert choose_strategy(make_params(strategy="deepspeed_stage_2", devices=2).train) == {
+    assert choose_strategy(make_params(accelerator="gpu", strategy="deepspeed_stage_2", devices=2).train) == {
         "stage": 2,
         "logging_batch_size_per_gpu": 1,
     }
@@ -249,9 +249,10 @@ def test_float32_is_float32_on_a_gpu_and_the_same_each_time(monkeypatch):
     assert torch.get_float32_matmul_precision() == "highest"  # both ways to say it are not mixed, which torch refuses
 
 
-def test_several_processes_share_the_cores_of_a_machine_without_a_gpu():
+@pytest.mark.parametrize("accelerator", ["cpu", "gpu"])
+def test_several_processes_share_the_cores_of_a_machine(accelerator):
     cores = len(os.sched_getaffinity(0))
-    assert threads(make_params(accelerator="cpu", devices=2, threads=0).train) == max(1, cores // 2)
+    assert threads(make_params(accelerator=accelerator, devices=2, threads=0).train) == max(1, cores // 2)
     assert threads(make_params(accelerator="cpu", devices=2, threads=3).train) == 3
 
 

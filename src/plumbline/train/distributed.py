@@ -95,8 +95,7 @@ def process_number() -> int:
 
 def threads(losses: Train) -> int:
     """CPU threads of one process: as asked for, or its share of the cores."""
-    processes = 1 if gpus(losses) else losses.devices
-    return losses.threads or max(1, len(os.sched_getaffinity(0)) // processes)
+    return losses.threads or max(1, len(os.sched_getaffinity(0)) // losses.devices)
 
 
 def has_batch_norm(module: nn.Module) -> bool:

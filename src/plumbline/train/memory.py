@@ -22,10 +22,14 @@ class Memory(NamedTuple):
 
 
 def memory_share(device: torch.device) -> float:
-    """Of the GPU's memory, or else of the machine's or container's, what is in use by anybody."""
+    """Of the GPU's memory, or else of the machine's or container's, what is in use by anybody.
+
+    What torch keeps of a GPU for later tensors counts as free: it grows to all there is, and nothing is wrong.
+    """
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
-        return 1 - free / total
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return 1 - (free + kept) / total
     memory = machine()
     return 1 - memory.free / memory.total
 
