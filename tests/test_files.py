@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import hashlib
 import json
 import math
@@ -153,6 +154,26 @@ def test_two_that_write_one_folder_at_once_both_end_and_one_is_there(tmp_path):
     assert [one.exitcode for one in both] == [0, 0]
     assert names(tmp_path) == ["one"]
     assert (tmp_path / "one" / "a").read_text() == (tmp_path / "one" / "b").read_text()
+
+
+def test_a_folder_takes_its_place_where_somebody_holds_the_lock_of_the_one_around_it(tmp_path):
+    around = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(around, fcntl.LOCK_EX)
+    try:
+        with atomic_folder(tmp_path / "out") as temporary:
+            (temporary / "a").write_text("new")
+    finally:
+        os.close(around)
+    assert (tmp_path / "out" / "a").read_text() == "new"
+
+
+def test_the_old_folder_is_put_back_where_the_new_one_is_gone(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a").write_text("old")
+    with pytest.raises(FileNotFoundError), atomic_folder(tmp_path / "out") as temporary:
+        temporary.rmdir()
+    assert (tmp_path / "out" / "a").read_text() == "old"
+    assert names(tmp_path) == ["out"]
 
 
 def test_json_without_nan(tmp_path):

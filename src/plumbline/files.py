@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import glob
 import hashlib
 import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from plumbline.errors import InputError, NotWritable
+
+ATTEMPTS = 100
+"""At most so often another process may come between, when a folder is put into its place."""
 
 
 @contextmanager
@@ -46,8 +50,9 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         InputError: `path` is a file, or the working directory or a folder around it.
         NotWritable: no folder can be made there.
     """
-    if path.exists() and not path.is_dir():
-        raise InputError(f"{path}: is a file. Give the name of a folder.")
+    with suppress(OSError):  # asked once: another process may just put its own there
+        if not stat.S_ISDIR(path.stat().st_mode):
+            raise InputError(f"{path}: is a file. Give the name of a folder.")
     if path.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise InputError(f"{path}: is the folder that this was started in, or one around it. Give the name of another.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -58,14 +63,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         temporary.mkdir()
     try:
         yield temporary
-        # A folder cannot be renamed over a full one: move the old aside first, remove it last.
-        old = path.with_name(f".{path.name}.{os.getpid()}.old")
-        with _one_at_a_time(path.parent):
-            if path.exists():
-                os.replace(path, old)
-            os.replace(temporary, path)
-        if old.exists():
-            shutil.rmtree(old)
+        _put(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -130,16 +128,24 @@ def _refused(path: Path) -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Let one process at a time put something into its place in `folder`, where the file system knows locks."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(number, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(number)
+def _put(temporary: Path, path: Path) -> None:
+    """Let a folder take the place of another one, whoever else does so at the same moment: the last one stays."""
+    old = path.with_name(f".{path.name}.{os.getpid()}.old")
+    for again in reversed(range(ATTEMPTS)):
+        # A folder cannot be renamed over a full one: move the old aside first, remove it last.
+        with suppress(FileNotFoundError):
+            os.replace(path, old)
+        try:
+            os.replace(temporary, path)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and again:
+                shutil.rmtree(old, ignore_errors=True)  # another process was between the two
+                continue
+            with suppress(OSError):
+                os.replace(old, path)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+        return
 
 
 def _beside(path: Path) -> Path:
