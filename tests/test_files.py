@@ -5,7 +5,7 @@ import json
 import math
 import os
 import subprocess
-from multiprocessing import Process
+import sys
 from pathlib import Path
 
 import pytest
@@ -138,20 +138,23 @@ def test_json_comes_back(tmp_path_factory, content):
     assert read_json(path) == content
 
 
-def put_often(folder, text):
-    for _ in range(100):
-        with atomic_folder(folder) as part:
-            for name in "ab":
-                (part / name).write_text(text)
+PUT_OFTEN = """
+import sys
+from pathlib import Path
+from plumbline.files import atomic_folder
+for _ in range(100):
+    with atomic_folder(Path("one")) as part:
+        for name in "ab":
+            (part / name).write_text(sys.argv[1])
+"""
 
 
-def test_two_that_write_one_folder_at_once_both_end_and_one_is_there(tmp_path):
-    both = [Process(target=put_often, args=(tmp_path / "one", text)) for text in ("first", "second")]
-    for one in both:
-        one.start()
-    for one in both:
-        one.join()
-    assert [one.exitcode for one in both] == [0, 0]
+def test_several_that_write_one_folder_at_once_all_end_and_one_is_there(tmp_path):
+    writers = [
+        subprocess.Popen([sys.executable, "-c", PUT_OFTEN, text], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        for text in ("first", "second", "third")
+    ]
+    assert [one.communicate()[1] for one in writers] == ["", "", ""]
     assert names(tmp_path) == ["one"]
     assert (tmp_path / "one" / "a").read_text() == (tmp_path / "one" / "b").read_text()
 

@@ -132,6 +132,7 @@ def _put(temporary: Path, path: Path) -> None:
     """Let a folder take the place of another one, whoever else does so at the same moment: the last one stays."""
     old = path.with_name(f".{path.name}.{os.getpid()}.old")
     for again in reversed(range(ATTEMPTS)):
+        shutil.rmtree(old, ignore_errors=True)  # of a killed process of this number, or of the attempt before
         # A folder cannot be renamed over a full one: move the old aside first, remove it last.
         with suppress(FileNotFoundError):
             os.replace(path, old)
@@ -139,8 +140,7 @@ def _put(temporary: Path, path: Path) -> None:
             os.replace(temporary, path)
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and again:
-                shutil.rmtree(old, ignore_errors=True)  # another process was between the two
-                continue
+                continue  # another process was between the two
             with suppress(OSError):
                 os.replace(old, path)
             raise
