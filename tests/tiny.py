@@ -37,7 +37,8 @@ PARAMS: dict[str, Any] = {
     "ingest": {},
     "prepare": {
         "block_m": 40.0, "split": {"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2},
-        "max_strain_error_permille": 100.0,  # a year of a few buildings shows little, and is to be judged
+        # A year of a few buildings shows little, and is to be judged.
+        "max_strain_error_permille": 100.0, "min_quadrant_confidence": 0.0,
     },
     "model": {"channels": 8, "blocks": 1, "heads": 2, "attention_layers": 1, "hidden": 16},
     "train": {"epochs": 2, "threads": 1, "accelerator": "cpu", **OPTIMISE},

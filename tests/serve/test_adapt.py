@@ -293,12 +293,17 @@ def test_points_are_prepared_as_they_were_for_the_model(tiny, city, project, mer
 def test_a_preparation_other_than_the_models_is_said_and_not_taken(tiny, city, tmp_path, monkeypatch):
     seen = prepared_for(tmp_path, monkeypatch)
     wide = record_without(tiny.data("train"), tmp_path / "wide", buffer_m=5.0)
-    said = call(tiny, city, tmp_path, wide, {"prepare": {"buffer_m": 3.0, "max_strain_error_permille": 1.5}}).err
+    limits = {"max_strain_error_permille": 1.5, "min_quadrant_confidence": 0.75}
+    said = call(tiny, city, tmp_path, wide, {"prepare": {"buffer_m": 3.0, **limits}}).err
     assert (
         f"WARNING {wide}: prepared otherwise than the parameters file says: prepare.buffer_m 3 (the model's 5)" in said
     )
     assert "min_points" not in said
-    assert (seen[-1].buffer_m, seen[-1].max_strain_error_permille) == (5.0, 1.5)
+    assert seen[-1].buffer_m == 5.0
+    assert {name: getattr(seen[-1], name) for name in limits} == limits
+    call(tiny, city, tmp_path, wide, {"prepare": {"buffer_m": 3.0}})
+    told = {name: getattr(Prepare(), name) for name in limits}  # its record names only buffer_m
+    assert {name: getattr(seen[-1], name) for name in limits} == told
 
 
 def test_where_the_model_says_nothing_the_file_does_or_a_warning(tiny, city, tmp_path, monkeypatch):

@@ -190,6 +190,18 @@ def test_who_was_not_judged_is_named_and_where_asked_for_has_a_row(tiny, folder,
     assert "Not judged" in (tmp_path / "e.html").read_text()
 
 
+def test_the_limit_of_what_is_judged_is_that_of_predict(tiny, tmp_path):
+    found = {}
+    for bound in (0, 0.6):
+        words = ["--model", "pretrained", "--min-quadrant-confidence", bound]
+        ended = run_cli(*arguments(tiny, "explain", tmp_path / "e.gpkg", *words), cwd=tmp_path)
+        assert ended.code == 0, ended.err
+        found[bound] = geopandas.read_file(tmp_path / "e.gpkg", layer="buildings").set_index("building_id")
+    sure = (found[0]["severity_permille"] < 0.5) | (found[0]["quadrant_confidence"] >= 0.6)
+    assert 0 < sure.sum() < len(sure)
+    assert set(found[0.6].index) == set(found[0].index[sure])
+
+
 def test_nobody_judged_is_an_empty_table_and_a_reason(tiny, tmp_path, predicted):
     (name, *_) = predicted.index[predicted["status"] != "ok"]
     output = tmp_path / "e.geojson"

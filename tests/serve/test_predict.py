@@ -16,6 +16,7 @@ import pytest
 import shapely
 from shapely import affinity
 
+from plumbline import pretrained
 from plumbline.export.package import verify_package
 from plumbline.serve.predict import warn_of_short
 from plumbline.serve.predictions import COLUMNS, JUDGEMENT, STATUSES, read_predictions
@@ -105,6 +106,25 @@ def test_few_points_are_a_reason_to_abstain(case):
     assert few.any()
     assert (table.loc[few, "status"] == "insufficient_points").all()
     assert (table.loc[~few, "status"] != "insufficient_points").all()
+
+
+def test_a_damaged_building_is_judged_where_a_quadrant_is_probable_enough(case):
+    case.model = pretrained.PACKAGE
+    case.more = ["--min-quadrant-confidence", "0"]
+    loose = answers(case)
+    damaged = (loose["status"] == "ok") & (loose["severity_permille"] >= 0.5)
+    bound = loose.loc[damaged, "quadrant_confidence"].quantile(0.6)
+    case.more = ["--min-quadrant-confidence", str(bound)]
+    ended = case.run()
+    assert ended.code == 0, ended.err
+    table = read_predictions(case.output)
+    unsure = damaged & (loose["quadrant_confidence"] < bound)
+    assert 0 < unsure.sum() < damaged.sum()
+    assert (table.loc[unsure, "status"] == "insufficient_points").all()
+    pd.testing.assert_frame_equal(table[~unsure], loose[~unsure])
+    assert f"INFO {unsure.sum()} more buildings may be damaged, and in no quadrant" in ended.err
+    case.more = ["--min-quadrant-confidence", "1.5"]
+    assert case.run().code == 2
 
 
 def test_the_map_is_written_beside_the_predictions(case):

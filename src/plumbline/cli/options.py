@@ -53,6 +53,14 @@ ProductsOption = Annotated[
         help="Parameters file: section ingest, what the files do not say and which points to leave out.",
     ),
 ]
+SureOption = Annotated[
+    float | None,
+    typer.Option(
+        "--min-quadrant-confidence", min=0, max=1,
+        help="Judge a building of category 1 or above where one quadrant is at least so probable; 0: all. Else as the "
+        "model's package says.",
+    ),
+]  # fmt: skip
 WorkersOption = Annotated[
     int | None,
     typer.Option("--workers", min=1, help="Processes; by default one for each core. The result is the same."),

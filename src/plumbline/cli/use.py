@@ -19,6 +19,7 @@ from plumbline.cli.options import (
     ParamsOption,
     PointsOption,
     ProductsOption,
+    SureOption,
     WorkersOption,
 )
 from plumbline.errors import InputError, PlumblineError
@@ -45,6 +46,7 @@ def predict(
     id_column: IdColumnOption = None,
     layer: LayerOption = None,
     format_: FormatOption = None,
+    min_quadrant_confidence: SureOption = None,
     params: ProductsOption = None,
 ) -> None:
     """Judge every footprint from your own points: quadrant, severity with its interval, or why not."""
@@ -64,7 +66,10 @@ def predict(
 
             package = Path(merged.enter_context(TemporaryDirectory())) / adapter
             merge(adapter, model, package)
-        run(points, buildings, package, output, map_path, artifact, ingest, format_, id_column, layer)
+        run(
+            points, buildings, package, output, map_path, artifact, ingest, format_, id_column, layer,
+            min_quadrant_confidence,
+        )  # fmt: skip
 
 
 @app.command(
@@ -83,6 +88,7 @@ def explain(
     id_column: IdColumnOption = None,
     layer: LayerOption = None,
     format_: FormatOption = None,
+    min_quadrant_confidence: SureOption = None,
     params: ProductsOption = None,
 ) -> None:
     """Say which scatterers and which features moved each judgement, and by how much."""
@@ -92,7 +98,10 @@ def explain(
 
     check_output(output)
     ingest = load_ingest(params) if params else Ingest()
-    run(points, buildings, resolve_model(model), output, building or (), plan, ingest, format_, id_column, layer)
+    run(
+        points, buildings, resolve_model(model), output, building or (), plan, ingest, format_, id_column, layer,
+        min_quadrant_confidence,
+    )  # fmt: skip
 
 
 @app.command(

@@ -10,6 +10,8 @@ from plumbline.params.section import Fraction, Positive, Section
 
 SEQUENCES = ("buffer_m", "min_points", "max_points", "min_side_m", "max_side_m")
 """Of section `prepare`, what decides which buildings and which scatterers a model sees: in use as in training."""
+JUDGED = ("max_strain_error_permille", "min_quadrant_confidence")
+"""Of section `prepare`, what decides which of these buildings `predict` judges."""
 
 
 class Audit(Section):
@@ -100,10 +102,13 @@ class Prepare(Section):
     """A point this far outside of a footprint still belongs to it (position error), m."""
     min_points: int = Field(default=5, ge=3, le=1000)
     """A building with fewer usable points is not judged."""
-    max_strain_error_permille: Positive = 0.3
+    max_strain_error_permille: Positive = 0.35
     """By the noise of a building's points alone (`prepare.resolution`). With a larger one it is prepared, trained on
-    and measured, but `predict` does not judge it: what makes category 1 (0.5) is then less than 2.5 standard errors,
+    and measured, but `predict` does not judge it: what makes category 1 (0.5) is then less than 1.5 standard errors,
     and errors of position and of the shape come on top."""
+    min_quadrant_confidence: Fraction = 0.5
+    """Where the likeliest quadrant of a building of category 1 or above is less probable, `predict` does not judge it:
+    the answer would sooner be wrong than right."""
     max_points: int = Field(default=128, ge=8, le=4096)
     """Longest sequence; a building with more points keeps a sample spread evenly over its footprint."""
     min_side_m: float = Field(default=2.0, ge=0, le=20)

@@ -36,6 +36,6 @@ def sentences(prepare: Prepare) -> dict[str, str]:
         "too_small": f"its shorter side is below {prepare.min_side_m:g} m, less than the places of points are sure",
         "too_large": f"its longer side is above {prepare.max_side_m:g} m, so that its parts move on their own",
         "no_points": "no usable point is on it",
-        "insufficient_points": "its points are too few, all on one line, or too noisy to tell",
+        "insufficient_points": "its points are too few, all on one line, or too noisy to tell damage and its quadrant",
         "out_of_distribution": "it or its points are unlike anything the model was trained on",
     }

@@ -12,7 +12,7 @@ from plumbline.errors import InputError
 from plumbline.export.package import MANIFEST, verify_package
 from plumbline.files import read_json
 from plumbline.params import Prepare
-from plumbline.params.prepare import SEQUENCES
+from plumbline.params.prepare import JUDGED, SEQUENCES
 
 
 def base_of(model: str) -> Path:
@@ -43,8 +43,7 @@ def prepare_of(base: Path, given: Prepare | None) -> Prepare:
     if given is None:
         return told
     own = {key: getattr(told, key) for key in SEQUENCES}
-    if "max_strain_error_permille" not in given.model_fields_set:
-        own["max_strain_error_permille"] = told.max_strain_error_permille
+    limits = {key: getattr(told, key) for key in JUDGED if key not in given.model_fields_set}
     other = [
         f"prepare.{key} {getattr(given, key):g} (the model's {own[key]:g})"
         for key in SEQUENCES
@@ -53,7 +52,7 @@ def prepare_of(base: Path, given: Prepare | None) -> Prepare:
     if other:
         log.warning("%s: prepared otherwise than the parameters file says: %s; as the model's is taken", base,
                     ", ".join(other))  # fmt: skip
-    return given.model_copy(update=own)
+    return given.model_copy(update=own | limits)
 
 
 def _told_by(base: Path) -> Prepare | None:

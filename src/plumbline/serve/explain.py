@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from plumbline.compass import frames
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.export.package import Manifest, open_package
+from plumbline.export.package import open_package
 from plumbline.export.weights import load_network
 from plumbline.files import atomic_file
 from plumbline.model.diagnosis import Diagnosis
@@ -30,7 +30,7 @@ from plumbline.serve.explain_points import find_points
 from plumbline.serve.explain_tables import building_table, buildings_path, scatterer_table, write_tables
 from plumbline.serve.judgement import judgement
 from plumbline.serve.outputs import check_inputs, check_outputs
-from plumbline.serve.predict import NOTHING, read_tracks
+from plumbline.serve.predict import NOTHING, asked_for, read_tracks
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.overlap import check_overlap
 from plumbline.sources.points import Track
@@ -63,7 +63,7 @@ class _Block(NamedTuple):
 def explain(
     points: Sequence[Path], buildings: Path, package: Path, output: Path, chosen: Sequence[str] = (),
     plan: Path | None = None, ingest: Ingest = NOTHING, format_: str | None = None,
-    id_column: str | None = None, layer: str | None = None,
+    id_column: str | None = None, layer: str | None = None, min_quadrant_confidence: float | None = None,
 ) -> Explained:  # fmt: skip
     """Write what moved the judgements of `plumbline predict`, and drawings if wanted; all files or none.
 
@@ -76,6 +76,7 @@ def explain(
         plan: HTML file.
         ingest, format_: see `read_tracks`.
         id_column, layer: see `read_buildings`; without, what `ingest` says of the file.
+        min_quadrant_confidence: of section `prepare`; without, the package's.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
@@ -84,6 +85,7 @@ def explain(
     check_inputs([*points, buildings])
     check_outputs(output, plan, [*points, buildings], package, [beside] if beside else [], "plan")
     manifest, _ = open_package(package)
+    prepare = asked_for(manifest.prepare, min_quadrant_confidence)
     model = load_network(package)
     tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
@@ -91,8 +93,8 @@ def explain(
     rows = _rows(footprints["building_id"].to_numpy(object), chosen, buildings)
     tracks = [tracks[number] for number in period_overlap(tracks).kept]
     done: list[Explained] = []
-    for block in _blocks(tracks, footprints, rows, manifest.prepare):
-        done.append(_explain_block(block, footprints, manifest, model))
+    for block in _blocks(tracks, footprints, rows, prepare):
+        done.append(_explain_block(block, footprints, prepare, manifest.version, model))
         log.info("%d of %d buildings", sum(len(part.buildings) for part in done), len(rows))
     whole = Explained(*(pd.concat(part, ignore_index=True) for part in zip(*done, strict=True)))
     _tell(whole.buildings)
@@ -102,9 +104,7 @@ def explain(
         if plan is not None:
             # Drawn before the tables are written and put in its place after: all files or none.
             drawn = staged.enter_context(atomic_file(plan))
-            write_page(
-                whole.buildings, footprints, whole.scatterers, drawn, f"Plumbline: {buildings.stem}", manifest.prepare
-            )
+            write_page(whole.buildings, footprints, whole.scatterers, drawn, f"Plumbline: {buildings.stem}", prepare)
         write_tables(whole.scatterers, whole.buildings, output)
     return whole
 
@@ -147,11 +147,11 @@ def _blocks(
 
 
 def _explain_block(
-    block: _Block, footprints: geopandas.GeoDataFrame, manifest: Manifest, model: Diagnosis
+    block: _Block, footprints: geopandas.GeoDataFrame, prepare: Prepare, version: str, model: Diagnosis
 ) -> Explained:
     own = footprints.iloc[block.row].reset_index(drop=True)
-    prepared = prepare_buildings(block.tracks, own, manifest.prepare)
-    judged = judgement(prepared, answer(model, prepared.sequences), own, manifest.prepare, manifest.version)
+    prepared = prepare_buildings(block.tracks, own, prepare)
+    judged = judgement(prepared, answer(model, prepared.sequences), own, prepare, version)
     is_ok = (judged["status"] == "ok").to_numpy()[prepared.footprint]
     sequences, building = prepared.sequences.take(np.flatnonzero(is_ok)), prepared.footprint[is_ok]
     found = reasons(model, sequences)

@@ -11,6 +11,7 @@ from plumbline.params import Prepare
 from plumbline.prepare.buildings import Prepared
 from plumbline.prepare.resolution import strain_error
 from plumbline.serve.predictions import make_predictions
+from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 
 def judgement(
@@ -27,8 +28,8 @@ def judgement(
     count = len(footprints)
     status = np.full(count, "insufficient_points", dtype=object)
     status[prepared.footprint] = np.where(_answered(answers), "ok", "out_of_distribution")
-    blurred = strain_error(prepared.sequences) > prepare.max_strain_error_permille
-    status[prepared.footprint[blurred]] = "insufficient_points"
+    few = _blurred(prepared, prepare) | _torn(answers, prepare)
+    status[prepared.footprint[few]] = "insufficient_points"
 
     def spread(values: NDArray[np.float32]) -> NDArray[np.float64]:
         full = np.full((count, *values.shape[1:]), np.nan)
@@ -45,6 +46,22 @@ def judgement(
         spread(answers.severity_high),
         version,
     )
+
+
+def unsure_where(prepared: Prepared, answers: Answers, prepare: Prepare) -> int:
+    """How many buildings would be judged, were it not that no quadrant is probable enough; see `judgement`."""
+    return int((_torn(answers, prepare) & _answered(answers) & ~_blurred(prepared, prepare)).sum())
+
+
+def _blurred(prepared: Prepared, prepare: Prepare) -> NDArray[np.bool_]:
+    """(B,) whose points could not show a strain of category 1."""
+    return np.asarray(strain_error(prepared.sequences) > prepare.max_strain_error_permille)
+
+
+def _torn(answers: Answers, prepare: Prepare) -> NDArray[np.bool_]:
+    """(B,) of category 1 or above, with no quadrant as probable as is asked for."""
+    damaged = answers.severity_permille >= CATEGORY_BOUNDS_PERMILLE[0]
+    return np.asarray(damaged & (answers.quadrant_probability.max(axis=1, initial=0) < prepare.min_quadrant_confidence))
 
 
 def _answered(answers: Answers) -> NDArray[np.bool_]:

@@ -16,7 +16,7 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.files import atomic_file
 from plumbline.params import Ingest, Prepare
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.serve.judgement import judgement
+from plumbline.serve.judgement import judgement, unsure_where
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predictions import write_predictions
 from plumbline.sources.buildings import read_buildings
@@ -35,7 +35,7 @@ NOTHING = Ingest()
 def predict(
     points: Sequence[Path], buildings: Path, package: Path, output: Path, map_path: Path | None = None,
     artifact: str | None = None, ingest: Ingest = NOTHING, format_: str | None = None,
-    id_column: str | None = None, layer: str | None = None,
+    id_column: str | None = None, layer: str | None = None, min_quadrant_confidence: float | None = None,
 ) -> geopandas.GeoDataFrame:  # fmt: skip
     """Judge every footprint and write the predictions, and a map if wanted; both or neither.
 
@@ -48,6 +48,7 @@ def predict(
         artifact: model of the package; its default without.
         ingest, format_: see `read_tracks`.
         id_column, layer: see `read_buildings`; without, what `ingest` says of the file.
+        min_quadrant_confidence: of section `prepare`; without, the package's.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
@@ -55,24 +56,32 @@ def predict(
     check_inputs([*points, buildings])
     check_outputs(output, map_path, [*points, buildings], package)
     manifest, model = open_package(package, artifact)
+    prepare = asked_for(manifest.prepare, min_quadrant_confidence)
     tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     warn_of_short(tracks)
     say_one_side(tracks)
-    table = judge(tracks, footprints, manifest.prepare, model, manifest.version)
+    table = judge(tracks, footprints, prepare, model, manifest.version)
     with ExitStack() as staged:
         if map_path is not None:
             from plumbline.serve.map import write_map  # Bokeh takes a second to load, and not everybody wants a map
 
             # Drawn before the predictions are written and put in its place after: both files or neither.
             drawn = staged.enter_context(atomic_file(map_path))
-            write_map(table, tracks, drawn, f"Plumbline: {buildings.stem}", manifest.prepare)
+            write_map(table, tracks, drawn, f"Plumbline: {buildings.stem}", prepare)
         write_predictions(table, output)
     counts = table["status"].value_counts()
     warn_of_unjudged(table)
     log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
     return table
+
+
+def asked_for(prepare: Prepare, min_quadrant_confidence: float | None) -> Prepare:
+    """The preparation of a package, with the user's own limit of what is judged, if there is one."""
+    if min_quadrant_confidence is None:
+        return prepare
+    return prepare.model_copy(update={"min_quadrant_confidence": min_quadrant_confidence})
 
 
 def warn_of_unjudged(table: geopandas.GeoDataFrame) -> None:
@@ -118,7 +127,12 @@ def judge(
         model: what answers. version: of its package.
     """
     prepared = prepare_buildings(tracks, footprints, prepare)
-    return judgement(prepared, model.answer(prepared.sequences), footprints, prepare, version)
+    answers = model.answer(prepared.sequences)
+    torn = unsure_where(prepared, answers, prepare)
+    if torn:
+        log.info("%d more buildings may be damaged, and in no quadrant with a probability of %g: insufficient_points "
+                 "(--min-quadrant-confidence 0 judges them too)", torn, prepare.min_quadrant_confidence)  # fmt: skip
+    return judgement(prepared, answers, footprints, prepare, version)
 
 
 def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str | None = None) -> list[Track]:
