@@ -246,6 +246,26 @@ def rewrite_buildings(case, change, suffix="gpkg"):
         footprints.to_file(case.buildings)
 
 
+def test_points_beside_the_footprints_are_told_of_and_can_be_moved(case):
+    there = answers(case)
+    rewrite_buildings(case, lambda frame: frame.assign(geometry=frame.translate(12, -9)))
+    ended = case.run()
+    assert ended.code == 0, ended.err
+    assert "the points seem to lie 12 m west and 9 m north of the footprints" in ended.err
+    (line,) = re.findall(r"ingest: (\{products: .*\}\})", ended.err)
+    assert "moved_m: [12, -9]" in line
+    (case.folder / "moved.yaml").write_text(f"ingest: {line}\n")
+    case.more = ["--params", case.folder / "moved.yaml"]
+    ended = case.run()
+    assert "seem to lie" not in ended.err
+    again = read_predictions(case.output)
+    assert again["status"].tolist() == there["status"].tolist()
+    judged = (there["status"] == "ok").to_numpy()
+    assert again.loc[judged, "quadrant"].tolist() == there.loc[judged, "quadrant"].tolist()
+    near = again.loc[judged, "severity_permille"] - there.loc[judged, "severity_permille"]
+    assert near.abs().max() < 0.02
+
+
 def without_crs(case):
     rewrite_buildings(case, lambda frame: frame.set_crs(None, allow_override=True), "shp")
 

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from plumbline.errors import InputError
 from plumbline.params import Product
@@ -83,6 +84,24 @@ def test_what_a_format_does_not_use_may_not_be_stated(tmp_path):
     paths, _ = write_all(tmp_path)
     with pytest.raises(InputError, match=r"states heading_deg, incidence_deg for it .*which format egms does not use"):
         read_points(paths["egms"], {"*": Product(**ANGLES)})
+
+
+def test_points_of_every_format_can_be_moved(tmp_path):
+    paths, about = write_all(tmp_path)
+    moved = {name: one.model_copy(update={"moved_m": (-5.0, 3.5)}) for name, one in about.items()}
+    moved["*"] = Product(moved_m=(-5.0, 3.5))
+    for name, path in paths.items():
+        before, after = read_points(path, about), read_points(path, moved)
+        np.testing.assert_allclose(after.easting - before.easting, -5.0, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(after.northing - before.northing, 3.5, atol=1e-6, err_msg=name)
+        np.testing.assert_array_equal(after.displacement, before.displacement)
+        assert any("moved by -5 m east and 3.5 m north" in note for note in open_points(path, moved).notes)
+
+
+@pytest.mark.parametrize("by", [(1e4, 0.0), (float("nan"), 0.0), (1.0,), 5.0])
+def test_a_move_is_two_lengths_within_reason(by):
+    with pytest.raises(ValidationError):
+        Product(moved_m=by)
 
 
 def test_an_egms_product_can_have_another_name_and_the_city_s_crs(tmp_path):

@@ -15,6 +15,9 @@ ColumnRole = Literal[
 ]  # fmt: skip
 
 
+Shift = Annotated[float, Field(ge=-1000, le=1000)]
+
+
 class Units(Section):
     """What the numbers of a table described by `columns` are in; nothing is guessed."""
 
@@ -82,6 +85,8 @@ class Product(Section):
     """Angle between the vertical and the line of sight, at the ground."""
     heading_deg: float | None = Field(default=None, ge=-360, le=360)
     """Direction of flight, clockwise from north; the antenna looks to the right."""
+    moved_m: tuple[Shift, Shift] | None = None
+    """Metres east and north by which its points are moved, where they lie beside the footprints."""
     component: Literal["up", "east"] | None = None
     """Of an EGMS L3 product."""
     geometry: str | None = None

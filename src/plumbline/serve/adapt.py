@@ -21,6 +21,7 @@ from plumbline.prepare.tile import label
 from plumbline.serve.base import base_of, prepare_of
 from plumbline.serve.outputs import check_inputs
 from plumbline.serve.predict import NOTHING, read_tracks
+from plumbline.sources.alignment import warn_of_offset
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.labels import read_labels
 from plumbline.sources.overlap import check_overlap
@@ -67,6 +68,7 @@ def adapt(
     tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
+    warn_of_offset(tracks, footprints, ", ".join(map(str, points)))
     _check_labelled(footprints, set(known["building_id"]), labels, buildings)
     prepare = prepare_of(base_folder, prepare).model_copy(update={"max_points": base.network.spec.max_length})
     prepared = prepare_buildings(tracks, footprints, prepare, name)

@@ -19,6 +19,7 @@ from plumbline.prepare.buildings import prepare_buildings
 from plumbline.serve.judgement import judgement, unsure_where
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predictions import write_predictions
+from plumbline.sources.alignment import warn_of_offset
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.distinct import check_distinct
 from plumbline.sources.overlap import check_overlap
@@ -60,6 +61,7 @@ def predict(
     tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
+    warn_of_offset(tracks, footprints, ", ".join(map(str, points)))
     warn_of_short(tracks)
     say_one_side(tracks)
     table = judge(tracks, footprints, prepare, model, manifest.version)

@@ -76,6 +76,22 @@ def one_side(source: PointSource, about: object) -> PointSource:
     return replace(source, blocks=blocks)
 
 
+def moved(source: PointSource, by_m: tuple[float, float] | None) -> PointSource:
+    """The product with its points moved east and north by so many m."""
+    if by_m is None:
+        return source
+    east, north = by_m
+
+    def blocks() -> Iterator[Track]:
+        for block in source.blocks():
+            yield replace(block, easting=block.easting + east, northing=block.northing + north)
+
+    return noted(
+        replace(source, blocks=blocks), source.name,
+        [f"its points are moved by {east:g} m east and {north:g} m north, as ingest.products says"],
+    )  # fmt: skip
+
+
 def all_points(source: PointSource) -> Track:
     """All blocks of a product as one; of points with one identifier, the first is kept.
 

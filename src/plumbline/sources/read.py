@@ -24,7 +24,7 @@ from plumbline.sources.layer import Layer, find_layer
 from plumbline.sources.mintpy import is_timeseries, open_mintpy
 from plumbline.sources.parquet import group_parts, is_parquet, is_point_table, open_parquet, read_names
 from plumbline.sources.points import Track
-from plumbline.sources.product import PointSource, all_points, one_side
+from plumbline.sources.product import PointSource, all_points, moved, one_side
 from plumbline.sources.project import projection
 from plumbline.sources.skeleton import described_as
 from plumbline.sources.stamps import is_stamps, open_stamps
@@ -45,7 +45,7 @@ class Format:
 
     called: str
     uses: frozenset[str]
-    """Keys of `ingest.products` that mean something for it, besides `format` and `track`."""
+    """Keys of `ingest.products` that mean something for it, besides `OF_ALL`."""
     recognises: Callable[[list[str]], bool] | None = None
     """By the header of a csv."""
     open_csv: Callable[[Product, list[str], params.Product, str | None], PointSource] | None = None
@@ -70,6 +70,8 @@ FORMATS = {
 """By name; of those that recognise a header, the first counts."""
 KNOWN = "Known: " + "; ".join(f"{form.called}: {name}" for name, form in FORMATS.items())
 PARQUET_FORMATS = ("egms-l3", "egms")
+OF_ALL = frozenset({"format", "track", "moved_m"})
+"""Keys of `ingest.products` that mean something for every format."""
 
 
 def open_points(
@@ -96,7 +98,7 @@ def open_points(
     about = describe(path, products)
     found = _find(path, about, format, products)
     _check_used(path, about, found.name)
-    return one_side(_open(found, path, about, crs, part), path)
+    return moved(one_side(_open(found, path, about, crs, part), path), about.moved_m)
 
 
 def _open(
@@ -243,7 +245,7 @@ def _by_header(product: Product, header: list[str], wanted: str | None, unfit: S
 
 
 def _check_used(path: Path, about: params.Product, name: str) -> None:
-    unused = about.model_fields_set - FORMATS[name].uses - {"format", "track"}
+    unused = about.model_fields_set - FORMATS[name].uses - OF_ALL
     if unused:
         raise InputError(
             f"{path}: params.yaml states {', '.join(sorted(unused))} for it (ingest.products), which format {name} "

@@ -1,0 +1,157 @@
+"""Whether points lie beside the footprints: a cadastre with another datum, or a product whose positions are shifted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import geopandas
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.console import log
+from plumbline.sources.points import Track
+
+REACH_M = 24.0
+"""Larger shifts are not looked for: the next building is about as far away."""
+COARSE_M, FINE_M = 3.0, 1.0
+MOST_POINTS, FEWEST_POINTS = 1500, 100
+"""Of a viewing side: with more the answer is no other, with fewer it is chance."""
+MOST_OF_ONE = 12
+"""Points around one footprint: those of a building lie wrong together, so that many buildings tell more."""
+LEAST_M = 4.0
+"""Less is usual: the radar sees the walls that face it, so that points of one side lie off the middle of houses."""
+LEAST_GAIN = 0.05
+"""Share of the points by which more must lie on footprints after the move."""
+LEAST_ERRORS = 4.5
+"""Standard errors of that gain, which is the largest of some hundred: by chance up to four."""
+
+
+class Alignment(NamedTuple):
+    """How the points would lie better on the footprints."""
+
+    east_m: float
+    """By which they would have to be moved."""
+    north_m: float
+    inside: float
+    """Share of the points around footprints that lie on one."""
+    inside_moved: float
+    """The same after the move."""
+    errors: float
+    """The gain by its standard error."""
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether they lie elsewhere than the footprints, beyond chance and beyond what is usual."""
+        far = np.hypot(self.east_m, self.north_m) >= LEAST_M
+        return bool(far and self.inside_moved - self.inside >= LEAST_GAIN and self.errors >= LEAST_ERRORS)
+
+
+def alignment(tracks: Sequence[Track], footprints: NDArray[np.object_]) -> Alignment | None:
+    """Where the points of all tracks together would have to be moved, so that the most of them lie on footprints.
+
+    All moves up to `REACH_M` are tried on points around some buildings. Ascending and descending passes count alike
+    however many points they have: each sees the walls of its own side.
+
+    Args:
+        tracks: points. footprints: (B,) polygons in their CRS.
+
+    Returns:
+        The best move, which `is_beside` judges; None where too few points are around footprints.
+    """
+    around = _Around(footprints)
+    sides: dict[int, list[Track]] = {}
+    for track in tracks:
+        sides.setdefault(int(np.sign(np.median(track.los[:, 0]))) if len(track) else 0, []).append(track)
+    looked = [found for side in sides.values() if (found := around.sample(side)) is not None]
+    if not looked:
+        return None
+    steps = np.arange(-REACH_M, REACH_M + 1e-9, COARSE_M)
+    coarse = around.best(looked, _grid(steps))
+    fine = around.best(looked, coarse + _grid(np.arange(-COARSE_M, COARSE_M + 1e-9, FINE_M)))
+    inside, moved, errors = around.gain(looked, fine)
+    return Alignment(float(fine[0]), float(fine[1]), inside, moved, errors)
+
+
+def warn_of_offset(tracks: Sequence[Track], buildings: geopandas.GeoDataFrame, points: str) -> None:
+    """Say so where the points lie beside the footprints, and how they would be moved.
+
+    Args:
+        tracks: points. buildings: the buildings table, in their CRS. points: the files, for the message.
+    """
+    found = alignment(tracks, buildings.geometry.to_numpy())
+    if found is None or not found.is_beside:
+        return
+    log.warning(
+        "%s: the points seem to lie %s of the footprints: %.0f %% of those around are on one, moved %.0f %%. Look at "
+        "both (--map). If it is so, state in a file that --params names (docs/formats.md): "
+        'ingest: {products: {"*": {moved_m: [%d, %d]}}}',
+        points, _words(-found.east_m, -found.north_m), 100 * found.inside, 100 * found.inside_moved,
+        round(found.east_m), round(found.north_m),
+    )  # fmt: skip
+
+
+class _Sample(NamedTuple):
+    """Some points around footprints."""
+
+    place: NDArray[np.float64]
+    """(P, 2) m."""
+    building: NDArray[np.intp]
+    """(P,) footprint that each is near."""
+
+
+class _Around:
+    """The footprints, and which points fall on them when moved."""
+
+    def __init__(self, footprints: NDArray[np.object_]) -> None:
+        self._tree = shapely.STRtree(footprints)
+        west, south, east, north = shapely.bounds(footprints).T
+        # Always the same buildings: an answer must not depend on the day.
+        self._order = np.random.default_rng(0).permutation(len(footprints))
+        self._boxes = shapely.box(west - REACH_M, south - REACH_M, east + REACH_M, north + REACH_M)
+
+    def sample(self, tracks: Sequence[Track]) -> _Sample | None:
+        """Points around buildings drawn at random, enough of them or None."""
+        place = np.concatenate([np.column_stack([track.easting, track.northing]) for track in tracks])
+        tree = shapely.STRtree(shapely.points(place))
+        found: dict[int, int] = {}
+        for building in self._order:
+            near = np.sort(tree.query(self._boxes[building]))
+            for point in near[:: -(-len(near) // MOST_OF_ONE) or 1].tolist():
+                found.setdefault(point, int(building))
+            if len(found) >= MOST_POINTS:
+                break
+        if len(found) < FEWEST_POINTS:
+            return None
+        return _Sample(place[list(found)], np.array(list(found.values()), np.intp))
+
+    def best(self, samples: Sequence[_Sample], moves: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The move, of (M, 2), with the most points on footprints; of equally good ones the least."""
+        shares = sum(np.array([self._on(sample, move).mean() for move in moves]) for sample in samples)
+        order = np.lexsort((np.hypot(*moves.T), -np.round(np.asarray(shares), 12)))
+        return np.asarray(moves[order[0]])
+
+    def gain(self, samples: Sequence[_Sample], move: NDArray[np.float64]) -> tuple[float, float, float]:
+        """Share of points on footprints before and after, and the difference by its standard error."""
+        before, after, variance = 0.0, 0.0, 0.0
+        for sample in samples:
+            one, other = self._on(sample, np.zeros(2)), self._on(sample, move)
+            before, after = before + one.mean() / len(samples), after + other.mean() / len(samples)
+            together = np.bincount(sample.building, other.astype(float) - one)
+            variance += float((together**2).sum()) / (len(one) * len(samples)) ** 2
+        return float(before), float(after), float((after - before) / max(np.sqrt(variance), 1e-12))
+
+    def _on(self, sample: _Sample, move: NDArray[Any]) -> NDArray[np.bool_]:
+        on = np.zeros(len(sample.place), bool)
+        on[self._tree.query(shapely.points(sample.place + move), predicate="intersects")[0]] = True
+        return on
+
+
+def _grid(steps: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.stack(np.meshgrid(steps, steps, indexing="ij"), -1).reshape(-1, 2)
+
+
+def _words(east_m: float, north_m: float) -> str:
+    parts = [(abs(east_m), "east" if east_m > 0 else "west"), (abs(north_m), "north" if north_m > 0 else "south")]
+    return " and ".join(f"{size:.0f} m {way}" for size, way in parts if size >= 0.5)

@@ -1,0 +1,112 @@
+from dataclasses import replace
+
+import geopandas
+import numpy as np
+import pytest
+import shapely
+
+from plumbline.sources.alignment import LEAST_M, alignment, warn_of_offset
+
+from .make import EAST, NORTH, track
+
+SIDE_M, PITCH_M = 12.0, 31.0
+
+
+def town(seed=0, houses=12):
+    """Houses of several sizes, each on a plot of its own."""
+    rng = np.random.default_rng(seed)
+    corner = np.stack(np.meshgrid(np.arange(houses), np.arange(houses)), -1).reshape(-1, 2) * PITCH_M
+    corner = corner + rng.uniform(0, 8, corner.shape) + np.array([EAST, NORTH])
+    size = SIDE_M * rng.uniform(0.7, 1.3, corner.shape)
+    shapes = shapely.box(*corner.T, *(corner + size).T)
+    frame = geopandas.GeoDataFrame({"building_id": np.arange(len(shapes)).astype(str)}, geometry=shapes)
+    return frame.set_crs("EPSG:3035"), corner, size
+
+
+def seen(corner, size, look_east, each=12, error_m=1.0, wall=0.0, moved=(0.0, 0.0), seed=1):
+    """Points on the houses; a share `wall` of them on the side that faces the satellite, and a fifth anywhere."""
+    rng = np.random.default_rng(seed)
+    place = np.repeat(corner, each, 0) + rng.uniform(0, 1, (len(corner) * each, 2)) * np.repeat(size, each, 0)
+    facing = np.repeat(corner[:, 0] + (size[:, 0] if look_east > 0 else 0), each)
+    place[:, 0] = np.where(rng.random(len(place)) < wall, facing, place[:, 0])
+    anywhere = rng.random(len(place)) < 0.2
+    place[anywhere] = rng.uniform(place.min(0), place.max(0), (anywhere.sum(), 2))
+    place += rng.normal(0, error_m, place.shape) + np.array(moved)
+    points = track(len(place))
+    los = np.tile([0.6 * look_east, -0.1, 0.79], (len(place), 1))
+    return replace(points, easting=place[:, 0], northing=place[:, 1], los=los)
+
+
+@pytest.mark.parametrize("moved", [(5.0, -3.3), (-20.0, 0.0), (0.0, 9.0), (-6.0, -15.0)])
+@pytest.mark.parametrize("error_m", [0.5, 3.0])
+def test_a_shift_is_found_to_the_metre(moved, error_m):
+    frame, corner, size = town()
+    points = [seen(corner, size, look, error_m=error_m, moved=moved, seed=look + 2) for look in (-1, 1)]
+    found = alignment(points, frame.geometry.to_numpy())
+    assert found.is_beside
+    assert np.hypot(found.east_m + moved[0], found.north_m + moved[1]) <= 1.5
+    assert found.inside_moved > found.inside + 0.1
+
+
+@pytest.mark.parametrize("error_m", [0.5, 3.0, 6.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_points_where_they_belong_are_left_there(error_m, seed):
+    frame, corner, size = town(seed)
+    points = [seen(corner, size, look, error_m=error_m, seed=seed + look) for look in (0, 1)]
+    assert not alignment(points, frame.geometry.to_numpy()).is_beside
+
+
+def test_walls_that_face_the_satellite_are_no_shift():
+    """Seen from one side, points lie off the middle of houses, by less than what is told; two sides make even."""
+    frame, corner, size = town()
+    both = [seen(corner, size, look, wall=0.6, seed=look + 2) for look in (-1, 1)]
+    for points in ([both[0]], [both[1]], both):
+        found = alignment(points, frame.geometry.to_numpy())
+        assert not found.is_beside
+        assert np.hypot(found.east_m, found.north_m) < LEAST_M
+    moved = [replace(one, easting=one.easting + 8) for one in both]
+    assert alignment(moved, frame.geometry.to_numpy()).east_m == pytest.approx(-8, abs=1)
+
+
+def test_both_sides_count_alike_however_many_points_they_have():
+    frame, corner, size = town()
+    many, few = (seen(corner, size, look, each=each, wall=0.6) for look, each in ((1, 60), (-1, 6)))
+    found = alignment([many, few], frame.geometry.to_numpy())
+    assert abs(found.east_m) <= 1
+
+
+def test_points_that_have_nothing_to_do_with_the_footprints_are_not_beside_them():
+    frame, corner, size = town()
+    rng = np.random.default_rng(5)
+    places = rng.uniform(corner.min(0), corner.max(0), (3000, 2))
+    points = replace(seen(corner, size, 1), easting=places[:1728, 0], northing=places[:1728, 1])
+    assert not alignment([points], frame.geometry.to_numpy()).is_beside
+
+
+def test_too_few_points_say_nothing():
+    frame, corner, size = town()
+    few = seen(corner[:5], size[:5], 1, moved=(9.0, 0.0))
+    assert alignment([few], frame.geometry.to_numpy()) is None
+    assert alignment([few.take(np.arange(0))], frame.geometry.to_numpy()) is None
+
+
+def test_the_same_points_in_another_order_give_the_same_answer():
+    frame, corner, size = town()
+    points = seen(corner, size, 1, each=6, moved=(9.0, 2.0))
+    shuffled = points.take(np.random.default_rng(3).permutation(len(points)))
+    shapes = frame.geometry.to_numpy()
+    one, other = alignment([points], shapes), alignment([shuffled], shapes)
+    assert (one.east_m, one.north_m, one.is_beside) == pytest.approx((other.east_m, other.north_m, True), abs=1)
+
+
+def test_the_warning_has_the_line_to_write(caplog):
+    frame, corner, size = town()
+    points = [seen(corner, size, look, moved=(7.0, -4.0), seed=look + 2) for look in (-1, 1)]
+    with caplog.at_level("WARNING", "plumbline"):
+        warn_of_offset(points, frame, "a.csv, b.csv")
+    assert "a.csv, b.csv: the points seem to lie 7 m east and 4 m south of the footprints" in caplog.text
+    assert "moved_m: [-7, 4]" in caplog.text
+    caplog.clear()
+    with caplog.at_level("WARNING", "plumbline"):
+        warn_of_offset([replace(one, easting=one.easting - 7, northing=one.northing + 4) for one in points], frame, "a")
+    assert not caplog.text
