@@ -124,7 +124,7 @@ def test_a_building_over_a_tunnel_is_strained_by_it(city):
 
 def test_tracks_share_the_region_but_not_their_reference(city):
     layout, track, _ = city
-    points = draw_scatterers(np.random.default_rng(1), layout, BANDS["C"])
+    points = draw_scatterers(np.random.default_rng(1), layout, BANDS["C"], np.array([[1.0, 0.2], [-1.0, 0.2]]))
     velocity = np.array([0.0, 0.0, -6.0])
     los, time = track.los(points.east_north), track.days / 365.25
     first, second = (

@@ -15,9 +15,15 @@ Array = NDArray[np.float64]
 STRUCTURE, GROUND, ASTRAY = range(3)
 """Kinds: on the building; on the ground beside it; a reflection that is on neither and moves on its own."""
 ASTRAY_SHARE = 0.02
+ON_WALLS = (0.1, 0.8)
+"""Share of a building's points that are on its walls."""
 NEAR = (1.0, 2.0)
 """Beta distribution of a building's place in the band's range of position errors, on a logarithmic scale: errors of a
 metre or two are usual, those of ten are rare."""
+
+
+WIDE_SHARE = 0.2
+"""Of the buildings, whose points err in azimuth about as much as in range."""
 
 
 @dataclass(frozen=True)
@@ -42,26 +48,39 @@ class Scatterers:
         return Scatterers(*(getattr(self, item.name)[index] for item in fields(self)))
 
 
-def draw_scatterers(rng: np.random.Generator, layout: Layout, band: Band) -> Scatterers:
-    """Draw the points of all buildings, and 10 to 20 % more on the ground between them."""
-    building = np.repeat(np.arange(len(layout.height)), _draw_counts(rng, layout, band))
-    on_wall = rng.random(len(building)) < 0.5
-    east_north = np.where(on_wall[:, None], _on_outline(rng, layout, building), _inside(rng, layout.polygon, building))
-    roof = np.where(on_wall, rng.random(len(building)) < 0.35, True)
-    share = np.where(roof, rng.uniform(0.9, 1, len(building)), rng.uniform(0, 1, len(building)))
-    height = share * layout.height[building]
-    kind = np.where(rng.random(len(building)) < ASTRAY_SHARE, ASTRAY, STRUCTURE)
-    height = np.where(kind == ASTRAY, rng.uniform(-0.3, 1.6, len(building)) * layout.height[building], height)
+def draw_scatterers(rng: np.random.Generator, layout: Layout, band: Band, look: Array) -> Scatterers:
+    """Draw the points of all buildings, and 10 to 20 % more on the ground between them.
 
-    parent, ground = _on_ground(rng, layout, round(float(rng.uniform(0.1, 0.2)) * len(building)))
+    Args:
+        rng: the generator to draw from.
+        layout: the buildings.
+        band: of the satellite.
+        look: (T, 2) horizontal unit vector in which each track looks, away from the satellite.
+    """
+    count = len(layout.height)
+    building = np.repeat(np.arange(count), _draw_counts(rng, layout, band))
+    on = len(building)
+    parent, ground = _on_ground(rng, layout, round(float(rng.uniform(0.1, 0.2)) * on))
+    track = _draw_tracks(rng, np.concatenate([building, parent]), count)
+    # Side-looking radar sees the walls that face it. Corners with the ground and what is on the roof reflect as well,
+    # so how much of it is on which walls is a building's own.
+    on_wall = rng.random(on) < rng.uniform(*ON_WALLS, count)[building]
+    facing = rng.random(on) < rng.uniform(0, 1, count)[building]
+    outline = _on_outline(rng, layout, building, np.where(facing[:, None], look[track[:on]], 0.0))
+    east_north = np.where(on_wall[:, None], outline, _inside(rng, layout.polygon, building))
+    roof = np.where(on_wall, rng.random(on) < 0.35, True)
+    share = np.where(roof, rng.uniform(0.9, 1, on), rng.uniform(0, 1, on))
+    height = share * layout.height[building]
+    kind = np.where(rng.random(on) < ASTRAY_SHARE, ASTRAY, STRUCTURE)
+    height = np.where(kind == ASTRAY, rng.uniform(-0.3, 1.6, on) * layout.height[building], height)
     building, kind = np.concatenate([building, parent]), np.concatenate([kind, np.full(len(parent), GROUND)])
     return Scatterers(
         building=building,
         kind=kind,
-        track=_draw_tracks(rng, building, len(layout.height)),
+        track=track,
         east_north=np.concatenate([east_north, ground]),
         height=np.concatenate([height, rng.normal(0, 0.2, len(parent))]),
-        noise=_draw_noise(rng, building, len(layout.height), band),
+        noise=_draw_noise(rng, building, count, band),
     )
 
 
@@ -70,7 +89,8 @@ def position_errors(
 ) -> Array:
     """Errors (N, 3) of easting, northing and height, m.
 
-    Wide in ground range, narrow in azimuth, with a share common to the points of one building in one track. A distance
+    Wide in ground range, on most buildings narrow in azimuth, with a share common to the points of one building in one
+    track. A distance
     to the satellite says nothing about the direction across: what is placed too high is placed too far away as well
     (Dheenathayalan et al. 2016, High-precision positioning of radar scatterers). How much of the height's error is of
     that kind is a building's own.
@@ -87,7 +107,9 @@ def position_errors(
     count = int(building.max(initial=0)) + 1
     low, high = band.position_m
     in_range = low * (high / low) ** rng.beta(*NEAR, count)
-    sigma = np.stack([in_range, in_range * rng.uniform(0.2, 0.6, count)], axis=1)
+    # Timing errs along the orbit: then azimuth is known no better than range.
+    ratio = np.where(rng.random(count) < WIDE_SHARE, rng.uniform(0.6, 1.4, count), rng.uniform(0.2, 0.6, count))
+    sigma = np.stack([in_range, in_range * ratio], axis=1)
     common = rng.uniform(0, 0.4, count)[building][:, None]
     shared = rng.standard_normal((count, int(track.max(initial=0)) + 1, 2))[building, track]
     own = rng.standard_normal(shared.shape)
@@ -137,11 +159,29 @@ def _inside(rng: np.random.Generator, polygon: NDArray[np.object_], building: ND
     return position
 
 
-def _on_outline(rng: np.random.Generator, layout: Layout, building: NDArray[np.intp]) -> Array:
-    """Positions (N, 2) along the walls, up to a twelfth of the way to the middle."""
-    ring = shapely.get_exterior_ring(layout.polygon)[building]
-    on_ring = shapely.line_interpolate_point(ring, rng.random(len(building)), normalized=True)
-    outer = shapely.get_coordinates(on_ring)
+def _on_outline(rng: np.random.Generator, layout: Layout, building: NDArray[np.intp], look: Array) -> Array:
+    """Positions (N, 2) along the walls, up to a twelfth of the way to the middle.
+
+    Of the building's walls those that face against `look` (N, 2), by the breadth in which they are seen; where it is 0,
+    all, by their length.
+    """
+    ring = shapely.get_exterior_ring(layout.polygon)
+    corner, owner = shapely.get_coordinates(ring, return_index=True)
+    own = owner[1:] == owner[:-1]  # not from the end of one ring to the start of the next
+    start, edge, owner = corner[:-1][own], np.diff(corner, axis=0)[own], owner[:-1][own]
+    length = np.hypot(*edge.T)
+    turn = np.where(shapely.is_ccw(ring), 1.0, -1.0)[owner]
+    outward = turn[:, None] * np.column_stack([edge[:, 1], -edge[:, 0]])
+    chosen = np.empty(len(building), np.intp)
+    for direction in np.unique(look, axis=0):
+        weight = np.maximum(-outward @ direction, 0) if direction.any() else length
+        total = np.concatenate([[0.0], np.cumsum(weight)])
+        first = np.searchsorted(owner, np.arange(len(ring) + 1))
+        rows = np.flatnonzero((look == direction).all(axis=1))
+        low, high = total[first[building[rows]]], total[first[building[rows] + 1]]
+        at = low + rng.random(len(rows)) * (high - low)
+        chosen[rows] = np.minimum(np.searchsorted(total, at, side="right") - 1, first[building[rows] + 1] - 1)
+    outer = start[chosen] + rng.random((len(building), 1)) * edge[chosen]
     inward = rng.uniform(0, 0.08, (len(building), 1))
     return np.asarray(outer + inward * (layout.frames.centre[building] - outer), float)
 

@@ -49,8 +49,9 @@ def write_shard(site: Site, number: int, parts: list[Path]) -> int:
     layout = draw_layout(of_layout, plan, site.town, number * SHARD_DISTRICTS)
     tunnels = near(list(site.tunnels), layout.frames.centre, REACH_OF_A_BUILDING_M)
     motion = draw_motion(of_motion, layout, tunnels, site.damaged)
-    points = draw_scatterers(of_points, layout, band)
-    axes = np.stack([range_and_azimuth(acquisition.heading_deg) for acquisition in site.tracks])[points.track]
+    axes = np.stack([range_and_azimuth(acquisition.heading_deg) for acquisition in site.tracks])
+    points = draw_scatterers(of_points, layout, band, axes[:, 0])
+    axes = axes[points.track]
     rise = np.tan(np.radians([acquisition.incidence_deg for acquisition in site.tracks]))[points.track]
     error = position_errors(of_points, points.building, points.track, axes, rise, band)
     evidence = nothing(len(layout.height))
