@@ -102,9 +102,9 @@ class Prepare(Section):
     """A point this far outside of a footprint still belongs to it (position error), m."""
     min_points: int = Field(default=5, ge=3, le=1000)
     """A building with fewer usable points is not judged."""
-    max_strain_error_permille: Positive = 0.35
+    max_strain_error_permille: Positive = 0.4
     """By the noise of a building's points alone (`prepare.resolution`). With a larger one it is prepared, trained on
-    and measured, but `predict` does not judge it: what makes category 1 (0.5) is then less than 1.5 standard errors,
+    and measured, but `predict` does not judge it: what makes category 1 (0.5) is then less than 1.25 standard errors,
     and errors of position and of the shape come on top."""
     min_quadrant_confidence: Fraction = 0.5
     """Where the likeliest quadrant of a building of category 1 or above is less probable, `predict` does not judge it:
