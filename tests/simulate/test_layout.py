@@ -115,7 +115,7 @@ def test_walls_are_seen_from_the_side_of_the_satellite():
 
 
 @pytest.mark.parametrize("band", ["C", "X"])
-def test_position_errors_are_wide_in_range_and_mostly_narrow_in_azimuth(layout, band):
+def test_position_errors_are_wide_in_range_and_narrow_in_azimuth(layout, band):
     rng = np.random.default_rng(8)
     points = draw_scatterers(rng, layout, BANDS[band], LOOK)
     tracks = draw_acquisitions(rng, BANDS[band], 0, 2.0)
@@ -129,11 +129,7 @@ def test_position_errors_are_wide_in_range_and_mostly_narrow_in_azimuth(layout, 
         at = points.track == number
         in_range, in_azimuth = range_and_azimuth(track.heading_deg) @ error[at, :2].T
         assert in_range.std() == pytest.approx(expected, rel=0.15)
-        assert 0.4 < in_azimuth.std() / in_range.std() < 0.9
-        owner = points.building[at]
-        squared = np.stack([np.bincount(owner, one**2, minlength=600) for one in (in_azimuth, in_range)])
-        squared = squared[:, np.bincount(owner, minlength=600) > 3]
-        assert np.median(np.sqrt(squared[0] / squared[1])) < 0.6
+        assert 0.2 < in_azimuth.std() / in_range.std() < 0.6
         # Half of the height's error, on average, goes up with the distance from the satellite.
         slope = (error[at, 2] * in_range).mean() / (in_range**2).mean()
         assert slope / rise[at][0] == pytest.approx(0.5, abs=0.12)

@@ -22,10 +22,6 @@ NEAR = (1.0, 2.0)
 metre or two are usual, those of ten are rare."""
 
 
-WIDE_SHARE = 0.2
-"""Of the buildings, whose points err in azimuth about as much as in range."""
-
-
 @dataclass(frozen=True)
 class Scatterers:
     """N points of a city, of both tracks together, in local metres."""
@@ -89,8 +85,7 @@ def position_errors(
 ) -> Array:
     """Errors (N, 3) of easting, northing and height, m.
 
-    Wide in ground range, on most buildings narrow in azimuth, with a share common to the points of one building in one
-    track. A distance
+    Wide in ground range, narrow in azimuth, with a share common to the points of one building in one track. A distance
     to the satellite says nothing about the direction across: what is placed too high is placed too far away as well
     (Dheenathayalan et al. 2016, High-precision positioning of radar scatterers). How much of the height's error is of
     that kind is a building's own.
@@ -107,9 +102,7 @@ def position_errors(
     count = int(building.max(initial=0)) + 1
     low, high = band.position_m
     in_range = low * (high / low) ** rng.beta(*NEAR, count)
-    # Timing errs along the orbit: then azimuth is known no better than range.
-    ratio = np.where(rng.random(count) < WIDE_SHARE, rng.uniform(0.6, 1.4, count), rng.uniform(0.2, 0.6, count))
-    sigma = np.stack([in_range, in_range * ratio], axis=1)
+    sigma = np.stack([in_range, in_range * rng.uniform(0.2, 0.6, count)], axis=1)
     common = rng.uniform(0, 0.4, count)[building][:, None]
     shared = rng.standard_normal((count, int(track.max(initial=0)) + 1, 2))[building, track]
     own = rng.standard_normal(shared.shape)
