@@ -111,7 +111,7 @@ def gate(unspoiled, models, monkeypatch):
         given = load_params(unspoiled / "params.yaml")
         stage.validate(
             unspoiled / "data" / "prepare", MODEL, models / "compress", models / "export", given.validate_,
-            given.prepare.max_strain_error_permille, models / "validate",
+            given.prepare, models / "validate",
         )  # fmt: skip
         return read_json(models / "validate" / "gate.json")
 
@@ -153,7 +153,7 @@ SEVERITY = {f"severity_mae pruned all max_drop_vs {other}" for other in ("baseli
         (spoil.overconfident, {"expected_calibration_error pruned all max"}, {"expected_calibration_error"}),
         (spoil.narrow_interval, {"interval_coverage pruned all min"}, {"interval_coverage"}),
         (spoil.wide_interval, {WIDE}, {"interval_width"}),
-        (spoil.narrow_novelty, {"novelty_change pruned all max"}, {"novelty_change"}),
+        (spoil.narrow_novelty, {"novelty_change pruned all max"}, {"novelty_change", "judged_share"}),
         (spoil.open_to_all, {"novelty_change pruned all max"}, {"novelty_change"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

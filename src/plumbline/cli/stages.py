@@ -116,7 +116,7 @@ def validate(params: ParamsOption = PARAMS) -> None:
     with _named(params):
         run(
             DATA / "prepare", DATA / "train", DATA / "compress", DATA / "export", given.validate_,
-            given.prepare.max_strain_error_permille, DATA / "validate",
+            given.prepare, DATA / "validate",
         )  # fmt: skip
 
 

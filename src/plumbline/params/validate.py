@@ -14,8 +14,9 @@ from plumbline.params.section import Section
 METRICS = (
     "quadrant_accuracy", "quadrant_macro_f1", "quadrant_accuracy_at_70", "expected_calibration_error", "severity_mae",
     "severity_r2", "category_accuracy", "interval_coverage", "interval_coverage_gap", "interval_width",
-    "parity_probability", "parity_severity_permille", "novelty_change", "size_bytes", "weight_bytes", "size_ratio",
-    "latency_ms", "latency_ratio", "buildings_per_second",
+    "judged_share", "judged_quadrant_accuracy", "judged_severity_mae", "parity_probability",
+    "parity_severity_permille", "novelty_change", "size_bytes", "weight_bytes", "size_ratio", "latency_ms",
+    "latency_ratio", "buildings_per_second",
 )  # fmt: skip
 """What a rule may name, as `validate.metrics` measures it."""
 SLICES = (

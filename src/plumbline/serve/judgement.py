@@ -6,12 +6,11 @@ import geopandas
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.export.judged import answered, blurred, torn
 from plumbline.export.runtime import Answers
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import Prepared
-from plumbline.prepare.resolution import strain_error
 from plumbline.serve.predictions import make_predictions
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 
 def judgement(
@@ -27,8 +26,8 @@ def judgement(
     """
     count = len(footprints)
     status = np.full(count, "insufficient_points", dtype=object)
-    status[prepared.footprint] = np.where(_answered(answers), "ok", "out_of_distribution")
-    few = _blurred(prepared, prepare) | _torn(answers, prepare)
+    status[prepared.footprint] = np.where(answered(answers), "ok", "out_of_distribution")
+    few = blurred(prepared.sequences, prepare) | torn(answers, prepare)
     status[prepared.footprint[few]] = "insufficient_points"
 
     def spread(values: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -50,21 +49,4 @@ def judgement(
 
 def unsure_where(prepared: Prepared, answers: Answers, prepare: Prepare) -> int:
     """How many buildings would be judged, were it not that no quadrant is probable enough; see `judgement`."""
-    return int((_torn(answers, prepare) & _answered(answers) & ~_blurred(prepared, prepare)).sum())
-
-
-def _blurred(prepared: Prepared, prepare: Prepare) -> NDArray[np.bool_]:
-    """(B,) whose points could not show a strain of category 1."""
-    return np.asarray(strain_error(prepared.sequences) > prepare.max_strain_error_permille)
-
-
-def _torn(answers: Answers, prepare: Prepare) -> NDArray[np.bool_]:
-    """(B,) of category 1 or above, with no quadrant as probable as is asked for."""
-    damaged = answers.severity_permille >= CATEGORY_BOUNDS_PERMILLE[0]
-    return np.asarray(damaged & (answers.quadrant_probability.max(axis=1, initial=0) < prepare.min_quadrant_confidence))
-
-
-def _answered(answers: Answers) -> NDArray[np.bool_]:
-    """(B,) like the training buildings, and with figures: an answer that is no number is none."""
-    numbers = np.column_stack(answers)
-    return np.asarray((answers.novelty <= 1) & np.isfinite(numbers).all(1))
+    return int((answered(answers) & ~blurred(prepared.sequences, prepare) & torn(answers, prepare)).sum())

@@ -1,4 +1,4 @@
-"""Size, speed and parity of an exported artifact."""
+"""What is measured of an exported artifact as a whole: size, speed, parity, and whom it judges."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import onnx
 import torch
 from numpy.typing import NDArray
 
+from plumbline.export.judged import judged
 from plumbline.export.runtime import Answers, OnnxModel
 from plumbline.model.diagnosis import Diagnosis
+from plumbline.params import Prepare
 from plumbline.prepare.shards import SequenceSet
 from plumbline.validate.metrics import Figures
 
@@ -50,6 +52,24 @@ def novelty_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) 
     with torch.inference_mode():
         own = model.novelty(torch.from_numpy(np.array(sequences.geometry, np.float32))).numpy()
     return {"novelty_change": float((np.abs(answers.novelty - own) / np.maximum(1, own)).max())}
+
+
+def judged_figures(sequences: SequenceSet, answers: Answers, limits: Prepare) -> Figures:
+    """Share of the buildings that `predict` would judge, and how good the answers for these are.
+
+    A figure of none is left out. Buildings that were not prepared, for want of points, are no part of the share.
+    """
+    inside = judged(sequences, answers, limits)
+    figures = {"judged_share": float(inside.mean())}
+    error = np.abs(answers.severity_permille - np.asarray(sequences.severity))
+    if inside.any():
+        figures["judged_severity_mae"] = float(error[inside].mean())
+    true = np.asarray(sequences.quadrant)
+    damaged = inside & (true >= 0)
+    if damaged.any():
+        said = answers.quadrant_probability.argmax(axis=1)
+        figures["judged_quadrant_accuracy"] = float((said == true)[damaged].mean())
+    return figures
 
 
 def difference_figures(reference: Answers, answers: Answers) -> Figures:

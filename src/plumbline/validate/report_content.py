@@ -27,8 +27,8 @@ METRICS = (
 )
 """Those that have an interval, in the order they are told."""
 COSTS = (
-    "size_bytes", "weight_bytes", "latency_ms", "buildings_per_second", "parity_probability",
-    "parity_severity_permille", "novelty_change",
+    "judged_share", "judged_quadrant_accuracy", "judged_severity_mae", "size_bytes", "weight_bytes", "latency_ms",
+    "buildings_per_second", "parity_probability", "parity_severity_permille", "novelty_change",
 )  # fmt: skip
 OF_SLICES = ("buildings", "quadrant_accuracy", "severity_mae", "interval_coverage")
 REFERENCE = "float32"

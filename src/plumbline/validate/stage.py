@@ -17,13 +17,13 @@ from plumbline.export.stage import ARTIFACTS
 from plumbline.files import atomic_folder, sha256_folder, write_json
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.interval import INTERVAL_SHARE
-from plumbline.params import Validate
+from plumbline.params import Prepare, Validate
 from plumbline.prepare.shards import Shards, load_shards
 from plumbline.validate.baseline import least_squares
 from plumbline.validate.comparisons import drops_of
 from plumbline.validate.evidence import write_evidence
 from plumbline.validate.gates import check_rules, evaluate, failed_rules
-from plumbline.validate.measure import novelty_figures, parity_figures, size_figures, speed_figures
+from plumbline.validate.measure import judged_figures, novelty_figures, parity_figures, size_figures, speed_figures
 from plumbline.validate.metrics import OF_QUADRANTS, Figures, Judged, accuracy_figures
 from plumbline.validate.report import write_report
 from plumbline.validate.report_content import report_content
@@ -49,14 +49,17 @@ SUMMARY = (
 
 
 def validate(
-    prepared: Path, trained: Path, compressed: Path, exported: Path, params: Validate, max_strain_error_permille: float,
-    out: Path,
-) -> None:  # fmt: skip
+    prepared: Path, trained: Path, compressed: Path, exported: Path, params: Validate, limits: Prepare, out: Path
+) -> None:
     """Write `gate.json`, `metrics.json`, `summary/ARTIFACT.json`, the report and tables behind plots into `out`.
 
     A refusal is a result too.
 
     Rules against the champion are left for the promotion, which knows it; `gate.json` lists them as such.
+
+    Args:
+        prepared, trained, compressed, exported: folders of the stages before. params: rules, and how they are measured.
+        limits: of what `predict` judges, in section `prepare`. out: folder.
 
     Raises:
         InputError: an input is missing or damaged, or a rule names an unknown metric or city.
@@ -64,12 +67,13 @@ def validate(
     check_rules(params.gates)
     test = load_shards(prepared / "test")
     params.check_cities({*np.unique(test.city).tolist(), *np.unique(load_shards(prepared / "train").city).tolist()})
-    parts = slices(test, max_strain_error_permille)
+    parts = slices(test, limits.max_strain_error_permille)
     table, answers = judge_test(test, exported, params, parts)
     whole, pruned = load_diagnosis(trained), load_diagnosis(compressed)
     for name in ARTIFACTS:
         table["all"][name] |= parity_figures(whole if name == "float32" else pruned, test, answers[name])
         table["all"][name] |= novelty_figures(whole, test, answers[name])
+        table["all"][name] |= judged_figures(test, answers[name], limits)
     table = {part: {who: _finite(figures) for who, figures in row.items()} for part, row in table.items()}
     own = [rule for rule in params.gates if rule.max_drop_vs != "champion"]
     judged = {BASELINE: least_squares(test)} | {name: as_judged(one) for name, one in answers.items()}
