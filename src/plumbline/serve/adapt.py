@@ -28,7 +28,8 @@ from plumbline.sources.overlap import check_overlap
 from plumbline.strain import category
 from plumbline.train.adapt import TooFewLabels
 from plumbline.train.adapt import adapt as fit
-from plumbline.train.adapter import ADAPTERS, About, base_hash, check_name, save_adapter
+from plumbline.train.adapter import ADAPTERS, base_hash, check_name, save_adapter
+from plumbline.train.adapter_about import About
 
 LEVEL_SHOWN = 0.5
 """Of a level, from which labels speak for it rather than against."""

@@ -12,7 +12,8 @@ from plumbline.files import told_unwritten
 from plumbline.model.diagnosis import save_diagnosis
 from plumbline.params import Export
 from plumbline.serve.base import base_of
-from plumbline.train.adapter import ADAPTERS, About, Adapted, Adapter, check_name, load_adapter
+from plumbline.train.adapter import ADAPTERS, Adapted, Adapter, check_name, load_adapter
+from plumbline.train.adapter_about import About
 
 NO_GATE = {"verdict": "not asked", "rules": []}
 """In the manifest of a merged model."""

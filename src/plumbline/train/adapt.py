@@ -18,7 +18,8 @@ from plumbline.prepare.blocks import number_blocks
 from plumbline.prepare.features import PREPARATION
 from plumbline.prepare.folds import fold_blocks
 from plumbline.prepare.sequences import Sequences
-from plumbline.train.adapter import BUFFERS, About, Adapter
+from plumbline.train.adapter import BUFFERS, Adapter
+from plumbline.train.adapter_about import About
 from plumbline.train.calibrate import RawAnswers, best_temperature, set_scales
 from plumbline.train.choice import first_as_good, losses, on_scale_of
 from plumbline.train.lowrank import changes, count_changes

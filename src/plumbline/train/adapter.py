@@ -1,7 +1,7 @@
 """Adapters: what a trained model is changed by for one city or sensor, kept apart from it.
 
 A folder `adapters/NAME` has `adapter.safetensors` (`PARAMETER.lora_A`, `.lora_B` and `.shift`, and the statistics as
-`buffer.NAME`) and `adapter.json` (`About`).
+`buffer.NAME`) and `adapter.json` (`train.adapter_about.About`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import torch
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 from safetensors.torch import save
 from torch import Tensor
 
@@ -22,7 +21,7 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import atomic_folder, read_json, sha256_file, write_bytes, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
-from plumbline.params import Prepare
+from plumbline.train.adapter_about import About
 from plumbline.train.adapter_file import AGAIN, MAX_BYTES, read_about, read_tensors
 
 ADAPTERS = Path("adapters")
@@ -34,49 +33,6 @@ BUFFERS = (
 )  # fmt: skip
 """Statistics that an adapter brings along. The standardisation of what is read stays: the frozen weights were trained
 with it. That of what is said is the level of the city's severities."""
-
-
-def _judged(figures: dict[str, float]) -> dict[str, float]:
-    missing = [key for key in ("quadrant_accuracy", "severity_mae") if key not in figures]
-    if missing:
-        raise ValueError(f"{missing[0]} is missing")
-    return figures
-
-
-Figures = Annotated[dict[str, float], AfterValidator(_judged)]
-
-
-class About(BaseModel):
-    """`adapter.json`."""
-
-    model_config = ConfigDict(extra="forbid")
-    format: int = Field(default=1, ge=1, le=1)
-    name: str
-    base_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Of the model that it changes, see `base_hash`."""
-    weights_sha256: str = Field(default="0" * 64, pattern=r"^[0-9a-f]{64}$")
-    """Of `adapter.safetensors`."""
-    rank: int = Field(ge=1)
-    alpha: float = Field(gt=0, allow_inf_nan=False)
-    parameters: int
-    """Values that were trained."""
-    share: float
-    """The same, of the network's parameters."""
-    labels: int
-    """Buildings it was fitted to."""
-    level: float = Field(ge=0, le=1)
-    part: float
-    """What held-out buildings chose of it, see `train.ways.Way`; hardly anything: the base, with other statistics."""
-    temperature_calibrated: bool
-    interval_calibrated: bool
-    before: Figures
-    """Figures of the base on those buildings."""
-    after: Figures
-    """Figures of the adapted model on each of them while it was held out."""
-    prepare: Prepare = Prepare()
-    """How scatterers were prepared, and must be for the adapted model."""
-    preparation: int = Field(default=1, ge=1)
-    """`features.PREPARATION` of the version of Plumbline that prepared them."""
 
 
 @dataclass(frozen=True)
