@@ -1,4 +1,5 @@
 import errno
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -240,6 +241,20 @@ def test_adapters_are_listed_by_name(project, tmp_path):
     assert run_cli("adapters", "list", cwd=tmp_path).code == 0
 
 
+def test_a_merged_models_card_has_no_figure_where_there_is_none(tiny, project, merged, tmp_path, monkeypatch):
+    ready = merged / "model.onnx"
+    monkeypatch.setattr("plumbline.serve.merge.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
+    shutil.copytree(project / "adapters", tmp_path / "adapters")
+    about = tmp_path / "adapters" / "athens" / "adapter.json"
+    content = read_json(about)
+    none = {"quadrant_accuracy": None, "score": None}
+    write_json(about, content | {when: content[when] | none for when in ("before", "after")})
+    merge("athens", str(tiny.data("train")), tmp_path / "merged", tmp_path / "adapters")
+    card = (tmp_path / "merged" / "MODEL_CARD.md").read_text()
+    assert "| quadrant_accuracy | - | - |" in card
+    assert re.search(r"\| severity_mae \| \d\.\d{3} \| ", card)
+
+
 FAST = {"epochs": 1, "folds": 2, "max_share": 0.9, "threads": 1}
 
 
@@ -369,6 +384,9 @@ def test_labels_of_one_kind_and_a_wrong_id_are_told(tiny, city, tmp_path):
     ended = call(tiny, replace(city, labels=same), tmp_path, tiny.data("train"), {"adapt": FAST})
     assert ended.code == 0, ended.err
     assert "labels are of category 0: from these a model learns to say it of every building" in ended.err
+    assert "held out: no quadrant accuracy: no label has a quadrant" in ended.err
+    ended = run_cli("adapters", "list", cwd=tmp_path)
+    assert re.search(r"\bone\b.* - .* \d\.\d{3} -> \d\.\d{3}", ended.out), ended.out
     same.write_text("building_id\n")
     ended = call(tiny, replace(city, labels=same), tmp_path, tiny.data("train"), {"adapt": FAST})
     assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err

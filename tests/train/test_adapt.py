@@ -240,6 +240,10 @@ def test_severities_at_another_level_are_found(base, tmp_path):
     now = answers_to(Adapted(tmp_path).use(one), sequences)
     assert np.median(now[said > 1] / said[said > 1]) == pytest.approx(0.5, rel=0.2)
     assert not one.about.temperature_calibrated
+    for figures in (one.about.before, one.about.after):  # a quadrant that no label has is neither right nor wrong
+        assert [key for key, value in figures.items() if value is None] == ["quadrant_accuracy", "score"]
+    save_adapter(one, tmp_path / "adapters" / "half")
+    assert [about.after for about in list_adapters(tmp_path / "adapters")] == [one.about.after]
 
 
 def test_what_labels_say_of_buildings_is_learned(base):

@@ -19,11 +19,13 @@ def list_adapters() -> None:
     """List the adapters in the folder `adapters`, with what they were worth on held-out buildings."""
     from plumbline.train.adapter import ADAPTERS
     from plumbline.train.adapter import list_adapters as run
+    from plumbline.train.adapter_about import shown
 
     table = Table(Column("name", overflow="fold"), "base", "labels", "quadrant accuracy", "severity error, permille")
     for about in run(ADAPTERS):
         quadrant, error = (
-            f"{about.before[key]:.3f} -> {about.after[key]:.3f}" for key in ("quadrant_accuracy", "severity_mae")
+            shown(None) if about.after[key] is None else f"{shown(about.before[key])} -> {shown(about.after[key])}"
+            for key in ("quadrant_accuracy", "severity_mae")
         )
         table.add_row(about.name, about.base_sha256[:12], str(about.labels), quadrant, error)
     print_table(table)

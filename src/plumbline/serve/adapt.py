@@ -112,8 +112,11 @@ def _warn_of_one_kind(labels: Path, severity: NDArray[np.float32]) -> None:
 
 def _tell(about: About, folder: Path) -> None:
     for what, unit in (("quadrant_accuracy", ""), ("severity_mae", " permille")):
-        log.info("held out: %s %.3f%s by the base, %.3f%s adapted", what.replace("_", " "), about.before[what], unit,
-                 about.after[what], unit)  # fmt: skip
+        before, after = about.before[what], about.after[what]
+        if before is None or after is None:
+            log.info("held out: no %s: no label has a quadrant", what.replace("_", " "))
+            continue
+        log.info("held out: %s %.3f%s by the base, %.3f%s adapted", what.replace("_", " "), before, unit, after, unit)
     calibrated = {"temperature": about.temperature_calibrated, "interval": about.interval_calibrated}
     kept = " and ".join(name for name, done in calibrated.items() if not done)
     if kept:

@@ -13,7 +13,7 @@ from plumbline.model.diagnosis import save_diagnosis
 from plumbline.params import Export
 from plumbline.serve.base import base_of
 from plumbline.train.adapter import ADAPTERS, Adapted, Adapter, check_name, load_adapter
-from plumbline.train.adapter_about import About
+from plumbline.train.adapter_about import About, shown
 
 NO_GATE = {"verdict": "not asked", "rules": []}
 """In the manifest of a merged model."""
@@ -76,7 +76,7 @@ def _card(about: About) -> str:
             "",
             "| | base | adapted |",
             "|---|---|---|",
-            *(f"| {key} | {about.before[key]:.3f} | {about.after[key]:.3f} |" for key in about.before),
+            *(f"| {key} | {shown(about.before[key])} | {shown(about.after[key])} |" for key in about.before),
             "",
             "No gate was asked: it is not a released model. A judgement is a reason to look at a building, not a "
             "survey of it.",

@@ -126,12 +126,16 @@ def _widen(model: Diagnosis, sequences: Sequences) -> None:
     model.get_buffer("least_years").clamp_(max=float(own.get_buffer("least_years")))
 
 
-def _figures(model: Diagnosis, raw: RawAnswers) -> dict[str, float]:
-    """`Score` of raw answers, in the units of `model`."""
+def _figures(model: Diagnosis, raw: RawAnswers) -> dict[str, float | None]:
+    """`Score` of raw answers, in the units of `model`; where no label has a quadrant, only the error is a figure."""
     severity = model.permille(raw.severity_B3[:, 1]).numpy()
     true = label_permille(model, raw.standard_B).numpy()
     found: Score = score(raw.logits_B4.softmax(-1).numpy(), severity, raw.quadrant_B.numpy(), true)
-    return {key: round(value, 4) for key, value in found._asdict().items()}
+    any_quadrant = bool((raw.quadrant_B >= 0).any())
+    return {
+        key: round(value, 4) if any_quadrant or key == "severity_mae" else None
+        for key, value in found._asdict().items()
+    }
 
 
 def _tensors(model: Diagnosis) -> dict[str, Tensor]:

@@ -9,14 +9,20 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from plumbline.params import Prepare
 
 
-def _judged(figures: dict[str, float]) -> dict[str, float]:
+def _judged(figures: dict[str, float | None]) -> dict[str, float | None]:
     missing = [key for key in ("quadrant_accuracy", "severity_mae") if key not in figures]
     if missing:
         raise ValueError(f"{missing[0]} is missing")
     return figures
 
 
-Figures = Annotated[dict[str, float], AfterValidator(_judged)]
+Figures = Annotated[dict[str, float | None], AfterValidator(_judged)]
+"""None: there is no such figure, as of quadrants where no label has one. Earlier versions wrote 0 for it."""
+
+
+def shown(figure: float | None) -> str:
+    """A figure as tables have it."""
+    return "-" if figure is None else f"{figure:.3f}"
 
 
 class About(BaseModel):
