@@ -18,6 +18,7 @@ import plumbline
 from plumbline.cli import app
 from plumbline.prepare.shards import load_shards, save_shards
 from tests.first import as_first
+from tests.full_disk import largest_file
 from tests.tiny import STAGES, run_cli, run_process
 
 
@@ -139,6 +140,47 @@ def test_a_fault_of_ours_ends_with_1_and_one_message(tiny, tmp_path, monkeypatch
     assert ended.err.count("ERROR") == 1
     assert "ERROR int8 calibration: two batches are the same." in ended.err
     assert not (project / "data" / "export").exists()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_that_meets_a_full_disk_says_so_in_one_line(tiny, tmp_path, stage, monkeypatch):
+    """No file may grow beyond 200 bytes."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    project = tiny.copy(tmp_path / "project", *STAGES[: STAGES.index(stage)])
+    shutil.copy(tiny.root / "mlflow.db", project)
+    with largest_file(200):
+        ended = run_cli(stage, cwd=project)
+    assert ended.code == 2
+    assert "Traceback" not in ended.err
+    last = ended.err.splitlines()[-1]
+    what = r"\S+: could not be written"
+    if stage in ("train", "compress"):  # TensorBoard's thread may be the first to meet it, and names no file
+        what = rf"({what}|a disk takes no more)"
+    assert re.match(rf"ERROR {what} \(.*\)\. Make room on that disk", last), ended.err
+    assert ".part" not in last
+    assert not (project / "data" / stage).exists()
+    assert not list(project.glob("data/.*"))
+
+
+def test_a_full_disk_that_a_thread_meets_is_one_line_and_another_fault_a_traceback():
+    failing = """
+import sys, threading
+from plumbline.cli import _thread_failed
+threading.excepthook = _thread_failed
+def fill():
+    with open("/dev/full", "wb") as stream:
+        stream.write(b"content")
+def divide():
+    1 / 0
+for target in (fill, divide):
+    thread = threading.Thread(target=target)
+    thread.start()
+    thread.join()
+"""
+    done = subprocess.run([sys.executable, "-c", failing], capture_output=True, text=True, check=False)
+    assert done.stderr.startswith("a disk takes no more (No space left on device)")
+    assert done.stderr.count("Traceback") == 1
+    assert "ZeroDivisionError" in done.stderr
 
 
 def test_release_list_of_a_new_project_says_that_there_is_nothing(tiny, tmp_path, monkeypatch):

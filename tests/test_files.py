@@ -4,10 +4,16 @@ import hashlib
 import json
 import math
 import os
+import pickle
+import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,10 +26,12 @@ from plumbline.files import (
     read_json,
     sha256_file,
     sha256_folder,
+    unwritten,
     why_unwritten,
     write_bytes,
     write_json,
 )
+from tests.full_disk import largest_file
 
 
 def names(folder):
@@ -273,6 +281,76 @@ def test_what_a_writer_says_is_told_by_the_name_that_was_given(tmp_path):
         raise RuntimeError(f"sqlite3_open({temporary}) failed")
     assert why_unwritten(raised.value, target) == f"sqlite3_open({target}) failed; is the disk full?"
     assert why_unwritten(PermissionError(errno.EACCES, "no", "x.part"), target) == "Permission denied"
+
+
+def fill_sqlite(path: Path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA max_page_count = 4")
+        database.execute("CREATE TABLE t AS SELECT zeroblob(100000)")
+
+
+def fill_elsewhere(path: Path) -> None:
+    with Path("/dev/full").open("wb") as stream:
+        stream.write(b"content")
+
+
+FILLERS = {
+    "text": (lambda path: path.write_text("x" * 100_000), "File too large"),
+    "numpy": (lambda path: np.save(path, np.zeros(100_000)), "100000 requested and 4000 written"),
+    "arrow": (lambda path: pq.write_table(pa.table({"a": np.random.default_rng(0).random(10_000)}), path),
+              "File too large"),
+    "sqlite": (fill_sqlite, "database or disk is full"),
+    "device": (fill_elsewhere, "No space left on device"),
+    "copy": (lambda path: shutil.copyfile(subprocess.__file__, path), "File too large"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("filler", FILLERS)
+@pytest.mark.parametrize("kind", ["file", "folder", "file in folder"])
+def test_a_full_disk_is_said_of_the_name_that_was_given_in_whatever_words_it_comes(tmp_path, filler, kind):
+    fill, reason = FILLERS[filler]
+    target = tmp_path / "out.npy"
+
+    def write() -> None:
+        if kind == "file":
+            with atomic_file(target) as temporary:
+                fill(temporary)
+            return
+        with atomic_folder(target) as folder:
+            if kind == "folder":
+                fill(folder / "a.npy")
+            else:
+                with atomic_file(folder / "a.npy") as temporary:
+                    fill(temporary)
+
+    header = 128  # of a file of NumPy's
+    with pytest.raises(NotWritable) as said, largest_file(32_000 + header):
+        write()
+    named = target / "a.npy" if kind == "file in folder" or (kind, filler) == ("folder", "copy") else target
+    assert str(said.value).startswith(f"{named}: could not be written ({reason}). Make room on that disk")
+    assert names(tmp_path) == []
+    assert str(pickle.loads(pickle.dumps(said.value))) == str(said.value)  # as worker processes send it
+
+
+@pytest.mark.parametrize("write", [atomic_file, atomic_folder])
+@pytest.mark.parametrize(
+    "error", [ValueError("wrong"), OSError(errno.EIO, "bad disk"), InputError("No space left on device is no column")]
+)
+def test_no_other_error_is_taken_for_a_full_disk(tmp_path, write, error):
+    with pytest.raises(type(error)) as said, write(tmp_path / "out.csv"):
+        raise error
+    assert said.value is error
+    assert unwritten(error) is None
+
+
+def test_a_full_disk_is_found_behind_what_was_made_of_it():
+    full = OSError(errno.ENOSPC, "No space left on device", "a.tmp", None, "runs/last.ckpt")
+    made = RuntimeError("saving failed")
+    made.__context__ = full  # raised while it was handled
+    assert str(unwritten(made)).startswith("runs/last.ckpt: could not be written (No space left on device). Make room")
+    assert str(unwritten(RuntimeError("(OperationalError) database or disk is full [SQL: …"))).startswith(
+        "a disk takes no more (database or disk is full). Make room"
+    )
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077])

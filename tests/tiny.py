@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,7 @@ def run_cli(*arguments: object, cwd: Path) -> Ended:
     try:
         with (
             contextlib.chdir(cwd), mock.patch.object(sys, "argv", words),
+            mock.patch.object(threading, "excepthook", threading.excepthook),  # which the program sets
             contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),
         ):  # fmt: skip
             cli.main()

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+from collections.abc import Iterator
+
+TAKES_NO_MORE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+"""What a system says of a disk that is full, or that may not be written to."""
+_TOLD = re.compile(
+    r"No space left on device|Disk quota exceeded|database or disk is full|\d+ requested and \d+ written"
+)
+"""The same in the words of libraries that give no number: SQLite, NumPy, and those that only pass on a text."""
+
 
 class PlumblineError(Exception):
     """Base of all errors raised on purpose; the message is written for the user."""
@@ -30,3 +42,26 @@ class GateRefused(PlumblineError):
     """A gate said no: the candidate is not released. The message names rule, figure and bound."""
 
     exit_code = 3
+
+
+def refused_by_disk(error: BaseException) -> tuple[str | None, str] | None:
+    """The file and the reason, where a disk that takes no more is behind an error; None where it is not.
+
+    The system names a file only until it is open: then the first of the two is None.
+    """
+    found = [
+        (one.filename2 or one.filename, os.strerror(one.errno))  # of a file that was moved or copied: where to
+        for one in _behind(error)
+        if isinstance(one, OSError) and one.errno in TAKES_NO_MORE
+    ]
+    told = [(None, match[0]) for one in _behind(error) if (match := _TOLD.search(str(one)))]
+    return next((refusal for refusal in found if refusal[0] is not None), next(iter(found + told), None))
+
+
+def _behind(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and those that it came from or that were being handled when it came."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        yield error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__

@@ -15,10 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import InputError, NotWritable
+from plumbline.errors import InputError, NotWritable, PlumblineError, refused_by_disk
 
 ATTEMPTS = 100
 """At most so often another process may come between, when a folder is put into its place."""
+_TEMPORARY = re.compile(r"^\.(.+)\.\d+\.part(\.[^.]+)?$")
+"""Name of what is not whole yet, of a file or a folder."""
 
 
 @contextmanager
@@ -29,15 +31,16 @@ def atomic_file(path: Path) -> Iterator[Path]:
     leaves `path` as it was and no temporary file behind.
 
     Raises:
-        NotWritable: no file can be made there.
+        NotWritable: no file can be made there, or the disk is full.
     """
     temporary = _beside(path)
     with _refused(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         _try(temporary)
     try:
-        yield temporary
-        os.replace(temporary, path)
+        with _full_disk_told(path):
+            yield temporary
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -48,7 +51,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
     Raises:
         InputError: `path` is a file, or the working directory or a folder around it.
-        NotWritable: no folder can be made there.
+        NotWritable: no folder can be made there, or the disk is full.
     """
     with suppress(OSError):  # asked once: another process may just put its own there
         if not stat.S_ISDIR(path.stat().st_mode):
@@ -62,15 +65,17 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
     try:
-        yield temporary
-        _put(temporary, path)
+        with _full_disk_told(path):
+            yield temporary
+            _put(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
 def told_unwritten(path: Path) -> Iterator[None]:
-    """What the operating system says of a disk in the block, said of the output that was given.
+    """What the operating system says of a disk in the block, said of the output that was given; of a full one, of the
+    file that it names, which may lie on another disk.
 
     Raises:
         NotWritable: in the place of every `OSError`.
@@ -78,15 +83,31 @@ def told_unwritten(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise NotWritable(
+        raise unwritten(error, path) or NotWritable(
             f"{path}: could not be written ({why_unwritten(error, path)}). Make room, or give another output."
         ) from error
 
 
+def unwritten(error: Exception, path: Path | None = None) -> NotWritable | None:
+    """What a user is told of an error that a full disk is behind; None where it is another.
+
+    Args:
+        error: as it came.
+        path: what was being written, if that is known: the system names no file once one is open.
+    """
+    refusal = None if isinstance(error, PlumblineError) else refused_by_disk(error)
+    if refusal is None:
+        return None
+    file, reason = refusal
+    place = file or path
+    what = f"{given_name(Path(os.fsdecode(place)))}: could not be written" if place else "a disk takes no more"
+    return NotWritable(f"{what} ({reason}). Make room on that disk, or let it be written to, and run the same again.")
+
+
 def given_name(path: Path) -> Path:
-    """The path that `atomic_file` was given, where `path` is what it has yielded; else `path`."""
-    inner = re.fullmatch(r"\.(.*)\.\d+\.part", path.stem)
-    return path if inner is None else path.with_name(inner[1] + path.suffix)
+    """The path that `atomic_file` or `atomic_folder` was given, where `path` is, or lies in, what it has yielded; else
+    `path`."""
+    return Path(*(_TEMPORARY.sub(r"\1\2", part) for part in path.parts))
 
 
 def check_writable(path: Path) -> None:
@@ -115,6 +136,18 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically, with the rights that every other file gets."""
     with atomic_file(path) as temporary:
         temporary.write_bytes(content)
+
+
+@contextmanager
+def _full_disk_told(path: Path) -> Iterator[None]:
+    """What a full disk says in the block, in whatever words, said of the name that was given."""
+    try:
+        yield
+    except Exception as error:
+        told = unwritten(error, path)
+        if told is None:
+            raise
+        raise told from error
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from plumbline.cli import adapters, bench, doctor, release, stages, tensorrt, triton, use
 from plumbline.console import log, setup_logging
 from plumbline.errors import InputError, PlumblineError
+from plumbline.files import unwritten
 from plumbline.jobs import die_with_parent
 from plumbline.spin import set_spinning
 
@@ -36,6 +38,7 @@ def main(parent: int | None = None) -> None:
         parent: number of the process that has started this one; None: whoever is the parent now.
     """
     setup_logging("--verbose" in sys.argv)
+    threading.excepthook = _thread_failed
     try:
         set_spinning()
         _die_with_dvc(parent)
@@ -43,6 +46,12 @@ def main(parent: int | None = None) -> None:
     except PlumblineError as error:
         log.error("%s", error)
         sys.exit(error.exit_code)
+    except Exception as error:
+        told = unwritten(error)  # of what is not written by `plumbline.files`: checkpoints, the record of MLflow
+        if told is None:
+            raise
+        log.error("%s", told)
+        sys.exit(told.exit_code)
     except KeyboardInterrupt:  # before the command has begun
         log.error("interrupted")
         sys.exit(INTERRUPTED)
@@ -55,6 +64,15 @@ def main(parent: int | None = None) -> None:
 @app.callback()
 def _options(verbose: Annotated[bool, typer.Option("--verbose", help="Say more.")] = False) -> None:
     """Options before the command; `--verbose` is read before logging is set up."""
+
+
+def _thread_failed(failed: threading.ExceptHookArgs) -> None:
+    """A thread of a library, such as TensorBoard's, meets a full disk by itself: that is one line, too."""
+    told = unwritten(failed.exc_value) if isinstance(failed.exc_value, Exception) else None
+    if told is None:
+        threading.__excepthook__(failed)
+    else:
+        log.warning("%s", told)
 
 
 def _die_with_dvc(parent: int | None) -> None:

@@ -25,6 +25,7 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
         before: `recorded` of this run before it was interrupted; it is gone on with. Empty: a new one.
     """
     logging.getLogger("mlflow").setLevel(logging.WARNING)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints the traceback of what it raises
     found: list[Logger] = [TensorBoardLogger(work / "tensorboard", name=name)]
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     named = os.environ.get("MLFLOW_TRACKING_URI")
