@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 from torch._dynamo.utils import counters
-from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from plumbline.console import log
 from plumbline.model import kernels
@@ -62,6 +63,37 @@ def test_the_block_mask_leaves_out_whole_blocks_of_padding():
     assert isinstance(blocks, BlockMask)
     assert blocks.kv_num_blocks[:, 0, 0].tolist() == [1, 1]  # in part, since 600 is no multiple of the block
     assert blocks.full_kv_num_blocks[:, 0, 0].tolist() == [4, 0]
+
+
+@pytest.mark.parametrize("length", [1, 40, 128, 129, 256, 600])
+def test_the_block_mask_is_that_of_torch(length):
+    torch.manual_seed(0)
+    mask = torch.arange(length) < torch.tensor([length, 1, length // 2 + 1, 128, 300])[:, None]
+    mask = torch.cat([mask, torch.rand(1, length) < 0.5, torch.arange(length)[None] >= length // 2])  # and with holes
+    wanted = create_block_mask(lambda b, _head, _query, key: mask[b, key], len(mask), None, length, length, "cpu")
+    found = block_mask(mask)
+    assert (found.seq_lengths, found.BLOCK_SIZE) == (wanted.seq_lengths, wanted.BLOCK_SIZE)
+    for one, two in zip(found.as_tuple(), wanted.as_tuple(), strict=True):
+        if isinstance(one, torch.Tensor):
+            assert (one.dtype, one.stride()) == (two.dtype, two.stride())
+            assert torch.equal(one, two)
+
+
+def test_the_block_mask_writes_out_no_pairs_of_scatterers():
+    class Largest(TorchDispatchMode):
+        size = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            made = func(*args, **(kwargs or {}))
+            for one in made if isinstance(made, (tuple, list)) else [made]:
+                if isinstance(one, torch.Tensor):
+                    self.size = max(self.size, one.numel())
+            return made
+
+    mask = torch.ones(8, 1024, dtype=torch.bool)
+    with Largest() as largest:
+        block_mask(mask)
+    assert 0 < largest.size <= mask.numel()
 
 
 def test_without_a_gpu_flex_says_once_what_takes_its_place():

@@ -1,6 +1,6 @@
 """Ways to compute attention, as plug-ins: the same weights, the same answers, other memory and time.
 
-Shape legend: B buildings, L scatterers, H heads, E channels a head.
+Shape legend: B buildings, L scatterers, H heads, E channels a head, N blocks of scatterers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from plumbline.console import log
@@ -21,6 +21,8 @@ Keys = Tensor | BlockMask
 """Which scatterers may be looked at, in the form a kernel wants it; made once for all layers of a batch."""
 FLEX_CHANNELS = 16
 """Fewest channels a head that torch's flex kernels take."""
+FLEX_BLOCK = 128
+"""Scatterers that torch's flex kernels take, or leave out, together."""
 
 
 class Kernel(NamedTuple):
@@ -91,13 +93,32 @@ def flex_keys(mask_BL: Tensor) -> Keys:
 
 
 def block_mask(mask_BL: Tensor) -> BlockMask:
-    """What flex attention leaves out: whole blocks of padding are never read."""
+    """What flex attention leaves out: whole blocks of padding are never read.
+
+    The same as of torch's `create_block_mask`, which writes out who may look at whom to find it, (B, L, L): gigabytes
+    for a large batch of long buildings. Here all queries may look at the same keys, whose blocks tell it.
+    """
     batch, length = mask_BL.shape
+    count = -(-length // FLEX_BLOCK)
+    real = pad(mask_BL, (0, count * FLEX_BLOCK - length)).view(batch, count, FLEX_BLOCK)
+    # In the last block there are queries that are none: torch looks at each pair of it.
+    inside_N = torch.arange(1, count + 1, device=mask_BL.device) * FLEX_BLOCK <= length
+    whole_BNN = real.all(-1)[:, None, :] & inside_N[:, None]
+    partly_BNN = real.any(-1)[:, None, :] & ~whole_BNN
 
     def is_real(b: Tensor, _head: Tensor, _query: Tensor, key: Tensor) -> Tensor:
         return mask_BL[b, key]
 
-    return create_block_mask(is_real, batch, None, length, length, device=mask_BL.device)
+    return BlockMask.from_kv_blocks(
+        *_listed(partly_BNN), *_listed(whole_BNN), BLOCK_SIZE=FLEX_BLOCK, mask_mod=is_real, seq_lengths=(length, length)
+    )
+
+
+def _listed(chosen_BNN: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, 1, N) how many blocks of keys are chosen for each block of queries, and (B, 1, N, N) which: those first."""
+    dense_B1NN = chosen_BNN[:, None].int()
+    order_B1NN = dense_B1NN.argsort(dim=-1, descending=True, stable=True)
+    return dense_B1NN.sum(-1).int(), order_B1NN.int()
 
 
 def flex(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys: Keys) -> Tensor:
