@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from plumbline.prepare.trend import estimate_trend
-from plumbline.simulate.residual import LEAST_EPOCHS, Law, Smooth, long_correlation, smooth_design
+from plumbline.simulate.residual import LEAST_EPOCHS, Smooth, TrackNoise, long_correlation, smooth_design
 
 BUILDINGS, EACH = 150, 6
 BUILDING = np.repeat(np.arange(BUILDINGS), EACH)
@@ -115,7 +115,7 @@ def test_the_motion_never_takes_more_terms_than_the_epochs_bear(epochs, days):
 def test_a_long_memory_makes_a_line_more_uncertain_and_white_noise_as_its_formula_says():
     smooth = Smooth(np.arange(120) * 12 / 365.25)
     white, short, long = (
-        smooth.line_variance(Law(rho, share, 0.0, 1.0)) for rho, share in ((0, 0), (0.3, 0), (0.3, 0.3))
+        smooth.line_variance(TrackNoise(rho, share, 0.0, 1.0)) for rho, share in ((0, 0), (0.3, 0), (0.3, 0.3))
     )
     assert white == pytest.approx(12 / 120, rel=0.02)
     assert white < short < long

@@ -18,7 +18,7 @@ WEAK = 1e6
 """Standard deviation, mm, of a prior so weak that it only keeps undetermined systems solvable."""
 
 
-class Rigid(NamedTuple):
+class RigidFit(NamedTuple):
     """The rigid motion of b buildings and what it leaves, padded to P scatterers."""
 
     residual: Float
@@ -39,7 +39,7 @@ def remove_rigid(
     change_se: Float,
     track: NDArray[np.intp],
     mask: NDArray[np.bool_],
-) -> Rigid:
+) -> RigidFit:
     """Fit and remove settlement, sideways motion and two tilts, robustly.
 
     A body tilted by t along x lifts a point by `t x` and moves a point at height h sideways by `-t h` along x. Each
@@ -60,7 +60,7 @@ def remove_rigid(
     inner = fit.solution * real / np.where(real, strength, 1)
     motion = (inner[:, None, :] @ turn)[:, 0] * scale
     largest = (FREEDOM + 1) / FREEDOM
-    return Rigid(fit.residual, np.where(mask, fit.weight / largest, 0), motion[:, :2], fit.spread)
+    return RigidFit(fit.residual, np.where(mask, fit.weight / largest, 0), motion[:, :2], fit.spread)
 
 
 def rigid_design(xy: Float, height: Float, los: Float, track: NDArray[np.intp]) -> Float:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.prepare.course import Courses, dictionary_courses
-from plumbline.prepare.decouple import Rigid, rigid_design
+from plumbline.prepare.decouple import RigidFit, rigid_design
 from plumbline.prepare.trend import LEAST_ERROR
 
 Float = NDArray[np.floating[Any]]
@@ -42,7 +42,7 @@ class Separated(NamedTuple):
 
 
 def separate(
-    xy: Float, height: Float, los: Float, track: NDArray[np.intp], mask: NDArray[np.bool_], rigid: Rigid,
+    xy: Float, height: Float, los: Float, track: NDArray[np.intp], mask: NDArray[np.bool_], rigid: RigidFit,
     error: Float, courses: Courses,
 ) -> Separated:  # fmt: skip
     """Damage of each scatterer; where a building has one without a known course, the residual and error as they are.

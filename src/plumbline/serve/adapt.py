@@ -29,7 +29,7 @@ from plumbline.strain import category
 from plumbline.train.adapt import TooFewLabels
 from plumbline.train.adapt import adapt as fit
 from plumbline.train.adapter import ADAPTERS, base_hash, check_name, save_adapter
-from plumbline.train.adapter_about import About
+from plumbline.train.adapter_about import AboutAdapter
 
 LEVEL_SHOWN = 0.5
 """Of a level, from which labels speak for it rather than against."""
@@ -39,7 +39,7 @@ def adapt(
     points: Sequence[Path], buildings: Path, labels: Path, model: str, name: str, params: Adapt,
     prepare: Prepare | None = None, ingest: Ingest = NOTHING, format_: str | None = None,
     root: Path = ADAPTERS, id_column: str | None = None, layer: str | None = None,
-) -> About:  # fmt: skip
+) -> AboutAdapter:  # fmt: skip
     """Write `ROOT/NAME`, an adapter of `model` for the buildings that have labels.
 
     Args:
@@ -110,7 +110,7 @@ def _warn_of_one_kind(labels: Path, severity: NDArray[np.float32]) -> None:
         )  # fmt: skip
 
 
-def _tell(about: About, folder: Path) -> None:
+def _tell(about: AboutAdapter, folder: Path) -> None:
     for what, unit in (("quadrant_accuracy", ""), ("severity_mae", " permille")):
         before, after = about.before[what], about.after[what]
         if before is None or after is None:

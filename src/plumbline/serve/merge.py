@@ -13,7 +13,7 @@ from plumbline.model.diagnosis import save_diagnosis
 from plumbline.params import Export
 from plumbline.serve.base import base_of
 from plumbline.train.adapter import ADAPTERS, Adapted, Adapter, check_name, load_adapter
-from plumbline.train.adapter_about import About, shown
+from plumbline.train.adapter_about import AboutAdapter, shown
 
 NO_GATE = {"verdict": "not asked", "rules": []}
 """In the manifest of a merged model."""
@@ -66,7 +66,7 @@ def _package(adapter: Adapter, preparation: int) -> dict[str, object]:
     }
 
 
-def _card(about: About) -> str:
+def _card(about: AboutAdapter) -> str:
     return "\n".join(
         [
             f"# Plumbline, adapted: {about.name}",

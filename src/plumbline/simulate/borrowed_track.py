@@ -15,7 +15,7 @@ from plumbline.simulate.difficulty import Evidence, gather, point_precision
 from plumbline.simulate.egms import Points, Product, egms_rows
 from plumbline.simulate.layout import Layout
 from plumbline.simulate.motion import Motion
-from plumbline.simulate.residual import Law, Smooth
+from plumbline.simulate.residual import Smooth, TrackNoise
 from plumbline.simulate.scatterers import ASTRAY, ASTRAY_SHARE, GROUND, STRUCTURE, Scatterers, position_errors
 from plumbline.simulate.series import Reference, background, courses, draw_reference, true_motion
 from plumbline.sources.epochs import DAYS_A_YEAR
@@ -78,7 +78,7 @@ class _View:
     above: Array
     """(N,) height over the lowest point of its building, m; 0 for points on none."""
     smooth: Smooth
-    law: Law
+    law: TrackNoise
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.simulate.noise import Law as Memory
+from plumbline.simulate.noise import Law
 
 Array = NDArray[np.float64]
 KNOT_YEARS = 0.75
@@ -35,7 +35,7 @@ LITTLE, MUCH = 0.008, 0.02
 LEAST_SIGMA_MM = 0.05
 
 
-class Law(NamedTuple):
+class TrackNoise(NamedTuple):
     """What the noise of a track is like, besides each point's deviation."""
 
     rho: float
@@ -64,11 +64,11 @@ class Smooth:
         self._long_moments = _moments(left @ self._long @ left)
 
     def correlation(self, rho: float, long: float) -> Array:
-        """(T, T) of noise at the epochs, which may be unevenly spaced; `rho`, `long`: see `Law`."""
+        """(T, T) of noise at the epochs, which may be unevenly spaced; `rho`, `long`: see `TrackNoise`."""
         short = rho**self._lag if rho else np.eye(len(self._lag))
         return np.asarray((1 - long) * short + long * self._long, float)
 
-    def line_variance(self, law: Law) -> float:
+    def line_variance(self, law: TrackNoise) -> float:
         """Variance of the change over the observation by a straight line, in that of one epoch."""
         return float(self._line @ self.correlation(law.rho, law.long) @ self._line)
 
@@ -87,7 +87,7 @@ class Smooth:
             weight = known * np.minimum(1, HUBER * scale / np.maximum(np.abs(left), 1e-9))
         return np.where(known, left, np.nan)
 
-    def law(self, residual: Array, building: NDArray[np.intp]) -> Law:
+    def law(self, residual: Array, building: NDArray[np.intp]) -> TrackNoise:
         """The law of the noise behind residuals (N, T) of points on buildings (N,); -1: on none."""
         cut = winsorised(residual)
         single = max(_mean(cut**2), 1e-12)
@@ -98,17 +98,19 @@ class Smooth:
         # Two memories alike explain a little more than one; and what neither explains is motion that the fit left.
         told = misfit[0].min() > misfit.min() + LITTLE and misfit.min() < MUCH
         share, rho = np.unravel_index(int(misfit.argmin()), misfit.shape) if told else (0, misfit[0].argmin())
-        return Law(float(RHOS[rho]), float(LONGS[share]), _common_share(cut, building), float(moments[share, rho, 0]))
+        return TrackNoise(
+            float(RHOS[rho]), float(LONGS[share]), _common_share(cut, building), float(moments[share, rho, 0])
+        )
 
     @property
     def _lags(self) -> tuple[int, ...]:
         return _lags(len(self.design))
 
-    def sigma(self, residual: Array, law: Law) -> Array:
+    def sigma(self, residual: Array, law: TrackNoise) -> Array:
         """(N,) standard deviation of the noise behind residuals (N, T), mm."""
         return np.asarray(np.maximum(np.sqrt(_power(winsorised(residual)) / law.kept), LEAST_SIGMA_MM), float)
 
-    def lost(self, rng: np.random.Generator, sigma: Array, shared: Array, law: Law) -> Array:
+    def lost(self, rng: np.random.Generator, sigma: Array, shared: Array, law: TrackNoise) -> Array:
         """(N, T) a draw of the part of the noise that the fit takes, mm.
 
         Args:
@@ -127,7 +129,7 @@ def long_correlation(lag: Array) -> Array:
     """Correlation of the noise with a long memory at lags (...), in usual steps."""
     most = int(np.ceil(lag.max(initial=1))) + 1
     # What an impulse leaves after twelve memories is nothing.
-    response = Memory(0.0, LONG_EXPONENT, LONG_STEPS).response(most + 12 * int(LONG_STEPS))
+    response = Law(0.0, LONG_EXPONENT, LONG_STEPS).response(most + 12 * int(LONG_STEPS))
     along = np.correlate(response, response, "full")[len(response) - 1 :][: most + 1]
     return np.asarray(np.interp(lag, np.arange(most + 1), along / along[0]), float)
 

@@ -19,11 +19,11 @@ from plumbline.prepare.features import PREPARATION
 from plumbline.prepare.folds import fold_blocks
 from plumbline.prepare.sequences import Sequences
 from plumbline.train.adapter import BUFFERS, Adapter
-from plumbline.train.adapter_about import About
+from plumbline.train.adapter_about import AboutAdapter
 from plumbline.train.calibrate import RawAnswers, best_temperature, set_scales
 from plumbline.train.choice import first_as_good, losses, on_scale_of
 from plumbline.train.lowrank import changes, count_changes
-from plumbline.train.score import Score, score
+from plumbline.train.score import SplitScore, score
 from plumbline.train.statistics import FARTHEST, fit_statistics
 from plumbline.train.ways import Fold, label_permille, made, try_ways, unchanged
 
@@ -80,7 +80,7 @@ def adapt(
         model.get_buffer("temperature").fill_(best_temperature(said.logits_B4, said.quadrant_B))
     if interval:
         set_scales(model, said)
-    about = About(
+    about = AboutAdapter(
         name=name, base_sha256=base_sha256, rank=params.rank, alpha=params.alpha, parameters=parameters, share=share,
         labels=len(sequences), temperature_calibrated=temperature, interval_calibrated=interval, **way._asdict(),
         before=_figures(base, before), after=_figures(model, said), prepare=prepare,
@@ -127,10 +127,10 @@ def _widen(model: Diagnosis, sequences: Sequences) -> None:
 
 
 def _figures(model: Diagnosis, raw: RawAnswers) -> dict[str, float | None]:
-    """`Score` of raw answers, in the units of `model`; where no label has a quadrant, only the error is a figure."""
+    """`SplitScore` of raw answers, in the units of `model`; only the error, where no label has a quadrant."""
     severity = model.permille(raw.severity_B3[:, 1]).numpy()
     true = label_permille(model, raw.standard_B).numpy()
-    found: Score = score(raw.logits_B4.softmax(-1).numpy(), severity, raw.quadrant_B.numpy(), true)
+    found: SplitScore = score(raw.logits_B4.softmax(-1).numpy(), severity, raw.quadrant_B.numpy(), true)
     any_quadrant = bool((raw.quadrant_B >= 0).any())
     return {
         key: round(value, 4) if any_quadrant or key == "severity_mae" else None

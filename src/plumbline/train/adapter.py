@@ -1,7 +1,7 @@
 """Adapters: what a trained model is changed by for one city or sensor, kept apart from it.
 
 A folder `adapters/NAME` has `adapter.safetensors` (`PARAMETER.lora_A`, `.lora_B` and `.shift`, and the statistics as
-`buffer.NAME`) and `adapter.json` (`train.adapter_about.About`).
+`buffer.NAME`) and `adapter.json` (`train.adapter_about.AboutAdapter`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import atomic_folder, read_json, sha256_file, write_bytes, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
-from plumbline.train.adapter_about import About
+from plumbline.train.adapter_about import AboutAdapter
 from plumbline.train.adapter_file import AGAIN, MAX_BYTES, read_about, read_tensors
 
 ADAPTERS = Path("adapters")
@@ -39,7 +39,7 @@ with it. That of what is said is the level of the city's severities."""
 class Adapter:
     """The content of one adapter folder."""
 
-    about: About
+    about: AboutAdapter
     tensors: dict[str, Tensor]
 
     def applied(self, base: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -91,7 +91,7 @@ def load_adapter(folder: Path) -> Adapter:
     """
     content = read_about(folder / ABOUT)
     try:
-        about = About.model_validate(content)
+        about = AboutAdapter.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         place = "".join(f"{part}: " for part in first["loc"])
@@ -99,7 +99,7 @@ def load_adapter(folder: Path) -> Adapter:
     return Adapter(about, read_tensors(folder / WEIGHTS, about.weights_sha256))
 
 
-def list_adapters(root: Path) -> list[About]:
+def list_adapters(root: Path) -> list[AboutAdapter]:
     """What the adapters below `root` say of themselves, each named as its folder is, which may have been renamed.
 
     One that is damaged is told of and left out, so that it hides no other.

@@ -25,7 +25,7 @@ def shown(figure: float | None) -> str:
     return "-" if figure is None else f"{figure:.3f}"
 
 
-class About(BaseModel):
+class AboutAdapter(BaseModel):
     """`adapter.json`."""
 
     model_config = ConfigDict(extra="forbid")

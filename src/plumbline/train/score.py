@@ -13,7 +13,7 @@ error is many times theirs, and the score would say nothing else. Splits of simu
 as much."""
 
 
-class Score(NamedTuple):
+class SplitScore(NamedTuple):
     """How good the answers of a split are."""
 
     quadrant_accuracy: float
@@ -27,7 +27,7 @@ class Score(NamedTuple):
 def score(
     probability: NDArray[np.floating], severity: NDArray[np.floating], quadrant_true: NDArray[np.int64],
     severity_true: NDArray[np.floating],
-) -> Score:  # fmt: skip
+) -> SplitScore:  # fmt: skip
     """Compare answers with labels.
 
     Args:
@@ -38,4 +38,4 @@ def score(
     accuracy = float(hits.mean()) if defined.any() else 0.0
     error = float(np.abs(severity - severity_true).mean())
     blind = float(np.abs(severity_true - np.median(severity_true)).mean())
-    return Score(accuracy, error, accuracy - error / max(blind, LEAST_BLIND_PERMILLE))
+    return SplitScore(accuracy, error, accuracy - error / max(blind, LEAST_BLIND_PERMILLE))
