@@ -190,7 +190,7 @@ def test_a_champion_of_other_test_data_is_run_on_those_of_the_candidate(tiny, tm
     with caplog.at_level(logging.INFO, "plumbline"):
         compare_with_champion(tiny.data("package"), champion, tiny.data("prepare"), tiny.params.validate_)
     assert "was validated on other test data; both are run on those of the candidate" in caplog.text
-    assert sum("met champion" in line and "drop 0" in line for line in caplog.messages) == 1  # of the same network
+    assert sum("met champion" in line and "drop 0 and" in line for line in caplog.messages) == 1  # of the same network
 
 
 def test_a_candidate_that_does_not_say_its_test_data_is_refused(tiny, tmp_path):
