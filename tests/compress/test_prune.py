@@ -185,6 +185,18 @@ def test_each_stream_keeps_a_multiple_of_the_shared_channels(tiny, data, setting
         assert min(spec.distance_channels, spec.slope_channels) > 0
 
 
+def test_a_stream_that_matters_little_is_not_emptied(tiny, data):
+    """Else nothing at all would go: torch_pruning leaves a group alone in which a layer would lose every channel."""
+    whole = network(data)
+    found = slopes(whole, data, tiny.params.train, 1, 0)
+    for name, slope in found.items():
+        if "distance" in name:
+            slope.zero_()
+    spec = spec_of(prune(whole, 0.5, found).network)
+    assert spec.distance_channels + spec.slope_channels == 16
+    assert spec.distance_channels >= 1
+
+
 @given(ratio=st.floats(0, 0.95), steps=st.integers(1, 20))
 def test_steps_take_equal_numbers_and_the_ratio_in_all(ratio, steps):
     kept = np.cumprod([1 - share for share in step_shares(ratio, steps)])

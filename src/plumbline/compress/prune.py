@@ -46,9 +46,8 @@ def prune(
     layers = dict(copy.network.named_modules())
     own = {layers[name]: _share(share) for name, share in (parts or {}).items()}
     scores = IMPORTANCE[importance]()
-    if multiple > 1:
-        stem = copy.network.encoder.distance.stem
-        scores = Split(scores, stem, multiple, lambda layer: own.get(layer, _share(ratio)))
+    stem = copy.network.encoder.distance.stem
+    scores = Split(scores, stem, multiple, lambda layer: own.get(layer, _share(ratio)))
     pruner = _pruner(copy.network, _share(ratio), scores, own, heads)
     pruner.step()
     for layer in copy.network.neck.layers:
