@@ -83,6 +83,15 @@ def test_points_that_have_nothing_to_do_with_the_footprints_are_not_beside_them(
     assert not alignment([points], frame.geometry.to_numpy()).is_beside
 
 
+def test_the_same_points_twice_are_no_more_evidence_than_once():
+    frame, corner, size = town()
+    up = seen(corner, size, 1, moved=(9.0, 0.0))
+    up = replace(up, los=np.tile([0.0, 0.0, 1.0], (len(up), 1)))
+    east = replace(up, los=np.tile([1.0, 0.0, 0.0], (len(up), 1)))
+    shapes = frame.geometry.to_numpy()
+    assert alignment([up, east], shapes).errors == pytest.approx(alignment([up], shapes).errors, rel=0.1)
+
+
 def test_too_few_points_say_nothing():
     frame, corner, size = town()
     few = seen(corner[:5], size[:5], 1, moved=(9.0, 0.0))

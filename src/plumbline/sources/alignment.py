@@ -27,6 +27,9 @@ LEAST_GAIN = 0.05
 LEAST_ERRORS = 4.5
 """Standard errors of that gain, which is the largest of some hundred: by chance up to four."""
 
+LEAST_UP = 0.05
+"""Up part of a line of sight below which no satellite looks: the points are of a component, east or north."""
+
 
 class Alignment(NamedTuple):
     """How the points would lie better on the footprints."""
@@ -63,7 +66,7 @@ def alignment(tracks: Sequence[Track], footprints: NDArray[np.object_]) -> Align
     around = _Around(footprints)
     sides: dict[int, list[Track]] = {}
     for track in tracks:
-        sides.setdefault(int(np.sign(np.median(track.los[:, 0]))) if len(track) else 0, []).append(track)
+        sides.setdefault(_side(track), []).append(track)
     looked = [found for side in sides.values() if (found := around.sample(side)) is not None]
     if not looked:
         return None
@@ -146,6 +149,13 @@ class _Around:
         on = np.zeros(len(sample.place), bool)
         on[self._tree.query(shapely.points(sample.place + move), predicate="intersects")[0]] = True
         return on
+
+
+def _side(track: Track) -> int:
+    """-1 west, 1 east: where the satellite stands. 0 for components: those of a product are of the same cells, which
+    tell no more for being given twice."""
+    east, _, up = np.median(track.los, axis=0) if len(track) else np.zeros(3)
+    return int(np.sign(east)) if up > LEAST_UP else 0
 
 
 def _grid(steps: NDArray[np.float64]) -> NDArray[np.float64]:
