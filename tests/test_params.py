@@ -214,6 +214,16 @@ def test_a_missing_file_says_where_to_run(tmp_path):
         load_params(tmp_path / "none.yaml")
 
 
+def test_a_key_that_stands_twice_is_refused_and_not_half_forgotten(tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text('ingest:\n  min_coherence: 0.7\ningest: {products: {"*": {moved_m: [-5, 3]}}}\n')
+    with pytest.raises(InputError, match=r"(?s)params\.yaml: not readable as YAML \('ingest' stands twice.*line 3"):
+        load_ingest(path)
+    path.write_text('a: &a {x: 1}\nb: &b {<<: *a, x: 2, 1: 0, "1": 0}\nc: {<<: *b, x: 3}\n')
+    with pytest.raises(InputError, match="a, b, c: no section"):  # merged keys and names like numbers are no others
+        load_ingest(path)
+
+
 @pytest.mark.parametrize("content", [b"train: [1, 2", b"\xff\xfe\x00", b"a: b: c", b"- {"])
 def test_a_file_that_is_not_yaml_is_refused(tmp_path, content):
     path = tmp_path / "params.yaml"

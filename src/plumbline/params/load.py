@@ -110,9 +110,24 @@ def parse_params(content: Any, source: str = "params.yaml") -> Params:
         raise InputError("\n".join(lines)) from None
 
 
+class _EachKeyOnce(yaml.SafeLoader):
+    """Of a key that stands twice YAML's own loader takes the last, and forgets what the first has said."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in seen:
+                    problem = f"{key.value!r} stands twice; write what both say under one"
+                    raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
+                seen.add((key.tag, key.value))
+        return node
+
+
 def _read(path: Path) -> Any:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return _EachKeyOnce(path.read_text(encoding="utf-8")).get_single_data()
     except FileNotFoundError:
         raise InputError(f"{path}: no such file. Run from the project's root, or give --params FILE.") from None
     except OSError as error:
