@@ -266,6 +266,9 @@ def test_points_beside_the_footprints_are_told_of_and_can_be_moved(case):
     assert again.loc[judged, "quadrant"].tolist() == there.loc[judged, "quadrant"].tolist()
     near = again.loc[judged, "severity_permille"] - there.loc[judged, "severity_permille"]
     assert near.abs().max() < 0.02
+    (case.folder / "moved.yaml").write_text('ingest: {products: {"*": {moved_m: [-3, 0]}}}\n')
+    (found,) = re.findall(r"add (\[.*\]) to what moved_m in ingest.products says", case.run().err)
+    assert json.loads(found) == pytest.approx([15, -9], abs=1)
 
 
 def without_crs(case):

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import geopandas
@@ -5,6 +6,7 @@ import numpy as np
 import pytest
 import shapely
 
+from plumbline.params import Product
 from plumbline.sources.alignment import LEAST_M, alignment, warn_of_offset
 
 from .make import EAST, NORTH, track
@@ -119,3 +121,29 @@ def test_the_warning_has_the_line_to_write(caplog):
     with caplog.at_level("WARNING", "plumbline"):
         warn_of_offset([replace(one, easting=one.easting - 7, northing=one.northing + 4) for one in points], frame, "a")
     assert not caplog.text
+
+
+@pytest.mark.parametrize(
+    ("products", "advice"),
+    [
+        ({}, r'state in a file that --params names: ingest: {products: {"\*": {moved_m: \[-7, 4\]}}}'),
+        ({"*": Product(moved_m=(1, 2))}, r"add \[-7, 4\] to what moved_m in ingest.products says of these files"),
+        ({"a*": Product(track="asc")}, r"state moved_m: \[-7, 4\] in every pattern of ingest.products"),
+    ],
+)
+def test_the_warning_fits_what_is_stated_already(caplog, products, advice):
+    frame, corner, size = town()
+    points = [seen(corner, size, look, moved=(7.0, -4.0), seed=look + 2) for look in (-1, 1)]
+    with caplog.at_level("WARNING", "plumbline"):
+        warn_of_offset(points, frame, "a.csv", products)
+    assert re.search(advice, caplog.text)
+
+
+def test_a_shift_beyond_all_that_are_tried_is_said_and_not_measured(caplog):
+    frame, corner, size = town()
+    points = [seen(corner, size, look, moved=(29.0, 0.0), seed=look + 2) for look in (-1, 1)]
+    with caplog.at_level("WARNING", "plumbline"):
+        warn_of_offset(points, frame, "a.csv")
+    assert "27 m east, or farther, of the footprints" in caplog.text
+    assert "check datum and CRS" in caplog.text
+    assert "moved_m: [" not in caplog.text

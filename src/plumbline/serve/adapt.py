@@ -69,7 +69,7 @@ def adapt(
     tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
-    warn_of_offset(tracks, footprints, ", ".join(map(str, points)))
+    warn_of_offset(tracks, footprints, ", ".join(map(str, points)), ingest.products)
     _check_labelled(footprints, set(known["building_id"]), labels, buildings)
     prepare = prepare_of(base_folder, prepare).model_copy(update={"max_points": base.network.spec.max_length})
     prepared = prepare_buildings(tracks, footprints, prepare, name)

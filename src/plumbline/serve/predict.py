@@ -61,7 +61,7 @@ def predict(
     tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
-    warn_of_offset(tracks, footprints, ", ".join(map(str, points)))
+    warn_of_offset(tracks, footprints, ", ".join(map(str, points)), ingest.products)
     warn_of_short(tracks)
     say_one_side(tracks)
     table = judge(tracks, footprints, prepare, model, manifest.version)

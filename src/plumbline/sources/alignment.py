@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import geopandas
@@ -11,6 +11,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.console import log
+from plumbline.params import Product
 from plumbline.sources.points import Track
 
 REACH_M = 24.0
@@ -50,6 +51,11 @@ class Alignment(NamedTuple):
         far = np.hypot(self.east_m, self.north_m) >= LEAST_M
         return bool(far and self.inside_moved - self.inside >= LEAST_GAIN and self.errors >= LEAST_ERRORS)
 
+    @property
+    def is_farthest(self) -> bool:
+        """Whether no farther move was tried, so that the best one may be."""
+        return max(abs(self.east_m), abs(self.north_m)) >= REACH_M + COARSE_M
+
 
 def alignment(tracks: Sequence[Track], footprints: NDArray[np.object_]) -> Alignment | None:
     """Where the points of all tracks together would have to be moved, so that the most of them lie on footprints.
@@ -77,22 +83,36 @@ def alignment(tracks: Sequence[Track], footprints: NDArray[np.object_]) -> Align
     return Alignment(float(fine[0]), float(fine[1]), inside, moved, errors)
 
 
-def warn_of_offset(tracks: Sequence[Track], buildings: geopandas.GeoDataFrame, points: str) -> None:
+def warn_of_offset(
+    tracks: Sequence[Track], buildings: geopandas.GeoDataFrame, points: str, products: Mapping[str, Product] = {}
+) -> None:
     """Say so where the points lie beside the footprints, and how they would be moved.
 
     Args:
         tracks: points. buildings: the buildings table, in their CRS. points: the files, for the message.
+        products: what is stated of them already (`ingest.products`).
     """
     found = alignment(tracks, buildings.geometry.to_numpy())
     if found is None or not found.is_beside:
         return
     log.warning(
-        "%s: the points seem to lie %s of the footprints: %.0f %% of those around are on one, moved %.0f %%. Look at "
-        "both (--map). If it is so, state in a file that --params names (docs/formats.md): "
-        'ingest: {products: {"*": {moved_m: [%d, %d]}}}',
-        points, _words(-found.east_m, -found.north_m), 100 * found.inside, 100 * found.inside_moved,
-        round(found.east_m), round(found.north_m),
+        "%s: the points seem to lie %s%s of the footprints: %.0f %% of those around are on one, moved %.0f %%. Look at "
+        "both (--map). If it is so, %s (docs/formats.md)",
+        points, _words(-found.east_m, -found.north_m), ", or farther," if found.is_farthest else "",
+        100 * found.inside, 100 * found.inside_moved, _advice(found, products),
     )  # fmt: skip
+
+
+def _advice(found: Alignment, products: Mapping[str, Product]) -> str:
+    """What to write; added to what is stated, since that has moved the points already, or hides what stands below."""
+    move = f"[{round(found.east_m)}, {round(found.north_m)}]"
+    if found.is_farthest:
+        return "check datum and CRS of both, or measure how far it is and state it as moved_m in ingest.products"
+    if any(about.moved_m for about in products.values()):
+        return f"add {move} to what moved_m in ingest.products says of these files"
+    if products:
+        return f"state moved_m: {move} in every pattern of ingest.products that one of these files takes"
+    return f'state in a file that --params names: ingest: {{products: {{"*": {{moved_m: {move}}}}}}}'
 
 
 class _Sample(NamedTuple):
