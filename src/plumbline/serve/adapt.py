@@ -49,7 +49,7 @@ def adapt(
         name: of the adapter; one of that name is replaced.
         params: section `adapt`.
         prepare: section `prepare` of the user's file, if it has one. Where the model says how its scatterers were
-            prepared, that counts, and only `max_strain_error_permille` is taken from here.
+            prepared, that counts, and only the limits of what `predict` judges are taken from here.
         root: folder of the adapters.
         id_column, layer: see `read_buildings`; without, what `ingest` says of the file.
 
