@@ -363,3 +363,19 @@ def test_bytes_are_written_with_the_rights_of_every_other_file(tmp_path, mask):
         os.umask(before)
     assert (tmp_path / "a").read_bytes() == b"abc"
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+def test_a_full_disk_that_was_met_before_and_dealt_with_is_not_behind_an_error():
+    """A cache that could not be written is no reason; `from None` says so."""
+    found = []
+    for cause in (True, False):
+        try:
+            try:
+                raise OSError(errno.EROFS, "Read-only file system", "cache")
+            except OSError as full:
+                if cause:
+                    raise ValueError("a bug") from full
+                raise ValueError("a bug") from None
+        except ValueError as error:
+            found.append(unwritten(error) is not None)
+    assert found == [True, False]

@@ -57,7 +57,7 @@ def answered(city: CityFiles, trained: Path) -> pd.DataFrame:
     tracks = read_tracks(city.products)
     buildings = read_buildings(city.footprints, tracks[0].crs)
     # The one method of a released model that the judgement calls.
-    table = judge(tracks, buildings, Prepare(), TrainedModel(trained), "trained")  # type: ignore[arg-type]
+    table, _ = judge(tracks, buildings, Prepare(), TrainedModel(trained), "trained")  # type: ignore[arg-type]
     return pd.DataFrame(table.drop(columns="geometry"))
 
 

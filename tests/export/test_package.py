@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from plumbline.errors import InputError
-from plumbline.export.package import MANIFEST, MODELS, open_package, verify_package, write_package
+from plumbline.export.package import MANIFEST, MODELS, Manifest, open_package, verify_package, write_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.files import read_json, write_json
 from plumbline.prepare.features import GEOMETRY, PREPARATION, names
@@ -294,3 +294,10 @@ def test_an_application_needs_numpy_and_onnx_runtime_only(tiny, tmp_path):
     assert [float(word) for word in said[1::2]] == pytest.approx(answers.severity_permille.tolist(), abs=1e-4)
     order = np.array(["NE", "NW", "SW", "SE"])[answers.quadrant_probability.argmax(1)]
     assert said[::2] == list(np.where(answers.novelty <= 1, order, "unknown"))
+
+
+def test_a_package_from_before_there_was_a_limit_of_probability_judges_whom_it_judged():
+    content = read_json(PACKAGE / MANIFEST)
+    assert Manifest.model_validate(content).prepare.min_quadrant_confidence == 0.5
+    del content["prepare"]["min_quadrant_confidence"]
+    assert Manifest.model_validate(content).prepare.min_quadrant_confidence == 0.0

@@ -91,7 +91,7 @@ def test_the_same_points_twice_are_no_more_evidence_than_once():
     up = replace(up, los=np.tile([0.0, 0.0, 1.0], (len(up), 1)))
     east = replace(up, los=np.tile([1.0, 0.0, 0.0], (len(up), 1)))
     shapes = frame.geometry.to_numpy()
-    assert alignment([up, east], shapes).errors == pytest.approx(alignment([up], shapes).errors, rel=0.1)
+    assert alignment([up, east], shapes).errors == pytest.approx(alignment([up], shapes).errors, rel=0.25)
 
 
 def test_too_few_points_say_nothing():
@@ -147,3 +147,16 @@ def test_a_shift_beyond_all_that_are_tried_is_said_and_not_measured(caplog):
     assert "27 m east, or farther, of the footprints" in caplog.text
     assert "check datum and CRS" in caplog.text
     assert "moved_m: [" not in caplog.text
+
+
+def test_streets_that_fit_themselves_elsewhere_are_no_answer():
+    """Houses of one size on a grid: after any move by its pitch nearly as many points lie on them again."""
+    frame, corner, size = town()
+    corner = corner - corner % PITCH_M + np.array([EAST, NORTH]) % PITCH_M
+    even = geopandas.GeoDataFrame(geometry=shapely.box(*corner.T, *(corner + SIDE_M).T), crs=frame.crs)
+    points = [
+        seen(corner, np.full_like(size, SIDE_M), look, moved=(PITCH_M / 2, 0.0), seed=look + 2) for look in (-1, 1)
+    ]
+    found = alignment(points, even.geometry.to_numpy())
+    assert found.inside_moved - found.inside > 0.3
+    assert not found.is_beside

@@ -50,6 +50,7 @@ def main(parent: int | None = None) -> None:
         told = unwritten(error)  # of what is not written by `plumbline.files`: checkpoints, the record of MLflow
         if told is None:
             raise
+        log.debug("", exc_info=error)
         log.error("%s", told)
         sys.exit(told.exit_code)
     except KeyboardInterrupt:  # before the command has begun

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from plumbline.console import log
 from plumbline.errors import InputError
@@ -65,6 +65,12 @@ class Manifest(BaseModel):
     records: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Stage (`train`, `compress`) -> record of its run: data, commit, params, parameters, hardware, curve, metrics."""
     files: dict[str, File]
+
+    @field_validator("prepare", mode="before")
+    @classmethod
+    def _as_it_was(cls, found: Any) -> Any:
+        """A package from before there was a limit of probability goes on judging whom it judged."""
+        return {"min_quadrant_confidence": 0.0, **found} if isinstance(found, dict) else found
 
 
 def write_package(files: Mapping[str, Path], about: Mapping[str, Any], card: str, out: Path) -> Manifest:

@@ -64,7 +64,7 @@ def predict(
     warn_of_offset(tracks, footprints, ", ".join(map(str, points)), ingest.products)
     warn_of_short(tracks)
     say_one_side(tracks)
-    table = judge(tracks, footprints, prepare, model, manifest.version)
+    table, torn = judge(tracks, footprints, prepare, model, manifest.version)
     with ExitStack() as staged:
         if map_path is not None:
             from plumbline.serve.map import write_map  # Bokeh takes a second to load, and not everybody wants a map
@@ -74,7 +74,10 @@ def predict(
             write_map(table, tracks, drawn, f"Plumbline: {buildings.stem}", prepare)
         write_predictions(table, output)
     counts = table["status"].value_counts()
-    warn_of_unjudged(table)
+    if torn:
+        log.info("%d more buildings may be damaged, and in no quadrant with a probability of %g: insufficient_points "
+                 "(--min-quadrant-confidence 0 judges them too)", torn, prepare.min_quadrant_confidence)  # fmt: skip
+    warn_of_unjudged(table, torn)
     log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
     return table
 
@@ -86,13 +89,16 @@ def asked_for(prepare: Prepare, min_quadrant_confidence: float | None) -> Prepar
     return prepare.model_copy(update={"min_quadrant_confidence": min_quadrant_confidence})
 
 
-def warn_of_unjudged(table: geopandas.GeoDataFrame) -> None:
-    """Say why, where fewer than half of the buildings were judged: the user has to look at something."""
+def warn_of_unjudged(table: geopandas.GeoDataFrame, torn: int = 0) -> None:
+    """Say why, where fewer than half of the buildings were judged: the user has to look at something.
+
+    `torn` are those that want a probable quadrant alone; their points are where they should be.
+    """
     judged = int((table["status"] == "ok").sum())
-    if 2 * judged >= len(table):
+    if 2 * (judged + torn) >= len(table):
         return
     points, status = table["n_points"].to_numpy(), table["status"].to_numpy()
-    empty, few = int((points == 0).sum()), int(((points > 0) & (status == "insufficient_points")).sum())
+    empty, few = int((points == 0).sum()), int(((points > 0) & (status == "insufficient_points")).sum()) - torn
     log.warning(
         "%d of %d buildings were judged. %d have no scatterer on them, %d too few of them or where these tell too "
         "little, %d are unlike all that the model was trained on. Do points and footprints lie on each other (a map "
@@ -120,8 +126,8 @@ def warn_of_short(tracks: Sequence[Track]) -> None:
 
 def judge(
     tracks: list[Track], footprints: geopandas.GeoDataFrame, prepare: Prepare, model: OnnxModel, version: str
-) -> geopandas.GeoDataFrame:
-    """The predictions table for footprints in the CRS of the tracks.
+) -> tuple[geopandas.GeoDataFrame, int]:
+    """The predictions table for footprints in the CRS of the tracks, and how many want a probable quadrant alone.
 
     Args:
         tracks, footprints: see `prepare_buildings`.
@@ -130,11 +136,8 @@ def judge(
     """
     prepared = prepare_buildings(tracks, footprints, prepare)
     answers = model.answer(prepared.sequences)
-    torn = unsure_where(prepared, answers, prepare)
-    if torn:
-        log.info("%d more buildings may be damaged, and in no quadrant with a probability of %g: insufficient_points "
-                 "(--min-quadrant-confidence 0 judges them too)", torn, prepare.min_quadrant_confidence)  # fmt: skip
-    return judgement(prepared, answers, footprints, prepare, version)
+    table = judgement(prepared, answers, footprints, prepare, version)
+    return table, unsure_where(prepared, answers, prepare)
 
 
 def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str | None = None) -> list[Track]:

@@ -21,13 +21,18 @@ MOST_POINTS, FEWEST_POINTS = 1500, 100
 """Of a viewing side: with more the answer is no other, with fewer it is chance."""
 MOST_OF_ONE = 12
 """Points around one footprint: those of a building lie wrong together, so that many buildings tell more."""
+AT_A_TIME = 64
+"""Footprints around which points are looked for together."""
 LEAST_M = 4.0
 """Less is usual: the radar sees the walls that face it, so that points of one side lie off the middle of houses."""
 LEAST_GAIN = 0.05
 """Share of the points by which more must lie on footprints after the move."""
 LEAST_ERRORS = 4.5
 """Standard errors of that gain, which is the largest of some hundred: by chance up to four."""
-
+APART_M = 12.0
+"""From here on another move is another answer: streets that are regular fit themselves at several."""
+LEAST_LEAD = 0.25
+"""Part of the gain by which the best move must be better than another answer."""
 LEAST_UP = 0.05
 """Up part of a line of sight below which no satellite looks: the points are of a component, east or north."""
 
@@ -42,6 +47,8 @@ class Alignment(NamedTuple):
     """Share of the points around footprints that lie on one."""
     inside_moved: float
     """The same after the move."""
+    inside_else: float
+    """The same after the best move that is another answer."""
     errors: float
     """The gain by its standard error."""
 
@@ -49,7 +56,9 @@ class Alignment(NamedTuple):
     def is_beside(self) -> bool:
         """Whether they lie elsewhere than the footprints, beyond chance and beyond what is usual."""
         far = np.hypot(self.east_m, self.north_m) >= LEAST_M
-        return bool(far and self.inside_moved - self.inside >= LEAST_GAIN and self.errors >= LEAST_ERRORS)
+        gain, lead = self.inside_moved - self.inside, self.inside_moved - self.inside_else
+        alone = lead >= max(LEAST_GAIN, LEAST_LEAD * gain)
+        return bool(far and alone and gain >= LEAST_GAIN and self.errors >= LEAST_ERRORS)
 
     @property
     def is_farthest(self) -> bool:
@@ -76,11 +85,16 @@ def alignment(tracks: Sequence[Track], footprints: NDArray[np.object_]) -> Align
     looked = [found for side in sides.values() if (found := around.sample(side)) is not None]
     if not looked:
         return None
-    steps = np.arange(-REACH_M, REACH_M + 1e-9, COARSE_M)
-    coarse = around.best(looked, _grid(steps))
-    fine = around.best(looked, coarse + _grid(np.arange(-COARSE_M, COARSE_M + 1e-9, FINE_M)))
-    inside, moved, errors = around.gain(looked, fine)
-    return Alignment(float(fine[0]), float(fine[1]), inside, moved, errors)
+    moves = _grid(np.arange(-REACH_M, REACH_M + 1e-9, COARSE_M))
+    shares = around.shares(looked, moves)
+    around_it = _grid(np.arange(-COARSE_M, COARSE_M + 1e-9, FINE_M))
+    near = _best(moves, shares) + around_it
+    best = _best(near, around.shares(looked, near))
+    apart = np.hypot(*(moves - best).T) >= APART_M
+    others = _best(moves[apart], shares[apart]) + around_it
+    second = around.shares(looked, others[np.hypot(*(others - best).T) >= APART_M]).max()
+    inside, moved, errors = around.gain(looked, best)
+    return Alignment(float(best[0]), float(best[1]), inside, moved, float(second), errors)
 
 
 def warn_of_offset(
@@ -139,21 +153,23 @@ class _Around:
         place = np.concatenate([np.column_stack([track.easting, track.northing]) for track in tracks])
         tree = shapely.STRtree(shapely.points(place))
         found: dict[int, int] = {}
-        for building in self._order:
-            near = np.sort(tree.query(self._boxes[building]))
-            for point in near[:: -(-len(near) // MOST_OF_ONE) or 1].tolist():
-                found.setdefault(point, int(building))
+        for start in range(0, len(self._order), AT_A_TIME):
+            some = self._order[start : start + AT_A_TIME]
+            at, point = tree.query(self._boxes[some])
+            for number in np.unique(at).tolist():
+                near = np.sort(point[at == number])
+                for one in near[:: -(-len(near) // MOST_OF_ONE)].tolist():
+                    found.setdefault(one, int(some[number]))
             if len(found) >= MOST_POINTS:
                 break
         if len(found) < FEWEST_POINTS:
             return None
         return _Sample(place[list(found)], np.array(list(found.values()), np.intp))
 
-    def best(self, samples: Sequence[_Sample], moves: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The move, of (M, 2), with the most points on footprints; of equally good ones the least."""
-        shares = sum(np.array([self._on(sample, move).mean() for move in moves]) for sample in samples)
-        order = np.lexsort((np.hypot(*moves.T), -np.round(np.asarray(shares), 12)))
-        return np.asarray(moves[order[0]])
+    def shares(self, samples: Sequence[_Sample], moves: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(M,) share of the points on footprints after each move of (M, 2), each sample alike."""
+        found = [[self._on(sample, move).mean() for move in moves] for sample in samples]
+        return np.asarray(np.mean(found, axis=0), float)
 
     def gain(self, samples: Sequence[_Sample], move: NDArray[np.float64]) -> tuple[float, float, float]:
         """Share of points on footprints before and after, and the difference by its standard error."""
@@ -161,7 +177,8 @@ class _Around:
         for sample in samples:
             one, other = self._on(sample, np.zeros(2)), self._on(sample, move)
             before, after = before + one.mean() / len(samples), after + other.mean() / len(samples)
-            together = np.bincount(sample.building, other.astype(float) - one)
+            gained = other.astype(float) - one
+            together = np.bincount(sample.building, gained - gained.mean())  # of a building they lie wrong together
             variance += float((together**2).sum()) / (len(one) * len(samples)) ** 2
         return float(before), float(after), float((after - before) / max(np.sqrt(variance), 1e-12))
 
@@ -176,6 +193,11 @@ def _side(track: Track) -> int:
     tell no more for being given twice."""
     east, _, up = np.median(track.los, axis=0) if len(track) else np.zeros(3)
     return int(np.sign(east)) if up > LEAST_UP else 0
+
+
+def _best(moves: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The move of the largest share; of equally good ones the least."""
+    return np.asarray(moves[np.lexsort((np.hypot(*moves.T), -np.round(shares, 12)))[0]])
 
 
 def _grid(steps: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -86,10 +86,8 @@ def moved(source: PointSource, by_m: tuple[float, float] | None) -> PointSource:
         for block in source.blocks():
             yield replace(block, easting=block.easting + east, northing=block.northing + north)
 
-    return noted(
-        replace(source, blocks=blocks), source.name,
-        [f"its points are moved by {east:g} m east and {north:g} m north, as ingest.products says"],
-    )  # fmt: skip
+    note = f"its points are moved by {east:g} m east and {north:g} m north, as ingest.products says"
+    return replace(source, blocks=blocks, notes=(*source.notes, note))
 
 
 def all_points(source: PointSource) -> Track:

@@ -130,6 +130,8 @@ def read_points(
     """
     track = all_points(open_points(path, products, format, crs))
     log.info("%s: %d points, %d epochs, %s to %s", path, *track.displacement.shape, *track.epochs[[0, -1]])
+    if (by_m := describe(path, products).moved_m) is not None:
+        log.info("%s: moved by %g m east and %g m north, as ingest.products says", path, *by_m)
     repeated = track.dropped.get("duplicate_id", 0)
     if repeated:
         log.warning(
