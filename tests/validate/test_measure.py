@@ -24,6 +24,7 @@ from plumbline.validate.measure import (
     run_seconds,
     size_figures,
     speed_figures,
+    torch_answers,
 )
 
 
@@ -65,6 +66,21 @@ def test_parity_is_the_largest_difference_of_any_building(tiny, data, released):
     figures = parity_figures(load_diagnosis(tiny.data("compress")), data, answers)
     assert figures["parity_probability"] == pytest.approx(0.25, abs=1e-5)
     assert figures["parity_severity_permille"] == pytest.approx(0.5, abs=1e-4)
+
+
+def test_parity_is_of_the_buildings_that_are_known(tiny, data, released):
+    model, answers = load_diagnosis(tiny.data("compress")), released.answer(data)
+    novelty = torch_answers(model, data).novelty
+    order = np.argsort(novelty)
+    limit = model.get_buffer("novelty_limit")
+    # So that half of the buildings are beyond the limits.
+    limit.mul_(float(novelty[order[len(order) // 2]]))
+    answers.quadrant_probability[order[-1], 0] += 0.5
+    assert parity_figures(model, data, answers)["parity_probability"] < 1e-5
+    answers.quadrant_probability[order[0], 0] += 0.25
+    assert parity_figures(model, data, answers)["parity_probability"] == pytest.approx(0.25, abs=1e-5)
+    limit.mul_(1e-6)  # nothing is known: then all count
+    assert parity_figures(model, data, answers)["parity_probability"] == pytest.approx(0.5, abs=1e-5)
 
 
 @pytest.mark.parametrize("place", [0, -1])
