@@ -170,7 +170,7 @@ def test_every_building_has_one_line_of_the_legend() -> None:
     category = table["burland_category"].fillna(-1).to_numpy(np.int64)
     members = np.array([group.member for group in groups(table["status"].to_numpy(object), category)])
     assert (members.sum(axis=0) == 1).all()
-    assert members.sum(axis=1).tolist()[:3] == [1, 0, 1]
+    assert members.sum(axis=1).tolist()[:4] == [0, 1, 0, 1]
 
 
 def test_the_map_says_what_is_wrong_with_the_building_and_what_with_its_points(tmp_path: Path) -> None:
@@ -189,6 +189,24 @@ def test_the_map_says_what_is_wrong_with_the_building_and_what_with_its_points(t
                  "its points are too few, all on one line, or too noisy to tell"):  # fmt: skip
         assert page.count(f"Not judged: {said}") == 1 or page.count(f"Not judged: its {said}") == 1, said
     assert "too small or large: 2" in page
+
+
+def test_a_building_that_may_be_damaged_is_told_apart(tmp_path: Path) -> None:
+    houses = [house(0, 50 * i) for i in range(3)]
+    table = make_predictions(
+        geopandas.GeoDataFrame({"building_id": list("abc")}, geometry=houses, crs="EPSG:32633"),
+        ["insufficient_points", "ok", "insufficient_points"], [9] * 3, [[0.25] * 4] * 3, [2.0] * 3, [0.1] * 3,
+        [3.0] * 3, "1",
+    )  # fmt: skip
+    unsure = np.array([False, False, True])
+    assert why_not(table, table.geometry.to_numpy(), Prepare(), unsure).tolist() == [
+        "insufficient_points", "ok", "unsure_where",
+    ]  # fmt: skip
+    write_map(table, [], tmp_path / "map.html", "Town", Prepare(), unsure=unsure)
+    page = (tmp_path / "map.html").read_text()
+    assert page.count("Not judged: it may be damaged, and its points do not tell in which quadrant") == 1
+    assert "damaged? unsure where: 1" in page
+    assert "points too few or noisy: 1" in page
 
 
 class Tags(HTMLParser):

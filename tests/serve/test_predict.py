@@ -115,7 +115,7 @@ def test_a_damaged_building_is_judged_where_a_quadrant_is_probable_enough(case):
     loose = answers(case)
     damaged = (loose["status"] == "ok") & (loose["severity_permille"] >= 0.5)
     bound = loose.loc[damaged, "quadrant_confidence"].quantile(0.6)
-    case.more = ["--min-quadrant-confidence", str(bound)]
+    case.more = ["--min-quadrant-confidence", str(bound), "--map", case.folder / "map.html"]
     ended = case.run()
     assert ended.code == 0, ended.err
     table = read_predictions(case.output)
@@ -124,6 +124,7 @@ def test_a_damaged_building_is_judged_where_a_quadrant_is_probable_enough(case):
     assert (table.loc[unsure, "status"] == "insufficient_points").all()
     pd.testing.assert_frame_equal(table[~unsure], loose[~unsure])
     assert f"INFO {unsure.sum()} more buildings may be damaged, and in no quadrant" in ended.err
+    assert f"damaged? unsure where: {unsure.sum()}" in (case.folder / "map.html").read_text()
     case.more = ["--min-quadrant-confidence", "1.5"]
     assert case.run().code == 2
 

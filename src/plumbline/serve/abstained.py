@@ -14,16 +14,22 @@ NO_MATTER = ("too_small", "too_large")
 """Reasons that more points would not change."""
 
 
-def why_not(predictions: pd.DataFrame, footprints: NDArray[np.object_], prepare: Prepare) -> NDArray[np.object_]:
+def why_not(
+    predictions: pd.DataFrame, footprints: NDArray[np.object_], prepare: Prepare,
+    unsure: NDArray[np.bool_] | None = None,
+) -> NDArray[np.object_]:  # fmt: skip
     """(B,) the status of each building; where it is `insufficient_points`, what of that: a key of `sentences`.
 
     Args:
         predictions: B rows with `status` and `n_points`.
         footprints: (B,) of them, in m.
         prepare: of the model that judged.
+        unsure: (B,) which want a probable quadrant alone, see `judgement.unsure_where`; None: that is not known.
     """
     why = np.array(predictions["status"], object)
     few = why == "insufficient_points"
+    if unsure is not None:
+        why[few & unsure] = "unsure_where"
     why[few & (predictions["n_points"] == 0).to_numpy()] = "no_points"
     for name, odd in zip(NO_MATTER, too_small_or_large(frames(footprints).side, prepare), strict=True):
         why[few & odd] = name
@@ -35,6 +41,7 @@ def sentences(prepare: Prepare) -> dict[str, str]:
     return {
         "too_small": f"its shorter side is below {prepare.min_side_m:g} m, less than the places of points are sure",
         "too_large": f"its longer side is above {prepare.max_side_m:g} m, so that its parts move on their own",
+        "unsure_where": "it may be damaged, and its points do not tell in which quadrant",
         "no_points": "no usable point is on it",
         "insufficient_points": "its points are too few, all on one line, or too noisy to tell damage and its quadrant",
         "out_of_distribution": "it or its points are unlike anything the model was trained on",

@@ -47,6 +47,10 @@ def judgement(
     )
 
 
-def unsure_where(prepared: Prepared, answers: Answers, prepare: Prepare) -> int:
-    """How many buildings would be judged, were it not that no quadrant is probable enough; see `judgement`."""
-    return int((answered(answers) & ~blurred(prepared.sequences, prepare) & torn(answers, prepare)).sum())
+def unsure_where(prepared: Prepared, answers: Answers, prepare: Prepare) -> NDArray[np.bool_]:
+    """(F,) footprints that would be judged, were it not that no quadrant is probable enough; see `judgement`."""
+    unsure = np.zeros(len(prepared.n_points), bool)
+    unsure[prepared.footprint] = (
+        answered(answers) & ~blurred(prepared.sequences, prepare) & torn(answers, prepare)
+    )  # fmt: skip
+    return unsure

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import geopandas
+import numpy as np
 import shapely
 from bokeh.embed import file_html
 from bokeh.models import ColumnDataSource, CustomJS
@@ -14,6 +15,7 @@ from bokeh.models.annotations import ScaleBar
 from bokeh.models.widgets import Select
 from bokeh.plotting import figure
 from bokeh.resources import INLINE
+from numpy.typing import NDArray
 
 from plumbline.errors import InputError
 from plumbline.files import atomic_file, given_name, why_unwritten
@@ -31,7 +33,7 @@ WORST = 20
 
 def write_map(
     predictions: geopandas.GeoDataFrame, tracks: Sequence[Track], path: Path, title: str, prepare: Prepare,
-    every: int = 1,
+    every: int = 1, unsure: NDArray[np.bool_] | None = None,
 ) -> None:  # fmt: skip
     """Draw the predictions, and the points they rest on, into one HTML file that loads nothing from elsewhere.
 
@@ -42,14 +44,15 @@ def write_map(
         title: heading of the page.
         prepare: of the model that judged.
         every: one in so many points is in `tracks`.
+        unsure: (B,) buildings that want a probable quadrant alone, see `why_not`.
 
     Raises:
         InputError: the file cannot be written.
     """
     crs = map_crs(predictions, tracks)
-    shown = predictions.to_crs(crs).sort_values("severity_permille", na_position="first", kind="stable")
-    shown = shown.reset_index(drop=True)
-    shown["why"] = why_not(shown, shown.geometry.to_numpy(), prepare)
+    shown = predictions.to_crs(crs)
+    shown["why"] = why_not(shown, shown.geometry.to_numpy(), prepare, unsure)
+    shown = shown.sort_values("severity_permille", na_position="first", kind="stable").reset_index(drop=True)
     points = near_points(tracks, crs, shown.total_bounds, MAX_POINTS)
     # Small numbers about the middle: short in the file, and exact enough as 32-bit floats.
     origin = shown.total_bounds.reshape(2, 2).mean(axis=0).round()

@@ -36,6 +36,7 @@ VELOCITY_COLOURS = tuple(reversed(PRGn11))
 """From away (purple) to towards the satellite (green): ColorBrewer's diverging PRGn, colour-blind safe too, and not to
 be taken for a category."""
 HATCHES = {
+    ("unsure_where",): ("damaged? unsure where", "\\"),
     ("insufficient_points", "no_points"): ("points too few or noisy", "/"),
     NO_MATTER: ("too small or large", "-"),
     ("out_of_distribution",): ("unlike training", "x"),
@@ -46,6 +47,7 @@ FAR_M_PER_PX = 2.0
 """From this scale outwards a building is pointed at by its dot; further in, by its footprint."""
 WIDE_AND_NARROW = """
     .bk-grid { column-gap: 18px }
+    @media (max-width: 1500px) { .bk-grid { grid-template: auto / repeat(5, auto) } }
     @media (max-width: 1000px) { .bk-grid { grid-template: auto / repeat(2, auto) } }
 """
 

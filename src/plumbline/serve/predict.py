@@ -8,6 +8,7 @@ from pathlib import Path
 
 import geopandas
 import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.errors import InputError
@@ -64,17 +65,17 @@ def predict(
     warn_of_offset(tracks, footprints, ", ".join(map(str, points)), ingest.products)
     warn_of_short(tracks)
     say_one_side(tracks)
-    table, torn = judge(tracks, footprints, prepare, model, manifest.version)
+    table, unsure = judge(tracks, footprints, prepare, model, manifest.version)
     with ExitStack() as staged:
         if map_path is not None:
             from plumbline.serve.map import write_map  # Bokeh takes a second to load, and not everybody wants a map
 
             # Drawn before the predictions are written and put in its place after: both files or neither.
             drawn = staged.enter_context(atomic_file(map_path))
-            write_map(table, tracks, drawn, f"Plumbline: {buildings.stem}", prepare)
+            write_map(table, tracks, drawn, f"Plumbline: {buildings.stem}", prepare, unsure=unsure)
         write_predictions(table, output)
     counts = table["status"].value_counts()
-    if torn:
+    if torn := int(unsure.sum()):
         log.info("%d more buildings may be damaged, and in no quadrant with a probability of %g: insufficient_points "
                  "(--min-quadrant-confidence 0 judges them too)", torn, prepare.min_quadrant_confidence)  # fmt: skip
     warn_of_unjudged(table, torn)
@@ -126,8 +127,8 @@ def warn_of_short(tracks: Sequence[Track]) -> None:
 
 def judge(
     tracks: list[Track], footprints: geopandas.GeoDataFrame, prepare: Prepare, model: OnnxModel, version: str
-) -> tuple[geopandas.GeoDataFrame, int]:
-    """The predictions table for footprints in the CRS of the tracks, and how many want a probable quadrant alone.
+) -> tuple[geopandas.GeoDataFrame, NDArray[np.bool_]]:
+    """The predictions table for F footprints in the CRS of the tracks, and (F,) which want a probable quadrant alone.
 
     Args:
         tracks, footprints: see `prepare_buildings`.

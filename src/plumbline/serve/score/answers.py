@@ -5,18 +5,20 @@ from __future__ import annotations
 import geopandas
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from plumbline.serve.predictions import read_predictions
-from plumbline.serve.score.work import ANSWERS, ROWS, Tile
+from plumbline.serve.score.work import ANSWERS, ROWS, UNSURE, Tile
 from plumbline.strain import category
 
 
-def answers(tiles: list[Tile]) -> geopandas.GeoDataFrame:
-    """The predictions for all footprints, in the order of their file."""
+def answers(tiles: list[Tile]) -> tuple[geopandas.GeoDataFrame, NDArray[np.bool_]]:
+    """Predictions for all F footprints, in the order of their file, and (F,) which want a probable quadrant alone."""
     parts = [read_predictions(tile.folder / ANSWERS) for tile in tiles]
-    row = np.concatenate([np.load(tile.folder / ROWS) for tile in tiles])
-    table = pd.concat(parts, ignore_index=True).iloc[np.argsort(row)]
-    return geopandas.GeoDataFrame(table.reset_index(drop=True), crs=parts[0].crs)
+    order = np.argsort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
+    unsure = np.concatenate([np.load(tile.folder / UNSURE) for tile in tiles])[order]
+    table = pd.concat(parts, ignore_index=True).iloc[order]
+    return geopandas.GeoDataFrame(table.reset_index(drop=True), crs=parts[0].crs), unsure
 
 
 def counts_of(table: geopandas.GeoDataFrame) -> dict[str, dict[str, int]]:

@@ -44,7 +44,9 @@ def publish(reading: Reading, tiles: list[Tile], params: Score) -> Result:
         InputError: a file could not be written.
     """
     delivery, city, out = reading.delivery, tiles[0].city, params.out
-    table = answers(tiles)
+    table, unsure = answers(tiles)
+    if torn := int(unsure.sum()):
+        log.info("%s: %d buildings may be damaged, and in no quadrant that is probable enough", delivery.place, torn)
     tracks = _shown(tiles)
     warn_of_short(city.observed)
     last = max(track["last_epoch"] for track in city.about["tracks"])
@@ -56,7 +58,7 @@ def publish(reading: Reading, tiles: list[Tile], params: Score) -> Result:
     with atomic_folder(out / delivery.place / delivery.result) as folder:
         write_predictions(table, folder / PREDICTIONS)
         title = f"Plumbline: {delivery.place}, {delivery.name}"
-        write_map(table, tracks, folder / MAP, title, package.prepare, tiles[0].every)
+        write_map(table, tracks, folder / MAP, title, package.prepare, tiles[0].every, unsure)
         changes = None
         if before is not None:
             _warn_of_tracks(before, city.about["tracks"])

@@ -32,7 +32,7 @@ def shadow(reading: Reading, tiles: list[Tile], challenger: Path, workers: int |
         if folder.exists():
             return
         judge_tiles(own, workers)
-        said, champion = answers(own), answers(tiles)
+        (said, _), (champion, _) = answers(own), answers(tiles)
         differences = compare(champion, said)
         with atomic_folder(folder) as temporary:
             write_predictions(said, temporary / PREDICTIONS)

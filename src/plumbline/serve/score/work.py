@@ -24,7 +24,7 @@ from plumbline.params import Ingest
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.odd import period_overlap
 from plumbline.prepare.tile import leave_to_neighbours, own_rows
-from plumbline.serve.judgement import judgement
+from plumbline.serve.judgement import judgement, unsure_where
 from plumbline.serve.map import MAX_POINTS
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.score.deliveries import Delivery
@@ -39,6 +39,8 @@ from plumbline.sources.points import write_points
 STAGE = "score"
 POINTS = "points"
 ANSWERS, ROWS, SEQUENCES, SHOWN, TILE = "answers.parquet", "row.npy", "sequences", "points.parquet", "tile.json"
+UNSURE = "unsure_where.npy"
+"""Which buildings want a probable quadrant alone: the map tells them apart."""
 CODE = ("sources", "prepare", "export", "serve")
 WORTHWHILE_POINTS = 200_000
 """Fewer are judged before other processes have loaded their libraries."""
@@ -158,10 +160,12 @@ def judge_tile(tile: Tile) -> None:
     shown = [track.take(own_rows(track, tile.city, tile.name)[:: tile.every]) for track in tracks]
     tracks = [leave_to_neighbours(track, footprints, neighbours, manifest.prepare) for track in tracks]
     prepared = prepare_buildings(tracks, buildings, manifest.prepare, tile.city.folder.name)
-    table = judgement(prepared, model.answer(prepared.sequences), buildings, manifest.prepare, manifest.version)
+    answers = model.answer(prepared.sequences)
+    table = judgement(prepared, answers, buildings, manifest.prepare, manifest.version)
     with atomic_folder(tile.folder) as out:
         write_predictions(table, out / ANSWERS)
         np.save(out / ROWS, neighbours.own)
+        np.save(out / UNSURE, unsure_where(prepared, answers, manifest.prepare))
         prepared.sequences.save(out / SEQUENCES)
         write_points(shown, out / SHOWN)
         write_json(out / TILE, {"left_out": prepared.left_out.counts})
