@@ -35,14 +35,14 @@ COLOURS = tuple(reversed(YlOrRd5))
 VELOCITY_COLOURS = tuple(reversed(PRGn11))
 """From away (purple) to towards the satellite (green): ColorBrewer's diverging PRGn, colour-blind safe too, and not to
 be taken for a category."""
-HATCHES = {
-    ("unsure_where",): ("damaged? unsure where", "\\"),
-    ("insufficient_points", "no_points"): ("points too few or noisy", "/"),
-    NO_MATTER: ("too small or large", "-"),
-    ("out_of_distribution",): ("unlike training", "x"),
-}
-"""Reasons for abstaining, see `why_not` -> label in the legend, hatching."""
 GREY, BROWN, CHOSEN = "#8a8a8a", "#6b5a3a", "#0050b3"
+HATCHES = {
+    ("unsure_where",): ("damaged? unsure where", "\\", COLOURS[2]),
+    ("insufficient_points", "no_points"): ("points too few or noisy", "/", GREY),
+    NO_MATTER: ("too small or large", "-", GREY),
+    ("out_of_distribution",): ("unlike training", "x", GREY),
+}
+"""Reasons for abstaining, see `why_not` -> label in the legend, hatching, its colour."""
 FAR_M_PER_PX = 2.0
 """From this scale outwards a building is pointed at by its dot; further in, by its footprint."""
 WIDE_AND_NARROW = """
@@ -63,11 +63,11 @@ class Group(NamedTuple):
 
 def groups(why: NDArray[np.object_], category: NDArray[np.int64]) -> list[Group]:
     """The reasons for abstaining, then the categories 0 to 4: the order of drawing, so that the worst is on top."""
-    hatched = {"fill_color": "#ffffff", "line_color": GREY, "hatch_color": GREY, "hatch_scale": 6}
+    hatched = {"fill_color": "#ffffff", "line_color": GREY, "hatch_scale": 6}
     return [
         *(
-            Group(label, np.isin(why, reasons), 4, {**hatched, "hatch_pattern": hatch})
-            for reasons, (label, hatch) in HATCHES.items()
+            Group(label, np.isin(why, reasons), 4, {**hatched, "hatch_pattern": hatch, "hatch_color": colour})
+            for reasons, (label, hatch, colour) in HATCHES.items()
         ),
         *(
             Group(f"{code} {name}", category == code, 5 + 1.5 * code, {"fill_color": colour, "line_color": BROWN})
