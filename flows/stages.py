@@ -221,10 +221,12 @@ def keeping(lines: list[str], say: Say) -> Say:
 
 def _failure(stage: str, code: int, lines: list[str]) -> StageFailedError:
     """Tell the stage's own exit status, which DVC reports in words, and its last line, which is its message."""
-    for line in lines:
-        if line.startswith("ERROR: failed to reproduce") and (told := _EXITED.search(line)):
+    for number, line in enumerate(lines):
+        # A stage that was killed may not have ended its line.
+        said, failed, rest = line.partition("ERROR: failed to reproduce")
+        if failed and (told := _EXITED.search(rest)):
             code = int(told[1])
-            lines = lines[: lines.index(line)]
+            lines = [*lines[:number], *([said] if said else [])]
             break
     last = lines[-1].removeprefix("ERROR ") if lines else "no output"
     if code == REFUSED:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.stages import StageFailedError, begin_asking, promote, reproduce, stale
+from flows.stages import StageFailedError, _failure, begin_asking, promote, reproduce, stale
 from tests.flows.conftest import STAGES, Project, stage_process, wait_until_gone
 
 
@@ -74,6 +74,16 @@ def test_a_release_that_is_refused(project: Project, refused: int, code: int) ->
     with pytest.raises(StageFailedError, match="release") as caught:
         promote(str)
     assert caught.value.exit_code == code
+
+
+@pytest.mark.parametrize("before", ["", "epoch 3 of", "epoch 3 of 9\n"])
+def test_how_a_stage_ended_is_read_behind_a_line_that_it_did_not_end(before: str) -> None:
+    words = "ERROR: failed to reproduce 'train': failed to run: exec plumbline train, exited with "
+    lines = f"begun\n{before}{words}".split("\n")
+    said = before.strip() or "begun"
+    assert "killed by signal 9" in str(_failure("train", 255, [*lines[:-1], lines[-1] + "-9"]))
+    failed = _failure("train", 255, [*lines[:-1], lines[-1] + "2"])
+    assert (str(failed), failed.exit_code) == (f"train: {said}", 2)
 
 
 @pytest.mark.parametrize("victim", ["stage", "dvc"])
