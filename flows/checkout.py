@@ -96,13 +96,13 @@ def _forget_dead_owners(folder: Path) -> None:
             *content.get("write", {}).values(),
             *(owner for many in content.get("read", {}).values() for owner in many),
         ]
-        if any(_is_dvc(int(owner["pid"])) for owner in owners):
-            return
+        busy = any(_is_dvc(int(owner["pid"])) for owner in owners)
     except FileNotFoundError:
         return
     except (ValueError, KeyError, TypeError, AttributeError):
-        pass  # not readable, by DVC neither
-    owned.unlink(missing_ok=True)
+        busy = False  # not readable, by DVC neither
+    if not busy:
+        owned.unlink(missing_ok=True)
 
 
 def _is_dvc(pid: int) -> bool:

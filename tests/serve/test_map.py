@@ -2,7 +2,6 @@
 
 import json
 import re
-import resource
 import shutil
 import subprocess
 from html.parser import HTMLParser
@@ -27,6 +26,7 @@ from plumbline.serve.map_data import description, map_crs, near_points, quarters
 from plumbline.serve.map_layers import COLOURS, groups
 from plumbline.serve.predictions import STATUSES, make_predictions
 from plumbline.sources.points import Track
+from tests.full_disk import largest_file
 
 EAST, NORTH = 337000.0, 4285000.0
 HOSTILE = "</script><img src=x onerror=\"document.title='taken'\"><b>@{text}"
@@ -264,14 +264,10 @@ def test_without_points_and_with_one_building_there_is_still_a_map(tmp_path: Pat
 
 
 def test_a_disk_that_fills_up_leaves_no_page(tmp_path: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-    try:
+    with largest_file(100_000):
         for path in (tmp_path / "map.html", tmp_path / ".map.4711.part.html"):  # as `atomic_file` names it
             with pytest.raises(InputError, match=r"/map\.html: could not be written"):
                 write_map(town(), [], path, "Full", Prepare())
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list(tmp_path.iterdir()) == []
 
 

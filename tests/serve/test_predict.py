@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import resource
 import shutil
 import warnings
 import zipfile
@@ -22,6 +21,7 @@ from plumbline.export.package import verify_package
 from plumbline.serve.predict import warn_of_short
 from plumbline.serve.predictions import COLUMNS, JUDGEMENT, STATUSES, read_predictions
 from plumbline.strain import category
+from tests.full_disk import largest_file
 from tests.prepare.made import make_track
 from tests.sources import make
 from tests.tiny import run_cli, run_process
@@ -464,12 +464,8 @@ def test_a_failure_leaves_the_former_predictions_alone(case):
 def test_a_map_that_does_not_fit_on_the_disk_takes_the_predictions_with_it(case):
     """A limit of 300 KB a file: room for the predictions, none for a map."""
     case.more = ["--map", case.folder / "map.html"]
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
-    try:
+    with largest_file(300_000):
         ended = case.run()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert ended.code == 2, ended.err
     assert "could not be written (File too large)" in ended.err
     assert "Traceback" not in ended.err

@@ -2,9 +2,6 @@
 
 import json
 import os
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import geopandas
@@ -27,6 +24,7 @@ from plumbline.serve.predictions import (
     read_predictions,
     write_predictions,
 )
+from tests.full_disk import largest_file
 
 CONTRACT = (
     "building_id status n_points quadrant quadrant_confidence p_ne p_nw p_sw p_se severity_permille severity_low "
@@ -173,17 +171,6 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
         write_predictions(predictions(["a"]).drop(columns="p_sw"), tmp_path / "out.csv")
 
 
-@contextmanager
-def full_disk(limit: int) -> Iterator[None]:
-    """No file may grow beyond `limit` bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("old", [None, b"yesterday's"])
 def test_a_disk_that_fills_up_leaves_what_was_there(tmp_path: Path, suffix: str, old: bytes | None) -> None:
@@ -191,7 +178,7 @@ def test_a_disk_that_fills_up_leaves_what_was_there(tmp_path: Path, suffix: str,
     if old:
         path.write_bytes(old)
     table = predictions([f"b{i}" for i in range(3000)])
-    with full_disk(120_000), pytest.raises(InputError, match="could not be written") as said:
+    with largest_file(120_000), pytest.raises(InputError, match="could not be written") as said:
         write_predictions(table, path)
     assert ".part" not in str(said.value)
     assert [p.name for p in tmp_path.iterdir()] == ([path.name] if old else [])
