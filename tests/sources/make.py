@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,6 +34,7 @@ L3 = [
     "acceleration_std", "seasonality", "seasonality_std", "gnss_velocity_n", "gnss_velocity_e", "gnss_velocity_u",
 ]  # fmt: skip
 
+SIDE_M, PITCH_M = 12.0, 31.0
 
 Result = TypeVar("Result")
 
@@ -108,3 +110,28 @@ def track(count: int = 4, name: str = "a", crs: str = "EPSG:3035") -> Track:
         los=np.tile([0.6, 0.0, 0.8], (count, 1)),
         displacement=np.stack([steps, -steps], axis=1).astype(np.float32),
     )
+
+
+def town(seed=0, houses=12):
+    """Houses of several sizes, each on a plot of its own."""
+    rng = np.random.default_rng(seed)
+    corner = np.stack(np.meshgrid(np.arange(houses), np.arange(houses)), -1).reshape(-1, 2) * PITCH_M
+    corner = corner + rng.uniform(0, 8, corner.shape) + np.array([EAST, NORTH])
+    size = SIDE_M * rng.uniform(0.7, 1.3, corner.shape)
+    shapes = shapely.box(*corner.T, *(corner + size).T)
+    frame = geopandas.GeoDataFrame({"building_id": np.arange(len(shapes)).astype(str)}, geometry=shapes)
+    return frame.set_crs("EPSG:3035"), corner, size
+
+
+def seen(corner, size, look_east, each=12, error_m=1.0, wall=0.0, moved=(0.0, 0.0), seed=1):
+    """Points on the houses; a share `wall` of them on the side that faces the satellite, and a fifth anywhere."""
+    rng = np.random.default_rng(seed)
+    place = np.repeat(corner, each, 0) + rng.uniform(0, 1, (len(corner) * each, 2)) * np.repeat(size, each, 0)
+    facing = np.repeat(corner[:, 0] + (size[:, 0] if look_east > 0 else 0), each)
+    place[:, 0] = np.where(rng.random(len(place)) < wall, facing, place[:, 0])
+    anywhere = rng.random(len(place)) < 0.2
+    place[anywhere] = rng.uniform(place.min(0), place.max(0), (anywhere.sum(), 2))
+    place += rng.normal(0, error_m, place.shape) + np.array(moved)
+    points = track(len(place))
+    los = np.tile([0.6 * look_east, -0.1, 0.79], (len(place), 1))
+    return replace(points, easting=place[:, 0], northing=place[:, 1], los=los)

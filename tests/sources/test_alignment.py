@@ -9,34 +9,7 @@ import shapely
 from plumbline.params import Product
 from plumbline.sources.alignment import LEAST_M, alignment, warn_of_offset
 
-from .make import EAST, NORTH, track
-
-SIDE_M, PITCH_M = 12.0, 31.0
-
-
-def town(seed=0, houses=12):
-    """Houses of several sizes, each on a plot of its own."""
-    rng = np.random.default_rng(seed)
-    corner = np.stack(np.meshgrid(np.arange(houses), np.arange(houses)), -1).reshape(-1, 2) * PITCH_M
-    corner = corner + rng.uniform(0, 8, corner.shape) + np.array([EAST, NORTH])
-    size = SIDE_M * rng.uniform(0.7, 1.3, corner.shape)
-    shapes = shapely.box(*corner.T, *(corner + size).T)
-    frame = geopandas.GeoDataFrame({"building_id": np.arange(len(shapes)).astype(str)}, geometry=shapes)
-    return frame.set_crs("EPSG:3035"), corner, size
-
-
-def seen(corner, size, look_east, each=12, error_m=1.0, wall=0.0, moved=(0.0, 0.0), seed=1):
-    """Points on the houses; a share `wall` of them on the side that faces the satellite, and a fifth anywhere."""
-    rng = np.random.default_rng(seed)
-    place = np.repeat(corner, each, 0) + rng.uniform(0, 1, (len(corner) * each, 2)) * np.repeat(size, each, 0)
-    facing = np.repeat(corner[:, 0] + (size[:, 0] if look_east > 0 else 0), each)
-    place[:, 0] = np.where(rng.random(len(place)) < wall, facing, place[:, 0])
-    anywhere = rng.random(len(place)) < 0.2
-    place[anywhere] = rng.uniform(place.min(0), place.max(0), (anywhere.sum(), 2))
-    place += rng.normal(0, error_m, place.shape) + np.array(moved)
-    points = track(len(place))
-    los = np.tile([0.6 * look_east, -0.1, 0.79], (len(place), 1))
-    return replace(points, easting=place[:, 0], northing=place[:, 1], los=los)
+from .make import EAST, NORTH, PITCH_M, SIDE_M, seen, town
 
 
 @pytest.mark.parametrize("moved", [(5.0, -3.3), (-20.0, 0.0), (0.0, 9.0), (-6.0, -15.0)])
@@ -126,7 +99,10 @@ def test_the_warning_has_the_line_to_write(caplog):
 @pytest.mark.parametrize(
     ("products", "advice"),
     [
-        ({}, r'state in a file that --params names: ingest: {products: {"\*": {moved_m: \[-7, 4\]}}}'),
+        (
+            {},
+            r'state in a file that --params names .*: ingest: {products: {"\*": {moved_m: \[-7, 4\]}}}',
+        ),
         ({"*": Product(moved_m=(1, 2))}, r"add \[-7, 4\] to what moved_m in ingest.products says of these files"),
         ({"a*": Product(track="asc")}, r"state moved_m: \[-7, 4\] in every pattern of ingest.products"),
     ],

@@ -17,7 +17,7 @@ from plumbline.sources.part import read_part
 from plumbline.sources.plan import plan_parts
 from plumbline.sources.points import identity
 
-from .make import egms, rows, squares, text, zipped
+from .make import egms, rows, seen, squares, text, town, zipped
 
 LABELS = "building_id,severity_permille,quadrant\nH0,1.2,NE\nH2,0.1,\n"
 
@@ -52,6 +52,25 @@ def test_layer_and_ids_of_footprints_may_be_stated(city, tmp_path):
     ingest([city], Ingest(footprints=stated), tmp_path / "out")
     (town,) = open_ingested(tmp_path / "out")
     assert town.buildings()["building_id"].tolist() == ["H0", "H1", "H2"]
+
+
+def test_points_beside_the_footprints_are_told_of(city, tmp_path, caplog):
+    houses, corner, size = town(houses=8)
+    points = seen(corner, size, 1, each=6, moved=(9.0, -6.0))
+    cells = [
+        {**row, "easting": f"{east:.2f}", "northing": f"{north:.2f}", "temporal_coherence": "0.9"}
+        for row, east, north in zip(rows(len(points)), points.easting, points.northing, strict=True)
+    ]
+    for path in city.iterdir():
+        path.unlink()
+    (city / "points.csv").write_text(text(cells))
+    houses.to_file(city / "footprints.gpkg")
+    (city / "labels.csv").write_text("building_id,severity_permille,quadrant\n0,1.2,NE\n")
+    ingest([city], Ingest(), tmp_path / "out")
+    assert "points.csv: the points seem to lie 9 m east and 6 m south of the footprints" in caplog.text
+    caplog.clear()
+    ingest([city], Ingest(products={"*": Product(moved_m=(-9, 6))}), tmp_path / "moved")
+    assert "seem to lie" not in caplog.text
 
 
 def test_a_city_becomes_three_tables_and_a_report(city, tmp_path):

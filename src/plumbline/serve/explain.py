@@ -28,9 +28,10 @@ from plumbline.serve.explain_network import answer, reasons
 from plumbline.serve.explain_page import write_page
 from plumbline.serve.explain_points import find_points
 from plumbline.serve.explain_tables import building_table, buildings_path, scatterer_table, write_tables
-from plumbline.serve.judgement import judgement
+from plumbline.serve.judgement import judgement, unsure_where
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predict import NOTHING, asked_for, read_tracks
+from plumbline.sources.alignment import warn_of_offset
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.overlap import check_overlap
 from plumbline.sources.points import Track
@@ -48,6 +49,8 @@ class Explained(NamedTuple):
     """Of those that were judged; see `scatterer_table`."""
     buildings: pd.DataFrame
     """All of them; see `building_table`."""
+    unsure: pd.Series
+    """Of `buildings`, which want a probable quadrant alone; see `unsure_where`."""
 
 
 class _Block(NamedTuple):
@@ -90,6 +93,7 @@ def explain(
     tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
+    warn_of_offset(tracks, footprints, ", ".join(map(str, points)), ingest.products)
     rows = _rows(footprints["building_id"].to_numpy(object), chosen, buildings)
     tracks = [tracks[number] for number in period_overlap(tracks).kept]
     done: list[Explained] = []
@@ -97,9 +101,10 @@ def explain(
         done.append(_explain_block(block, footprints, prepare, manifest.version, model))
         log.info("%d of %d buildings", sum(len(part.buildings) for part in done), len(rows))
     whole = Explained(*(pd.concat(part, ignore_index=True) for part in zip(*done, strict=True)))
-    _tell(whole.buildings)
+    _tell(whole, prepare)
     if not chosen:
-        whole = whole._replace(buildings=whole.buildings[whole.buildings["status"] == "ok"])
+        is_ok = whole.buildings["status"] == "ok"
+        whole = whole._replace(buildings=whole.buildings[is_ok], unsure=whole.unsure[is_ok])
     with ExitStack() as staged:
         if plan is not None:
             # Drawn before the tables are written and put in its place after: all files or none.
@@ -151,19 +156,26 @@ def _explain_block(
 ) -> Explained:
     own = footprints.iloc[block.row].reset_index(drop=True)
     prepared = prepare_buildings(block.tracks, own, prepare)
-    judged = judgement(prepared, answer(model, prepared.sequences), own, prepare, version)
+    answers = answer(model, prepared.sequences)
+    judged = judgement(prepared, answers, own, prepare, version)
     is_ok = (judged["status"] == "ok").to_numpy()[prepared.footprint]
     sequences, building = prepared.sequences.take(np.flatnonzero(is_ok)), prepared.footprint[is_ok]
     found = reasons(model, sequences)
     place = find_points(sequences, building, block.tracks, block.owners, frames(own.geometry.to_numpy()))
     plain = pd.DataFrame(judged.drop(columns="geometry"))
-    return Explained(scatterer_table(sequences, place, found, own.crs), building_table(plain, sequences, found))
+    tables = scatterer_table(sequences, place, found, own.crs), building_table(plain, sequences, found)
+    return Explained(*tables, pd.Series(unsure_where(prepared, answers, prepare)))
 
 
-def _tell(buildings: pd.DataFrame) -> None:
-    for status, names in buildings.groupby("status")["building_id"]:
-        if status == "ok":
+def _tell(whole: Explained, prepare: Prepare) -> None:
+    torn = (
+        f"damaged, perhaps, and in no quadrant with a probability of {prepare.min_quadrant_confidence:g}; "
+        "--min-quadrant-confidence 0 explains them too"
+    )
+    why = whole.buildings["status"].mask(whole.unsure, torn)
+    for reason, names in whole.buildings["building_id"].groupby(why):
+        if reason == "ok":
             log.info("%d buildings explained", len(names))
         else:
             more = f" and {len(names) - NAMED} others" if len(names) > NAMED else ""
-            log.warning("not explained, because not judged (%s): %s%s", status, ", ".join(names[:NAMED]), more)
+            log.warning("not explained, because not judged (%s): %s%s", reason, ", ".join(names[:NAMED]), more)

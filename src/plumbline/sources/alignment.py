@@ -111,7 +111,7 @@ def warn_of_offset(
         return
     log.warning(
         "%s: the points seem to lie %s%s of the footprints: %.0f %% of those around are on one, moved %.0f %%. Look at "
-        "both (--map). If it is so, %s (docs/formats.md)",
+        "both (a map shows it). If it is so, %s (docs/formats.md)",
         points, _words(-found.east_m, -found.north_m), ", or farther," if found.is_farthest else "",
         100 * found.inside, 100 * found.inside_moved, _advice(found, products),
     )  # fmt: skip
@@ -126,7 +126,8 @@ def _advice(found: Alignment, products: Mapping[str, Product]) -> str:
         return f"add {move} to what moved_m in ingest.products says of these files"
     if products:
         return f"state moved_m: {move} in every pattern of ingest.products that one of these files takes"
-    return f'state in a file that --params names: ingest: {{products: {{"*": {{moved_m: {move}}}}}}}'
+    line = f'ingest: {{products: {{"*": {{moved_m: {move}}}}}}}'
+    return f"state in a file that --params names (params.yaml, in the pipeline): {line}"
 
 
 class _Sample(NamedTuple):
