@@ -11,12 +11,15 @@ from typing import Any
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 
 from plumbline.console import log
+from plumbline.train.distributed import process_number
 
 TAGS = ("run_key", "data_sha256")
 
 
 def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str]) -> list[Logger]:
     """TensorBoard and MLflow. The record never stops the work: an unreachable MLflow is a warning.
+
+    Of several processes only the first opens MLflow: two would make its tables at once, and break them for good.
 
     Args:
         name: of the stage.
@@ -26,7 +29,10 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
     """
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints the traceback of what it raises
+    logging.getLogger("lightning.pytorch.loggers.mlflow").setLevel(logging.ERROR)  # that it makes what is not there
     found: list[Logger] = [TensorBoardLogger(work / "tensorboard", name=name)]
+    if process_number():
+        return found
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     named = os.environ.get("MLFLOW_TRACKING_URI")
     address = _address()
@@ -35,8 +41,9 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
         known = before.get("run_id") if before.get("server") == _hashed(address) else None
         tags = {tag: record[tag] for tag in TAGS} | {"git_commit": (record["git"] or {}).get("commit", "none")}
         logger = MLFlowLogger(
-            "plumbline", run_name=name, tracking_uri=address, artifact_location=beside, run_id=known, tags=tags
-        )
+            "plumbline", run_name=name, tracking_uri=address, artifact_location=beside, tags=tags,
+            run_id=_still_there(known, address),
+        )  # fmt: skip
         logger.log_hyperparams(record["params"])
         found.append(logger)
     except Exception as error:  # whatever the record's server answers, training goes on
@@ -47,6 +54,23 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
         if named is not None:
             os.environ["MLFLOW_TRACKING_URI"] = named
     return found
+
+
+def _still_there(run_id: str | None, address: str) -> str | None:
+    """The run, unless somebody has removed it since: then a new one is begun."""
+    if run_id is None:
+        return None
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+
+    try:
+        MlflowClient(address).get_run(run_id)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        log.warning("MLflow at %s has lost the interrupted run %s: a new one is begun there", address, run_id)
+        return None
+    return run_id
 
 
 def _address() -> str:
