@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 
-class Best(ModelCheckpoint):
-    """Keeps the best epoch from `first` on, counted from 0."""
-
-    def __init__(self, first: int, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.first = first
+class Checkpoint(ModelCheckpoint):
+    """Lightning's, in a folder that may be elsewhere when the run is gone on with: a project can be moved."""
 
     @property
     def state_key(self) -> str:
         """As Lightning names it, so that checkpoints of former versions are resumed from."""
         return super().state_key.replace(type(self).__name__, ModelCheckpoint.__name__, 1)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up what was kept, each file by its name in the folder of today."""
+
+        def here(path: str) -> str:
+            return str(Path(str(self.dirpath)) / Path(path).name) if path else path
+
+        paths = ("best_model_path", "kth_best_model_path", "last_model_path")
+        best = {here(path): score for path, score in state_dict["best_k_models"].items()}
+        moved = {name: here(state_dict[name]) for name in paths}
+        super().load_state_dict({**state_dict, **moved, "best_k_models": best, "dirpath": self.dirpath})
+
+
+class Best(Checkpoint):
+    """Keeps the best epoch from `first` on, counted from 0."""
+
+    def __init__(self, first: int, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.first = first
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Look at the epoch's score."""
@@ -35,7 +51,7 @@ class Patience(EarlyStopping):
 
     @property
     def state_key(self) -> str:
-        """As `Best.state_key`."""
+        """As `Checkpoint.state_key`."""
         return super().state_key.replace(type(self).__name__, EarlyStopping.__name__, 1)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

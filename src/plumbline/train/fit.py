@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 from lightning import Callback, Trainer, seed_everything
-from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
+from lightning.pytorch.callbacks import RichProgressBar
 from lightning.pytorch.profilers import Profiler, PyTorchProfiler, SimpleProfiler
 
 from plumbline.console import console, log
@@ -24,7 +24,7 @@ from plumbline.prepare.shards import SequenceSet
 from plumbline.train.alarms import MemoryAlarm
 from plumbline.train.average import Ema
 from plumbline.train.capacity import batch_size
-from plumbline.train.chosen import Best, Patience
+from plumbline.train.chosen import Best, Checkpoint, Patience
 from plumbline.train.data import Data
 from plumbline.train.distributed import (
     PARTED,
@@ -41,7 +41,7 @@ from plumbline.train.loggers import log_record, loggers, recorded
 from plumbline.train.module import Optimisation
 from plumbline.train.monitor import EpochLine, monitors
 from plumbline.train.record import begin_record
-from plumbline.train.resume import BATCH_SIZE, RECORDED, read_checkpoint, remembered, resumed
+from plumbline.train.resume import BATCH_SIZE, BEST, LAST, RECORDED, read_checkpoint, remembered, resumed
 from plumbline.train.start import CHECKPOINT, RANDOM
 from plumbline.train.traffic import Communication, say_what_is_lost
 
@@ -94,12 +94,15 @@ def fit(
     last = resumed(folder, name, start_from)
     # It must not depend on the memory that happens to be free when a run is gone on with.
     size = (last and remembered(folder, BATCH_SIZE)) or batch_size(module.model, train, optimise, losses)
+    lines = WORK / "runs" / run / "train.jsonl"
+    if last is None and not process_number():
+        lines.unlink(missing_ok=True)  # of a run before, with the same data and params
     say_what_is_lost(losses, last is not None)
     kept: dict[str, Any] = {"mode": "max", "save_on_train_epoch_end": True, "enable_version_counter": False}
-    best = Best(module.chosen_from, folder, "best", monitor="tune/score", **kept)
-    module.last = folder / f"last{ModelCheckpoint.FILE_EXTENSION}"
+    best = Best(module.chosen_from, folder, BEST, monitor="tune/score", **kept)
+    module.last = folder / f"{LAST}{Checkpoint.FILE_EXTENSION}"
     # `save_last` of `best` would write only when there is a new best.
-    newest = ModelCheckpoint(folder, module.last.stem, **kept)
+    newest = Checkpoint(folder, LAST, **kept)
     module.record = begin_record(module.model, key, data_sha256, settings)
     records = loggers(name, module.record, WORK, (last and remembered(folder, RECORDED)) or {})
     # A strategy that deals the weights out leaves parts of them in `module`.
@@ -110,7 +113,7 @@ def fit(
         *([Ema(optimise.ema_decay)] if optimise.ema_decay else []),
         MemoryAlarm(losses, module.last),
         Communication(losses),
-        *monitors(losses, WORK / "runs" / run / "train.jsonl"),
+        *monitors(losses, lines),
         best,
         newest,  # behind `best`, whose state is in it
         Patience(

@@ -16,6 +16,8 @@ from plumbline.files import read_json
 from plumbline.train.distributed import process_number
 from plumbline.train.start import CHECKPOINT
 
+BEST, LAST = "best", "last"
+"""Names of the checkpoints, without their suffix."""
 BATCH_SIZE, RECORDED = "batch_size.json", "mlflow_run.json"
 """Files beside the checkpoints: the size that was found, and the run in MLflow."""
 
@@ -30,12 +32,16 @@ def resumed(folder: Path, name: str, start_from: Sequence[str]) -> Path | None:
         if not process_number():
             shutil.rmtree(folder, ignore_errors=True)
         return None
-    last = _usable(folder / "last.ckpt")
-    if last is not None:
-        epoch = read_checkpoint(last)["epoch"]
-        log.info("%s: resuming from the checkpoint of an interrupted run, after epoch %d", name, epoch + 1)
-    elif list(start_from) == [CHECKPOINT]:
+    last = folder / f"{LAST}.ckpt"
+    found = _usable(last)
+    if found is not None and _has_best(found) and _usable(best := folder / f"{BEST}.ckpt") is None:
+        log.warning("%s, the best epoch so far, cannot be used; training starts from the beginning", best)
+        found = None
+    if found is None and list(start_from) == [CHECKPOINT]:
         raise InputError("train.start_from: checkpoint found, and no run with these data and params was interrupted.")
+    if found is None:
+        return None
+    log.info("%s: resuming from the checkpoint of an interrupted run, after epoch %d", name, found["epoch"] + 1)
     return last
 
 
@@ -60,15 +66,20 @@ def remembered(folder: Path, name: str) -> Any:
     return read_json(folder / name) if (folder / name).exists() else None
 
 
-def _usable(path: Path) -> Path | None:
-    """The checkpoint, if there is one and it can be read; one cut short by a crash is set aside."""
+def _has_best(found: dict[str, Any]) -> bool:
+    """Whether one of the epochs so far was the best and has a checkpoint of its own."""
+    kept = found.get("callbacks", {})
+    return any(Path(state.get("best_model_path", "")).stem == BEST for state in kept.values())
+
+
+def _usable(path: Path) -> dict[str, Any] | None:
+    """What a checkpoint holds, if there is one and it can be read; one cut short by a crash is set aside."""
     if not path.exists():
         return None
     try:
-        read_checkpoint(path)
+        return read_checkpoint(path)
     except Exception as error:  # a half-written archive fails in many ways; each means: start again
         log.warning("%s: not readable (%s); training starts from the beginning", path, error)
         if not process_number():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         return None
-    return path
