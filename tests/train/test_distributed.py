@@ -12,6 +12,7 @@ import torch
 import yaml
 from lightning.pytorch.plugins.precision import FSDPPrecision
 from lightning.pytorch.strategies import DDPStrategy
+from mlflow import MlflowClient
 from torch import nn
 from torch.distributed.fsdp import MixedPrecision
 
@@ -25,7 +26,7 @@ from plumbline.train.resume import read_checkpoint
 from plumbline.train.traffic import Communication
 from tests.train.made import make_params, make_sequences, settings
 from tests.train.test_deal import apart
-from tests.train.test_fit import history, run, weights, work
+from tests.train.test_fit import history, run, search, weights, work
 
 __all__ = ["work"]
 ROOT = Path(__file__).parents[2]
@@ -41,13 +42,16 @@ def test_two_processes_end_with_the_weights_of_one_with_twice_the_batch(work):
     # The key's bias has no gradient but rounding errors, which Adam makes steps of its own size.
     changed = {"epochs": 2, "freeze": ["*key.bias"], "balance": "weights", "accelerator": "cpu"}
     run("one", batch_size=16, model=model, **changed)
+    own = {name: value for name, value in ENVIRONMENT.items() if name != "MLFLOW_TRACKING_URI"}
     two = settings(model, batch_size=4, accumulate=2, devices=2, **changed)
     Path("params.yaml").write_text(yaml.safe_dump(two))
     done = subprocess.run(
-        [sys.executable, "-m", "plumbline", "train"], env=ENVIRONMENT, capture_output=True, text=True, timeout=280
+        [sys.executable, "-m", "plumbline", "train"], env=own, capture_output=True, text=True, timeout=280
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("epoch 2 of at most 2") == 1  # one of them speaks
+    assert "MLflow" not in done.stderr  # and one of them makes its tables, which were not there
+    assert len(search(MlflowClient(f"sqlite:///{Path('mlflow.db').resolve()}"))) == 1
     assert apart("one", "data/train") < 1e-5
     assert weights("one") != weights("data/train")
     for one, other in zip(history("one"), history("data/train"), strict=True):

@@ -19,6 +19,7 @@ from mlflow import MlflowClient
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import sha256_file, sha256_folder
+from plumbline.jobs import alone
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.prepare.shards import load_shards, save_shards
 from plumbline.train import fit as module_fit
@@ -269,7 +270,7 @@ def test_what_compression_does_not_do_is_said(work, said):
 def test_an_interrupted_run_is_one_run_in_mlflow(work, tiny, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     shutil.copy(tiny.root / "mlflow.db", "mlflow.db")  # to make one anew takes seconds
-    client = MlflowClient("sqlite:///mlflow.db")
+    client = MlflowClient(f"sqlite:///{Path('mlflow.db').resolve()}")
     known = {found.info.run_id for found in search(client)}
     with pytest.raises(Killed):
         run("cut", dies_before=1, epochs=3)
@@ -287,6 +288,21 @@ def test_an_interrupted_run_is_one_run_in_mlflow(work, tiny, monkeypatch):
     assert {"monitor/gradient_norm", "train/loss", "learning_rate"} <= set(found.data.metrics)
     stored = Path(client.download_artifacts(found.info.run_id, "record.json"))
     assert json.loads(stored.read_text()) == record
+
+
+def test_a_run_that_mlflow_has_lost_meanwhile_is_begun_anew_there(work, tiny, monkeypatch, said):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    shutil.copy(tiny.root / "mlflow.db", "mlflow.db")
+    with pytest.raises(Killed):
+        run("cut", dies_before=1, epochs=3)
+    (kept,) = CHECKPOINTS.glob("train-*/mlflow_run.json")
+    kept.write_text(json.dumps({**json.loads(kept.read_text()), "run_id": "0" * 32}))
+    client = MlflowClient(f"sqlite:///{Path('mlflow.db').resolve()}")
+    known = {found.info.run_id for found in search(client)}
+    run("cut", epochs=3)
+    assert any("has lost the interrupted run" in line for line in said)
+    (found,) = [found for found in search(client) if found.info.run_id not in known]
+    assert found.info.status == "FINISHED"
 
 
 def search(client):
@@ -317,6 +333,44 @@ def test_a_truncated_checkpoint_starts_afresh_with_a_warning(work, said):
     assert weights("cut") == weights("whole")
 
 
+def test_a_project_that_was_moved_goes_on_with_its_best_epoch(work, monkeypatch):
+    """The folder that it was written into is gone. Steps too small to change a weight: the first epoch stays best."""
+    changed = {"epochs": 4, "learning_rate": 1e-12}
+    with pytest.raises(Killed):
+        run("cut", dies_before=2, **changed)
+    elsewhere = work.with_name("elsewhere")
+    work.rename(elsewhere)
+    monkeypatch.chdir(elsewhere)
+    run("cut", **changed)
+    assert json.loads(Path("cut/record.json").read_text())["best_epoch"] == 1
+    assert not work.exists()
+
+
+@pytest.mark.parametrize("harm", [lambda path: path.unlink(), lambda path: path.write_bytes(b"cut")])
+def test_without_the_best_epoch_so_far_a_run_starts_afresh(work, said, harm):
+    run("whole", epochs=3)
+    with pytest.raises(Killed):
+        run("cut", dies_before=2, epochs=3)
+    (best,) = CHECKPOINTS.glob("train-*/best.ckpt")
+    harm(best)
+    run("cut", epochs=3)
+    assert any("best.ckpt, the best epoch so far, cannot be used" in line for line in said)
+    assert weights("cut") == weights("whole")
+
+
+def test_two_at_once_are_refused(work):
+    with alone("train"), pytest.raises(InputError, match="train: another process is at it"):
+        run()
+    run()
+
+
+def test_a_run_anew_has_lines_of_its_own(work):
+    for _ in range(2):
+        run(epochs=2)
+    (lines,) = Path(".plumbline/runs").glob("*/train.jsonl")
+    assert [json.loads(line)["epoch"] for line in lines.read_text().splitlines()] == [1, 2]
+
+
 @pytest.mark.parametrize("change", ["data", "settings"])
 def test_another_run_does_not_resume(work, said, change):
     with pytest.raises(Killed):
@@ -335,10 +389,17 @@ def test_run_key_tells_data_settings_and_other_inputs_apart(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(content)
     a, b = tmp_path / "a", tmp_path / "b"
-    keys = [run_key("a", {"x": 1}), run_key("a", {"x": 2}), run_key("b", {"x": 1}),
-            *(run_key("a", {"x": 1}, other) for other in (a, b))]  # fmt: skip
+    plain = {"train": {"seed": 1}}
+    keys = [run_key("a", plain), run_key("a", {"train": {"seed": 2}}), run_key("b", plain),
+            *(run_key("a", plain, other) for other in (a, b))]  # fmt: skip
     assert len(set(keys)) == 5
-    assert run_key("a", {"x": 1, "y": 2}) == run_key("a", {"y": 2, "x": 1})
+    assert run_key("a", {**plain, "y": 2}) == run_key("a", {"y": 2, **plain})
+
+
+def test_a_run_that_an_alarm_stopped_goes_on_under_another_bound(work, said):
+    with pytest.raises(InputError, match="gradient"):
+        run(epochs=3, alarms={"gradient_norm": 1e-6, "action": "stop"})
+    run(epochs=3, alarms={"gradient_norm": 1e9, "action": "stop"})
 
 
 @pytest.mark.parametrize(

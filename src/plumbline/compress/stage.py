@@ -20,7 +20,7 @@ from plumbline.model.network import count_parameters
 from plumbline.params import Params
 from plumbline.params.prepare import SEQUENCES
 from plumbline.train.calibrate import calibrate
-from plumbline.train.distributed import threads
+from plumbline.train.distributed import first_alone, threads
 from plumbline.train.fit import fit
 from plumbline.train.module import Optimisation
 from plumbline.train.splits import load_splits
@@ -40,8 +40,14 @@ def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
         out: folder to write.
 
     Raises:
-        InputError: an input folder is missing or damaged, or no network is as small as `compress.target` asks for.
+        InputError: an input folder is missing or damaged, no network is as small as `compress.target` asks for, or
+            another run is at it.
     """
+    with first_alone("compress"):
+        _compress(prepared, trained, params, out)
+
+
+def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     section = params.compress
     splits = load_splits(prepared)
     teacher = load_diagnosis(trained)

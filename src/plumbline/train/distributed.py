@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import MixedPrecision
 
 from plumbline.errors import InputError
+from plumbline.jobs import alone
 from plumbline.params import Train
 
 AnyThing = TypeVar("AnyThing")
@@ -91,6 +94,19 @@ def repeatable() -> None:
 def process_number() -> int:
     """Of this process among all; the first one, 0, writes files and speaks."""
     return int(getattr(rank_zero_only, "rank", 0))
+
+
+@contextmanager
+def first_alone(stage: str) -> Iterator[None]:
+    """Let one run at a time train in a project: a second would go on from the first one's checkpoints, and remove them.
+
+    Of several processes of one run the first holds the place for all.
+
+    Raises:
+        InputError: another run is at it.
+    """
+    with nullcontext() if process_number() else alone(stage):
+        yield
 
 
 def threads(losses: Train) -> int:

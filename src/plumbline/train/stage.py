@@ -18,11 +18,15 @@ from plumbline.model.network import count_parameters, new_spec
 from plumbline.params import Params
 from plumbline.params.prepare import SEQUENCES
 from plumbline.train.calibrate import calibrate
+from plumbline.train.distributed import first_alone
 from plumbline.train.fit import fit
 from plumbline.train.history import write_history
 from plumbline.train.module import Optimisation
 from plumbline.train.splits import load_splits
 from plumbline.train.start import first_weights, freeze, pretrained_folders
+
+WATCHING = ("alarms", "device_stats", "profile")
+"""Keys of section `train` that change no weight."""
 
 
 def train(prepared: Path, params: Params, out: Path) -> None:
@@ -35,9 +39,14 @@ def train(prepared: Path, params: Params, out: Path) -> None:
         out: folder to write.
 
     Raises:
-        InputError: `prepared` is missing, damaged or cannot be trained on, the params ask for what is not there, or an
-            alarm stopped the run.
+        InputError: `prepared` is missing, damaged or cannot be trained on, the params ask for what is not there, an
+            alarm stopped the run, or another run is at it.
     """
+    with first_alone("train"):
+        _train(prepared, params, out)
+
+
+def _train(prepared: Path, params: Params, out: Path) -> None:
     splits = load_splits(prepared)
     torch.manual_seed(params.train.seed)  # the first weights are drawn here
     model = Diagnosis(new_spec(params.model, params.prepare.max_points))
@@ -79,8 +88,12 @@ def write_model(module: Optimisation, out: Path, beside: Callable[[Path], None] 
 
 
 def run_key(data_sha256: str, settings: dict[str, Any], *inputs: Path) -> str:
-    """Changes whenever the data, the settings or other input folders of a run change."""
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    """Changes whenever the data, the settings or other input folders of a run change.
+
+    But for `WATCHING`: a run that an alarm has stopped is gone on with under another bound.
+    """
+    train = {name: value for name, value in settings["train"].items() if name not in WATCHING}
+    digest = hashlib.sha256(json.dumps({**settings, "train": train}, sort_keys=True).encode())
     digest.update(data_sha256.encode())
     for folder in inputs:
         digest.update(sha256_folder(folder).encode())
