@@ -119,6 +119,20 @@ def test_projected_coordinates_keep_their_crs_or_go_to_the_city_s(tmp_path):
     np.testing.assert_allclose(city.easting, expected(IDS, HEIGHTS, "c").easting, atol=1e-3)
 
 
+def test_points_in_web_mercator_are_as_far_apart_as_on_the_ground(tmp_path):
+    to_web = Transformer.from_crs("EPSG:4326", "EPSG:3857", always_xy=True)
+    cells = rows()
+    for row in cells:
+        x, y = to_web.transform(float(row["Lon"]), float(row["Lat"]))
+        row |= {"Lon": f"{x:.6f}", "Lat": f"{y:.6f}"}
+    products = {"*": described(columns={"point_id": "CODE", "easting": "Lon", "northing": "Lat"}, crs="EPSG:3857")}
+    path = write(tmp_path, text(cells))
+    track, wanted = read_points(path, products), expected(IDS, HEIGHTS, "c")
+    assert track.crs == "EPSG:32631"
+    np.testing.assert_allclose(track.easting, wanted.easting, atol=1e-3)
+    np.testing.assert_allclose(track.northing, wanted.northing, atol=1e-3)
+
+
 def test_the_line_of_sight_can_be_columns_of_angles_or_of_a_vector(tmp_path):
     cells = rows()
     vector = line_of_sight()

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from pyproj import Geod, Transformer
 
 from plumbline.errors import InputError
 from plumbline.sources.los import from_azimuth, from_heading
@@ -56,3 +57,44 @@ def test_mintpy_s_azimuth_of_a_right_looking_satellite_is_90_degrees_less_its_he
     np.testing.assert_allclose(from_azimuth(40, 90 - heading), from_heading(40, heading), atol=1e-12)
     np.testing.assert_allclose(from_azimuth(90, 0), [0, 1, 0], atol=1e-12)  # from north, ...
     np.testing.assert_allclose(from_azimuth(90, 90), [-1, 0, 0], atol=1e-12)  # ... anti-clockwise
+
+
+def around(crs, longitude, latitude):
+    x, y = Transformer.from_crs("EPSG:4326", crs, always_xy=True).transform(longitude, latitude)
+    return lambda: (x - 1000, y - 1000, x + 1000, y + 1000)
+
+
+@pytest.mark.parametrize(
+    ("crs", "latitude", "stretch"), [("EPSG:3857", 60, "2.00"), ("EPSG:3857", 30, "1.15"), ("EPSG:6933", 60, "1.73")]
+)
+def test_metres_that_are_none_on_the_ground_go_to_utm(caplog, crs, latitude, stretch):
+    with caplog.at_level("INFO", "plumbline"):
+        plane = projection("f", crs, None, around(crs, 11, latitude))
+    assert plane.crs == "EPSG:32632"
+    assert f"f: in {crs} " in caplog.text
+    assert f"a metre there is drawn as {stretch} m; its points are taken to EPSG:32632" in caplog.text
+    # Two minutes away, as far as on the ellipsoid.
+    places = np.array([[11, latitude], [11, latitude + 1 / 30], [11 + 1 / 30, latitude]]).T
+    east, north = plane(*Transformer.from_crs("EPSG:4326", crs, always_xy=True).transform(*places))
+    on_ground = Geod(ellps="WGS84").inv(*places[:, [0, 0]], *places[:, 1:])[2]
+    np.testing.assert_allclose(np.hypot(east[1:] - east[0], north[1:] - north[0]), on_ground, rtol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("longitude", "latitude"), [(-9.1, 38.7), (-22, 64.1), (-15.4, 28.1), (31, 70.4), (26, 71.1), (33, 35), (10, 52)]
+)
+def test_the_crs_of_egms_is_kept_all_over_europe(longitude, latitude):
+    plane = projection("f", "EPSG:3035", None, around("EPSG:3035", longitude, latitude))
+    assert (plane.crs, plane.transformer) == ("EPSG:3035", None)
+
+
+@pytest.mark.parametrize(("crs", "at"), [("EPSG:32632", (4.5, 50)), ("EPSG:28992", (6, 53)), ("EPSG:5514", (14, 50))])
+def test_national_grids_and_utm_beyond_its_zone_are_kept(crs, at):
+    assert projection("f", crs, None, around(crs, *at)).transformer is None
+
+
+def test_without_points_or_a_place_on_earth_metres_are_kept():
+    moon = "+proj=tmerc +a=1737400 +b=1737400 +units=m +type=crs"
+    assert projection("f", moon, None, lambda: (0, 0, 1, 1)).transformer is None
+    assert projection("f", "EPSG:3857", None, lambda: None).transformer is None
+    assert projection("f", "EPSG:32631", None, lambda: (1e30, 1e30, 1e30, 1e30)).transformer is None

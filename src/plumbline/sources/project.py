@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from pyproj import CRS, Transformer
+from pyproj import CRS, Proj, Transformer
 from pyproj.exceptions import ProjError
 
 from plumbline.console import log
@@ -17,6 +17,9 @@ GLOBE = "EPSG:4326"
 """Degrees of latitude and longitude mean WGS 84, where nothing else is stated."""
 LATITUDES, LONGITUDES = (-90.0, 90.0), (-180.0, 180.0)
 UTM_LATITUDES = (-80.0, 84.0)
+MAX_STRETCH = 0.02
+"""Strain is movement over length: where a CRS draws a metre longer, it would come out smaller by as much. UTM stays
+within 0.4 %, EPSG:3035 in Europe within 2 %; Web Mercator doubles lengths at 60 degrees."""
 AREA_MARGIN_DEG = 3.0
 """A CRS is used this far beyond the area that it is made for: UTM, half a zone."""
 Floats = NDArray[np.float64]
@@ -59,8 +62,8 @@ def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[
     Args:
         source: names the file in messages.
         file_crs: CRS of the file's coordinates.
-        city_crs: projected CRS that is wanted. None: that of the file, or where it has degrees, the UTM zone of the
-            middle of `box`.
+        city_crs: projected CRS that is wanted. None: that of the file, or where it has degrees or stretches lengths
+            (`MAX_STRETCH`), the UTM zone of the middle of `box`.
         box: gives the extent of the points in the file's CRS, None where there are none; called only where needed.
 
     Raises:
@@ -68,7 +71,7 @@ def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[
     """
     globe = is_globe(source, file_crs)
     if city_crs is None and not globe:
-        return Projection(_name(_parse(source, file_crs)), None)
+        return _true_to_length(source, _parse(source, file_crs), box())
     if city_crs is None:
         extent = box()
         if extent is None:
@@ -96,8 +99,14 @@ def utm_zone(source: str, longitude: float, latitude: float) -> str:
     return f"EPSG:{32600 + zone if latitude >= 0 else 32700 + zone}"
 
 
+def most_of(x: Floats, y: Floats) -> Box:
+    """West, south, east, north of nine tenths of the points (N,), in any unit."""
+    (west, east), (south, north) = np.quantile(x, (0.05, 0.95)), np.quantile(y, (0.05, 0.95))
+    return float(west), float(south), float(east), float(north)
+
+
 def typical_box(source: str, x: Floats, y: Floats) -> Box:
-    """West, south, east, north of nine tenths of the points (N,) in degrees; points far from these are warned of.
+    """`most_of` points (N,) in degrees; points far from these are warned of.
 
     A single damaged cell shall not decide in which zone a city lies.
     """
@@ -108,8 +117,7 @@ def typical_box(source: str, x: Floats, y: Floats) -> Box:
             "%s: %d points lie more than %g degrees from the others, the first at longitude %.5f, latitude %.5f. The "
             "CRS is chosen without them; check these rows.", source, int(far.sum()), AREA_MARGIN_DEG, x[row], y[row],
         )  # fmt: skip
-    (west, east), (south, north) = np.quantile(x, (0.05, 0.95)), np.quantile(y, (0.05, 0.95))
-    return float(west), float(south), float(east), float(north)
+    return most_of(x, y)
 
 
 def _parse(source: str, crs: str) -> CRS:
@@ -133,6 +141,31 @@ def _check_metres(source: str, text: str, crs: CRS) -> None:
 
 def _to(file_crs: str, crs: str) -> Projection:
     return Projection(crs, Transformer.from_crs(file_crs, crs, always_xy=True))
+
+
+def _true_to_length(source: str, crs: CRS, box: Box | None) -> Projection:
+    """The file's own metres, where they are metres on the ground; else those of UTM."""
+    if box is not None:
+        try:
+            longitude, latitude = Transformer.from_crs(crs, GLOBE, always_xy=True).transform(*_middle(box))
+            scale = _scale(crs, longitude, latitude)
+        except ProjError:
+            scale = 1.0  # of some CRSs nobody can tell
+        if abs(scale - 1) > MAX_STRETCH:
+            zone = utm_zone(source, longitude, latitude)
+            log.info("%s: in %s (%s) a metre there is drawn as %.2f m; its points are taken to %s.", source, _name(crs),
+                     crs.name, scale, zone)  # fmt: skip
+            return Projection(zone, Transformer.from_crs(crs, zone, always_xy=True))
+    return Projection(_name(crs), None)
+
+
+def _scale(crs: CRS, longitude: float, latitude: float) -> float:
+    """Length in the CRS of a metre on the ground, along the meridian or the parallel, whichever is further from 1."""
+    if not np.isfinite(longitude + latitude):
+        return 1.0
+    factors = Proj(crs).get_factors(longitude, latitude)
+    scales = [float(scale) for scale in (factors.meridional_scale, factors.parallel_scale) if np.isfinite(scale)]
+    return max(scales, key=lambda scale: abs(scale - 1), default=1.0)
 
 
 def _middle(box: Box) -> tuple[float, float]:

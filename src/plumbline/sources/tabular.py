@@ -20,7 +20,7 @@ from plumbline.sources.layout import Angles, Layout, Range
 from plumbline.sources.nodata import drop_codes
 from plumbline.sources.points import Track
 from plumbline.sources.product import OUT_OF_ORDER, PointSource
-from plumbline.sources.project import LATITUDES, LONGITUDES, Box, Projection, is_globe, projection, typical_box
+from plumbline.sources.project import LATITUDES, LONGITUDES, Box, Projection, is_globe, most_of, projection, typical_box
 from plumbline.sources.table import fail_at, stream_columns
 
 NO_HEIGHT = "no_height"
@@ -122,16 +122,21 @@ class _Reader:
                 yield first + skip, table.slice(skip)
 
     def extent(self, whole: bool) -> Box | None:
-        """`typical_box` of all points, or of the first block's; None without points."""
+        """Where most points lie, of all or of the first block's; None without points.
+
+        Only for a zone all of the file is read once more: how far metres are stretched, a block shows.
+        """
+        globe = is_globe(self.source, self.layout.crs)
         places = []
         for first, table in self.read(dict.fromkeys((self.layout.x, self.layout.y), pa.float64())):
             x, y = self.positions(first, table)
             places.append((x, y))
-            if not whole:
+            if not (whole and globe):
                 break
         if not places:
             return None
-        return typical_box(self.source, *(np.concatenate(values) for values in zip(*places, strict=True)))
+        x, y = (np.concatenate(values) for values in zip(*places, strict=True))
+        return typical_box(self.source, x, y) if globe else most_of(x, y)
 
     def positions(self, first: int, table: pa.Table) -> tuple[Floats, Floats]:
         layout = self.layout
