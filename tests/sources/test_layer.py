@@ -112,3 +112,17 @@ def test_a_cut_layer_is_refused(tmp_path, suffix):
         path.write_bytes(whole[: int(share * len(whole))])
         track = unless_refused(lambda: read_points(path, {"*": described()}), path)
         assert track is None or len(track) <= 6
+
+
+@pytest.mark.parametrize(("suffix", "share"), [("dbf", 0.5), ("dbf", 0.9), ("fgb", 0.5), ("fgb", 0.9)])
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_layer_that_ends_before_its_last_point_is_refused(tmp_path, suffix, share, zipped):
+    """Of some files GDAL gives the points before the cut, and says nothing."""
+    cells = rows()
+    many = [cells[number % 6] | {"CODE": f"P{number}"} for number in range(600)]
+    frame(many, "Lon", "Lat", 4326).to_file(tmp_path / ("plain.fgb" if suffix == "fgb" else "plain.shp"))
+    cut = tmp_path / f"plain.{suffix}"
+    cut.write_bytes(cut.read_bytes()[: int(share * cut.stat().st_size)])
+    path = packed(tmp_path, suffix) if zipped else next(p for p in tmp_path.iterdir() if p.suffix in (".shp", ".fgb"))
+    with pytest.raises(InputError, match=r"plain\.\w+: .*(can be read of 600 that it says it has|cut off)"):
+        read_points(path, {"*": described()})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ STARTS = (b"\x00\x00\x27\x0a", b"SQLite format 3\x00", b"fgb\x03", b"{")
 """Of Shapefile, GeoPackage, FlatGeobuf and GeoJSON."""
 SUFFIXES = (".shp", ".gpkg", ".fgb", ".geojson")
 """Of such files in a zip."""
+TEXTS = (".geojson", ".json")
 BATCH = 8192
 """Points turned into text at a time."""
 PLACES = {True: ("geometry_longitude", "geometry_latitude"), False: ("geometry_easting", "geometry_northing")}
@@ -54,7 +55,14 @@ class Layer(Product):
             InputError: unreadable; also from `read` of the stream, where damage shows only there.
         """
         with _opened(self.path, self.source, self.layer, batch_size=BATCH) as (about, batches):
-            yield io.BufferedReader(_AsCsv(str(self), self.places, about["geometry_name"], batches), BUFFER_BYTES)
+            stream = _AsCsv(str(self), self.places, about["geometry_name"], batches, self._count)
+            yield io.BufferedReader(stream, BUFFER_BYTES)
+
+    def _count(self) -> int:
+        """Features that the file says it has; -1 where it does not."""
+        if PurePosixPath(self.source).suffix.lower() in TEXTS:
+            return -1  # it would have to be read once more, and one that is cut is no JSON
+        return int(pyogrio.read_info(self.source, layer=self.layer)["features"])
 
 
 def find_layer(path: Path) -> Layer | None:
@@ -113,11 +121,13 @@ def _opened(path: Path, source: str, layer: str | None, batch_size: int) -> Iter
 
 
 class _AsCsv(io.RawIOBase):
-    def __init__(self, name: str, places: tuple[str, str], geometry: str, batches: Any) -> None:
+    def __init__(
+        self, name: str, places: tuple[str, str], geometry: str, batches: Any, count: Callable[[], int]
+    ) -> None:
         self._name, self._places, self._geometry = name, places, geometry or "wkb_geometry"
         self._schema, self._batches = batches.schema, iter(batches)
         self._rest = _csv(pa.table(dict(zip(places, [[], []], strict=True)) | self._attributes(None)), header=True)
-        self._row = 0
+        self._row, self._count = 0, count
 
     def readable(self) -> bool:
         """It is."""
@@ -133,11 +143,21 @@ class _AsCsv(io.RawIOBase):
                     f"{self._name}: damaged or cut off ({first_line(error)}). Download it again."
                 ) from None
             if batch is None:
+                self._check_end()
                 return 0
             self._rest = _csv(self._table(batch), header=False)
         part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
         buffer[: len(part)] = part
         return len(part)
+
+    def _check_end(self) -> None:
+        """Of a Shapefile's table or a FlatGeobuf that is cut, GDAL gives what there is, without a word."""
+        count = self._count()
+        if self._row < count:
+            raise InputError(
+                f"{self._name}: damaged or cut off ({self._row} points can be read of {count} that it says it has). "
+                "Download it again; of a Shapefile, all of its files."
+            )
 
     def _table(self, batch: pa.RecordBatch) -> pa.Table:
         shapes = shapely.from_wkb(np.asarray(batch[self._geometry].to_pylist(), object), on_invalid="ignore")
