@@ -6,6 +6,7 @@ from typing import Any
 
 import geopandas
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import shapely
@@ -121,6 +122,26 @@ def test_whole_numbers_that_a_format_made_floats_are_whole_again(tmp_path):
     buildings = squares()
     buildings["building_id"] = [1.0, 2.0, 3.0]
     assert read_buildings(save(buildings, tmp_path / "f.gpkg"), CRS)["building_id"].tolist() == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("name", ["f.gpkg", "f.geojson", "f.fgb", "f.parquet", "f.geojsonl"])
+def test_large_whole_numbers_stay_what_they_are_where_one_is_missing(tmp_path, name):
+    """Pandas makes decimals of integers with a gap: from 2**53 on, 1e+16."""
+    buildings = squares().to_crs("EPSG:4326")
+    buildings["building_id"] = pd.array([2**53 + 1, None, 2**53 + 2], dtype="Int64")
+    path = save(buildings, tmp_path / name)
+    if name == "f.parquet":  # as other programs than pandas write it
+        table = pq.read_table(path)
+        pq.write_table(table.replace_schema_metadata({b"geo": table.schema.metadata[b"geo"]}), path)
+    ids = read_buildings(path, CRS)["building_id"].tolist()
+    assert {str(2**53 + 1), str(2**53 + 2)} < set(ids)
+    assert len(ids) == 3
+
+
+def test_large_ids_that_the_file_has_as_decimals_are_refused(tmp_path):
+    path = save(squares().assign(building_id=[1.0, 2.0, 2.0**53 + 2]), tmp_path / "f.gpkg")
+    with pytest.raises(InputError, match=r"f\.gpkg: column building_id: feature 3: 9007199254740994 found, a decimal"):
+        read_buildings(path, CRS)
 
 
 def with_ids(path: Path, ids: list[Any], **held: Any) -> Path:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.errors import InputError
+from plumbline.sources.integers import MAX_WHOLE
 from plumbline.sources.sieve import NAMED, Objects, Sieve, name_features
 
 ID = "building_id"
@@ -20,8 +21,6 @@ NAMES_OF_IDS = ("@id", "id", "osm_id", "uuid", "gml_id", "objectid", "ogc_fid", 
 puts the ids of its features into `id`), those of geographic information systems."""
 SHAPEFILE_NAME = 10
 """Shapefiles cut the names of columns to so many characters: `building_i`."""
-MAX_WHOLE = 2.0**53
-"""Formats with no nullable integers make ids floats: whole numbers up to here are written back as such."""
 SAME_M = 0.01
 """Two drawings of one building have each corner within this distance, m."""
 
@@ -51,7 +50,8 @@ def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[
         rows: of the features that are buildings; the others need no id. All without.
 
     Raises:
-        InputError: a `column` that was chosen is missing, or an id holds a NUL.
+        InputError: a `column` that was chosen is missing, an id holds a NUL, or ids are decimals too large to be told
+            apart.
     """
     rows = np.arange(len(frame)) if rows is None else rows
     found = _column(path, frame, column, rows)
@@ -62,6 +62,7 @@ def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[
     if found != ID:
         log.info("%s: buildings are named by the column %s.", path, found)
     ids, empty = _text(frame[found])
+    _check_exact(path, frame[found], found, rows)
     ids[empty] = _unused(names[empty], set(ids[~empty]))
     cut = rows[["\0" in one for one in ids[rows]]]
     if len(cut):
@@ -129,6 +130,19 @@ def warn_of_drawn_twice(sieve: Sieve, geometry: Objects) -> int:
             sieve.path, again.sum(), sieve.name(again),
         )  # fmt: skip
     return int(again.sum())
+
+
+def _check_exact(path: Path, values: pd.Series, column: str, rows: NDArray[np.intp]) -> None:
+    """Refuse whole numbers that the file has as decimals too large for it: several ids may have become one."""
+    if not pd.api.types.is_float_dtype(values.dtype):
+        return
+    large = rows[np.asarray(values.abs() >= MAX_WHOLE)[rows]]
+    if len(large):
+        raise InputError(
+            f"{path}: column {column}: feature {large[0] + 1}: {values.iloc[large[0]]:.17g} found, a decimal number. "
+            f"From {MAX_WHOLE:.0f} on these cannot tell one whole number from the next. Write the column as integers "
+            "or as text, or name another by --id-column or ingest.footprints."
+        )
 
 
 def _text(values: pd.Series) -> tuple[Objects, NDArray[np.bool_]]:

@@ -10,11 +10,14 @@ import geopandas
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pyogrio
 import shapely
 
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.sources.geojson import check_named_crs
+from plumbline.sources.integers import mend_integers
 from plumbline.sources.layers import choose_layer
 from plumbline.sources.packed import Source, find_source
 
@@ -62,6 +65,7 @@ def read_vector(path: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
             warnings.simplefilter("always")
             if is_parquet:
                 frame = geopandas.read_parquet(path)
+                mend_integers(frame, lambda names: pq.read_table(path, columns=names))
             else:
                 # A GeoJSON has one layer; to list it, all of it would be read once more.
                 only = collection and layer is None
@@ -101,6 +105,7 @@ def first_line(error: Exception) -> str:
 def _read_layer(source: str, layer: str | None, with_ids: bool) -> pd.DataFrame:
     # A ring that cannot even be made a polygon would stop the reader without a word on where: as None it gets a place.
     frame: pd.DataFrame = geopandas.read_file(source, layer=layer, on_invalid="ignore", fid_as_index=with_ids)
+    mend_integers(frame, lambda names: pyogrio.read_arrow(source, layer=layer, columns=names, read_geometry=False)[1])
     ids = frame.index.to_numpy()
     # Where a feature has no id, or that of another, GDAL gives it its place.
     if with_ids and FEATURE_ID not in frame.columns and len(ids) and not (ids == np.arange(len(ids))).any():
