@@ -112,6 +112,18 @@ def test_what_is_stated_of_a_file_counts_where_nothing_is_given(tmp_path):
     assert read_buildings(path, CRS, "number", stated=stated)["building_id"].tolist() == ["4", "5", "6"]
 
 
+def test_ids_in_the_index_of_a_geoparquet_are_ids(tmp_path):
+    path = tmp_path / "f.parquet"
+    squares().set_index("building_id").to_parquet(path)
+    assert read_buildings(path, CRS)["building_id"].tolist() == ["H0", "H1", "H2"]
+    squares().assign(parcel=[7, 8, 9], part=1).set_index(["parcel", "part"]).to_parquet(path)
+    read = read_buildings(path, CRS, id_column="parcel")
+    assert read["building_id"].tolist() == ["7", "8", "9"]
+    assert read["part"].tolist() == [1, 1, 1]
+    squares().set_index("building_id", drop=False).to_parquet(path)
+    assert read_buildings(path, CRS)["building_id"].tolist() == ["H0", "H1", "H2"]
+
+
 def test_an_id_that_an_output_would_cut_is_refused(tmp_path):
     squares().assign(building_id=["A", "B\0001", "B\0002"]).to_parquet(tmp_path / "f.parquet")
     with pytest.raises(InputError, match=r"f\.parquet: column building_id: feature 2 .*NUL"):

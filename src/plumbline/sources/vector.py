@@ -66,6 +66,7 @@ def read_vector(path: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
             if is_parquet:
                 frame = geopandas.read_parquet(path)
                 mend_integers(frame, lambda names: pq.read_table(path, columns=names))
+                frame = _with_index(frame)
             else:
                 # A GeoJSON has one layer; to list it, all of it would be read once more.
                 only = collection and layer is None
@@ -110,6 +111,14 @@ def _read_layer(source: str, layer: str | None, with_ids: bool) -> pd.DataFrame:
     # Where a feature has no id, or that of another, GDAL gives it its place.
     if with_ids and FEATURE_ID not in frame.columns and len(ids) and not (ids == np.arange(len(ids))).any():
         frame.insert(0, FEATURE_ID, ids)
+    return frame
+
+
+def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
+    """With the named levels of its index as columns: many set their ids as one before they write it."""
+    kept = [name for name in frame.index.names if name is not None and name not in frame.columns and name != "geometry"]
+    for place, name in enumerate(kept):
+        frame.insert(place, name, frame.index.get_level_values(name).to_numpy())
     return frame
 
 
