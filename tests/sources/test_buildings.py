@@ -124,6 +124,17 @@ def test_ids_in_the_index_of_a_geoparquet_are_ids(tmp_path):
     assert read_buildings(path, CRS)["building_id"].tolist() == ["H0", "H1", "H2"]
 
 
+@pytest.mark.parametrize("name", ["f.geojson", "f.geojsonl", "f.geojson.gz"])
+@pytest.mark.parametrize("time", ["", "T00:00:00"])
+def test_ids_that_look_like_dates_stay_as_they_are_written(tmp_path, name, time):
+    ids = [f"2024-01-0{number}{time}" for number in range(1, 4)]
+    path = save(squares().assign(building_id=ids).to_crs("EPSG:4326"), tmp_path / name.removesuffix(".gz"))
+    if name.endswith(".gz"):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress((tmp_path / "f.geojson").read_bytes()))
+    assert read_buildings(path, CRS)["building_id"].tolist() == ids
+
+
 def test_an_id_that_an_output_would_cut_is_refused(tmp_path):
     squares().assign(building_id=["A", "B\0001", "B\0002"]).to_parquet(tmp_path / "f.parquet")
     with pytest.raises(InputError, match=r"f\.parquet: column building_id: feature 2 .*NUL"):

@@ -19,7 +19,7 @@ from plumbline.errors import InputError
 from plumbline.sources.geojson import check_named_crs
 from plumbline.sources.integers import mend_integers
 from plumbline.sources.layers import choose_layer
-from plumbline.sources.packed import Source, find_source
+from plumbline.sources.packed import LINES, Source, find_source
 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
 FEATURE_ID = "id"
@@ -70,7 +70,7 @@ def read_vector(path: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
             else:
                 # A GeoJSON has one layer; to list it, all of it would be read once more.
                 only = collection and layer is None
-                frame = _read_layer(source.name, None if only else choose_layer(path, source.name, layer), collection)
+                frame = _read_layer(source, None if only else choose_layer(path, source.name, layer), collection)
         said = {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
         for message in sorted(said):
             log.warning("%s: %s", path, message)
@@ -103,10 +103,16 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def _read_layer(source: str, layer: str | None, with_ids: bool) -> pd.DataFrame:
+def _read_layer(source: Source, layer: str | None, with_ids: bool) -> pd.DataFrame:
+    # GDAL guesses dates from strings in GeoJSON, and writes them in its own way: a building may be called 2024-01-01.
+    options = {"DATE_AS_STRING": "YES"} if with_ids else {"datetime_as_string": source.name.startswith(LINES)}
     # A ring that cannot even be made a polygon would stop the reader without a word on where: as None it gets a place.
-    frame: pd.DataFrame = geopandas.read_file(source, layer=layer, on_invalid="ignore", fid_as_index=with_ids)
-    mend_integers(frame, lambda names: pyogrio.read_arrow(source, layer=layer, columns=names, read_geometry=False)[1])
+    frame: pd.DataFrame = geopandas.read_file(
+        source.name, layer=layer, on_invalid="ignore", fid_as_index=with_ids, **options
+    )
+    mend_integers(
+        frame, lambda names: pyogrio.read_arrow(source.name, layer=layer, columns=names, read_geometry=False)[1]
+    )
     ids = frame.index.to_numpy()
     # Where a feature has no id, or that of another, GDAL gives it its place.
     if with_ids and FEATURE_ID not in frame.columns and len(ids) and not (ids == np.arange(len(ids))).any():
