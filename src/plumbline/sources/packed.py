@@ -18,6 +18,7 @@ from plumbline.sources.archive import (
 )
 from plumbline.sources.geojson import Ends, ends_of, read_ends
 from plumbline.sources.layers import first_of
+from plumbline.sources.shapefile import SUFFIX, check_whole
 from plumbline.sources.streams import Unpacked
 
 ZIPPED_SUFFIXES = (".gpkg", ".shp", ".geojson", ".fgb", ".json", ".gml", ".kml")
@@ -37,17 +38,22 @@ def find_source(path: Path) -> Source:
     """The file of footprints that a path is, or holds.
 
     Raises:
-        InputError: a zip or gzip that is damaged, not safe to read, or without footprints.
+        InputError: a zip or gzip that is damaged, not safe to read, or without footprints; a Shapefile that is not
+            whole.
     """
+    if path.is_dir() and len(shapes := [one for one in path.iterdir() if one.suffix.lower() == SUFFIX]) == 1:
+        check_whole(shapes[0])
     if not path.is_file():
         return Source(str(path), None)
     with path.open("rb") as stream:
         start = stream.read(len(ZIP_START))
     if start == ZIP_START:
         member = _member(path)
+        check_whole(path, member)
         return _source(gdal_name(path, member), read_ends(path, member))
     if start.startswith(GZIP_START):
         return _source(f"/vsigzip/{path.resolve()}", _gzip_ends(path))
+    check_whole(path)
     return _source(str(path), read_ends(path))
 
 

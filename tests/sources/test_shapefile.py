@@ -1,0 +1,56 @@
+"""Shapefiles of footprints that are not whole: GDAL reads them without a word."""
+
+import pytest
+
+from plumbline.errors import InputError
+from plumbline.sources.buildings import read_buildings
+
+from .make import squares, zipped
+
+CRS = "EPSG:3035"
+pytestmark = pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
+
+
+@pytest.fixture(params=["file", "folder", "zip"])
+def given(request, tmp_path):
+    """Write three footprints, change their files by name, and give what the user gives."""
+
+    def make(change):
+        folder = tmp_path / "shape"
+        folder.mkdir()
+        squares().to_file(folder / "f.shp")
+        change(folder)
+        if request.param == "zip":
+            return zipped(tmp_path / "f.zip", {f"deep/{path.name}": path.read_bytes() for path in folder.iterdir()})
+        return folder / next(folder.glob("*.[sS][hH][pP]")).name if request.param == "file" else folder
+
+    return make
+
+
+def cut(folder):
+    path = folder / "f.shp"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def test_one_that_is_cut_is_no_shorter_city(given):
+    path = given(cut)
+    with pytest.raises(InputError, match=r"f\.(shp|zip).*: cut off: 408 bytes found, its header says 508\. Download"):
+        read_buildings(path, CRS)
+
+
+def test_one_that_is_whole_is_read(given):
+    assert read_buildings(given(lambda folder: None), CRS)["building_id"].tolist() == ["H0", "H1", "H2"]
+
+
+def test_without_the_table_of_its_ids_it_is_refused(given):
+    path = given(lambda folder: (folder / "f.dbf").unlink())
+    with pytest.raises(InputError, match=r"f\.(shp|zip).*: its f\.dbf is missing, which has the ids"):
+        read_buildings(path, CRS)
+
+
+def test_the_table_may_be_named_in_other_letters(given):
+    def rename(folder):
+        for path in list(folder.iterdir()):
+            path.rename(path.with_suffix(path.suffix.upper()))
+
+    assert read_buildings(given(rename), CRS)["building_id"].tolist() == ["H0", "H1", "H2"]
