@@ -80,6 +80,26 @@ def test_places_in_metres_and_missing_values(tmp_path):
     assert np.argwhere(np.isnan(track.displacement)).tolist() == [[2, 1]]
 
 
+@pytest.mark.parametrize("suffix", ["gpkg", "shp"])
+@pytest.mark.parametrize(("stated", "fits"), [("EPSG:32631", True), ("EPSG:25831", True), ("EPSG:32632", False)])
+def test_a_crs_that_is_not_the_layers_own_is_refused(tmp_path, suffix, stated, fits):
+    cells = frame(rows(), "Lon", "Lat", 4326).to_crs(32631)
+    cells.to_file(tmp_path / f"a.{suffix}")
+    own = {"easting": "geometry_easting", "northing": "geometry_northing"}
+    products = {"*": described(columns=PLACED | own, crs=stated)}
+    if fits:
+        assert len(read_points(tmp_path / f"a.{suffix}", products)) == 6
+    else:
+        with pytest.raises(InputError, match=r"geometry_northing are in EPSG:32631, as the file says, .*EPSG:32632"):
+            read_points(tmp_path / f"a.{suffix}", products)
+
+
+def test_the_crs_of_attributes_is_as_stated(tmp_path):
+    """They need not be in that of the geometry."""
+    frame(rows(), "Lon", "Lat", 4326).to_crs(32632).to_file(tmp_path / "a.gpkg")
+    assert read_points(tmp_path / "a.gpkg", {"*": described(crs="EPSG:4326")}).crs == "EPSG:32631"
+
+
 def test_an_unknown_layer_is_answered_with_its_description(tmp_path):
     frame(rows(), "Lon", "Lat", 4326, keep=False).to_crs(25831).to_file(tmp_path / "a.gpkg")
     with pytest.raises(InputError, match=r"(?s)unknown format.*easting: 'geometry_easting'.*crs: EPSG:25831"):

@@ -13,7 +13,7 @@ from plumbline.sources.epochs import check_pattern, find_days, like_days
 from plumbline.sources.layer import Layer
 from plumbline.sources.layout import TO_MM, Angles, Layout, to_mm
 from plumbline.sources.product import PointSource
-from plumbline.sources.project import GLOBE, is_globe
+from plumbline.sources.project import GLOBE, is_elsewhere, is_globe
 from plumbline.sources.table import read_header
 from plumbline.sources.tabular import open_csv
 
@@ -39,6 +39,8 @@ def open_columns(product: Product, about: params.Product, crs: str | None) -> Po
         wanted = "latitude and longitude" if globe else "easting and northing"
         raise InputError(f"{product}: crs {crs_of_file} in params.yaml is not one of {wanted}. Correct one of the two.")
     known = set(has.values())
+    if isinstance(product, Layer):
+        _check_layer(product, known, crs_of_file)
     days = _days(product, [name for name in header if name not in known], about.epochs)
     layout = Layout(
         days=days,
@@ -54,6 +56,16 @@ def open_columns(product: Product, about: params.Product, crs: str | None) -> Po
         rmse_to_mm=TO_MM[about.units.displacement],
     )
     return open_csv(product, header, layout, about.track or product.path.stem, crs)
+
+
+def _check_layer(layer: Layer, known: set[str], stated: str) -> None:
+    """Refuse a CRS that is not the layer's own for the places that are: a zone beside it moves a city by far."""
+    if layer.crs is not None and known.intersection(layer.places) and is_elsewhere(str(layer), layer.crs, stated):
+        raise InputError(
+            f"{layer}: {', '.join(layer.places)} are in {layer.crs}, as the file says, and crs in ingest.products says "
+            f"{stated}. Write the file's there; or where the file is wrong, mend it: `ogr2ogr -a_srs {stated} OUT.gpkg "
+            "IN`."
+        )
 
 
 def _days(product: Product, names: list[str], epochs: str) -> dict[str, np.datetime64]:

@@ -20,6 +20,8 @@ UTM_LATITUDES = (-80.0, 84.0)
 MAX_STRETCH = 0.02
 """Strain is movement over length: where a CRS draws a metre longer, it would come out smaller by as much. UTM stays
 within 0.4 %, EPSG:3035 in Europe within 2 %; Web Mercator doubles lengths at 60 degrees."""
+SAME_M, SAME_DEG = 1.0, 1e-5
+"""WGS 84 and a continent's own datum, such as ETRS89, drift apart by some decimetres."""
 AREA_MARGIN_DEG = 3.0
 """A CRS is used this far beyond the area that it is made for: UTM, half a zone."""
 Floats = NDArray[np.float64]
@@ -54,6 +56,27 @@ def is_globe(source: str, crs: str) -> bool:
     if not parsed.is_geographic:
         _check_metres(source, crs, parsed)
     return bool(parsed.is_geographic)
+
+
+def is_elsewhere(source: str, one: str, other: str) -> bool:
+    """Whether coordinates in one CRS are of another place in the other: names and datums that agree to a metre do not.
+
+    Raises:
+        InputError: one is no CRS.
+    """
+    first, second = _parse(source, one), _parse(source, other)
+    area = second.area_of_use
+    if first == second or area is None:
+        return first != second
+    east = area.east + 360 * (area.west > area.east)
+    middle = _middle((area.west, area.south, east, area.north))
+    try:
+        ways = [Transformer.from_crs(GLOBE, crs, always_xy=True) for crs in (first, second)]
+    except ProjError:
+        return True  # one is of another planet
+    places = np.array([way.transform(*middle) for way in ways])
+    most = SAME_DEG if first.is_geographic and second.is_geographic else SAME_M
+    return not float(np.abs(places[0] - places[1]).max()) <= most  # what cannot be shown there is elsewhere too
 
 
 def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[], Box | None]) -> Projection:
