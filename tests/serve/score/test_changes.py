@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+
 import geopandas
 import pytest
 import shapely
@@ -54,6 +56,16 @@ def test_each_kind_of_change_is_told_the_surest_first():
         "compared": 8, "changed": 6, "status": 2, "category_up": 2, "category_down": 1, "quadrant": 1,
         "beyond_intervals": 1, "new": 1, "gone": 1, "moved": 0,
     }  # fmt: skip
+
+
+def test_categories_are_whole_numbers_also_beside_one_that_is_missing():
+    before = table(a=(0, "ok", SE, 0.1, 0.0, 0.3), b=(1, "insufficient_points", SE, 0, 0, 0))
+    after = table(a=(0, "out_of_distribution", SE, 0, 0, 0), b=(1, "ok", SE, 4.0, 2.0, 6.0))
+    header, *lines = compare(before, after).table.to_csv(index=False).splitlines()
+    told = {line["building_id"]: line for line in csv.DictReader([header, *lines])}
+    assert [(told[name]["burland_category_before"], told[name]["burland_category_after"]) for name in "ab"] == [
+        ("0", ""), ("", "4"),
+    ]  # fmt: skip
 
 
 def test_the_same_table_has_no_changes_in_any_crs():

@@ -80,7 +80,8 @@ def _table(
     middle = new.geometry.representative_point().to_crs("EPSG:4326") if len(new) else new.geometry
     columns: dict[str, object] = {"building_id": new.index.to_numpy(), "what": what}
     for name in COMPARED:
-        columns |= {f"{name}_before": old[name].to_numpy(), f"{name}_after": new[name].to_numpy()}
+        # As arrays, which have no index; not as NumPy's, which would make 4.0 of a 4 beside one that is missing.
+        columns |= {f"{name}_before": old[name].array, f"{name}_after": new[name].array}
     columns["intervals_overlap"] = pd.arrays.BooleanArray(overlap[rows], ~judged[rows])
     columns |= {"longitude": middle.x.to_numpy().round(7), "latitude": middle.y.to_numpy().round(7)}
     table = pd.DataFrame(columns, columns=list(COLUMNS))
