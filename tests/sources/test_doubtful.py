@@ -129,6 +129,17 @@ def test_the_unit_of_depsi_can_be_stated_and_an_improbable_one_is_said(tmp_path,
     assert "Are they in another unit than is taken?" in caplog.text
 
 
+def test_of_a_format_whose_unit_is_fixed_nothing_is_to_be_stated(tmp_path, caplog):
+    """What the warning advises is not refused."""
+    cells = [row | {day: f"{float(row[day] or 0) / 1000:.6f}" for day in row if day.isdigit()} for row in egms_rows()]
+    (tmp_path / "a.csv").write_text(text(cells))
+    read_points(tmp_path / "a.csv")
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "a.csv: half of its displacements are at most 0.02 mm. Are they in another unit" in said
+    assert "Its format is in mm, and nothing else can be stated of it: convert the file" in said
+    assert "ingest.products" not in said
+
+
 def test_the_unit_of_mintpy_is_that_of_its_attribute(tmp_path):
     stack = write_mintpy.Stack()
     metres = read_points(stack.write(tmp_path / "m"))

@@ -30,12 +30,12 @@ from plumbline.sources.skeleton import described_as
 from plumbline.sources.stamps import is_stamps, open_stamps
 from plumbline.sources.table import read_header
 from plumbline.sources.tabular import NO_HEIGHT
+from plumbline.sources.units import sizes_of, warn_of_unit
 
 PART_BYTES = 2**28
 """A csv, or an unpacked Parquet file, is read in parts of so many bytes, each by itself."""
 SAMPLED = 10_000
-LEAST_TYPICAL_MM, MOST_TYPICAL_MM = 0.02, 500.0
-"""Of a city's displacements the median is some millimetres, of its noise alone as of years of subsidence."""
+"""Points whose displacements are looked at for their unit."""
 ANGLES = frozenset({"incidence_deg", "heading_deg"})
 
 
@@ -141,19 +141,14 @@ def read_points(
         )  # fmt: skip
     if NO_HEIGHT in track.dropped:
         log.warning("%s: %d points have no height and are left out.", path, track.dropped[NO_HEIGHT])
-    warn_of_unit(path, track)
+    sizes = sizes_of(track.displacement, SAMPLED)
+    warn_of_unit(path, [sizes], lambda: can_state_units(path, products, format))
     return track
 
 
-def warn_of_unit(path: Path, track: Track) -> None:
-    """Say so where displacements are larger or smaller than those of any city: the unit may be another one."""
-    size = np.abs(track.displacement[:: max(1, len(track) // SAMPLED)])
-    typical = float(np.median(size[np.isfinite(size)])) if np.isfinite(size).any() else None
-    if typical is not None and not LEAST_TYPICAL_MM < typical < MOST_TYPICAL_MM:
-        log.warning(
-            "%s: half of its displacements are beyond %.3g mm. Are they in another unit than is taken? units in "
-            "ingest.products states it (docs/formats.md).", path, typical,
-        )  # fmt: skip
+def can_state_units(path: Path, products: Mapping[str, params.Product], format: str | None = None) -> bool:
+    """Whether `units` may be stated of a product in `ingest.products`: not where its format says it."""
+    return "units" in FORMATS[_find(path, describe(path, products), format, products).name].uses
 
 
 def parts(path: Path, products: Mapping[str, params.Product] = {}) -> list[tuple[int, int | None]]:
