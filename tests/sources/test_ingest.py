@@ -73,6 +73,18 @@ def test_points_beside_the_footprints_are_told_of(city, tmp_path, caplog):
     assert "seem to lie" not in caplog.text
 
 
+def test_displacements_of_an_improbable_size_are_told_of_once_a_product(city, tmp_path, monkeypatch, caplog):
+    cells = many(100)
+    for row in cells:
+        row |= {name: f"{float(cell) / 1e5:.7f}" for name, cell in row.items() if name.isdigit()}
+    (city / "ascending.csv").write_text(text(cells))
+    monkeypatch.setattr(read, "PART_BYTES", 5_000)
+    ingest([city], Ingest(), tmp_path / "out")
+    said = [line for record in caplog.records if "another unit" in (line := record.getMessage())]
+    assert len(said) == 1
+    assert "ascending.csv: half of its displacements are at most 0.02 mm." in said[0]
+
+
 def test_a_city_becomes_three_tables_and_a_report(city, tmp_path):
     ingest([city], Ingest(min_coherence=0.55), tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["town"]

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from plumbline.sources.overlap import check_overlap
 from plumbline.sources.part import FOOTPRINTS, HALO, PART, POINTS, Part, load_sample
 from plumbline.sources.plan import Plan
 from plumbline.sources.points import Track, concatenate_tracks
+from plumbline.sources.read import can_state_units
+from plumbline.sources.units import Sizes, warn_of_unit
 
 CITY = "city.json"
 
@@ -49,6 +52,8 @@ def assemble(city: CityFiles, plan: Plan, out: Path) -> None:
     tracks = []
     for path, sample in zip(city.products, samples, strict=True):
         told = [read_json(part.folder / PART) for part in own[path]]
+        sizes = reduce(Sizes.plus, (Sizes(*one["sizes"]) for one in told))
+        warn_of_unit(path, sizes, partial(can_state_units, path, plan.params.products))
         tracks.append(_describe(path, sample, told))
         for one in told:
             for kind in (POINTS, HALO):

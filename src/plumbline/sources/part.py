@@ -20,9 +20,12 @@ from plumbline.sources.overlap import NEAR_M, near_points
 from plumbline.sources.points import Track, concatenate_tracks, identity, load_points, write_blocks, write_points
 from plumbline.sources.read import open_points
 from plumbline.sources.tiles import Tiles, cells, tile_name
+from plumbline.sources.units import Sizes, sizes_of
 
 SPILL_BYTES = 2**27
 """Series kept in memory before they are written: a part of a csv has about as much, a large zip is written in turns."""
+SIZED = 500
+"""Points of each block whose displacements are looked at for their unit."""
 POINTS, HALO = "points", "halo"
 PART, IDENTITY, SAMPLE, REPEATED = "part.json", "identity.npy", "sample.parquet", "repeated.npy"
 TILES, FOOTPRINTS = "tiles.npz", "footprints.parquet"
@@ -67,10 +70,12 @@ def read_part(
     with atomic_folder(part.folder) as out:
         pile, seen, samples = _Pile(out, part, ready), [np.zeros(0, np.uint64)], []
         row = values = missing = 0
+        sizes = Sizes(0, 0, 0)
         dropped: Counter[str] = Counter()
         for block in source.blocks():
             go_on()
             seen.append(identity(block.point_id))
+            sizes = sizes.plus(sizes_of(block.displacement, SIZED))
             samples.append(without_series(block.take(_sample(block, seen[-1], part.sampled))))
             rows = np.arange(row, row := row + len(block))
             if len(repeated):
@@ -91,7 +96,7 @@ def read_part(
             {
                 "name": source.name, "epochs": [str(day) for day in source.epochs], "dropped": dict(dropped),
                 "notes": list(source.notes), "values": values, "missing": missing,
-                **pile.counts,
+                "sizes": list(sizes), **pile.counts,
             },
         )  # fmt: skip
 

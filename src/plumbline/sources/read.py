@@ -142,7 +142,7 @@ def read_points(
     if NO_HEIGHT in track.dropped:
         log.warning("%s: %d points have no height and are left out.", path, track.dropped[NO_HEIGHT])
     sizes = sizes_of(track.displacement, SAMPLED)
-    warn_of_unit(path, [sizes], lambda: can_state_units(path, products, format))
+    warn_of_unit(path, sizes, lambda: can_state_units(path, products, format))
     return track
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,10 @@ class Sizes(NamedTuple):
     large: int
     """Of them, from `MOST_TYPICAL_MM` on."""
 
+    def plus(self, other: Sizes) -> Sizes:
+        """Those of both."""
+        return Sizes(self.known + other.known, self.small + other.small, self.large + other.large)
+
 
 def sizes_of(displacement: NDArray[np.float32], most: int) -> Sizes:
     """Count displacements (P, T) in mm of some of the points, at most so many or twice as many."""
@@ -32,15 +36,15 @@ def sizes_of(displacement: NDArray[np.float32], most: int) -> Sizes:
     return Sizes(known, int((size <= LEAST_TYPICAL_MM).sum()), int((size >= MOST_TYPICAL_MM).sum()))
 
 
-def warn_of_unit(path: Path, sizes: Iterable[Sizes], can_be_stated: Callable[[], bool]) -> None:
+def warn_of_unit(path: Path, sizes: Sizes, can_be_stated: Callable[[], bool]) -> None:
     """Say so where half of the displacements are smaller or larger than those of any city.
 
     Args:
         path: the product.
-        sizes: of its parts.
+        sizes: of all of its parts.
         can_be_stated: whether `units` in `ingest.products` means something for its format; asked only to say it.
     """
-    known, small, large = (sum(counts) for counts in zip(*sizes, strict=True))
+    known, small, large = sizes
     if not known or 2 * max(small, large) < known:
         return
     found = f"at most {LEAST_TYPICAL_MM:g} mm" if small >= large else f"{MOST_TYPICAL_MM:g} mm and more"
