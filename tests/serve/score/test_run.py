@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -157,6 +158,13 @@ def test_what_cannot_be_read_is_set_aside_and_stops_nobody(town: Town):
     told = json.loads((town.results()["b_no_footprints"] / "manifest.json").read_text())
     assert told["footprints"] == {"path": str(town.footprints), "sha256": sha256_file(town.footprints)}
     assert [path.name.rsplit("-", 1)[0] for path in (town.out / "_aside").glob("*/*")] == ["a_broken"]  # the old files
+
+
+def test_where_hardly_anybody_is_judged_it_is_said_why(town: Town):
+    town.deliver("sparse", every=40)
+    ended = town.score()
+    assert ended.code == 0, ended.err
+    assert re.search(r"\d+ of \d+ buildings were judged\. \d+ have no scatterer on them", ended.err), ended.err
 
 
 def test_a_disk_that_is_full_blames_no_delivery(town: Town, monkeypatch: pytest.MonkeyPatch):
