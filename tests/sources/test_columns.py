@@ -58,7 +58,7 @@ def test_a_decimal_comma_is_read_stated_or_not_and_refused_where_a_point_is_stat
     path = write(tmp_path, text(rows()).replace(",", ";").replace(".", ","))
     for stated in ({"separator": ";", "decimal": ","}, {"separator": ";"}, {}):
         assert_track(read_points(path, {"*": described(**stated)}), expected(IDS, HEIGHTS, "c"))
-    with pytest.raises(InputError, match=r"c\.txt, line 2, column Lon: '4;91100000' found, a number is needed"):
+    with pytest.raises(InputError, match=r"c\.txt, line 2, column Lon: '4,91100000' found, a number is needed"):
         read_points(path, {"*": described(separator=";", decimal=".")})
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.errors import InputError
+from plumbline.params import Product
 from plumbline.sources.archive import RATIO_FREE_BYTES, find_csv
 from plumbline.sources.dialect import dialect
 from plumbline.sources.labels import read_labels
@@ -64,6 +65,25 @@ def test_the_line_of_a_bad_cell_is_that_of_the_file(tmp_path):
         (tmp_path / "a.csv").write_bytes(content)
         with pytest.raises(InputError, match=rf"a\.csv, line {line}, column H: '4\.5x' found"):
             read_points(tmp_path / "a.csv", {"*": described()})
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_decimal_comma_that_comes_late_is_shown_as_it_stands_with_what_to_state(tmp_path, pack):
+    """The first rows have whole numbers: nothing shows there that commas are decimal signs."""
+    cells = egms_rows(10)
+    decimals = [name for name in cells[0] if name not in ("pid", "los_east", "los_north", "los_up")]
+    for number, row in enumerate(cells):
+        row |= {"los_east": "0", "los_north": "0", "los_up": "1"}
+        row |= {name: f"{float(row[name]):.0f}" for name in decimals if number < 8 and row[name]}
+    path = tmp_path / "a.csv"
+    path.write_bytes(pack(text(cells).replace(",", ";").replace(".", ",").encode()))
+    with pytest.raises(
+        InputError, match=r"line 10, column height_ortho: '8,5' found, a number is needed\. .*decimal: ','"
+    ):
+        read_points(path)
+    track = read_points(path, {"*": Product(decimal=",")})
+    assert len(track) == 10
+    assert track.height[9] == 9.5
 
 
 def test_what_is_packed_or_recoded_is_read_in_one_part(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from plumbline import params
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product
-from plumbline.sources.table import MAX_HEADER_BYTES
+from plumbline.sources.table import DECIMAL_COMMA, MAX_HEADER_BYTES
 
 SEPARATORS = {",": b",", ";": b";", "tab": b"\t", "|": b"|"}
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -18,7 +18,6 @@ MAX_PREAMBLE = 100
 NOTHING = params.Product()
 LOOKED_AT = 5
 """Rows in which a decimal comma is looked for."""
-DECIMAL_COMMA = re.compile(rb'\s*"?-?\d*,\d+(e-?\d+)?"?\s*', re.IGNORECASE)
 
 
 def dialect(product: Product, about: params.Product = NOTHING) -> Product:

@@ -37,6 +37,8 @@ PART_BYTES = 2**28
 SAMPLED = 10_000
 """Points whose displacements are looked at for their unit."""
 ANGLES = frozenset({"incidence_deg", "heading_deg"})
+WRITTEN = frozenset({"separator", "decimal"})
+"""How a csv of any format may be written."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +56,19 @@ class Format:
 
 
 FORMATS = {
-    "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", frozenset({"component"}), is_ortho, open_ortho),
+    "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", WRITTEN | {"component"}, is_ortho, open_ortho),
     "egms": Format(
-        "EGMS L2a and L2b (csv, zip as downloaded, or Parquet)", frozenset(), is_egms,
+        "EGMS L2a and L2b (csv, zip as downloaded, or Parquet)", WRITTEN, is_egms,
         lambda product, header, about, crs: _as_asked(open_egms(product, header), product, about, crs),
     ),
-    "depsi": Format("DePSI (csv)", ANGLES | {"crs", "positive", "units"}, is_depsi, open_depsi),
-    "stamps": Format("StaMPS (csv)", ANGLES | {"crs", "positive", "units"}, is_stamps, open_stamps, has_ids=False),
+    "depsi": Format("DePSI (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_depsi, open_depsi),
+    "stamps": Format(
+        "StaMPS (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_stamps, open_stamps, has_ids=False
+    ),
     "mintpy": Format("MintPy time series (HDF5)", ANGLES | {"crs", "positive", "units", "geometry", "coherence"}),
     "columns": Format(
         "any csv or layer of points whose columns ingest.products describes",
-        ANGLES | {"crs", "positive", "columns", "units", "epochs", "separator", "decimal"},
+        ANGLES | WRITTEN | {"crs", "positive", "columns", "units", "epochs"},
     ),
 }  # fmt: skip
 """By name; of those that recognise a header, the first counts."""

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import islice
 from typing import IO, NoReturn
 
@@ -31,6 +32,7 @@ MAX_LAST_BYTES = 2**16
 AHEAD = 2
 """Blocks in memory: one with the caller, one being parsed."""
 CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f]")
+DECIMAL_COMMA = re.compile(rb'\s*"?-?\d*,\d+(e-?\d+)?"?\s*', re.IGNORECASE)
 
 
 def read_header(product: Product) -> list[str]:
@@ -206,7 +208,7 @@ def _read(lines: bytes, header: list[str], types: Mapping[str, pa.DataType], mis
 
 def _fault(product: Product, header: list[str], types: Mapping[str, pa.DataType], reason: str) -> InputError:
     """Find what made reading fail: the block of lines, the line by halving it, and the cell, by the same parser."""
-    number = _first_line(product)
+    first = number = _first_line(product)
     with _open_rows(product) as stream:
         while lines := stream.readlines(BLOCK_BYTES):
             if not _parses(b"".join(lines), header, types):
@@ -218,7 +220,9 @@ def _fault(product: Product, header: list[str], types: Mapping[str, pa.DataType]
                     else:
                         high = middle
                 is_last = high == len(lines) and not stream.read(1)
-                return InputError(f"{product}, line {number + low}{_explain(lines[low], header, types, is_last)}")
+                written = _as_written(product, number + low - first)
+                why = _explain(product, lines[low], written, header, types, is_last)
+                return InputError(f"{product}, line {number + low}{why}")
             number += len(lines)
     return InputError(f"{product}: not readable as a csv ({reason}).")
 
@@ -231,9 +235,22 @@ def _parses(lines: bytes, header: list[str], types: Mapping[str, pa.DataType]) -
     return True
 
 
-def _explain(line: bytes, header: list[str], types: Mapping[str, pa.DataType], is_last: bool) -> str:
+def _as_written(product: Product, row: int) -> bytes:
+    """Line `row` (from 0, in its part) as it stands in the file, separators and decimal signs not exchanged."""
+    with _open_rows(replace(product, separator=b",", decimal=b".")) as stream:
+        return next(islice(stream, row, None), b"")
+
+
+def _cells(line: bytes, separator: bytes = b",") -> list[str]:
+    text = line.decode("utf-8", "backslashreplace").strip("\r\n")
+    return next(csv.reader([text], delimiter=separator.decode()), [])
+
+
+def _explain(
+    product: Product, line: bytes, written: bytes, header: list[str], types: Mapping[str, pa.DataType], is_last: bool
+) -> str:
     try:
-        cells = next(csv.reader([line.decode("utf-8", "backslashreplace").strip("\r\n")]))
+        cells, shown = _cells(line), _cells(written, product.separator)
     except csv.Error as error:
         return f": not readable as a csv ({error})."
     if len(cells) != len(header):
@@ -243,7 +260,11 @@ def _explain(line: bytes, header: list[str], types: Mapping[str, pa.DataType], i
     if column is None:
         return ": not readable as a csv."
     wanted = "text in UTF-8" if pa.types.is_string(types[column]) else "a number"
-    return f", column {column}: {cells[header.index(column)][:60]!r} found, {wanted} is needed."
+    cell = (shown if len(shown) == len(header) else cells)[header.index(column)]
+    advice = ""
+    if product.separator != b"," and product.decimal == b"." and DECIMAL_COMMA.fullmatch(cell.encode()):
+        advice = " Where commas are its decimal signs, state decimal: ',' in ingest.products, or write points."
+    return f", column {column}: {cell[:60]!r} found, {wanted} is needed.{advice}"
 
 
 def _check_end(product: Product, tail: bytes) -> None:
