@@ -124,6 +124,20 @@ def test_what_is_no_layer_of_points_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
+def test_multipoints_of_one_point_are_points(tmp_path, suffix):
+    points = frame(rows(), "Lon", "Lat", 4326)
+    points.to_file(tmp_path / f"a.{suffix}")
+    wanted = read_points(tmp_path / f"a.{suffix}", {"*": described(track="t")})
+    points = points.set_geometry(points.geometry.map(lambda point: shapely.MultiPoint([point])))
+    points.to_file(tmp_path / f"multi.{suffix}")
+    assert_track(read_points(tmp_path / f"multi.{suffix}", {"*": described(track="t")}), wanted)
+    points.loc[2, "geometry"] = shapely.MultiPoint([(4.9, 52.3), (4.91, 52.3)])
+    points.to_file(tmp_path / f"several.{suffix}")
+    with pytest.raises(InputError, match=r"geometry: MultiPoint of 2 found, a point is needed\. `ogr2ogr -explodecoll"):
+        read_points(tmp_path / f"several.{suffix}", {"*": described()})
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_cut_layer_is_refused(tmp_path, suffix):
     path = tmp_path / f"a.{suffix}"
     frame(rows(), "Lon", "Lat", 4326).to_file(path)

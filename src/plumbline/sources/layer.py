@@ -78,7 +78,9 @@ def find_layer(path: Path) -> Layer | None:
         layers = [(str(name), str(kind)) for name, kind in pyogrio.list_layers(source) if kind is not None]
     except READ_FAULTS as error:
         raise InputError(f"{path}: not readable as a vector file ({first_line(error)}). Download it again.") from None
-    points = [name for name, kind in layers if kind.split(" ")[0].removeprefix("2.5D").strip() in ("Point", "Unknown")]
+    kinds = {name: kind.split(" ")[0].removeprefix("2.5D").strip() for name, kind in layers}
+    points = [name for name, kind in kinds.items() if kind in ("Point", "Unknown")]
+    points = points or [name for name, kind in kinds.items() if kind == "MultiPoint"]
     if len(points) != 1:
         found = ", ".join(f"{name} ({kind})" for name, kind in layers) or "none"
         raise InputError(f"{path}: one layer of points is needed. Its layers: {found}.")
@@ -161,12 +163,20 @@ class _AsCsv(io.RawIOBase):
 
     def _table(self, batch: pa.RecordBatch) -> pa.Table:
         shapes = shapely.from_wkb(np.asarray(batch[self._geometry].to_pylist(), object), on_invalid="ignore")
+        # Tools that promote to multi (ogr2ogr -nlt) make one of each point.
+        single = (shapely.get_type_id(shapes) == shapely.GeometryType.MULTIPOINT) & (
+            shapely.get_num_geometries(shapes) == 1
+        )
+        shapes[single] = shapely.get_geometry(shapes[single], 0)
         wrong = shapely.get_type_id(shapes) != shapely.GeometryType.POINT
         if wrong.any():
             row = int(np.argmax(wrong))
-            found = "none" if shapes[row] is None else shapes[row].geom_type
+            found, advice = "none" if shapes[row] is None else shapes[row].geom_type, ""
+            if found == "MultiPoint":
+                found = f"MultiPoint of {shapely.get_num_geometries(shapes[row])}"
+                advice = " `ogr2ogr -explodecollections OUT.gpkg IN` makes a feature of each."
             raise InputError(
-                f"{self._name}, feature {self._row + row + 1}, geometry: {found} found, a point is needed."
+                f"{self._name}, feature {self._row + row + 1}, geometry: {found} found, a point is needed.{advice}"
             )
         self._row += len(batch)
         return pa.table({self._places[0]: shapely.get_x(shapes), self._places[1]: shapely.get_y(shapes)}
