@@ -10,6 +10,10 @@ from numpy.typing import NDArray
 from plumbline.simulate.draw import log_uniform
 
 Array = NDArray[np.float64]
+MOST_TILT = 5.0
+"""mm/m."""
+LEANING_SHARE = 0.5
+"""Share of the buildings whose tilt is as likely large as small; of the others it is mostly small."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +35,15 @@ class Rigid:
 
 
 def draw_rigid(rng: np.random.Generator, count: int) -> Rigid:
-    """Settlement 0 to 100 mm and tilt 0 to 5e-3, log-uniform so that small ones are common; a few rise."""
+    """Settlement 0 to 100 mm and tilt 0 to 5e-3, log-uniform so that small ones are common; a few rise.
+
+    On half of the buildings any tilt up to the largest is as likely: by some mm/m, points that are not where the
+    product says move by more than their noise, and a model has to know that from damage.
+    """
     settlement = -log_uniform(rng, 0.5, 100, count)
     settlement[rng.random(count) < 0.07] *= -0.2
     settlement[rng.random(count) < 0.1] = 0
-    size, direction = log_uniform(rng, 0.01, 5, count), rng.uniform(-np.pi, np.pi, count)
+    size, direction = log_uniform(rng, 0.01, MOST_TILT, count), rng.uniform(-np.pi, np.pi, count)
+    leaning = rng.random(count) < LEANING_SHARE
+    size[leaning] = rng.uniform(0, MOST_TILT, int(leaning.sum()))
     return Rigid(settlement, size[:, None] * np.stack([np.cos(direction), np.sin(direction)], axis=1))
