@@ -35,8 +35,14 @@ def test_cosine_falls_along_half_a_wave_after_the_warm_up():
 
 @pytest.mark.parametrize(("best", "others"), [(1.0, 0.5), (-0.5, -0.5)])
 def test_plateau_halves_after_a_third_of_the_patience_without_a_better_score(best, others):
-    found = [rate_factor(section(), 0, [best] + [others] * bad) for bad in range(8)]
-    assert found == [1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25]
+    found = [rate_factor(section(), 0, [best] + [others] * bad) for bad in range(7)]
+    assert found == [1, 1, 0.5, 0.5, 0.25, 0.25, 0.125]
+
+
+@pytest.mark.parametrize(("patience", "bad"), [(12, 4), (6, 2), (3, 1), (2, 1), (1, 1)])
+def test_a_third_of_the_patience_is_one_epoch_at_least(patience, bad):
+    found = [rate_factor(section(patience=patience), 0, [1.0] + [0.5] * count) for count in (bad - 1, bad)]
+    assert found == [1, 0.5]
 
 
 @given(scores, st.floats(0, 10))

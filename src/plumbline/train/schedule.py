@@ -32,10 +32,11 @@ def rate_factor(optimise: Optimise, position: float, scores: Sequence[float]) ->
 
 
 def _plateau(scores: Sequence[float], patience: int) -> float:
-    """Halved after `patience` epochs in which the score did not rise."""
+    """Halved by the last of `patience` epochs in which the score did not rise."""
     optimiser = SGD([torch.zeros(1)], lr=1.0)
+    # One less, since torch waits for one epoch more than its `patience`.
     # Absolute: relative to a score below 0, every equal score would count as a better one.
-    plateau = ReduceLROnPlateau(optimiser, mode="max", factor=0.5, patience=patience, threshold_mode="abs")
+    plateau = ReduceLROnPlateau(optimiser, mode="max", factor=0.5, patience=patience - 1, threshold_mode="abs")
     for score in scores:
         plateau.step(score)
     return float(optimiser.param_groups[0]["lr"])
