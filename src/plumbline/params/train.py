@@ -37,6 +37,11 @@ class Curriculum(Section):
         """In the order of the codes of `difficulty`."""
         return self.easy, self.medium, self.hard
 
+    @property
+    def complete(self) -> int:
+        """The first epoch, counted from 0, in which all are drawn."""
+        return max(self.levels) - 1
+
 
 class Optimise(Section):
     """One run of optimisation."""

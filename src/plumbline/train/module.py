@@ -41,7 +41,7 @@ class Optimisation(LightningModule):
         self.teacher = [] if teacher is None else [teacher.eval().requires_grad_(False)]
         self.distil_weight = distil_weight
         self.history: list[dict[str, float]] = []
-        self.chosen_from = max(optimise.curriculum.levels) - 1
+        self.chosen_from = optimise.curriculum.complete
         """first epoch, counted from 0, that the run may end with: before it, not all of the data were drawn"""
         self.record: dict[str, Any] = {}
         """what is known of the run, see `record`"""

@@ -16,9 +16,10 @@ def rate_factor(optimise: Optimise, position: float, scores: Sequence[float]) ->
     """What `learning_rate` is multiplied by.
 
     Args:
-        optimise: `schedule`, `warmup_epochs` or `warmup_share`, `epochs` and `patience` of it count.
+        optimise: `schedule`, `warmup_epochs` or `warmup_share`, `epochs`, `patience` and `curriculum` of it count.
         position: epochs done, with the done part of the present one.
-        scores: of the tune split after each epoch that is done.
+        scores: of the tune split after each epoch that is done. Those before a curriculum is complete do not count: a
+            harder epoch may score lower, and neither the best epoch nor the end of the run goes by them.
     """
     warmup = optimise.warmup_epochs or optimise.warmup_share * optimise.epochs
     rise = min(1.0, position / warmup) if warmup else 1.0
@@ -27,7 +28,7 @@ def rate_factor(optimise: Optimise, position: float, scores: Sequence[float]) ->
         done = min(1.0, max(0.0, position - warmup) / (optimise.epochs - warmup))
         return rise * 0.5 * (1 + math.cos(math.pi * done))
     if optimise.schedule == "plateau":
-        return rise * _plateau(scores, max(1, optimise.patience // 3))
+        return rise * _plateau(scores[optimise.curriculum.complete :], max(1, optimise.patience // 3))
     return rise
 
 
