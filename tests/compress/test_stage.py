@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 from copy import deepcopy
 
+import pytest
+
 from plumbline.compress.stage import compress
+from plumbline.errors import InputError
 from plumbline.files import read_json
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
@@ -57,6 +60,27 @@ def test_a_stage_with_a_target_writes_its_search_and_leaves_no_tries(tiny, tmp_p
     assert int(rows[1]["parameters"]) == read_json(root / "data/compress/metrics.json")["parameters"]
     assert not (root / "data/compress/sensitivity.csv").exists()
     assert list((root / ".plumbline/search").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("own", "of_train", "found"),
+    [
+        ({"learning_rate": 1e30}, {}, r"^compress: the loss is .* Lower compress\.learning_rate"),
+        ({"pruning_steps": 2, "short": {"buildings": 60, "epochs": 2, "learning_rate": 1e30}}, {},
+         r"^compress\.short: the loss is .* Lower compress\.short\.learning_rate"),
+        ({}, {"alarms": {"memory_share": 1e-6, "action": "stop"}},
+         r"^compress: .*train\.alarms\.memory_share is 1e-06\. Lower compress\.batch_size \(compress\.accumulate"),
+    ],
+    ids=["rate", "short", "memory"],
+)  # fmt: skip
+def test_what_stops_a_run_names_the_keys_of_this_section(own, of_train, found, tiny, tmp_path, monkeypatch):
+    root = tiny.copy(tmp_path, "prepare", "train")
+    content = deepcopy(PARAMS)
+    content["compress"] |= {"epochs": 3, "batch_size": 16, "sensitivity": 0, **own}
+    content["train"] |= of_train
+    monkeypatch.chdir(root)
+    with pytest.raises(InputError, match=found):
+        compress(root / "data/prepare", root / "data/train", parse_params(content), root / "data/compress")
 
 
 def test_it_is_calibrated_anew(tiny):

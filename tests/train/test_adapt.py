@@ -208,6 +208,12 @@ def test_too_few_labels_are_refused_with_their_number(base):
         adapt(load_diagnosis(base), base_hash(base), make_sequences(19), places(19), QUICK, "one", Prepare())
 
 
+def test_a_rate_that_is_too_high_is_named_by_the_section_that_has_it(base):
+    params = QUICK.model_copy(update={"learning_rate": 1e30})
+    with pytest.raises(InputError, match=r"^adapt: the loss is .* Lower adapt\.learning_rate"):
+        adapt(load_diagnosis(base), base_hash(base), *labelled("athens"), params, "athens", Prepare())
+
+
 def test_few_labels_leave_the_calibration_of_the_base(base, adapters):
     few, many = load_adapter(adapters / "cairo"), load_adapter(adapters / "athens")
     known = load_diagnosis(base).state_dict()

@@ -115,8 +115,11 @@ def test_the_curriculum_says_which_buildings_are_drawn():
 def test_a_curriculum_with_nothing_to_begin_with_is_refused():
     sequences = replace(make_sequences(8), difficulty=np.full(8, 2, np.int8))
     assert first_epochs(sequences, make_params().train) is None
-    with pytest.raises(InputError, match=r"curriculum: no building to draw in epoch 1 .*'hard': 8"):
+    with pytest.raises(InputError, match=r"^train\.curriculum: no building to draw in epoch 1 .*'hard': 8"):
         first_epochs(sequences, make_params(curriculum={"hard": 2}).train)
+    losses = make_params(curriculum={"hard": 2}).train
+    with pytest.raises(InputError, match=r"^compress\.curriculum: no building"):
+        Data(sequences, sequences, losses, losses, 0, 8, section="compress")
 
 
 def test_processes_that_would_begin_at_different_epochs_are_stopped(monkeypatch):

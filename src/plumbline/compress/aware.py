@@ -33,7 +33,7 @@ class AwareOptimisation(Optimisation):
         self, model: Diagnosis, section: Compress, losses: Train, teacher: Diagnosis, train: SequenceSet
     ) -> None:
         """`train`: some of its buildings give the ranges."""
-        super().__init__(model, section, losses, teacher, section.distil_weight)
+        super().__init__(model, section, losses, teacher, section.distil_weight, "compress")
         self.rounded_from = section.epochs - section.quantisation_aware
         self.chosen_from = max(self.chosen_from, self.rounded_from)
         calibration = Calibration(train, BATCHES, BATCH_SIZE, seed=0)

@@ -68,5 +68,5 @@ class Pruning:
         index = np.random.default_rng(self.losses.seed).permutation(len(self.train))[: short.buildings]
         quick_fit(
             model, self.train.take(np.sort(index)), self.section.short_run(self.losses),
-            teacher=self.teacher, distil_weight=self.section.distil_weight,
+            teacher=self.teacher, distil_weight=self.section.distil_weight, section="compress.short",
         )  # fmt: skip

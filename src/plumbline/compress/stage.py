@@ -69,7 +69,7 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     if section.quantisation_aware:
         module: Optimisation = AwareOptimisation(model, section, params.train, teacher, splits.train)
     else:
-        module = Optimisation(model, section, params.train, teacher=teacher, distil_weight=section.distil_weight)
+        module = Optimisation(model, section, params.train, teacher, section.distil_weight, "compress")
     done = fit(
         module, splits.train, splits.tune, name="compress", key=key, data_sha256=data, seed=params.train.seed,
         settings=settings,

@@ -20,8 +20,9 @@ MOST_LEFT_OUT = 25
 
 
 def check_step(
-    losses: Train, epoch: int, step: int, loss: Tensor, norm: Tensor, left_out: int = 0, last: Path | None = None
-) -> int:
+    losses: Train, epoch: int, step: int, loss: Tensor, norm: Tensor, left_out: int = 0, last: Path | None = None,
+    section: str = "train",
+) -> int:  # fmt: skip
     """Look at one step before it changes the weights; return how many steps in a row were left out, with this one.
 
     Args:
@@ -31,6 +32,7 @@ def check_step(
         norm: of the gradient, before clipping.
         left_out: steps before this one that were.
         last: where the run's newest checkpoint is, once there is one.
+        section: of the params, whose `learning_rate` the run has; `alarms` are always those of `train`.
 
     Raises:
         InputError: loss or gradient is no finite number, or the norm is beyond a bound that stops the run.
@@ -42,8 +44,8 @@ def check_step(
         return left_out + 1  # with a scaled loss it happens now and then; the scaler leaves that step out
     if not (math.isfinite(loss_found) and math.isfinite(norm_found)):
         raise InputError(
-            f"train: the loss is {loss_found:g} and the gradient's norm {norm_found:g} {place}.{_kept(last)} Lower "
-            "train.learning_rate, or look for values out of all proportion in the data."
+            f"{section}: the loss is {loss_found:g} and the gradient's norm {norm_found:g} {place}.{_kept(last)} Lower "
+            f"{section}.learning_rate, or look for values out of all proportion in the data."
         )
     bound = losses.alarms.gradient_norm
     if bound is not None and norm_found > bound:
@@ -51,6 +53,7 @@ def check_step(
             losses,
             f"the gradient's norm is {norm_found:.3g} {place}, and train.alarms.gradient_norm {bound:g}",
             last,
+            section,
         )
     return 0
 
@@ -58,9 +61,9 @@ def check_step(
 class MemoryAlarm(Callback):
     """Looks at the memory in the first batch of each epoch, and in each `log_every_n_steps`th."""
 
-    def __init__(self, losses: Train, last: Path | None = None) -> None:
-        """`last`: as for `check_step`."""
-        self.losses, self.last = losses, last
+    def __init__(self, losses: Train, last: Path | None = None, section: str = "train") -> None:
+        """`last`, `section`: as for `check_step`."""
+        self.losses, self.last, self.section = losses, last, section
         self.told = False
 
     def on_train_batch_end(self, trainer: Any, pl_module: LightningModule, *_: object) -> None:
@@ -73,15 +76,16 @@ class MemoryAlarm(Callback):
             _raise_alarm(
                 self.losses,
                 f"{share:.0%} of the memory is in use, and train.alarms.memory_share is {bound:g}. Lower "
-                "train.batch_size (train.accumulate keeps the step), or set train.tokens",
+                f"{self.section}.batch_size ({self.section}.accumulate keeps the step), or set {self.section}.tokens",
                 self.last,
+                self.section,
             )
 
 
-def _raise_alarm(losses: Train, what: str, last: Path | None) -> None:
+def _raise_alarm(losses: Train, what: str, last: Path | None, section: str) -> None:
     if losses.alarms.action == "stop":
-        raise InputError(f"train: {what}. Stopped, because train.alarms.action is stop.{_kept(last)}")
-    log.warning("train: %s", what)
+        raise InputError(f"{section}: {what}. Stopped, because train.alarms.action is stop.{_kept(last)}")
+    log.warning("%s: %s", section, what)
 
 
 def _kept(last: Path | None) -> str:

@@ -32,7 +32,7 @@ class Data(LightningDataModule):
 
     def __init__(
         self, train: SequenceSet, tune: SequenceSet, optimise: Optimise, losses: Train, seed: int, batch_size: int,
-        remember: Path | None = None, resumed: bool = False,
+        remember: Path | None = None, resumed: bool = False, section: str = "train",
     ) -> None:  # fmt: skip
         """Everything as the sections say, but the batch size.
 
@@ -41,6 +41,7 @@ class Data(LightningDataModule):
             batch_size: buildings a share; of several processes the least counts.
             remember: file to write that into, for a run that is interrupted.
             resumed: whether this process goes on from a checkpoint.
+            section: of the params, that `optimise` is; for messages.
 
         Raises:
             InputError: the curriculum has nothing to begin with.
@@ -48,7 +49,8 @@ class Data(LightningDataModule):
         super().__init__()
         self.train, self.tune, self.optimise, self.losses = train, tune, optimise, losses
         self.seed, self.batch_size, self.remember, self.resumed = seed, batch_size, remember, resumed
-        self.first_epoch = first_epochs(train, optimise)
+        self.section = section
+        self.first_epoch = first_epochs(train, optimise, section)
         self.weight: NDArray[np.float32] | None = None
         if losses.balance == "oversample":
             self.weight = building_weights(np.asarray(train.severity), np.asarray(train.quadrant), losses)
@@ -60,9 +62,10 @@ class Data(LightningDataModule):
             InputError: some of the processes found a checkpoint to go on from, and others did not.
         """
         if len(set(gather(self.resumed))) > 1:
+            instead = ", or leave `checkpoint` out of train.start_from" if self.section == "train" else ""
             raise InputError(
-                "train: some of the processes found a checkpoint of this run, and others did not. Let .plumbline of "
-                "all machines be one shared folder, or leave `checkpoint` out of train.start_from."
+                f"{self.section}: some of the processes found a checkpoint of this run, and others did not. Let "
+                f".plumbline of all machines be one shared folder{instead}."
             )
         self.tables = tuple(Buildings(part, losses) for part, losses in ((self.train, self.losses), (self.tune, None)))
         trainer: Any = self.trainer
@@ -99,7 +102,7 @@ class Data(LightningDataModule):
         return DataLoader(examples, sampler=deal, batch_size=None, **self.ahead)
 
 
-def first_epochs(train: SequenceSet, optimise: Optimise) -> NDArray[np.int32] | None:
+def first_epochs(train: SequenceSet, optimise: Optimise, section: str = "train") -> NDArray[np.int32] | None:
     """(B,) from which epoch on, counted from 0, each building is drawn; None: all from the first.
 
     Raises:
@@ -113,7 +116,7 @@ def first_epochs(train: SequenceSet, optimise: Optimise) -> NDArray[np.int32] | 
     if not (first == 0).any():
         found = {name: int((difficulty == code).sum()) for code, name in enumerate(("easy", "medium", "hard"))}
         raise InputError(
-            f"curriculum: no building to draw in epoch 1 (in the training split: {found}). "
+            f"{section}.curriculum: no building to draw in epoch 1 (in the training split: {found}). "
             "Let a level that has buildings begin in epoch 1."
         )
     return first

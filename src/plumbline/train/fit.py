@@ -107,11 +107,11 @@ def fit(
     records = loggers(name, module.record, WORK, (last and remembered(folder, RECORDED)) or {})
     # A strategy that deals the weights out leaves parts of them in `module`.
     whole = copy.deepcopy(module) if losses.strategy in PARTED else module
-    data = Data(train, tune, optimise, losses, seed, size, folder / BATCH_SIZE, last is not None)
+    data = Data(train, tune, optimise, losses, seed, size, folder / BATCH_SIZE, last is not None, module.section)
     quiet = not console.is_terminal
     callbacks: list[Callback] = [
         *([Ema(optimise.ema_decay)] if optimise.ema_decay else []),
-        MemoryAlarm(losses, module.last),
+        MemoryAlarm(losses, module.last, module.section),
         Communication(losses),
         *monitors(losses, lines),
         best,

@@ -32,11 +32,14 @@ class Optimisation(LightningModule):
         losses: Train,
         teacher: Diagnosis | None = None,
         distil_weight: float = 0.0,
+        section: str = "train",
     ) -> None:
+        """`section`: of the params, that `optimise` is; for messages."""
         super().__init__()
         self.model = model
         self.optimise = optimise
         self.losses = losses
+        self.section = section
         # In a list, so that the teacher is neither trained nor saved.
         self.teacher = [] if teacher is None else [teacher.eval().requires_grad_(False)]
         self.distil_weight = distil_weight
@@ -95,7 +98,7 @@ class Optimisation(LightningModule):
         turns = torch.stack(self._losses[-self.optimise.accumulate :])
         self._left_out = check_step(
             self.losses, self.current_epoch, self.global_step, turns.mean(), self.gradient_norm, self._left_out,
-            self.last,
+            self.last, self.section,
         )  # fmt: skip
 
     def validation_step(self, batch: Example, batch_index: int) -> None:

@@ -40,7 +40,7 @@ class Late(BaseFinetuning):
 
 def quick_fit(
     model: Diagnosis, sequences: SequenceSet, losses: Train, late: Sequence[nn.Module] = (), late_epoch: int = 0,
-    teacher: Diagnosis | None = None, distil_weight: float = 0.0,
+    teacher: Diagnosis | None = None, distil_weight: float = 0.0, section: str = "train",
 ) -> None:  # fmt: skip
     """Train what of `model` requires a gradient, and leave it in evaluation mode.
 
@@ -50,7 +50,7 @@ def quick_fit(
         losses: how.
         late: modules whose parameters join at the beginning of epoch `late_epoch`, counted from 0.
         late_epoch: see `late`; from `losses.epochs` on they never do.
-        teacher, distil_weight: see `Optimisation`.
+        teacher, distil_weight, section: see `Optimisation`.
     """
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
     before = torch.get_num_threads()
@@ -70,13 +70,15 @@ def quick_fit(
         use_distributed_sampler=False,
         reload_dataloaders_every_n_epochs=1,
     )
-    module = Optimisation(model, losses, losses, teacher, distil_weight)
+    module = Optimisation(model, losses, losses, teacher, distil_weight, section)
     module.train()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")
         warnings.filterwarnings("ignore", message=".*is deprecated, use.*", module="lightning.*")
         warnings.filterwarnings("ignore", message=".*number of training batches.*")
         with interruptible(trainer):
-            trainer.fit(module, datamodule=Data(sequences, sequences, losses, losses, losses.seed, losses.batch_size))
+            whole = section.partition(".")[0]  # the short run of a section has that section's data
+            data = Data(sequences, sequences, losses, losses, losses.seed, losses.batch_size, section=whole)
+            trainer.fit(module, datamodule=data)
     torch.set_num_threads(before)
     model.eval()

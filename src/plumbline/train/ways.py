@@ -59,7 +59,7 @@ def changed(start: Diagnosis, sequences: Sequences, losses: Train, late_epoch: i
     """
     model = deepcopy(start)
     late = [change for change in changes(model.network).values() if change.late]
-    quick_fit(model, sequences, losses, late, late_epoch)
+    quick_fit(model, sequences, losses, late, late_epoch, section="adapt")
     return model
 
 
