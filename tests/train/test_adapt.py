@@ -15,7 +15,7 @@ from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.sequences import UNDEFINED, Sequences
-from plumbline.train.adapt import adapt
+from plumbline.train.adapt import TooFewLabels, adapt
 from plumbline.train.adapter import (
     ABOUT,
     MAX_BYTES,
@@ -206,6 +206,13 @@ def test_another_base_is_refused(adapters, tmp_path):
 def test_too_few_labels_are_refused_with_their_number(base):
     with pytest.raises(InputError, match=r"19 labelled buildings that can be judged found, 20 needed"):
         adapt(load_diagnosis(base), base_hash(base), make_sequences(19), places(19), QUICK, "one", Prepare())
+
+
+def test_more_folds_than_labelled_buildings_are_refused_by_their_own_key(base):
+    sequences, centre = labelled("cairo")
+    with pytest.raises(TooFewLabels, match=r"^adapt\.folds: 30 found, but the 24 labelled buildings .* label more"):
+        adapt(load_diagnosis(base), base_hash(base), sequences, centre, QUICK.model_copy(update={"folds": 30}), "cairo",
+              Prepare())  # fmt: skip
 
 
 def test_a_rate_that_is_too_high_is_named_by_the_section_that_has_it(base):

@@ -53,7 +53,7 @@ def adapt(
         prepare: how the buildings were prepared.
 
     Raises:
-        TooFewLabels: there are fewer buildings than `min_labels`.
+        TooFewLabels: there are fewer buildings than `min_labels`, or than folds.
         InputError: a pattern fits nothing, or more than `max_share` of the parameters would be trained.
     """
     if len(sequences) < params.min_labels:
@@ -101,11 +101,20 @@ def _check_share(base: Diagnosis, params: Adapt) -> tuple[int, float]:
 
 
 def _folds(centre: NDArray[np.float64], params: Adapt) -> NDArray[np.int64]:
-    """(B,) fold of each building, by the largest blocks of which there are enough."""
+    """(B,) fold of each building, by the largest blocks of which there are enough.
+
+    Raises:
+        TooFewLabels: there are not enough of any size.
+    """
     city = np.full(len(centre), "")
     block_m = params.block_m
-    while len(number_blocks(centre, city, block_m).size) < params.folds and block_m > 1:
+    while (count := len(number_blocks(centre, city, block_m).size)) < params.folds and block_m > 1:
         block_m /= 2
+    if count < params.folds:
+        raise TooFewLabels(
+            f"adapt.folds: {params.folds} found, but the {len(centre)} labelled buildings stand in {count} blocks, "
+            "however small, and a fold needs one of its own. Ask for fewer folds, or label more buildings."
+        )
     return fold_blocks(centre, city, params.folds, block_m, params.seed)
 
 
