@@ -97,10 +97,10 @@ OTHER = [
     ({"convolution": "separable", "kernel": 5},
      ["model.kernel: 5 found, 3 needed", "model.convolution: separable found, plain needed"]),
     ({"channels": 4, "blocks": 2},
-     ["model.channels: 4 found, 8 needed", "model.blocks: [4, 4] found, [8] needed",
-      "model.attention_layers: [(8, 16)] found, [(16, 32)] needed"]),
+     ["model.channels: 4 found, 8 needed", "model.blocks: 2 found, 1 needed"]),
+    ({"channels": 4}, ["model.channels: 4 found, 8 needed"]),
     ({"attention": "none"},
-     ["model.attention: none found, sdpa needed", "model.attention_layers: [] found, [(16, 32)] needed"]),
+     ["model.attention: none found, sdpa needed", "model.attention_layers: 0 found, 1 needed"]),
     ({"position": "sinusoidal"}, ["model.position: sinusoidal found, learned needed"]),
 ]  # fmt: skip
 
@@ -115,6 +115,15 @@ def test_weights_of_another_network_are_refused_naming_each_parameter(changed, s
         f"train.start_from: {tmp_path / 'before'}: {'; '.join(said)}. Give these the values that this model was "
         "trained with, or take it out of the list."
     )
+
+
+def test_a_pruned_network_is_said_to_be_one(tmp_path):
+    pruned = fresh().network.spec.model_copy(update={"distance_hidden": [4]})
+    save_diagnosis(Diagnosis(pruned), tmp_path)
+    with pytest.raises(
+        InputError, match=r"model\.blocks: \[4\] found, \[8\] needed\. It is pruned, .* pruned from, or"
+    ):
+        load_pretrained(fresh(), tmp_path)
 
 
 def of_length(max_length, **model):

@@ -55,10 +55,10 @@ def check_spec(folder: Path, needed: NetworkSpec, position: str) -> None:
             f" (position is {AUTO}, which is learned up to prepare.max_points {LONGEST_LEARNED}: "
             f"{found.max_length} found, {needed.max_length} needed)"
         )
-    raise InputError(
-        f"train.start_from: {folder}: {'; '.join(listed)}{why}. Give these the values that "
-        "this model was trained with, or take it out of the list."
-    )
+    do = "Give these the values that this model was trained with"
+    if not _is_whole(found):
+        do = "It is pruned, and no values make such a network: name the model that it was pruned from"
+    raise InputError(f"train.start_from: {folder}: {'; '.join(listed)}{why}. {do}, or take it out of the list.")
 
 
 def differences(found: NetworkSpec, needed: NetworkSpec) -> list[tuple[str, object, object]]:
@@ -74,11 +74,13 @@ def differences(found: NetworkSpec, needed: NetworkSpec) -> list[tuple[str, obje
         free.add("max_attention_length")  # no building is left out by either
     if _any_length(found.position) and _any_length(needed.position):
         free.add("max_length")
-    return [
-        (name, there, here)
+    counted = _is_whole(found) and _is_whole(needed)  # widths then follow from the channels, which are said as well
+    said = {
+        name: (_said(found, name, counted), _said(needed, name, counted))
         for name in NetworkSpec.model_fields
-        if name not in free and (there := _said(found, name)) != (here := _said(needed, name))
-    ]
+        if name not in free
+    }
+    return [(name, there, here) for name, (there, here) in said.items() if there != here]
 
 
 def check_preparation(folder: Path) -> None:
@@ -97,13 +99,27 @@ def check_preparation(folder: Path) -> None:
         )
 
 
+def _is_whole(spec: NetworkSpec) -> bool:
+    """Whether all widths are those that the parameters give a network before it is pruned."""
+    width = spec.distance_channels
+    layers = {(layer.inner, layer.feedforward) for layer in spec.attention_layers}
+    return {spec.slope_channels, *spec.distance_hidden, *spec.slope_hidden} == {width} and layers <= {
+        (2 * width, 4 * width)
+    }
+
+
 def _any_length(position: str) -> bool:
     """Whether a code of positions is the same for all lengths of sequences."""
     return bool(getattr(POSITION[position], "any_length", POSITION[position] is None))
 
 
-def _said(spec: NetworkSpec, name: str) -> object:
-    """What a spec says by a field; of heads and layers, what is built from it."""
+def _said(spec: NetworkSpec, name: str, counted: bool) -> object:
+    """What a spec says by a field; of heads and layers, what is built from it.
+
+    `counted`: say how many blocks and layers there are, as the parameters do, and not their widths.
+    """
+    if counted and name in ("distance_hidden", "slope_hidden", "attention_layers"):
+        return len(getattr(spec, name))
     if name == "attention_layers":
         return [(layer.inner, layer.feedforward) for layer in spec.attention_layers]
     if name == "heads":
