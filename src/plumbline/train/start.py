@@ -14,6 +14,7 @@ from plumbline import pretrained
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.older import take_older_buffers, take_older_names
 from plumbline.params import Train
 from plumbline.prepare.shards import SequenceSet
 from plumbline.train.match import check_preparation, check_spec
@@ -77,6 +78,8 @@ def _folder(source: str) -> Path:
 def load_pretrained(model: Diagnosis, folder: Path, position: str = "") -> None:
     """Take the weights and the standardisation of a trained model of the same network; see `match`.
 
+    One that was saved by an older Plumbline is taken as `load_diagnosis` takes it.
+
     Raises:
         InputError: a file is damaged, or the network another.
     """
@@ -86,6 +89,8 @@ def load_pretrained(model: Diagnosis, folder: Path, position: str = "") -> None:
         found = load_file(folder / "model.safetensors")
     except (SafetensorError, OSError) as error:
         raise InputError(f"{folder / 'model.safetensors'}: not readable ({error}).") from None
+    take_older_buffers(model, found, "")
+    take_older_names(model.network, found, "network.")
     wanted = model.state_dict()
     _compare(folder, found, wanted)
     taken = {name: value for name, value in found.items() if name.startswith("network.") or name in STANDARDISATION}
