@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_pretrained_weights_come_with_their_standardisation_and_not_with_what_th
 
 def test_the_first_of_the_list_that_is_there_is_taken(work, said):
     run("first", epochs=1)
-    run("out", epochs=1, start_from=["elsewhere", "first", "random"])
+    run("out", epochs=1, start_from=["./elsewhere", "first", "random"])
     assert any(line.startswith("WARNING train.start_from: elsewhere has no model.safetensors") for line in said)
     assert "INFO weights: pretrained, from first" in said
     assert not any("drawn at random" in line for line in said[said.index("INFO weights: pretrained, from first") :])
@@ -72,13 +73,33 @@ def test_the_first_of_the_list_that_is_there_is_taken(work, said):
 
 def test_a_package_in_the_list_is_refused_and_not_passed_over(work):
     """Training would begin at random, for hours, where a model was named."""
-    with pytest.raises(InputError, match=r"train\.start_from: .*package is a model package, .* as data/train, or `pre"):
+    with pytest.raises(
+        InputError, match=r"train\.start_from: .*package is a model package, .* as a copy of data/train, or `pre"
+    ):
         run(start_from=["checkpoint", str(PACKAGE), "random"])
+
+
+@pytest.mark.parametrize("word", ["pretraned", "chekpoint", "elsewhere"])
+def test_a_misspelt_word_is_refused_and_not_passed_over(word, work, said):
+    known = r"which is no folder here, nor one of checkpoint, pretrained, random\."
+    near = {"pretraned": " Is pretrained meant?", "chekpoint": " Is checkpoint meant?"}.get(word, "")
+    written = rf" A folder that need not be there is written as \./{word}\."
+    with pytest.raises(InputError, match=rf"^train\.start_from: '{word}' found, {known}{re.escape(near)}{written}"):
+        run(start_from=[word, "random"])
+    assert not said
+
+
+@pytest.mark.parametrize("own", ["data/train", "./data/train/", "data/../data/train", "data/train/older"])
+def test_the_folder_that_the_stage_writes_is_refused_as_a_beginning(own, work):
+    """DVC removes it before the stage begins: training would begin at random, and say so in a warning only."""
+    run("data/train", epochs=1)
+    with pytest.raises(InputError, match=r"^train\.start_from: .* writes its own model.* Copy it elsewhere, and name"):
+        run("data/train", start_from=[own, "random"])
 
 
 def test_nothing_of_the_list_is_there(work):
     with pytest.raises(InputError, match=r"none of it is there\. Add `random`"):
-        run(start_from=["elsewhere"])
+        run(start_from=["some/elsewhere"])
     with pytest.raises(InputError, match="no run with these data and params was interrupted"):
         run(start_from=["checkpoint"])
 
@@ -186,7 +207,11 @@ def test_a_folder_that_an_older_version_wrote_is_taken(tmp_path):
     save_diagnosis(before, tmp_path)
     path = tmp_path / "model.safetensors"
     state = {name.replace(".neck.norm.", ".norm."): value for name, value in load_file(path).items()}
-    save_file({name: value for name, value in state.items() if name != "least_years"}, path, {PREPARED: str(before.preparation)})
+    save_file(
+        {name: value for name, value in state.items() if name != "least_years"},
+        path,
+        {PREPARED: str(before.preparation)},
+    )
     load_diagnosis(tmp_path)
     after = fresh()
     load_pretrained(after, tmp_path)

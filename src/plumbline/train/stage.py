@@ -23,7 +23,7 @@ from plumbline.train.fit import fit
 from plumbline.train.history import write_history
 from plumbline.train.module import Optimisation
 from plumbline.train.splits import load_splits
-from plumbline.train.start import first_weights, freeze, pretrained_folders
+from plumbline.train.start import check_sources, first_weights, freeze, pretrained_folders
 
 WATCHING = ("alarms", "device_stats", "profile")
 """Keys of section `train` that change no weight."""
@@ -42,6 +42,7 @@ def train(prepared: Path, params: Params, out: Path) -> None:
         InputError: `prepared` is missing, damaged or cannot be trained on, the params ask for what is not there, an
             alarm stopped the run, or another run is at it.
     """
+    check_sources(params.train, out)
     with first_alone("train"):
         _train(prepared, params, out)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -21,6 +22,35 @@ from plumbline.train.match import check_preparation, check_spec
 from plumbline.train.statistics import STANDARDISATION, fit_statistics
 
 CHECKPOINT, RANDOM = "checkpoint", "random"
+
+
+def check_sources(losses: Train, out: Path) -> None:
+    """Refuse in `train.start_from` what would be passed over without being meant to, before anything is read.
+
+    Args:
+        losses: section `train`.
+        out: folder that the stage writes.
+
+    Raises:
+        InputError: a misspelt word, or the stage's own folder.
+    """
+    words = (CHECKPOINT, pretrained.NAME, RANDOM)
+    for source in losses.start_from:
+        if source in words:
+            continue
+        folder = Path(source)
+        if folder.name == source and not folder.exists():
+            near = get_close_matches(source, words, n=1, cutoff=0.5)
+            raise InputError(
+                f"train.start_from: {source!r} found, which is no folder here, nor one of {', '.join(words)}. "
+                + (f"Is {near[0]} meant? " if near else "")
+                + f"A folder that need not be there is written as ./{source}."
+            )
+        if folder.resolve().is_relative_to(out.resolve()):
+            raise InputError(
+                f"train.start_from: {source} is where this stage writes its own model, and DVC empties it before the "
+                "stage begins. Copy it elsewhere, and name the copy."
+            )
 
 
 def first_weights(model: Diagnosis, train: SequenceSet, losses: Train, position: str = "") -> None:
@@ -56,7 +86,7 @@ def first_weights(model: Diagnosis, train: SequenceSet, losses: Train, position:
         if (folder / "manifest.json").is_file():
             raise InputError(
                 f"train.start_from: {folder} is a model package, whose network is pruned and not trained on. Name "
-                f"the folder of a trained model, as data/train, or `{pretrained.NAME}`."
+                f"the folder of a trained model, as a copy of data/train, or `{pretrained.NAME}`."
             )
         log.warning("train.start_from: %s has no model.safetensors; the next of the list is tried", folder)
     if losses.start_from == [CHECKPOINT]:
