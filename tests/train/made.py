@@ -70,7 +70,7 @@ def make_batch(count: int, seed: int = 0, **lengths: int) -> Batch:
     return Buildings(make_sequences(count, seed, **lengths))[np.arange(count)]
 
 
-def settings(model: dict[str, Any] | None = None, **train: Any) -> dict[str, Any]:
+def settings(model: dict[str, Any] | None = None, max_points: int = 24, **train: Any) -> dict[str, Any]:
     """Content of a params file with a network that trains in a second; `model` and `train` change its sections."""
     gate = {"metric": "severity_mae", "artifact": "float32", "max": 1.0}
     optimise = {"epochs": 2, "patience": 50, "learning_rate": 0.003, "batch_size": 32}
@@ -78,7 +78,7 @@ def settings(model: dict[str, Any] | None = None, **train: Any) -> dict[str, Any
         "simulate": {"cities": {"a": {"band": "C", "buildings": 4, "seed": 0}},
                      "showcase": {"band": "C", "buildings": 4, "seed": 1}},
         "ingest": {},
-        "prepare": Prepare(max_points=24).model_dump(),
+        "prepare": Prepare(max_points=max_points).model_dump(),
         "model": {"channels": 8, "blocks": 1, "heads": 2, "attention_layers": 1, "hidden": 16, **(model or {})},
         "train": {**optimise, "threads": 1, "accelerator": "cpu", **train},
         "compress": {"pruning_ratio": 0.5, **optimise},
@@ -88,6 +88,6 @@ def settings(model: dict[str, Any] | None = None, **train: Any) -> dict[str, Any
     }  # fmt: skip
 
 
-def make_params(model: dict[str, Any] | None = None, **train: Any) -> Params:
+def make_params(model: dict[str, Any] | None = None, max_points: int = 24, **train: Any) -> Params:
     """The same, checked."""
-    return parse_params(settings(model, **train))
+    return parse_params(settings(model, max_points, **train))

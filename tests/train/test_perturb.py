@@ -204,7 +204,8 @@ def test_a_cut_run_with_everything_on_ends_as_a_whole_one(sequences, tmp_path, m
     labelled = replace(sequences, severity=severity, quadrant=np.arange(len(sequences)) % 5 - 1)
     for name in ("train", "tune", "calibrate"):
         save_shards([labelled], Path("data/prepare") / name)
-    changed = {"epochs": 2, "perturb": 0.7, "point_dropout": 0.3, "track_dropout": 0.3, "noise": 0.5,
+    longest = {"max_points": int(labelled.length.max())}
+    changed = {**longest, "epochs": 2, "perturb": 0.7, "point_dropout": 0.3, "track_dropout": 0.3, "noise": 0.5,
                "padding": "replicate", "balance": "oversample", "balance_by": "both", "batch_size": 8}  # fmt: skip
     run("whole", **changed)
     with pytest.raises(Killed):
@@ -213,6 +214,6 @@ def test_a_cut_run_with_everything_on_ends_as_a_whole_one(sequences, tmp_path, m
     assert weights("cut") == weights("whole")
     found = {weights("whole")}
     for kind, other in (("plain", {}), ("weights", {"balance": "weights"}), ("noise", {"noise": 0.5})):
-        run(kind, epochs=1, batch_size=8, **other)
+        run(kind, epochs=1, batch_size=8, **longest, **other)
         found.add(weights(kind))
     assert len(found) == 4  # each key reaches the training

@@ -21,6 +21,7 @@ from plumbline.train.calibrate import calibrate
 from plumbline.train.distributed import first_alone
 from plumbline.train.fit import fit
 from plumbline.train.history import write_history
+from plumbline.train.lengths import check_lengths
 from plumbline.train.module import Optimisation
 from plumbline.train.splits import load_splits
 from plumbline.train.start import check_sources, first_weights, freeze, pretrained_folders
@@ -51,6 +52,7 @@ def _train(prepared: Path, params: Params, out: Path) -> None:
     splits = load_splits(prepared)
     torch.manual_seed(params.train.seed)  # the first weights are drawn here
     model = Diagnosis(new_spec(params.model, params.prepare.max_points))
+    check_lengths(splits, prepared, model.network.spec)
     first_weights(model, splits.train, params.train, params.model.position)
     freeze(model, params.train.freeze)
     counts = count_parameters(model.network)

@@ -1,0 +1,28 @@
+"""Whether the network takes sequences of the lengths that were prepared: no weight's shape shows that it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from plumbline.errors import InputError
+from plumbline.model.spec import NetworkSpec
+from plumbline.train.splits import Splits
+
+
+def check_lengths(splits: Splits, prepared: Path, spec: NetworkSpec) -> None:
+    """Refuse buildings that are longer than the network's longest.
+
+    Args:
+        splits: of the folder `prepared`, which is for messages.
+        prepared: see `splits`.
+        spec: of the network, whose `max_length` is `prepare.max_points` as it stands in the params now.
+
+    Raises:
+        InputError: the data were prepared with another `prepare.max_points`.
+    """
+    for name, split in splits._asdict().items():
+        if (longest := int(split.length.max())) > spec.max_length:
+            raise InputError(
+                f"prepare.max_points: {spec.max_length} found, but {prepared / name} has buildings of up to {longest} "
+                "scatterers: it was prepared with more. Run `plumbline prepare` again, or give the value it had then."
+            )
