@@ -3,9 +3,9 @@ import pytest
 from plumbline.errors import InputError
 from plumbline.prepare.shards import save_shards
 from tests.train.made import make_sequences
-from tests.train.test_fit import run, work
+from tests.train.test_fit import run, said, work
 
-__all__ = ["work"]
+__all__ = ["said", "work"]
 
 
 @pytest.mark.parametrize("split", ["train", "tune", "calibrate"])
@@ -17,3 +17,18 @@ def test_data_prepared_with_more_points_than_the_params_say_are_refused(split, w
         match=rf"^prepare\.max_points: 24 found, but data/prepare/{split} has buildings of up to 30 .* prepare` again",
     ):
         run()
+
+
+@pytest.mark.parametrize(
+    ("model", "warned"),
+    [({"max_attention_length": 4}, True), ({"max_attention_length": 5}, False),
+     ({"max_attention_length": 4, "attention": "none"}, False)],
+    ids=["below", "shortest", "none"],
+)  # fmt: skip
+def test_attention_that_no_building_gets_is_told_of(model, warned, work, said):
+    run(model=model, epochs=1)
+    told = [line for line in said if "max_attention_length" in line]
+    assert told == warned * [
+        "WARNING model.max_attention_length: 4 found, and the shortest building of data/prepare/train has 5 "
+        "scatterers: attention is neither trained nor used. Raise it, or set model.attention_layers to 0."
+    ]

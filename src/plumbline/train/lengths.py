@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.model.spec import NetworkSpec
 from plumbline.train.splits import Splits
 
 
 def check_lengths(splits: Splits, prepared: Path, spec: NetworkSpec) -> None:
-    """Refuse buildings that are longer than the network's longest.
+    """Refuse buildings that are longer than the network's longest, and warn of attention that no building gets.
 
     Args:
         splits: of the folder `prepared`, which is for messages.
@@ -26,3 +27,10 @@ def check_lengths(splits: Splits, prepared: Path, spec: NetworkSpec) -> None:
                 f"prepare.max_points: {spec.max_length} found, but {prepared / name} has buildings of up to {longest} "
                 "scatterers: it was prepared with more. Run `plumbline prepare` again, or give the value it had then."
             )
+    shortest = int(splits.train.length.min())
+    if spec.attention_layers and spec.max_attention_length < shortest:
+        log.warning(
+            "model.max_attention_length: %d found, and the shortest building of %s has %d scatterers: attention is "
+            "neither trained nor used. Raise it, or set model.attention_layers to 0.",
+            spec.max_attention_length, prepared / "train", shortest,
+        )  # fmt: skip
