@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import csv
+import logging
 from copy import deepcopy
 
 import pytest
+import torch
 
+from plumbline.compress.shrink import Pruning
 from plumbline.compress.stage import compress
 from plumbline.errors import InputError
 from plumbline.files import read_json
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params import parse_params
+from plumbline.train.splits import load_splits
 from tests.tiny import OPTIMISE, PARAMS
 
 
@@ -80,6 +84,38 @@ def test_what_stops_a_run_names_the_keys_of_this_section(own, of_train, found, t
     content["train"] |= of_train
     monkeypatch.chdir(root)
     with pytest.raises(InputError, match=found):
+        compress(root / "data/prepare", root / "data/train", parse_params(content), root / "data/compress")
+
+
+@pytest.mark.parametrize("changed", [{}, {"quantisation_aware": 1}], ids=["float", "int8"])
+def test_frozen_parameters_stay_as_pruning_left_them(changed, tiny, tmp_path, monkeypatch):
+    root = tiny.copy(tmp_path, "prepare", "train")
+    content = deepcopy(PARAMS)
+    content["compress"] |= {"freeze": ["encoder.*", "*.bias"], "sensitivity": 0, "epochs": 2, **changed}
+    params = parse_params(content)
+    monkeypatch.chdir(root)
+    compress(root / "data/prepare", root / "data/train", params, root / "data/compress")
+    teacher, train = load_diagnosis(root / "data/train"), load_splits(root / "data/prepare").train
+    pruning = Pruning.of(teacher, train, params.compress, params.train)
+    pruned, shortly = pruning.shrunk(0.5), pruning.shrunk(0.5)
+    pruning.tune(shortly)
+    before = dict(pruned.network.named_parameters())
+    for model in (load_diagnosis(root / "data/compress"), shortly):
+        for name, value in model.network.named_parameters():
+            assert torch.equal(before[name], value) == (name.startswith("encoder.") or name.endswith(".bias")), name
+
+
+def test_what_train_freezes_is_said_not_to_be_frozen_here(tiny, tmp_path, monkeypatch, caplog):
+    root = tiny.copy(tmp_path, "prepare", "train")
+    content = deepcopy(PARAMS)
+    content["compress"]["sensitivity"] = 0
+    content["train"]["freeze"] = ["encoder.*"]
+    monkeypatch.chdir(root)
+    with caplog.at_level(logging.INFO, "plumbline"):
+        compress(root / "data/prepare", root / "data/train", parse_params(content), root / "data/compress")
+    assert "train.freeze does not act here" in caplog.text
+    content["compress"]["freeze"] = ["decoder.*"]
+    with pytest.raises(InputError, match=r"^compress\.freeze: 'decoder\.\*' fits no parameter"):
         compress(root / "data/prepare", root / "data/train", parse_params(content), root / "data/compress")
 
 

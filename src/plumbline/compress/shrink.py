@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Compress, Train
 from plumbline.prepare.shards import SequenceSet
 from plumbline.train.quick import quick_fit
+from plumbline.train.start import freeze
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,14 @@ class Pruning:
 
     @classmethod
     def of(cls, teacher: Diagnosis, train: SequenceSet, section: Compress, losses: Train) -> Pruning:
-        """With its start, and the slopes of it, which every ratio shares."""
+        """With its start, and the slopes of it, which every ratio shares.
+
+        Raises:
+            InputError: `freeze` names what is not there, or everything.
+        """
         look = (train, losses, section.importance_batches, losses.seed)
         start = teacher if section.blocks is None else shallower(teacher, section.blocks, *look)
+        freeze(deepcopy(start), section.freeze, "compress", tell=False)  # refused before hours, not after
         return cls(teacher, train, section, losses, start, slopes(start, *look))
 
     def at_once(self, ratio: float) -> Diagnosis:
@@ -65,6 +72,7 @@ class Pruning:
     def tune(self, model: Diagnosis) -> None:
         """Fine-tune shortly: towards the labels and the teacher's answers."""
         short = self.section.short
+        freeze(model, self.section.freeze, "compress", tell=False)
         index = np.random.default_rng(self.losses.seed).permutation(len(self.train))[: short.buildings]
         quick_fit(
             model, self.train.take(np.sort(index)), self.section.short_run(self.losses),

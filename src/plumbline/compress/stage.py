@@ -25,6 +25,7 @@ from plumbline.train.fit import fit
 from plumbline.train.module import Optimisation
 from plumbline.train.splits import load_splits
 from plumbline.train.stage import run_key, write_model
+from plumbline.train.start import freeze
 
 
 def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
@@ -40,8 +41,8 @@ def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
         out: folder to write.
 
     Raises:
-        InputError: an input folder is missing or damaged, no network is as small as `compress.target` asks for, or
-            another run is at it.
+        InputError: an input folder is missing or damaged, no network is as small as `compress.target` asks for,
+            `compress.freeze` leaves nothing to train or names what is not there, or another run is at it.
     """
     with first_alone("compress"):
         _compress(prepared, trained, params, out)
@@ -66,6 +67,9 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
         model, rows = search(pruning, section.target, splits.tune, tries)
     before, after = (count_parameters(m.network)["total"] for m in (teacher, model))
     log.info("pruned: %d of %d parameters left (%.0f %%)", after, before, 100 * after / before)
+    freeze(model, section.freeze, "compress")
+    if params.train.freeze and not section.freeze:
+        log.info("train.freeze does not act here: all that pruning left is trained, but for compress.freeze")
     if section.quantisation_aware:
         module: Optimisation = AwareOptimisation(model, section, params.train, teacher, splits.train)
     else:

@@ -84,6 +84,9 @@ class Compress(Optimise):
     importance: ImportanceKind = "taylor"
     """Which channels go: those that the losses need least, or those with the smallest weights or norm scales."""
     importance_batches: int = Field(default=10, ge=1)
+    freeze: list[str] = []
+    """Parameters that fine-tuning leaves as pruning left them: patterns as those of `train.freeze`, which does not act
+    here: what lost channels has to learn anew."""
     distil_weight: float = Field(default=1.0, ge=0)
     """Weight of following the unpruned network's answers while fine-tuning."""
     quantisation_aware: int = Field(default=0, ge=0)

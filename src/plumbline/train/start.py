@@ -138,8 +138,14 @@ def _compare(folder: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Ten
             )
 
 
-def freeze(model: Diagnosis, patterns: list[str]) -> None:
+def freeze(model: Diagnosis, patterns: list[str], section: str = "train", tell: bool = True) -> None:
     """Let the network's parameters whose names fit a pattern keep their values.
+
+    Args:
+        model: whose parameters these are.
+        patterns: `freeze` of the section of that name.
+        section: see `patterns`.
+        tell: whether to log how many are left.
 
     Raises:
         InputError: a pattern fits none, or nothing is left to train.
@@ -149,11 +155,11 @@ def freeze(model: Diagnosis, patterns: list[str]) -> None:
         fitting = [name for name in parameters if fnmatch(name, pattern)]
         if not fitting:
             parts = ", ".join(sorted({name.split(".")[0] for name in parameters}))
-            raise InputError(f"train.freeze: {pattern!r} fits no parameter. Their names begin with: {parts}.")
+            raise InputError(f"{section}.freeze: {pattern!r} fits no parameter. Their names begin with: {parts}.")
         for name in fitting:
             parameters[name].requires_grad_(False)
     count = sum(p.numel() for p in parameters.values() if p.requires_grad)
     if not count:
-        raise InputError("train.freeze: every parameter is frozen; nothing is left to train.")
-    if patterns:
+        raise InputError(f"{section}.freeze: every parameter is frozen; nothing is left to train.")
+    if patterns and tell:
         log.info("%d of %d parameters are trained", count, sum(p.numel() for p in parameters.values()))
