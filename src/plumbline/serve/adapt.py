@@ -85,7 +85,7 @@ def adapt(
         raise InputError(f"{labels}: {error}") from None
     with told_unwritten(root / name):
         save_adapter(adapter, root / name)
-    _tell(adapter.about, root / name)
+    _tell(adapter.about, root / name, params, int((sequences.quadrant[rows] >= 0).sum()))
     _warn_of_one_kind(labels, sequences.severity[rows])
     return adapter.about
 
@@ -110,17 +110,27 @@ def _warn_of_one_kind(labels: Path, severity: NDArray[np.float32]) -> None:
         )  # fmt: skip
 
 
-def _tell(about: AboutAdapter, folder: Path) -> None:
+def _tell(about: AboutAdapter, folder: Path, params: Adapt, with_quadrant: int) -> None:
+    """Say what the adapter is worth, and which calibration its labels were too few for.
+
+    `with_quadrant`: labels that have one.
+    """
     for what, unit in (("quadrant_accuracy", ""), ("severity_mae", " permille")):
         before, after = about.before[what], about.after[what]
         if before is None or after is None:
             log.info("held out: no %s: no label has a quadrant", what.replace("_", " "))
             continue
         log.info("held out: %s %.3f%s by the base, %.3f%s adapted", what.replace("_", " "), before, unit, after, unit)
-    calibrated = {"temperature": about.temperature_calibrated, "interval": about.interval_calibrated}
-    kept = " and ".join(name for name, done in calibrated.items() if not done)
-    if kept:
-        log.info("%d labels: too few to calibrate the %s anew; kept as in the base", about.labels, kept)
+    if not about.temperature_calibrated:
+        log.info(
+            "%d of %d labels have a quadrant, %d are needed to set the temperature anew; kept as in the base",
+            with_quadrant, about.labels, params.min_temperature_labels,
+        )  # fmt: skip
+    if not about.interval_calibrated:
+        log.info(
+            "%d labels, %d are needed to set the interval anew; kept as in the base",
+            about.labels, params.min_interval_labels,
+        )  # fmt: skip
     if about.level < LEVEL_SHOWN and not about.part:
         log.warning("held-out buildings do not show that the base was wrong: hardly anything is changed but statistics")
     level = f"severities brought {about.level:.0%} of the way to the labels' level"
