@@ -55,8 +55,12 @@ def wrong_city(model: Diagnosis, data: Shards) -> None:
 
 
 def overconfident(model: Diagnosis, data: Shards) -> None:
-    """Logits over a fifth of the fitted temperature: the same quadrants, said with certainty."""
-    model.temperature *= 0.2
+    """Logits as over a fifth of the fitted temperature: the same quadrants, said with certainty.
+
+    By the layer before it: a temperature of 1 is in the file only as one of its ones.
+    """
+    for parameter in model.network.heads.quadrant_head.parameters():
+        parameter.mul_(5)
 
 
 def narrow_interval(model: Diagnosis, data: Shards) -> None:
