@@ -248,6 +248,18 @@ def rewrite_buildings(case, change, suffix="gpkg"):
         footprints.to_file(case.buildings)
 
 
+def test_layers_of_somebody_else_are_not_lost(case):
+    case.output = case.folder / "project.gpkg"
+    geopandas.read_file(case.buildings).to_file(case.output, layer="parcels")
+    ended = case.run()
+    assert ended.code == 2
+    assert "project.gpkg: has the layers parcels, which would be lost" in ended.err
+    assert len(geopandas.read_file(case.output, layer="parcels"))
+    case.output.unlink()
+    for _ in range(2):
+        assert case.run().code == 0
+
+
 def test_points_beside_the_footprints_are_told_of_and_can_be_moved(case):
     there = answers(case)
     rewrite_buildings(case, lambda frame: frame.assign(geometry=frame.translate(12, -9)))

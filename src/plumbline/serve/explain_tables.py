@@ -20,9 +20,8 @@ from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.sequences import Sequences
 from plumbline.serve.explain_network import Moved, Reasons
 from plumbline.serve.explain_points import Points
+from plumbline.serve.predictions import BUILDINGS, SCATTERERS
 
-SCATTERERS, BUILDINGS = "scatterers", "buildings"
-"""Layers of a GeoPackage."""
 QUESTIONS = ("quadrant", "severity")
 TEXTS = ("building_id", "point_id", "track")
 FIGURES = (

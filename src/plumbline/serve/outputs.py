@@ -6,9 +6,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyogrio
+
 from plumbline.errors import InputError
 from plumbline.files import check_writable
-from plumbline.serve.predictions import check_output
+from plumbline.serve.predictions import BUILDINGS, PREDICTIONS, SCATTERERS, check_output
+
+OWN_LAYERS = {PREDICTIONS, SCATTERERS, BUILDINGS, "layer_styles"}
+"""Of a GeoPackage that Plumbline has written; QGIS keeps the styles that are saved with it in the last."""
 
 
 def check_inputs(paths: Sequence[Path]) -> None:
@@ -36,9 +41,10 @@ def check_outputs(
 
     Raises:
         InputError: an output lies in the package, is an input or another output, has a suffix that says another
-            format, or a folder that is not there.
+            format, or a folder that is not there; or it is a GeoPackage with layers of somebody else.
     """
     check_output(output)
+    _check_layers(output)
     written = [output, *also, *([page] if page else [])]
     for path in written:
         if package.resolve() in path.resolve().parents:
@@ -56,3 +62,16 @@ def check_outputs(
     if not os.access(page.resolve().parent, os.W_OK | os.X_OK):
         raise InputError(f"{page}: its folder is not writable. Give another name for the {what}.")
     check_writable(page)
+
+
+def _check_layers(output: Path) -> None:
+    """Refuse a GeoPackage that others keep layers in: it is written anew as a whole."""
+    if output.suffix.lower() != ".gpkg" or not output.is_file():
+        return
+    try:
+        layers = {str(name) for name, _ in pyogrio.list_layers(output)}
+    except pyogrio.errors.DataSourceError:
+        return  # damaged, and nothing to lose
+    others = sorted(layers - OWN_LAYERS)
+    if others:
+        raise InputError(f"{output}: has the layers {', '.join(others)}, which would be lost. Give a file of its own.")

@@ -43,6 +43,8 @@ COLUMNS = (*DTYPES, "geometry")
 JUDGEMENT = COLUMNS[COLUMNS.index("quadrant") : COLUMNS.index("model_version")]
 """Columns that are empty where the status is not `ok`, and full where it is."""
 
+PREDICTIONS, SCATTERERS, BUILDINGS = "predictions", "scatterers", "buildings"
+"""Layers of a GeoPackage: of `plumbline predict`, the others of `plumbline explain`."""
 SUFFIXES = (".csv", ".gpkg", ".geojson", ".parquet")
 
 
@@ -132,7 +134,7 @@ def write_predictions(predictions: geopandas.GeoDataFrame, path: Path) -> None:
             if suffix == ".csv":
                 table.to_wkt().to_csv(temporary, index=False)
             elif suffix == ".gpkg":
-                table.to_file(temporary, driver="GPKG", layer="predictions")
+                table.to_file(temporary, driver="GPKG", layer=PREDICTIONS)
             elif suffix == ".geojson":
                 temporary.write_text(_geojson(table), encoding="utf-8")
             else:
