@@ -48,7 +48,12 @@ def test_nothing_is_left_beside_the_outputs(tiny):
     assert {path.name for path in (tiny.root / "data").iterdir()} == set(STAGES)
     assert {path.name for path in tiny.root.iterdir()} == {"params.yaml", "data", ".plumbline", "mlflow.db"}
     finished = {"checkpoints", "ingest", "prepare"}
-    others = {"tensorboard", "mlruns", "runs", "ingest.lock", "prepare.lock"}
+    others = {
+        "tensorboard",
+        "mlruns",
+        "runs",
+        *(f"{stage}.lock" for stage in ("ingest", "prepare", "train", "compress")),
+    }
     assert {path.name for path in (tiny.root / ".plumbline").iterdir()} == finished | others
     for name in finished:
         assert not list((tiny.root / ".plumbline" / name).iterdir())

@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 from plumbline.console import log, setup_logging, track
 from plumbline.errors import InputError, PlumblineError
@@ -117,20 +117,33 @@ def work_folder(stage: str, inputs: Sequence[Path], settings: Any, code: Sequenc
 
 
 @contextmanager
-def alone(stage: str) -> Iterator[None]:
+def alone(stage: str, patience_seconds: float = 0.0) -> Iterator[None]:
     """Let one process at a time do the portions of a stage in a project: a second would remove what the first reads.
+
+    Args:
+        stage: its name.
+        patience_seconds: how long to wait for another that may be ending.
 
     Raises:
         InputError: another is at it.
     """
+    until = time.monotonic() + patience_seconds
     folder = WORK.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{stage}.lock").open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"{stage}: another process is at it in {folder.parent}. Wait for it, or end it.") from None
+        while not _locked(stream):
+            if time.monotonic() >= until:
+                raise InputError(f"{stage}: another process is at it in {folder.parent}. Wait for it, or end it.")
+            time.sleep(0.2)
         yield
+
+
+def _locked(stream: IO[str]) -> bool:
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def clear(work: Path) -> None:

@@ -22,8 +22,8 @@ from plumbline.files import sha256_file, sha256_folder
 from plumbline.jobs import alone
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.prepare.shards import load_shards, save_shards
+from plumbline.train import distributed, stage
 from plumbline.train import fit as module_fit
-from plumbline.train import stage
 from plumbline.train.batches import loader
 from plumbline.train.module import Optimisation
 from plumbline.train.schedule import rate_factor
@@ -358,7 +358,8 @@ def test_without_the_best_epoch_so_far_a_run_starts_afresh(work, said, harm):
     assert weights("cut") == weights("whole")
 
 
-def test_two_at_once_are_refused(work):
+def test_two_at_once_are_refused(work, monkeypatch):
+    monkeypatch.setattr(distributed, "ENDING_SECONDS", 0.3)
     with alone("train"), pytest.raises(InputError, match="train: another process is at it"):
         run()
     run()

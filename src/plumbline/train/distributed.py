@@ -21,6 +21,8 @@ from plumbline.jobs import alone
 from plumbline.params import Train
 
 AnyThing = TypeVar("AnyThing")
+ENDING_SECONDS = 10.0
+"""A killed run is begun again at once, and processes that made its batches take some seconds to see that it is gone."""
 PARTED = ("fsdp", "deepspeed_stage_2")
 """Values of `train.strategy` by which each process has a part of something."""
 
@@ -105,7 +107,7 @@ def first_alone(stage: str) -> Iterator[None]:
     Raises:
         InputError: another run is at it.
     """
-    with nullcontext() if process_number() else alone(stage):
+    with nullcontext() if process_number() else alone(stage, ENDING_SECONDS):
         yield
 
 
