@@ -16,8 +16,10 @@ from plumbline.files import read_json
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params import parse_params
+from plumbline.prepare.shards import save_shards
 from plumbline.train.splits import load_splits
 from tests.tiny import OPTIMISE, PARAMS
+from tests.train.made import make_sequences
 
 
 def test_the_written_model_is_the_smaller_one(tiny):
@@ -85,6 +87,17 @@ def test_what_stops_a_run_names_the_keys_of_this_section(own, of_train, found, t
     monkeypatch.chdir(root)
     with pytest.raises(InputError, match=found):
         compress(root / "data/prepare", root / "data/train", parse_params(content), root / "data/compress")
+
+
+def test_buildings_longer_than_the_network_takes_are_refused(tiny, tmp_path, monkeypatch):
+    root = tiny.copy(tmp_path, "prepare", "train")
+    longest = read_json(root / "data/train/model.json")["max_length"]
+    save_shards([make_sequences(20, shortest=longest + 1, longest=longest + 1)], root / "data/prepare/tune")
+    monkeypatch.chdir(root)
+    told = rf"^prepare\.max_points: {longest} was what .*train was trained with, but .*tune .* up to {longest + 1} "
+    with pytest.raises(InputError, match=told):
+        compress(root / "data/prepare", root / "data/train", parse_params(PARAMS), root / "data/compress")
+    assert not (root / "data/compress").exists()
 
 
 @pytest.mark.parametrize("changed", [{}, {"quantisation_aware": 1}], ids=["float", "int8"])

@@ -22,6 +22,7 @@ from plumbline.params.prepare import SEQUENCES
 from plumbline.train.calibrate import calibrate
 from plumbline.train.distributed import first_alone, threads
 from plumbline.train.fit import fit
+from plumbline.train.lengths import check_lengths
 from plumbline.train.module import Optimisation
 from plumbline.train.splits import load_splits
 from plumbline.train.stage import run_key, write_model
@@ -42,7 +43,8 @@ def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
 
     Raises:
         InputError: an input folder is missing or damaged, no network is as small as `compress.target` asks for,
-            `compress.freeze` leaves nothing to train or names what is not there, or another run is at it.
+            `compress.freeze` leaves nothing to train or names what is not there, buildings are longer than the network
+            takes, or another run is at it.
     """
     with first_alone("compress"):
         _compress(prepared, trained, params, out)
@@ -52,6 +54,7 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     section = params.compress
     splits = load_splits(prepared)
     teacher = load_diagnosis(trained)
+    check_lengths(splits, prepared, teacher.network.spec, trained)
     settings = {
         "compress": section.model_dump(), "train": params.train.model_dump(),
         "prepare": params.prepare.model_dump(include=set(SEQUENCES)),

@@ -10,22 +10,26 @@ from plumbline.model.spec import NetworkSpec
 from plumbline.train.splits import Splits
 
 
-def check_lengths(splits: Splits, prepared: Path, spec: NetworkSpec) -> None:
+def check_lengths(splits: Splits, prepared: Path, spec: NetworkSpec, trained: Path | None = None) -> None:
     """Refuse buildings that are longer than the network's longest, and warn of attention that no building gets.
 
     Args:
         splits: of the folder `prepared`, which is for messages.
         prepared: see `splits`.
-        spec: of the network, whose `max_length` is `prepare.max_points` as it stands in the params now.
+        spec: of the network, whose `max_length` is `prepare.max_points` as it stood when it was made.
+        trained: folder that the network was read from; without one it was made by the params as they are now.
 
     Raises:
         InputError: the data were prepared with another `prepare.max_points`.
     """
+    when, cure = "found", "Run `plumbline prepare` again, or give the value it had then."
+    if trained is not None:
+        when, cure = f"was what {trained} was trained with", "Run `plumbline train` again, or prepare as it was then."
     for name, split in splits._asdict().items():
         if (longest := int(split.length.max())) > spec.max_length:
             raise InputError(
-                f"prepare.max_points: {spec.max_length} found, but {prepared / name} has buildings of up to {longest} "
-                "scatterers: it was prepared with more. Run `plumbline prepare` again, or give the value it had then."
+                f"prepare.max_points: {spec.max_length} {when}, but {prepared / name} has buildings of up to {longest} "
+                f"scatterers: it was prepared with more. {cure}"
             )
     shortest = int(splits.train.length.min())
     if spec.attention_layers and spec.max_attention_length < shortest:
