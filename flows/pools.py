@@ -81,12 +81,12 @@ def read_pools() -> list[Pool]:
 def gpus_here() -> list[str]:
     """Numbers or names of this machine's GPUs: those of CUDA_VISIBLE_DEVICES, where it is set."""
     if (told := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        return [name for name in told.split(",") if name.strip()]
+        return [name.strip() for name in told.split(",") if name.strip()]
     try:
         done = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
-    return [str(number) for number in range(done.stdout.count("GPU "))]
+    return [str(number) for number in range(sum(line.startswith("GPU ") for line in done.stdout.splitlines()))]
 
 
 def create_pools(client: SyncPrefectClient, pools: list[Pool]) -> None:

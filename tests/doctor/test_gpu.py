@@ -63,6 +63,18 @@ def test_a_driver_that_is_broken(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "Driver/library version mismatch" in faults(check_gpu)
 
 
+def test_a_runtime_for_a_gpu_that_cannot_use_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one installed here is the CPU's, as one for GPUs is whose CUDA libraries do not load."""
+    program = folder / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n[ $# = 0 ] && echo '{PAGE.splitlines()[2]}' || echo '{CARD[0]}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.setattr("plumbline.doctor.gpu.installed_runtimes", lambda: {"onnxruntime-gpu": "1.31.0"})
+    said = faults(check_gpu)
+    assert "onnxruntime-gpu does not run on CUDA" in said
+    assert "CUDAExecutionProvider did not start" in said
+
+
 def test_a_torch_that_crashes_is_a_fault_of_this_check_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "torch.py").write_text("import os; os.abort()")
     monkeypatch.setenv("PYTHONPATH", str(folder))

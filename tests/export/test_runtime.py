@@ -123,6 +123,35 @@ def test_what_goes_wrong_in_a_part_is_said(tiny, data, monkeypatch):
         model.execute(inputs)
 
 
+def test_a_device_that_fails_is_not_changed_for_another(tiny, data, monkeypatch):
+    """ONNX Runtime's own way is to answer from the CPU then, with a line on the terminal."""
+    model = OnnxModel(tiny.data("export") / "pruned.onnx", threads=1)
+    failure = onnxruntime.capi.onnxruntime_pybind11_state.EPFail
+
+    class Failing:
+        def __init__(self, session):
+            self.session = session
+
+        def __getattr__(self, name):
+            return getattr(self.session, name)
+
+        def run(self, *_):
+            raise failure("no engine for this shape")
+
+    session, inputs = model._session, data.pad(np.arange(3))
+    monkeypatch.setattr(session, "_sess", Failing(session._sess))
+    with pytest.raises(failure, match="no engine for this shape"):
+        model.run(inputs)
+
+
+@pytest.mark.filterwarnings("ignore:Specified provider")
+@pytest.mark.parametrize("provider", ["CUDAExecutionProvider", "TensorrtExecutionProvider"])
+def test_a_device_that_is_not_there_is_an_error(tiny, monkeypatch, provider):
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None)
+    with pytest.raises(InputError, match=rf"pruned\.onnx: {provider} did not start"):
+        OnnxModel(tiny.data("export") / "pruned.onnx", provider)
+
+
 @pytest.mark.filterwarnings("ignore:Specified provider")
 @pytest.mark.parametrize(("provider", "loaded"), [(CPU, 0), ("CUDAExecutionProvider", 1)])
 def test_libraries_of_a_gpu_are_loaded_where_one_is_asked_for(tmp_path, monkeypatch, capsys, provider, loaded):

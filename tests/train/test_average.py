@@ -1,8 +1,9 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
-from lightning import Callback
+from lightning import Callback, LightningModule
 from safetensors.torch import load_file
 
 from plumbline.train import fit as fit_module
@@ -29,6 +30,15 @@ def test_the_saved_weights_are_the_mean_over_the_steps(work, monkeypatch):
     saved = load_file(Path("out") / "model.safetensors")
     torch.testing.assert_close(saved["network.heads.quadrant_head.weight"], mean, rtol=1e-5, atol=1e-7)
     assert not torch.equal(seen[-1], mean)
+
+
+def test_the_mean_is_kept_where_the_weights_will_be():
+    """They come there after the mean was made; each step would copy them all otherwise."""
+    module, average = LightningModule(), Ema(0.9)
+    module.layer = torch.nn.Linear(2, 2)
+    average.setup(SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("meta"))), module, "fit")
+    assert {value.device.type for value in average._average_model.module.parameters()} == {"meta"}
+    assert module.layer.weight.device.type == "cpu"
 
 
 @pytest.mark.parametrize(("steps", "kept"), [(0, 0.1), (8, 0.5), (10**6, 0.99)])

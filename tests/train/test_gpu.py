@@ -124,8 +124,22 @@ def test_weights_in_parts_end_as_whole_ones_do(work, strategy):
     model = {"dropout": 0.0}
     common = {"epochs": 2, **STILL}
     trained("whole", model, batch_size=32, **common)
-    trained("parts", model, batch_size=32 // devices, devices=devices, strategy=strategy, **common)
+    lines = trained("parts", model, batch_size=32 // devices, devices=devices, strategy=strategy, **common)
     assert apart("whole", "parts") < 1e-3
+    if gpu_share(torch.device("cuda", 0)) is not None:
+        assert all("gpu_share" in line for line in lines)  # it is the GPU that is watched
+
+
+@pytest.mark.parametrize(("strategy", "devices"), [("auto", {}), pytest.param("fsdp", GPU, marks=needs_gpu)])
+def test_pruning_with_weights_in_parts_asks_the_teacher_where_they_are(work, strategy, devices):
+    params = settings(strategy=strategy, epochs=1, **devices)
+    params["compress"] |= {"epochs": 1, "sensitivity": 0, "importance_batches": 1}
+    Path("params.yaml").write_text(yaml.safe_dump(params))
+    for name in ("train", "compress"):
+        command = [sys.executable, "-m", "plumbline", name]
+        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=280)
+        assert done.returncode == 0, done.stderr
+    assert Path("data/compress/model.safetensors").stat().st_size < Path("data/train/model.safetensors").stat().st_size
 
 
 @pytest.mark.gpu

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from plumbline.doctor.command import python, run
 from plumbline.doctor.finding import Finding, Place, fault, nothing, ok, warning
-from plumbline.doctor.runtime import ASK, installed_runtimes, providers
+from plumbline.doctor.runtime import installed_runtimes
 
 ASK_TORCH = """
 import json, torch
@@ -21,6 +21,12 @@ if known["available"]:
     torch.zeros(1, device="cuda").add_(1).item()  # that it is there is not yet that it computes
 print(json.dumps(known))
 """
+ASK_CUDA = """
+from plumbline import pretrained
+from plumbline.export.runtime import OnnxModel
+OnnxModel(pretrained.PACKAGE / "model.onnx", "CUDAExecutionProvider")
+"""
+"""A session is opened: what onnxruntime lists is what it was built with, not what loads."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +65,9 @@ def check_gpu(place: Place) -> Iterator[Finding]:
         torch = ended.last
     yield from judge(driver, torch, extra)
     if extra and isinstance(driver, Driver):
-        ended = python(ASK, place.seconds)
-        if ended.code or "CUDAExecutionProvider" not in providers(ended.out):
-            yield fault(f"onnxruntime-gpu does not offer CUDA ({ended.last})",
+        ended = python(ASK_CUDA, place.seconds)
+        if ended.code:
+            yield fault(f"onnxruntime-gpu does not run on CUDA ({ended.last})",
                         "Its CUDA libraries are missing or too old: see docs/runtimes.md.")  # fmt: skip
 
 

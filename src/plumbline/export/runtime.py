@@ -27,6 +27,12 @@ __all__ = ["Answers", "OnnxModel"]
 
 
 CPU = "CPUExecutionProvider"
+ON_CUDA = ("CUDAExecutionProvider", {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"})
+"""float32 is computed as float32; and the fastest convolution is not searched for anew at each length."""
+PROVIDERS: dict[str, list[Any]] = {
+    "CUDAExecutionProvider": [ON_CUDA], "TensorrtExecutionProvider": ["TensorrtExecutionProvider", ON_CUDA],
+}  # fmt: skip
+"""What is given to ONNX Runtime for a provider, where that is more than its name; CUDA has what TensorRT leaves."""
 
 
 class OnnxModel(Released):
@@ -53,8 +59,10 @@ class OnnxModel(Released):
             with redirect_stdout(sys.stderr):  # it prints what it does not find
                 onnxruntime.preload_dlls()  # CUDA's libraries that pip installed; torch, which loads them, may be away
         try:
-            # The one provider is named, so that there is no silent change of device.
-            self._session: Any = onnxruntime.InferenceSession(str(path), options, providers=[provider])
+            # What is not named is not used, and nothing is tried again elsewhere: no silent change of device.
+            self._session: Any = onnxruntime.InferenceSession(
+                str(path), options, providers=PROVIDERS.get(provider, [provider]), enable_fallback=0
+            )
         except Exception as error:  # ONNX Runtime raises classes of its own for each sort of damage
             raise InputError(f"{path}: ONNX Runtime cannot open it ({error}).") from None
         if self._session.get_providers()[0] != provider:

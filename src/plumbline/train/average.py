@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor
 
@@ -24,3 +25,8 @@ class Ema(WeightAveraging):
 
         # Buffers are statistics of the data: constant, and some of them infinite.
         super().__init__(use_buffers=False, multi_avg_fn=move)
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Keep the mean where the weights will be: they are moved after this, and it would stay behind on the CPU."""
+        self._device = trainer.strategy.root_device
+        super().setup(trainer, pl_module, stage)

@@ -58,6 +58,8 @@ class Optimisation(LightningModule):
 
     def on_fit_start(self) -> None:
         """Bring the teacher to where the model is."""
+        # FSDP moves the weights behind the module's back, whose `device` would stay the CPU.
+        self._device = self.trainer.strategy.root_device
         for teacher in self.teacher:
             teacher.to(self.device)
 

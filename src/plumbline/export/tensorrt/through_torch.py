@@ -36,7 +36,7 @@ def plan_from_torch(
         for name, (least, best, most) in shapes.shapes(columns).items()
     ]  # fmt: skip
     plan: bytes = torch_tensorrt.dynamo.convert_exported_program_to_serialized_trt_engine(
-        program, arg_inputs=given, use_explicit_typing=True, disable_tf32=True, timing_cache_path=str(timings)
+        program, arg_inputs=given, disable_tf32=True, timing_cache_path=str(timings)
     )
     return plan
 
