@@ -102,6 +102,21 @@ def test_a_folder_whose_block_raises_is_as_it_was(tmp_path, before):
     assert not before or names(target) == ["old"]
 
 
+def test_a_link_in_the_place_of_a_folder_goes_and_what_it_leads_to_stays(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/file.txt").write_text("precious")
+    for target in ("nowhere", "kept"):
+        link = tmp_path / "link"
+        link.symlink_to(tmp_path / target)
+        with atomic_folder(link) as temporary:
+            (temporary / "new.txt").touch()
+        assert not link.is_symlink()
+        assert names(link) == ["new.txt"]
+        shutil.rmtree(link)
+    assert names(tmp_path) == ["kept"]
+    assert names(tmp_path / "kept") == ["file.txt"]
+
+
 @pytest.mark.parametrize("name", ["file", ".", "..", "here/..", ""])
 def test_a_folder_takes_no_files_place_nor_that_of_the_working_directory(tmp_path, monkeypatch, name):
     (tmp_path / "work" / "here").mkdir(parents=True)

@@ -70,6 +70,10 @@ def test_a_missing_key_is_named(key):
         ("train.epochs", None, "None found"),
         ("train.learning_rate", "fast", "'fast' found"),
         ("train.augment", "perhaps", "'perhaps' found"),
+        ("train.epochs", True, "True found"),
+        ("train.learning_rate", True, "True found"),
+        ("train.batch_size", True, "True found"),
+        ("train.noise", False, "False found"),
         ("model.attention", "flash", "'flash' found"),
         ("model.position", 3, "3 found"),
         ("train", 7, "7 found"),
@@ -95,6 +99,7 @@ def test_a_list_or_mapping_in_the_wrong_place_is_named(key):
         ("prepare.buffer_m", -1), ("prepare.block_m", 0), ("prepare.split.test", 0), ("ingest.min_coherence", 1.1),
         ("simulate.years", 0.1), ("simulate.damaged", -0.1), ("simulate.showcase.buildings", 3),
         ("compress.pruning_ratio", 1), ("export.opset", 17), ("validate.min_slice", 0), ("train.seed", -1),
+        ("train.threads", 99_999), ("train.severity_weight", 1e30),
     ],
 )  # fmt: skip
 def test_a_value_out_of_range_is_named_with_the_bound(key, value):
@@ -259,6 +264,9 @@ def test_any_section_is_read_from_a_file_of_few(tmp_path):
     assert load_section(path, "ingest", Prepare) is None  # named, and empty
     path.write_text("adapt: {rank: 2}\n")
     with pytest.raises(InputError, match=r"mine\.yaml: adapt\.rank: 2 found; "):
+        load_section(path, "adapt", Adapt)
+    path.write_text("adapt: {quadrant_weight: 0, severity_weight: 0}\n")
+    with pytest.raises(InputError, match=r"mine\.yaml: adapt: quadrant_weight"):
         load_section(path, "adapt", Adapt)
     path.write_text("adept: {rank: 8}\n")
     with pytest.raises(InputError, match=r"mine\.yaml: adept: no section of a params file"):

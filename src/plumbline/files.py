@@ -165,7 +165,7 @@ def _put(temporary: Path, path: Path) -> None:
     """Let a folder take the place of another one, whoever else does so at the same moment: the last one stays."""
     old = path.with_name(f".{path.name}.{os.getpid()}.old")
     for again in reversed(range(ATTEMPTS)):
-        shutil.rmtree(old, ignore_errors=True)  # of a killed process of this number, or of the attempt before
+        _remove(old)  # of a killed process of this number, or of the attempt before
         # A folder cannot be renamed over a full one: move the old aside first, remove it last.
         with suppress(FileNotFoundError):
             os.replace(path, old)
@@ -177,8 +177,14 @@ def _put(temporary: Path, path: Path) -> None:
             with suppress(OSError):
                 os.replace(old, path)
             raise
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
         return
+
+
+def _remove(path: Path) -> None:
+    """A folder, or a link to one, of which only the link goes."""
+    with suppress(OSError):
+        path.unlink() if path.is_symlink() else shutil.rmtree(path, ignore_errors=True)
 
 
 def _beside(path: Path) -> Path:
@@ -196,7 +202,7 @@ def _remove_leftovers(path: Path) -> None:
         number = left.name.removeprefix(f".{path.name}.").split(".")[0]
         unfinished = left.suffix == ".part" or (left.suffix == ".old" and path.exists())
         if unfinished and number.isdigit() and not Path(f"/proc/{number}").exists() and Path("/proc/self").exists():
-            shutil.rmtree(left, ignore_errors=True)
+            _remove(left)
 
 
 def write_json(path: Path, content: Any) -> None:

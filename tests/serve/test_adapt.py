@@ -153,7 +153,7 @@ def test_a_merged_model_says_how_its_labels_were_prepared(tiny, project, merged,
     monkeypatch.setattr("plumbline.serve.merge.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
     shutil.copytree(project / "adapters", tmp_path / "adapters")
     about = tmp_path / "adapters" / "athens" / "adapter.json"
-    write_json(about, {**read_json(about), "preparation": 1})
+    write_json(about, {**read_json(about), "preparation": 1, "about_sha256": None})
     assert merge("athens", str(tiny.data("train")), tmp_path / "merged", tmp_path / "adapters").preparation == 1
     open_package(tmp_path / "merged")
     assert "trained on points that were prepared in another way (1, now" in caplog.text
@@ -166,7 +166,7 @@ def test_a_merged_model_is_of_the_preparation_of_its_base_in_every_file(tiny, pr
     save_diagnosis(base, tmp_path / "base")
     shutil.copytree(project / "adapters", tmp_path / "adapters")
     about = tmp_path / "adapters" / "athens" / "adapter.json"
-    write_json(about, {**read_json(about), "base_sha256": base_hash(tmp_path / "base")})
+    write_json(about, {**read_json(about), "base_sha256": base_hash(tmp_path / "base"), "about_sha256": None})
     manifest = merge("athens", str(tmp_path / "base"), tmp_path / "merged", tmp_path / "adapters")
     weights = load_diagnosis(tmp_path / "merged").preparation
     graph = OnnxModel(tmp_path / "merged" / "model.onnx").about
@@ -238,7 +238,9 @@ def test_adapters_are_listed_by_name(project, tmp_path):
     ended = run_cli("adapters", "list", cwd=project)
     assert ended.code == 0
     assert "athens" in ended.out
-    assert run_cli("adapters", "list", cwd=tmp_path).code == 0
+    empty = run_cli("adapters", "list", cwd=tmp_path)
+    assert empty.code == 0
+    assert "adapters: no adapter here; `plumbline adapt` makes one" in empty.err
 
 
 def test_a_merged_models_card_has_no_figure_where_there_is_none(tiny, project, merged, tmp_path, monkeypatch):
@@ -248,7 +250,7 @@ def test_a_merged_models_card_has_no_figure_where_there_is_none(tiny, project, m
     about = tmp_path / "adapters" / "athens" / "adapter.json"
     content = read_json(about)
     none = {"quadrant_accuracy": None, "score": None}
-    write_json(about, content | {when: content[when] | none for when in ("before", "after")})
+    write_json(about, content | {"about_sha256": None} | {when: content[when] | none for when in ("before", "after")})
     merge("athens", str(tiny.data("train")), tmp_path / "merged", tmp_path / "adapters")
     card = (tmp_path / "merged" / "MODEL_CARD.md").read_text()
     assert "| quadrant_accuracy | - | - |" in card
@@ -368,6 +370,40 @@ def test_too_few_labels_are_refused_with_file_and_number(tiny, city, tmp_path):
     assert f"{few}: " in ended.err
     assert "labelled buildings that can be judged found, 20 needed" in ended.err
     assert [path.name for path in tmp_path.iterdir()] == ["few.csv"]
+
+
+@pytest.mark.parametrize("kind", ["notes", "file", "link", "no folder"])
+def test_what_would_be_lost_or_cannot_be_written_is_refused_before_any_work(tiny, city, tmp_path, kind):
+    place = tmp_path / "adapters" / "one"
+    if kind == "no folder":
+        place.parent.write_text("precious")
+    else:
+        place.parent.mkdir()
+    if kind == "notes":
+        place.mkdir()
+        (place / "notes.txt").write_text("precious")
+    elif kind == "file":
+        place.write_text("precious")
+    elif kind == "link":
+        place.symlink_to("nowhere")
+    before = sorted(tmp_path.rglob("*"))
+    ended = call(tiny, city, tmp_path, tiny.data("train"), {"adapt": FAST})
+    assert ended.code == 2
+    told = {"notes": "holds something that this command did not write (notes.txt)", "file": "is a file",
+            "link": "is a link", "no folder": "is a file, and adapters are kept"}[kind]  # fmt: skip
+    assert told in ended.err
+    assert "labelled" not in ended.err
+    assert [path for path in sorted(tmp_path.rglob("*")) if path.name != "mine.yaml"] == before
+
+
+def test_labels_in_no_permille_are_refused(tiny, city, tmp_path):
+    labels = pd.read_csv(city.labels)
+    few = tmp_path / "fractions.csv"
+    labels.assign(severity_permille=labels["severity_permille"] / 1000).to_csv(few, index=False)
+    ended = call(tiny, replace(city, labels=few), tmp_path, tiny.data("train"), {"adapt": FAST})
+    assert ended.code == 2
+    assert "Are they in permille, and not in m/m or percent?" in ended.err
+    assert not (tmp_path / "adapters").exists()
 
 
 def test_labels_of_other_buildings_are_refused(tiny, city, tmp_path):

@@ -281,7 +281,7 @@ def copy_product(city: Path) -> None:
     ("harm", "message"),
     [
         (remove_labels, r"town: no labels\.csv in it\. Training needs labelled buildings"),
-        (label_a_stranger, r"labels\.csv: 1 labelled buildings are not in .*footprints\.geojson: H9"),
+        (label_a_stranger, r"labels\.csv: not in .*footprints\.geojson: 1 of the labelled buildings \('H9"),
         (remove_products, "town: no point product"),
         (remove_footprints, "town: one file of footprints is needed .* none found"),
         (add_footprints, r"one file of footprints is needed .* again\.gpkg, footprints\.geojson found"),

@@ -75,8 +75,20 @@ def test_a_bad_label_is_named_by_file_line_and_column(tmp_path, row, message):
 def test_quadrants_without_any_damage_are_asked_about(tmp_path, caplog):
     read_labels(write(tmp_path, HEADER + "a,0.1,\nb,0.4,\n"))
     assert not caplog.text
-    read_labels(write(tmp_path, HEADER + "a,0.0001,\nb,0.0035,NE\n"))
-    assert "1 buildings have a quadrant, and the largest severity is 0.0035 permille" in caplog.text
+    fractions = write(tmp_path, HEADER + "a,0.0001,\nb,0.0035,NE\n")
+    read_labels(fractions)
+    assert "of 1 buildings with a quadrant 1 have severities below 0.5 permille" in caplog.text
+    assert "(the largest of all is 0.0035)" in caplog.text
+    with pytest.raises(InputError, match=r"Are they in permille, .* leave the quadrants of undamaged buildings empty"):
+        read_labels(fractions, few=True)
+
+
+@pytest.mark.parametrize(("above", "asked"), [(1, True), (2, False)])
+def test_percent_are_asked_about_although_the_worst_are_damage_in_permille_too(tmp_path, caplog, above, asked):
+    rows = [f"b{number},{0.6 if number < above else 0.2},SW" for number in range(8)]
+    labels = read_labels(write(tmp_path, HEADER + "\n".join(rows) + "\nc,0.01,\n"), few=True)
+    assert ("Are they in permille" in caplog.text) == asked
+    assert (labels["quadrant"] == "SW").sum() == above
 
 
 def test_severities_of_another_unit_are_asked_about(tmp_path, caplog):

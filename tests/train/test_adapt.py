@@ -14,6 +14,7 @@ from plumbline.files import read_json, sha256_file, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt
+from plumbline.prepare.features import PREPARATION
 from plumbline.prepare.sequences import UNDEFINED, Sequences
 from plumbline.train.adapt import TooFewLabels, adapt
 from plumbline.train.adapter import (
@@ -319,13 +320,16 @@ def test_files_from_elsewhere_are_refused_by_name(adapters, tmp_path, file, cont
 def of_the_hash(folder: Path, **about: object) -> Path:
     """The folder, with an `adapter.json` that its weights, whatever they are, belong to."""
     content = read_json(folder / ABOUT)
-    write_json(folder / ABOUT, {**content, "weights_sha256": sha256_file(folder / WEIGHTS), **about})
+    hashes = {"weights_sha256": sha256_file(folder / WEIGHTS), "about_sha256": None}
+    write_json(folder / ABOUT, {**content, **hashes, **about})
     return folder
 
 
 @pytest.mark.parametrize(
     ("about", "said"),
     [
+        ({"preparation": PREPARATION + 1}, f"preparation {PREPARATION + 1} found, {PREPARATION} known"),
+        ({"about_sha256": "0" * 64}, "changed since it was written"),
         ({"rank": 0}, "rank: Input should be greater than or equal to 1"),
         ({"alpha": 0.0}, "alpha: Input should be greater than 0"),
         ({"after": {"score": 1.0}}, "after: quadrant_accuracy is missing"),
@@ -391,5 +395,16 @@ def test_a_name_that_passes_is_one_folder(name):
 
 @pytest.mark.parametrize(("key", "pattern"), [("targets", "decoder.*"), ("targets", "*.bias"), ("unfreeze", "nose*")])
 def test_a_pattern_that_fits_nothing_is_refused(key, pattern):
-    with pytest.raises(InputError, match=rf"adapt.{key}: .* fits no parameter. Their names begin with: "):
+    told = "matrix or convolution; .* adapt.unfreeze" if pattern == "*.bias" else "parameter. Their names begin with: "
+    with pytest.raises(InputError, match=rf"adapt.{key}: .* fits no {told}"):
         attached(small_model(), **{key: [pattern]})
+
+
+def test_defaults_that_fit_nothing_are_left_out_and_asked_for_ones_are_not():
+    """A network without attention has none of the attention's matrices."""
+    plain = small_model(attention="none")
+    low = [name for name in changes(unchanged(plain, Adapt(max_share=1)).network) if name.endswith(".weight")]
+    assert any(name.startswith("heads.join_") for name in low)
+    assert not any("attention" in name for name in low)
+    with pytest.raises(InputError, match=r"adapt\.targets: 'neck\.attention.* fits no parameter"):
+        unchanged(plain, Adapt(max_share=1, targets=["neck.attention.*.attention.*.weight", "heads.join_*.weight"]))

@@ -21,8 +21,11 @@ def list_adapters() -> None:
     from plumbline.train.adapter import list_adapters as run
     from plumbline.train.adapter_about import shown
 
+    found = run(ADAPTERS)
+    if not found:
+        log.info("%s: no adapter here; `plumbline adapt` makes one", ADAPTERS)
     table = Table(Column("name", overflow="fold"), "base", "labels", "quadrant accuracy", "severity error, permille")
-    for about in run(ADAPTERS):
+    for about in found:
         quadrant, error = (
             shown(None) if about.after[key] is None else f"{shown(about.before[key])} -> {shown(about.after[key])}"
             for key in ("quadrant_accuracy", "severity_mae")

@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from plumbline.params.section import Fraction, Positive, Section
-from plumbline.params.train import Train, check_weights
+from plumbline.params.train import MAX_THREADS, MAX_WEIGHT, Train, check_weights
 
 
 class Adapt(Section):
@@ -15,7 +15,7 @@ class Adapt(Section):
 
     rank: int = Field(default=4, ge=4, le=16)
     """Of the low-rank changes (Hu et al. 2022)."""
-    alpha: Positive = 8.0
+    alpha: float = Field(default=8.0, gt=0, le=1000)
     """A change is multiplied by `alpha / rank`, so that another rank needs no other learning rate."""
     targets: list[str] = Field(
         default=["neck.attention.*.attention.*.weight", "heads.join_*.weight"],
@@ -33,8 +33,8 @@ class Adapt(Section):
     weight_decay: float = Field(default=0.1, ge=0)
     """Pulls every change towards none, that is to the base."""
     batch_size: int = Field(default=25, ge=1, le=65536)
-    quadrant_weight: float = Field(default=1.0, ge=0)
-    severity_weight: float = Field(default=2.0, ge=0)
+    quadrant_weight: float = Field(default=1.0, ge=0, le=MAX_WEIGHT)
+    severity_weight: float = Field(default=2.0, ge=0, le=MAX_WEIGHT)
     augment: bool = True
     """Mirror and turn each building's frame at random: eight examples of each."""
     folds: int = Field(default=5, ge=2, le=100)
@@ -50,7 +50,7 @@ class Adapt(Section):
     caution: float = Field(default=1.0, ge=0)
     """A simpler way counts that is worse by at most so many standard errors: 0 takes what was best."""
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
-    threads: int = Field(default=0, ge=0)
+    threads: int = Field(default=0, ge=0, le=MAX_THREADS)
     """CPU threads; 0: all."""
 
     @model_validator(mode="after")

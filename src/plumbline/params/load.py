@@ -94,7 +94,7 @@ def load_section(path: Path, name: str, kind: type[AnySection]) -> AnySection | 
     try:
         return kind.model_validate(section)
     except ValidationError as error:
-        raise InputError("\n".join(f"{path}: {name}.{_explain(item)}" for item in error.errors())) from None
+        raise InputError("\n".join(f"{path}: {_explain(item, name)}" for item in error.errors())) from None
 
 
 def parse_params(content: Any, source: str = "params.yaml") -> Params:
@@ -136,8 +136,8 @@ def _read(path: Path) -> Any:
         raise InputError(f"{path}: not readable as YAML ({error}).") from None
 
 
-def _explain(item: Any) -> str:
-    key = ".".join(str(part) for part in item["loc"]) or "the file"
+def _explain(item: Any, section: str = "") -> str:
+    key = ".".join(str(part) for part in ([section] if section else []) + list(item["loc"])) or "the file"
     if item["type"] == "extra_forbidden":
         return f"{key}: unknown key. Remove it, or check its spelling."
     if item["type"] == "missing":

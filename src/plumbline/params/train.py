@@ -14,6 +14,10 @@ SeverityKind = Annotated[str, SEVERITY_LOSS.name()]
 PaddingKind = Annotated[str, PADDING.name()]
 OWING = ("powersgd", "int8")
 """Values of `communication` that send later what they lost now."""
+MAX_THREADS = 1024
+"""More than any one process can use; the operating system refuses some number above it."""
+MAX_WEIGHT = 1e6
+"""Of a loss."""
 AUTO = 0
 """What `batch_size: auto` is read as."""
 
@@ -104,8 +108,8 @@ class Alarms(Section):
 class Train(Optimise):
     """Training."""
 
-    quadrant_weight: float = Field(default=1.0, ge=0)
-    severity_weight: float = Field(default=2.0, ge=0)
+    quadrant_weight: float = Field(default=1.0, ge=0, le=MAX_WEIGHT)
+    severity_weight: float = Field(default=2.0, ge=0, le=MAX_WEIGHT)
     quadrant_loss: QuadrantKind = "cross_entropy"
     focal_gamma: float = Field(default=2.0, ge=0, le=10)
     """How little `focal` counts buildings that are right already; 0: as cross-entropy does."""
@@ -134,7 +138,7 @@ class Train(Optimise):
     """Power of the rarity: 1 makes all classes count the same, 0 changes nothing, 0.5 is the square root."""
     gradient_clip: Positive = 1.0
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
-    threads: int = Field(default=0, ge=0)
+    threads: int = Field(default=0, ge=0, le=MAX_THREADS)
     """CPU threads; 0: all."""
     freeze: list[str] = []
     """Parameters that keep their values: patterns of their names in the network, as `encoder.*` or `*.bias`."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import geopandas
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.files import told_unwritten
+from plumbline.files import check_writable, told_unwritten
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Ingest, Prepare
 from plumbline.params.adapt import Adapt
@@ -23,12 +22,13 @@ from plumbline.serve.outputs import check_inputs
 from plumbline.serve.predict import NOTHING, read_tracks
 from plumbline.sources.alignment import warn_of_offset
 from plumbline.sources.buildings import read_buildings
+from plumbline.sources.labelled import of_footprints
 from plumbline.sources.labels import read_labels
 from plumbline.sources.overlap import check_overlap
 from plumbline.strain import category
 from plumbline.train.adapt import TooFewLabels
 from plumbline.train.adapt import adapt as fit
-from plumbline.train.adapter import ADAPTERS, base_hash, check_name, save_adapter
+from plumbline.train.adapter import ABOUT, ADAPTERS, WEIGHTS, base_hash, check_name, save_adapter
 from plumbline.train.adapter_about import AboutAdapter
 
 LEVEL_SHOWN = 0.5
@@ -57,6 +57,7 @@ def adapt(
         InputError: anything given is missing, damaged or does not fit together, or there are too few labels.
     """
     check_name(name)
+    _check_place(root / name)
     check_inputs([*points, buildings, labels])
     base_folder = base_of(model)
     base = load_diagnosis(base_folder)
@@ -65,12 +66,12 @@ def adapt(
             "%s: trained on points that were prepared in another way (%d, now %d): labels must teach that as well. "
             "Better adapt a model that was trained anew.", base_folder, base.preparation, PREPARATION,
         )  # fmt: skip
-    known = read_labels(labels)
+    known = read_labels(labels, few=True)
     tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
     warn_of_offset(tracks, footprints, ", ".join(map(str, points)), ingest.products)
-    _check_labelled(footprints, set(known["building_id"]), labels, buildings)
+    known = of_footprints(known, footprints, labels, buildings)
     prepare = prepare_of(base_folder, prepare).model_copy(update={"max_points": base.network.spec.max_length})
     prepared = prepare_buildings(tracks, footprints, prepare, name)
     sequences, has_label = label(prepared.sequences, known)
@@ -90,13 +91,23 @@ def adapt(
     return adapter.about
 
 
-def _check_labelled(footprints: geopandas.GeoDataFrame, labelled: set[str], labels: Path, buildings: Path) -> None:
-    unknown = sorted(labelled - {*footprints["building_id"], *footprints.attrs.get("left_out", ())})
-    if unknown:
+def _check_place(folder: Path) -> None:
+    """Refuse, before any work is done, a place that cannot be written, or holds what would be lost."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        kind = "link" if folder.is_symlink() else "file"
+        raise InputError(f"{folder}: is a {kind}. Give another --name, or move it.")
+    strange = sorted({path.name for path in folder.glob("*")} - {WEIGHTS, ABOUT})
+    if strange:
         raise InputError(
-            f"{labels}: not in {buildings}: {len(unknown)} of the labelled buildings ({', '.join(unknown[:5])}). "
-            "Mend these, or name the footprints' column by --id-column. Labels and footprints must be of one city."
+            f"{folder}: holds something that this command did not write ({', '.join(strange[:3])}). Give another "
+            "--name, or move it."
         )
+    place = folder
+    while not place.parent.exists():
+        place = place.parent
+    if not place.parent.is_dir():
+        raise InputError(f"{place.parent}: is a file, and adapters are kept in a folder of that name. Move it.")
+    check_writable(place)
 
 
 def _warn_of_one_kind(labels: Path, severity: NDArray[np.float32]) -> None:

@@ -20,6 +20,7 @@ from plumbline.files import atomic_folder, write_json
 from plumbline.params import Ingest
 from plumbline.sources.archive import zip_members
 from plumbline.sources.buildings import buildings_table, read_buildings
+from plumbline.sources.labelled import of_footprints
 from plumbline.sources.labels import no_labels, read_labels
 from plumbline.sources.part import FOOTPRINTS, TILES
 from plumbline.sources.read import is_product, open_points
@@ -80,13 +81,8 @@ def read_city(plan: CityPlan) -> None:
     buildings = read_buildings(files.footprints, crs, stated=plan.params.footprints)
     labels = read_labels(files.labels) if files.labels else no_labels()
     row_of = {name: row for row, name in enumerate(buildings["building_id"].tolist())}
-    known = {*row_of, *buildings.attrs["left_out"]}
-    unknown = [name for name in labels["building_id"] if name not in known]
-    if unknown:
-        raise InputError(
-            f"{files.labels}: {len(unknown)} labelled buildings are not in {files.footprints}: "
-            f"{', '.join(unknown[:5])}. Labels and footprints must be of one city."
-        )
+    if files.labels:
+        labels = of_footprints(labels, buildings, files.labels, files.footprints)
     labels = labels[labels["building_id"].isin(row_of)]  # not those of footprints that were left out, as was said
     labelled = labels["building_id"].tolist()
     geometry = np.asarray(buildings.geometry.values, object)

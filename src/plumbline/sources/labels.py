@@ -25,12 +25,19 @@ UNKNOWN = -1
 """Code of a building whose difficulty nobody has said."""
 MAX_SEVERITY_PERMILLE = 1000.0
 """A strain of 1: nothing stands that long."""
+MOSTLY = 0.75
+"""Share of the buildings with a quadrant; with more of them below category 1 the unit is in doubt. In percent the worst
+are above it."""
 USUAL_PERMILLE = 30.0
 """Ten times where the worst category begins; a larger one is more likely of another unit."""
 
 
-def read_labels(path: Path) -> pd.DataFrame:
+def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
     """Read `building_id, severity_permille, quadrant` and, where the file has it, `difficulty` from a csv.
+
+    Args:
+        path: the file.
+        few: it holds all that something is learned from: a unit in doubt is an error, not a warning.
 
     Returns:
         One row a building in the file's order: text, permille, one of NE, NW, SW, SE, or empty text below category 1,
@@ -39,7 +46,8 @@ def read_labels(path: Path) -> pd.DataFrame:
 
     Raises:
         InputError: a column is missing, an id is empty or repeats, a severity is no number from 0, a quadrant is
-            missing or unknown, or a difficulty unknown; the message names the line.
+            missing or unknown, or a difficulty unknown; the message names the line. With `few`, also severities that
+            are hardly in permille.
     """
     product = dialect(find_csv(path))
     header = read_header(product)
@@ -84,7 +92,7 @@ def read_labels(path: Path) -> pd.DataFrame:
         if bad.any():
             row = int(np.argmax(bad))
             fail_at(product, row, column, _shown(values[row]), wanted)
-    _warn_of_units(product, severity, quadrant)
+    _ask_for_units(product, severity, quadrant, few)
     return pd.DataFrame(
         {
             "building_id": ids,
@@ -101,21 +109,25 @@ def _shown(value: object) -> object:
     return "no value" if isinstance(value, float) and np.isnan(value) else value
 
 
-def _warn_of_units(product: Product, severity: NDArray[np.float64], quadrant: NDArray[np.object_]) -> None:
+def _ask_for_units(product: Product, severity: NDArray[np.float64], quadrant: NDArray[np.object_], few: bool) -> None:
     large = severity > USUAL_PERMILLE
     if large.any():
         log.warning(
             "%s: %d severities above %g permille (the largest %g): category 4 begins at %g. Are they in permille?",
             product, large.sum(), USUAL_PERMILLE, severity.max(), CATEGORY_BOUNDS_PERMILLE[-1],
         )  # fmt: skip
-    # A city may have no damage at all; strains as fractions have been told a thousand times too small.
-    told = (quadrant != "") & (severity < CATEGORY_BOUNDS_PERMILLE[0])
-    if told.any() and severity.max() < CATEGORY_BOUNDS_PERMILLE[0]:
-        log.warning(
-            "%s: %d buildings have a quadrant, and the largest severity is %g permille: category 1 begins at %g. Are "
-            "they in permille, and not in m/m or percent? The quadrants are not used.",
-            product, told.sum(), severity.max(), CATEGORY_BOUNDS_PERMILLE[0],
-        )  # fmt: skip
+    # A city may have no damage at all; strains in m/m have been told a thousand times too small, those in percent ten.
+    least = CATEGORY_BOUNDS_PERMILLE[0]
+    has, told = quadrant != "", (quadrant != "") & (severity < least)
+    if told.sum() > MOSTLY * has.sum():
+        said = (
+            f"{product}: of {has.sum()} buildings with a quadrant {told.sum()} have severities below {least:g} "
+            f"permille, where category 1 begins (the largest of all is {severity.max():g}). Are they in permille, and "
+            "not in m/m or percent? "
+        )
+        if few and severity.max() < least:
+            raise InputError(f"{said}If they are, leave the quadrants of undamaged buildings empty.")
+        log.warning("%sThose quadrants are not used.", said)
 
 
 def no_labels() -> pd.DataFrame:

@@ -95,7 +95,8 @@ def _check_share(base: Diagnosis, params: Adapt) -> tuple[int, float]:
     if trained > params.max_share * total:
         raise InputError(
             f"adapt: {trained} of {total} parameters would be trained, {trained / total:.1%}; at most "
-            f"{params.max_share:.0%} may be (adapt.max_share). Lower adapt.rank, or name fewer adapt.targets."
+            f"{params.max_share:.0%} may be. Lower adapt.rank (from 4 on), name fewer adapt.targets or adapt.unfreeze, "
+            "or raise adapt.max_share."
         )
     return trained, trained / total
 

@@ -21,8 +21,9 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import atomic_folder, read_json, sha256_file, write_bytes, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
+from plumbline.prepare.features import PREPARATION
 from plumbline.train.adapter_about import AboutAdapter
-from plumbline.train.adapter_file import AGAIN, MAX_BYTES, read_about, read_tensors
+from plumbline.train.adapter_file import AGAIN, MAX_BYTES, OWN_HASH, about_hash, read_about, read_tensors
 
 ADAPTERS = Path("adapters")
 """Where adapters are kept, one folder each."""
@@ -80,7 +81,8 @@ def save_adapter(adapter: Adapter, folder: Path) -> None:
                 f"{folder / WEIGHTS}: {size} bytes, {MAX_BYTES} allowed. Lower adapt.rank or name fewer adapt.targets."
             )
         about = adapter.about.model_copy(update={"weights_sha256": sha256_file(out / WEIGHTS)})
-        write_json(out / ABOUT, about.model_dump(mode="json"))
+        content = about.model_dump(mode="json")
+        write_json(out / ABOUT, content | {OWN_HASH: about_hash(content)})
 
 
 def load_adapter(folder: Path) -> Adapter:
@@ -96,6 +98,11 @@ def load_adapter(folder: Path) -> Adapter:
         first = error.errors()[0]
         place = "".join(f"{part}: " for part in first["loc"])
         raise InputError(f"{folder / ABOUT}: {place}{first['msg'].removeprefix('Value error, ')}. {AGAIN}") from None
+    if about.preparation > PREPARATION:
+        raise InputError(
+            f"{folder / ABOUT}: preparation {about.preparation} found, {PREPARATION} known: a later version of "
+            "Plumbline made it. Use that one, or adapt anew."
+        )
     return Adapter(about, read_tensors(folder / WEIGHTS, about.weights_sha256))
 
 

@@ -35,6 +35,8 @@ class AboutAdapter(BaseModel):
     """Of the model that it changes, see `base_hash`."""
     weights_sha256: str = Field(default="0" * 64, pattern=r"^[0-9a-f]{64}$")
     """Of `adapter.safetensors`."""
+    about_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    """Of all else that stands here, see `adapter_file.about_hash`; earlier versions wrote none."""
     rank: int = Field(ge=1)
     alpha: float = Field(gt=0, allow_inf_nan=False)
     parameters: int

@@ -15,6 +15,7 @@ from plumbline.errors import InputError
 
 MAX_BYTES = 100_000
 """Of either file."""
+OWN_HASH = "about_sha256"
 AGAIN = "Copy the adapter's folder again, or run `plumbline adapt` again."
 
 
@@ -22,12 +23,22 @@ def read_about(path: Path) -> Any:
     """The content of `adapter.json`.
 
     Raises:
-        InputError: it is missing, larger than `MAX_BYTES`, or no JSON.
+        InputError: it is missing, larger than `MAX_BYTES`, no JSON, or says something else than was written.
     """
     try:
-        return json.loads(_bytes(path))
+        content = json.loads(_bytes(path))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not readable as JSON ({error}). {AGAIN}") from None
+    told = content.get(OWN_HASH) if isinstance(content, dict) else None
+    if told is not None and told != about_hash(content):
+        raise InputError(f"{path}: changed since it was written: its content has another hash than it says. {AGAIN}")
+    return content
+
+
+def about_hash(content: dict[str, Any]) -> str:
+    """SHA-256 of what `adapter.json` says, but for this hash."""
+    others = {key: value for key, value in content.items() if key != OWN_HASH}
+    return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
 
 
 def read_tensors(path: Path, sha256: str) -> dict[str, Tensor]:

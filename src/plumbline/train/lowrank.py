@@ -54,7 +54,9 @@ class Shift(nn.Module):
 Change = LowRank | Shift
 
 
-def attach(network: Network, targets: Sequence[str], unfreeze: Sequence[str], rank: int, alpha: float) -> None:
+def attach(
+    network: Network, targets: Sequence[str], unfreeze: Sequence[str], rank: int, alpha: float, lenient: bool = False
+) -> None:
     """Freeze the network and let changes of some of its parameters be trained instead.
 
     Args:
@@ -62,14 +64,17 @@ def attach(network: Network, targets: Sequence[str], unfreeze: Sequence[str], ra
         targets: patterns of the names of matrices and convolutions that get a low-rank change.
         unfreeze: patterns of the names of parameters that get a whole one.
         rank, alpha: of the low-rank changes.
+        lenient: of `targets` some may fit nothing, as those that nobody asked for do in a network without attention.
 
     Raises:
-        InputError: a pattern fits no parameter that can be changed so.
+        InputError: a pattern fits no parameter that can be changed so; with `lenient`, none of `targets` does.
     """
     parameters = dict(network.named_parameters())
     whole = _fitting("unfreeze", unfreeze, list(parameters))
     matrices = [name for name, value in parameters.items() if value.ndim > 1]
-    low = [name for name in _fitting("targets", targets, matrices) if name not in whole]
+    if lenient:
+        targets = [pattern for pattern in targets if _any_fits(pattern, matrices)] or targets
+    low = [name for name in _fitting("targets", targets, matrices, list(parameters)) if name not in whole]
     network.requires_grad_(False)
     for name in (*low, *whole):
         module, _, own = name.rpartition(".")
@@ -79,11 +84,19 @@ def attach(network: Network, targets: Sequence[str], unfreeze: Sequence[str], ra
         parametrize.register_parametrization(network.get_submodule(module), own, change)
 
 
-def _fitting(key: str, patterns: Sequence[str], names: Sequence[str]) -> list[str]:
+def _any_fits(pattern: str, names: Sequence[str]) -> bool:
+    return any(fnmatch(name, pattern) for name in names)
+
+
+def _fitting(key: str, patterns: Sequence[str], names: Sequence[str], others: Sequence[str] = ()) -> list[str]:
+    """Those of `names` that a pattern fits; `others` have no matrix, and a pattern may fit them by mistake."""
     for pattern in patterns:
-        if not any(fnmatch(name, pattern) for name in names):
+        if not _any_fits(pattern, names):
             parts = ", ".join(sorted({name.split(".")[0] for name in names}))
-            raise InputError(f"adapt.{key}: {pattern!r} fits no parameter. Their names begin with: {parts}.")
+            told = f"fits no parameter. Their names begin with: {parts}."
+            if _any_fits(pattern, others):
+                told = "fits no matrix or convolution; a low-rank change is of one. adapt.unfreeze takes any parameter."
+            raise InputError(f"adapt.{key}: {pattern!r} {told}")
     return [name for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
 
 

@@ -46,7 +46,8 @@ def unchanged(base: Diagnosis, params: Adapt) -> Diagnosis:
     """A copy of `base` with changes attached that change nothing yet; the same ones for a seed."""
     torch.manual_seed(params.seed)  # the first changes are drawn here
     model = deepcopy(base)
-    attach(model.network, params.targets, params.unfreeze, params.rank, params.alpha)
+    own = "targets" in params.model_fields_set
+    attach(model.network, params.targets, params.unfreeze, params.rank, params.alpha, lenient=not own)
     return model.eval()
 
 
