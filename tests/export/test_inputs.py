@@ -55,6 +55,8 @@ WRONG = {
     "other buildings": (turn("geometry", lambda v: v[:3]), r"geometry: shape \(3, 38\) found, but mask is 4 buildings"),
     "other padding": (turn("mask", lambda v: v[:, :2]), r"distance: shape .* found, but mask is 4 buildings by 2"),
     "an empty row": (put("mask", 2, False), r"mask: building 2 of the batch has no scatterer"),
+    "turned round": (turn("mask", lambda v: v[:, ::-1].copy()), r"mask: building \d of the batch has padding before a"),
+    "a gap": (put("mask", (3, 1), False), r"mask: building 3 of the batch has padding before a scatterer\. Scatterers"),
     "NaN": (put("slope", (1, 0, 3), np.nan), r"slope: nan found at building 1, scatterer 0, robust_weight \(1\)"),
     "infinity": (put("geometry", (3, 0), -np.inf), r"geometry: -inf found at building 3, side_x \(m\); numbers"),
     "two infinities": (put("geometry", (3, slice(0, 2)), [np.inf, -np.inf]), r"geometry: inf found at building 3"),

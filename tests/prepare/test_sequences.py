@@ -69,6 +69,13 @@ def test_pad_lays_out_rows_and_zeros(lengths, more, data):
         np.testing.assert_array_equal(padded["geometry"][row], sequences.geometry[building])
 
 
+def test_pad_cuts_no_building():
+    sequences = make([3, 7])
+    assert sequences.pad(np.array([0]), 3)["mask"].all()
+    with pytest.raises(ValueError, match="length: 6 found, but a building has 7 scatterers"):
+        sequences.pad(np.array([0, 1]), 6)
+
+
 @given(st.lists(lengths, min_size=1, max_size=3))
 def test_concatenate_and_take_are_inverse(parts):
     made = [make(part, seed, f"city{seed}") for seed, part in enumerate(parts)]

@@ -12,7 +12,7 @@ from mlflow.exceptions import MlflowException
 
 from plumbline.errors import InputError
 from plumbline.release.entries import Registered
-from plumbline.release.promotion import promote
+from plumbline.release.promotion import challenge, promote
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
 from plumbline.release.server import Server
@@ -66,6 +66,18 @@ def test_a_full_disk_is_not_told_as_a_silent_server(error: Exception) -> None:
     told = r"could not be read or written \(\[Errno 28\] No space left.* Make room"
     with pytest.raises(InputError, match=told), server.answering():
         raise error
+
+
+def test_nobody_is_the_challenger_before_the_first_release_and_after_it(
+    registry: Registry, make_package: MakePackage
+) -> None:
+    registry.challenge(None)
+    assert registry.challenger() is None
+    challenged = challenge(make_package("one"), registry)
+    assert registry.challenger() == challenged
+    for _ in range(2):
+        registry.challenge(None)
+        assert registry.challenger() is None
 
 
 def test_names_do_not_share_a_champion(registry: Registry, make_package: MakePackage) -> None:

@@ -39,7 +39,8 @@ class Signature:
 
         Raises:
             InputError: a tensor is missing, unknown, no array, of another type or shape than the model's or than the
-                others, longer than the model allows, without any scatterer in a building, or not finite.
+                others, longer than the model allows, without any scatterer in a building, with padding before one, or
+                not finite.
         """
         if not isinstance(inputs, Mapping):
             raise InputError(f"model inputs: {type(inputs).__name__} found, a dict of {', '.join(NAMES)} needed.")
@@ -59,6 +60,12 @@ class Signature:
         if not (real_B := inputs[MASK].any(axis=1)).all():
             raise InputError(f"model inputs: mask: building {int(np.argmin(real_B))} of the batch has no scatterer. "
                              "Leave such buildings out.")  # fmt: skip
+        mask_BL = inputs[MASK]
+        # Neighbours in a row are neighbours on the building: a gap between them would change the answer, unnoticed.
+        if (late_B := (mask_BL[:, 1:] > mask_BL[:, :-1]).any(axis=1)).any():
+            raise InputError(f"model inputs: mask: building {int(np.argmax(late_B))} of the batch has padding before a "
+                             "scatterer. Scatterers take the first places of a row, in order along the longer side; "
+                             "padding comes behind them.")  # fmt: skip
         for name in FLOATS if finite else ():
             self._check_finite(name, inputs)
 

@@ -18,7 +18,10 @@ NAME = "plumbline"
 WORDS = ("name", "version")
 """What is plain text in an ONNX file's properties; the rest is JSON."""
 
-MASK_MEANING = "true where there is a scatterer; elsewhere distance and slope may hold any finite number"
+MASK_MEANING = (
+    "true where there is a scatterer: in the first places of a row, where they stand in order along the building's "
+    "longer side; elsewhere distance and slope may hold any finite number"
+)
 
 
 class About(BaseModel):

@@ -58,7 +58,7 @@ ATTENTION = Plugins(
     sdpa="plumbline.model.kernels:SDPA",
     flex="plumbline.model.kernels:FLEX",
 )
-"""`model.kernels.Kernel`s."""
+"""`model.kernels.Kernel`s: the same answers from the same weights, in other time or memory."""
 
 CONVOLUTION = Plugins(
     plain="plumbline.model.stream:plain",

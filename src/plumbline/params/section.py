@@ -21,6 +21,6 @@ class Section(BaseModel):
     @classmethod
     def _no_yes(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse yes and no where a number stands: Python counts them as 1 and 0."""
-        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation not in (bool, str):
             raise ValueError("neither yes nor no is meant here. Give a value as the documentation has it")
         return value

@@ -66,14 +66,20 @@ class Sequences:
 
         Args:
             index: (B,) buildings.
-            length: places a sequence; at least the longest of them has.
+            length: places a sequence; as many as the longest of them has, or more.
             strategy: what stands in the places that are masked, see `pad`.
 
         Returns:
             distance (B, L, C), slope (B, L, C) and geometry (B, C) float32, mask (B, L) bool.
+
+        Raises:
+            ValueError: a building has more scatterers than `length`.
         """
         own = self.length[index]
-        width = int(own.max(initial=1)) if length is None else length
+        longest = int(own.max(initial=1))
+        width = longest if length is None else length
+        if width < longest:
+            raise ValueError(f"length: {length} found, but a building has {longest} scatterers")
         column = np.arange(width)
         mask = column < own[:, None]
         rows = np.where(mask, self.offsets[index][:, None] + column, 0)

@@ -88,7 +88,8 @@ class Registry:
         """
         with self.server.answering():
             if number is None:
-                self._client.delete_registered_model_alias(self.name, CHALLENGER)
+                if self._model():  # before the first release there is nothing to take it from
+                    self._client.delete_registered_model_alias(self.name, CHALLENGER)
             else:
                 self._client.set_registered_model_alias(self.name, CHALLENGER, str(number))
 
