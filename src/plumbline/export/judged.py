@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from plumbline.export.answers import Answers
 from plumbline.params import Prepare
-from plumbline.prepare.resolution import strain_error
+from plumbline.prepare.resolution import points_and_tracks, strain_error
 from plumbline.prepare.shards import SequenceSet
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
@@ -19,7 +19,7 @@ def judged(sequences: SequenceSet, answers: Answers, limits: Prepare) -> Mask:
 
     Args:
         sequences: B buildings. answers: for them.
-        limits: `max_strain_error_permille` and `min_quadrant_confidence` of it count.
+        limits: `min_points`, `max_strain_error_permille` and `min_quadrant_confidence` of it count.
     """
     return answered(answers) & ~blurred(sequences, limits) & ~torn(answers, limits)
 
@@ -30,8 +30,15 @@ def answered(answers: Answers) -> Mask:
 
 
 def blurred(sequences: SequenceSet, limits: Prepare) -> Mask:
-    """(B,) whose points could not show a strain of category 1."""
-    return np.asarray(strain_error(sequences) > limits.max_strain_error_permille)
+    """(B,) whose points could not show a strain of category 1.
+
+    They are too noisy, or too few beyond what is fitted before anything is looked at: two tilts, and an offset of each
+    track. What that leaves of as many points is zero, whatever the building does; of few more, too little to tell four
+    corners apart. So each track takes one point, and `min_points` must be left.
+    """
+    length, tracks = points_and_tracks(sequences)
+    noisy = ~(strain_error(sequences) <= limits.max_strain_error_permille)
+    return np.asarray(noisy | (length - tracks < limits.min_points))
 
 
 def torn(answers: Answers, limits: Prepare) -> Mask:

@@ -105,7 +105,8 @@ def usable_rows(track: Track, owner: NDArray[np.intp], min_epochs: int = MIN_EPO
     """Rows of the points that belong to a building and say something, ascending.
 
     A series of one value over and over, as where a product was filled with zeros, says nothing: it would pass for a
-    point without any noise, and outweigh all others.
+    point without any noise, and outweigh all others. One without a place or a line of sight has no place in a fit; the
+    readers pass none on.
 
     Args:
         track: its points. owner: (N,) building of each, `UNASSIGNED` without one.
@@ -114,8 +115,10 @@ def usable_rows(track: Track, owner: NDArray[np.intp], min_epochs: int = MIN_EPO
     rows = np.flatnonzero((owner != UNASSIGNED) & (np.isfinite(track.displacement).sum(axis=1) >= min_epochs))
     series = track.displacement[rows]
     known = np.isfinite(series)
+    place = np.column_stack([track.easting, track.northing, track.height, track.los])[rows]
     highest, lowest = (np.where(known, series, fill) for fill in (-np.inf, np.inf))
-    return np.asarray(rows[highest.max(axis=1, initial=-np.inf) > lowest.min(axis=1, initial=np.inf)])
+    varies = highest.max(axis=1, initial=-np.inf) > lowest.min(axis=1, initial=np.inf)
+    return np.asarray(rows[varies & np.isfinite(place).all(axis=1)])
 
 
 def footprint_area(footprints: NDArray[np.object_]) -> Float:

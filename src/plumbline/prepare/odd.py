@@ -22,9 +22,11 @@ REASONS: Mapping[str, str] = {
     "too_large": "the longer side is above prepare.max_side_m: joints let the parts of it move on their own",
     "no_points": "no usable point is on it",
     "few_points": "fewer usable points than prepare.min_points",
-    "degenerate_points": "all points are at one place or on one line: a tilt across it cannot be told from damage",
+    "degenerate_points": "all points are at three places at most, or on one line: tilt cannot be told from damage",
 }
 """Name of each rule, in the order in which they are tried, and what it means."""
+LEAST_PLACES = 4
+"""Through three places goes a plane: whatever they do is a tilt. Pixels of several tracks share their places."""
 MIN_SPREAD_M = 0.1
 """Points nearer to a line than this (root mean square, m) are on it."""
 MIN_SPREAD_SHARE = 0.02
@@ -102,7 +104,10 @@ def leave_out(
         "too_large": large,
         "no_points": count == 0,
         "few_points": count < min_points,
-        "degenerate_points": spread(building, xy, len(side)) < np.maximum(MIN_SPREAD_M, MIN_SPREAD_SHARE * side.min(1)),
+        "degenerate_points": (
+            (spread(building, xy, len(side)) < np.maximum(MIN_SPREAD_M, MIN_SPREAD_SHARE * side.min(1)))
+            | (places(building, xy, len(side)) < LEAST_PLACES)
+        ),
     }
     code = np.select([rules[name] for name in REASONS], range(1, len(REASONS) + 1), default=JUDGED)
     return LeftOut(code.astype(np.int8))
@@ -143,6 +148,13 @@ def spread(building: NDArray[np.intp], xy: Float, buildings: int) -> Float:
     tried = count[building] >= STRAY_FROM
     np.minimum.at(least, building[tried], without[tried])
     return least
+
+
+def places(building: NDArray[np.intp], xy: Float, buildings: int) -> NDArray[np.int64]:
+    """(B,) distinct positions of each building's points, to `MIN_SPREAD_M`."""
+    cell = np.rint(xy / MIN_SPREAD_M).astype(np.int64)
+    distinct = np.unique(np.column_stack([building, cell]), axis=0)
+    return np.bincount(distinct[:, 0], minlength=buildings)
 
 
 def _minor(moments: Float, count: NDArray[np.intp]) -> Float:

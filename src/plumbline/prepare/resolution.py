@@ -11,6 +11,7 @@ from plumbline.prepare.features import GEOMETRY, SLOPE, names
 from plumbline.prepare.shards import SequenceSet, Shards
 
 _ERROR = names(SLOPE).index("differential_displacement_se")
+_TRACKS = names(GEOMETRY).index("tracks")
 _SIDES = [names(GEOMETRY).index("side_x"), names(GEOMETRY).index("side_y")]
 
 
@@ -31,7 +32,16 @@ def strain_error(sequences: SequenceSet) -> NDArray[np.floating[Any]]:
     return np.concatenate([np.zeros(0), *found])
 
 
+def points_and_tracks(sequences: SequenceSet) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(B,) scatterers of each building, and (B,) tracks that they are of."""
+    parts = sequences.parts if isinstance(sequences, Shards) else (sequences,)
+    none = np.zeros(0, np.int64)
+    tracks = [np.rint(part.geometry[:, _TRACKS]).astype(np.int64) for part in parts]
+    return np.concatenate([none, *(part.length for part in parts)]), np.concatenate([none, *tracks])
+
+
 def _precision(error_mm: NDArray[np.floating[Any]], offsets: NDArray[np.int64]) -> NDArray[np.floating[Any]]:
-    """(B,) sum of 1 / variance over each building's points, 1/mm2."""
-    total = np.r_[0.0, np.cumsum(np.maximum(np.asarray(error_mm, float), 1e-6) ** -2.0)]
-    return np.asarray(np.maximum(np.diff(total[offsets]), 1e-12))
+    """(B,) sum of 1 / variance over each building's points, 1/mm2; what is no number is its building's alone."""
+    each = np.maximum(np.asarray(error_mm, float), 1e-6) ** -2.0
+    owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    return np.asarray(np.maximum(np.bincount(owner, each, len(offsets) - 1), 1e-12))

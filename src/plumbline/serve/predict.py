@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import geopandas
@@ -161,7 +162,7 @@ def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str |
     tracks: list[Track] = []
     for path in points:
         track = read_points(path, ingest.products, format_, tracks[0].crs if tracks else None)
-        tracks.append(_good_enough(path, track, ingest))
+        tracks.append(_observed(path, _good_enough(path, track, ingest)))
     for path, track in zip(points, tracks, strict=True):
         if track.crs != tracks[0].crs:
             raise InputError(f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of one CRS.")
@@ -169,6 +170,16 @@ def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str |
             log.warning("%s: no displacement in any of its %d points: every cell is empty", path, len(track))
     check_distinct(tracks, [str(path) for path in points])
     return tracks
+
+
+def _observed(path: Path, track: Track) -> Track:
+    """Without epochs at which no point has a value: changes would be told of a time that nobody has looked at."""
+    seen = np.asarray(np.isfinite(track.displacement).any(axis=0))
+    if seen.all() or not seen.any():
+        return track
+    log.warning("%s: no point has a value at %d of %d epochs (the first %s): they are left out",
+                path, (~seen).sum(), len(seen), track.epochs[~seen][0])  # fmt: skip
+    return replace(track, epochs=track.epochs[seen], displacement=track.displacement[:, seen])
 
 
 def _good_enough(path: Path, track: Track, ingest: Ingest) -> Track:

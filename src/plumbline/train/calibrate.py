@@ -86,7 +86,8 @@ def set_scales(model: Diagnosis, raw: RawAnswers) -> None:
         model.get_buffer("interval_scale").copy_(category_quantiles(excess_BC, category_B, share))
         low_B1, high_B1 = model.interval(raw.severity_B3, raw.passed_BK)
         held_B = (low_B1[:, 0] <= raw.standard_B) & (raw.standard_B <= high_B1[:, 0])
-        if held_B.double().mean() >= INTERVAL_SHARE:
+        # The rank of split conformal prediction: of n others and a new one, all in any order.
+        if int(held_B.sum()) >= min(len(held_B), math.ceil((len(held_B) + 1) * INTERVAL_SHARE)):
             return
 
 
