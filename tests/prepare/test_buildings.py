@@ -323,6 +323,17 @@ def test_one_epoch_and_another_crs_are_refused():
         prepare_buildings(tracks, buildings.set_crs("EPSG:32633", allow_override=True), PARAMS)
 
 
+@pytest.mark.parametrize("column", ["height", "easting", "northing", "los"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_point_without_a_place_or_a_line_of_sight_does_not_count(column, value):
+    tracks, buildings = one_building()
+    without = prepare_buildings([subset(tracks[0], np.arange(1, 12)), tracks[1]], buildings, PARAMS)
+    broken = getattr(tracks[0], column).copy()
+    broken[0] = value
+    found = prepare_buildings([replace(tracks[0], **{column: broken}), tracks[1]], buildings, PARAMS)
+    np.testing.assert_array_equal(found.sequences.geometry, without.sequences.geometry)
+
+
 @pytest.mark.parametrize("value", [0.0, -12.5])
 def test_a_series_that_never_changes_is_no_point(value):
     tracks, buildings = one_building()

@@ -55,10 +55,18 @@ def test_each_rule_names_its_buildings_and_the_first_that_holds_counts(points, s
     assert verdict(points, side) == reason
 
 
+@pytest.mark.parametrize(("jitter", "reason"), [(0.0, "degenerate_points"), (0.04, "degenerate_points"), (0.4, None)])
+def test_three_places_are_a_plane_however_many_points_they_have(jitter, reason):
+    """Pixels of several tracks: whatever they do looks like a tilt."""
+    away = np.random.default_rng(3).uniform(-jitter, jitter, (30, 2))
+    assert verdict(np.tile([[-4.0, -3.0], [4.0, -3.0], [0.0, 3.0]], (10, 1)) + away) == reason
+    assert verdict(np.tile([[-4.0, -3.0], [4.0, -3.0], [0.0, 3.0], [4.0, 3.0]], (2, 1))) is None
+
+
 def test_limits_come_from_params():
     assert verdict(GRID, (1, 1), min_side_m=0.0) is None
     assert verdict(GRID * 40, (500, 400), max_side_m=1000.0) is None
-    assert verdict(GRID[:3], min_points=3) is None
+    assert verdict(GRID[:4], min_points=4) is None
     assert verdict(GRID, min_points=7) == "few_points"
 
 

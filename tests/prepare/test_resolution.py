@@ -9,12 +9,13 @@ from plumbline.prepare.sequences import Sequences
 from plumbline.prepare.shards import Shards
 
 
-def buildings(errors: list[list[float]], side: tuple[float, float]) -> Sequences:
+def buildings(errors: list[list[float]], side: tuple[float, float], tracks: int = 2) -> Sequences:
     count, points = len(errors), sum(map(len, errors))
     slope = np.zeros((points, len(SLOPE)), np.float32)
     slope[:, names(SLOPE).index("differential_displacement_se")] = np.concatenate(errors)
     geometry = np.zeros((count, len(GEOMETRY)), np.float32)
     geometry[:, [names(GEOMETRY).index("side_x"), names(GEOMETRY).index("side_y")]] = side
+    geometry[:, names(GEOMETRY).index("tracks")] = tracks
     return Sequences(
         building_id=np.arange(count).astype(str),
         city=np.full(count, "c"),
@@ -32,6 +33,12 @@ def test_it_is_the_error_of_a_quarter_against_the_rest():
     """16 points of 1 mm: a quarter has an error of 1/2 mm, the rest of 1/sqrt(12) mm; 10 mm are 1 permille of 10 m."""
     expected = np.hypot(1 / 2, 1 / np.sqrt(12)) / 10
     assert strain_error(buildings([[1.0] * 16], (10, 10))) == pytest.approx([expected], rel=1e-6)
+
+
+def test_what_is_no_number_is_that_of_its_building_alone():
+    found = strain_error(buildings([[1.0] * 5, [1.0, np.nan, 1.0], [2.0] * 5], (10, 10)))
+    assert np.isnan(found).tolist() == [False, True, False]
+    assert found[2] == pytest.approx(2 * found[0])
 
 
 @settings(max_examples=40, deadline=None)

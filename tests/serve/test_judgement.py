@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.export.answers import Answers
+from plumbline.export.judged import blurred
 from plumbline.params import Prepare
 from plumbline.serve.judgement import judgement, unsure_where
 from tests.prepare.test_resolution import buildings
@@ -47,6 +48,14 @@ def judged(cases, limits=LIMITS):
 def test_who_is_judged(name):
     *case, status = CASES[name]
     assert judged([case])[0] == [status]
+
+
+@pytest.mark.parametrize(("points", "tracks", "judged"), [(6, 1, True), (5, 1, False), (7, 2, True), (6, 2, False),
+                                                          (10, 8, False), (13, 8, True)])  # fmt: skip
+def test_points_that_a_tilt_and_the_tracks_offsets_explain_say_nothing(points, tracks, judged):
+    """A plane through 3 + 7 of 10 points on 8 tracks leaves nothing, whatever the building does."""
+    sequences = buildings([[0.5] * points], (10, 10), tracks)
+    assert blurred(sequences, Prepare(min_points=5)).tolist() == [not judged]
 
 
 def test_those_only_unsure_of_the_place_are_told():

@@ -103,10 +103,32 @@ def test_every_footprint_gets_a_row_in_every_format(case, suffix):
 
 def test_few_points_are_a_reason_to_abstain(case):
     table = answers(case)
-    few = table["n_points"] < 5
+    few, enough = table["n_points"] < 6, table["n_points"] > 6  # of one track 6 are enough, of two 7
     assert few.any()
     assert (table.loc[few, "status"] == "insufficient_points").all()
-    assert (table.loc[~few, "status"] != "insufficient_points").all()
+    assert (table.loc[enough, "status"] != "insufficient_points").all()
+
+
+@pytest.mark.parametrize("empty", [slice(0, 6), slice(-6, None), slice(10, 12)], ids=["first", "last", "between"])
+def test_epochs_without_any_value_are_as_if_they_were_not_there(case, empty):
+    """Else changes would be told of a time that nobody has looked at."""
+    said = {}
+    for what in ("without", "with"):
+        for path in case.points:
+            table = pd.read_csv(path, dtype=str)
+            days = [name for name in table.columns if re.fullmatch(r"\d{8}", name)]
+            drop = days[empty]
+            (table.drop(columns=drop) if what == "without" else table.assign(**dict.fromkeys(drop, ""))).to_csv(
+                case.folder / f"{what}_{path.name}", index=False
+            )
+    for what in ("without", "with"):
+        case.points = [case.folder / f"{what}_a.csv", case.folder / f"{what}_b.csv"]
+        case.output = case.folder / f"{what}.csv"
+        ended = case.run()
+        assert ended.code == 0, ended.err
+        said[what] = case.output.read_bytes()
+        assert ("no point has a value at" in ended.err) == (what == "with")
+    assert said["with"] == said["without"]
 
 
 def test_a_damaged_building_is_judged_where_a_quadrant_is_probable_enough(case):

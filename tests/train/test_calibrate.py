@@ -288,6 +288,21 @@ def test_categories_are_asked_for_less_where_together_they_hold_more():
     assert found["wide"][1] >= CATEGORY_SHARES[0] - 0.001
 
 
+@pytest.mark.parametrize("count", [40, 60, 90, 200])
+@pytest.mark.parametrize("seed", range(4))
+def test_all_together_hold_the_rank_of_split_conformal_prediction(count, seed):
+    """`ceil(share (n + 1))` of n, not a share of n: of few buildings that is one more."""
+    model, rng = echo_model(), np.random.default_rng(seed)
+    model.network = Unsure()
+    model.get_buffer("severity_sd").fill_(1.0)
+    raw = raw_answers(model, unsure(model, rng, *WIDE, count))
+    set_scales(model, raw)
+    low, high = model.interval(raw.severity_B3, raw.passed_BK)
+    near = 1e-5  # those that a bound was set by lie on it, to rounding
+    held = int(((low[:, 0] - near <= raw.standard_B) & (raw.standard_B <= high[:, 0] + near)).sum())
+    assert held >= np.ceil(INTERVAL_SHARE * (count + 1))
+
+
 def test_a_category_with_few_buildings_takes_what_all_would_need_of_it():
     generator = torch.Generator().manual_seed(0)
     excess, number = torch.randn(400, CATEGORIES, generator=generator), torch.arange(400) % 4
