@@ -101,8 +101,8 @@ class Prepare(Section):
     buffer_m: float = Field(default=2.0, ge=0, le=20)
     """A point this far outside of a footprint still belongs to it (position error), m."""
     min_points: int = Field(default=5, ge=3, le=1000)
-    """A building with fewer usable points is not prepared. It is judged where as many are left when each track has taken
-    one (`export.judged`)."""
+    """A building with fewer usable points is not prepared. It is judged where as many are left when each track has
+    taken one (`export.judged`)."""
     max_strain_error_permille: Positive = 0.4
     """By the noise of a building's points alone (`prepare.resolution`). With a larger one it is prepared, trained on
     and measured, but `predict` does not judge it: what makes category 1 (0.5) is then less than 1.25 standard errors,
