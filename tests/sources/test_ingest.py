@@ -85,6 +85,31 @@ def test_displacements_of_an_improbable_size_are_told_of_once_a_product(city, tm
     assert "ascending.csv: half of its displacements are at most 0.02 mm." in said[0]
 
 
+def test_an_epoch_without_any_value_is_left_out_and_told_of_once_a_product(city, tmp_path, monkeypatch, caplog):
+    cells = many(100)
+    days = [name for name in cells[0] if name.isdigit()]
+    for number, row in enumerate(cells):
+        row[days[1]] = ""
+        row[days[2]] = "" if number < 50 else row[days[2]]  # of one part only
+    (city / "ascending.csv").write_text(text(cells))
+    monkeypatch.setattr(read, "PART_BYTES", 5_000)
+    ingest([city], Ingest(), tmp_path / "out")
+    said = [line for record in caplog.records if "no point has a value" in (line := record.getMessage())]
+    assert len(said) == 1
+    assert "ascending.csv: no point has a value at 1 of 4 epochs (the first 2020-01-09)" in said[0]
+    (town,) = open_ingested(tmp_path / "out")
+    about = town.about["tracks"][0]
+    assert about["days"] == ["2020-01-03", "2020-01-21", "2020-02-02"] == town.observed[0].epochs.astype(str).tolist()
+    assert (about["epochs"], about["longest_gap_days"]) == (3, 18)
+    whole = town.tracks()[0]
+    missing = int(np.isnan(whole.displacement).sum())
+    assert 0 < missing <= 50
+    assert whole.displacement.shape == (len(whole), 3)
+    assert about["missing_share"] == pytest.approx(missing / (3 * len(whole)), abs=1e-6)
+    for tile in town.tiles:
+        assert len(town.tracks(tile)[0].epochs) == 3
+
+
 def test_a_city_becomes_three_tables_and_a_report(city, tmp_path):
     ingest([city], Ingest(min_coherence=0.55), tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["town"]

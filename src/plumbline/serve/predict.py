@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import geopandas
@@ -24,6 +23,7 @@ from plumbline.serve.predictions import write_predictions
 from plumbline.sources.alignment import warn_of_offset
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.distinct import check_distinct
+from plumbline.sources.epochs import observed
 from plumbline.sources.overlap import check_overlap
 from plumbline.sources.part import drop_poor
 from plumbline.sources.points import Track
@@ -173,13 +173,8 @@ def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str |
 
 
 def _observed(path: Path, track: Track) -> Track:
-    """Without epochs at which no point has a value: changes would be told of a time that nobody has looked at."""
-    seen = np.asarray(np.isfinite(track.displacement).any(axis=0))
-    if seen.all() or not seen.any():
-        return track
-    log.warning("%s: no point has a value at %d of %d epochs (the first %s): they are left out",
-                path, (~seen).sum(), len(seen), track.epochs[~seen][0])  # fmt: skip
-    return replace(track, epochs=track.epochs[seen], displacement=track.displacement[:, seen])
+    kept = observed(str(path), track.epochs, np.isfinite(track.displacement).sum(axis=0))
+    return track if kept.all() else track.at(kept)
 
 
 def _good_enough(path: Path, track: Track, ingest: Ingest) -> Track:

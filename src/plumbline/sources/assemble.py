@@ -22,6 +22,7 @@ from plumbline.files import read_json, write_json
 from plumbline.sources.alignment import warn_of_offset
 from plumbline.sources.city import ABOUT, NEIGHBOURS, CityFiles
 from plumbline.sources.distinct import check_distinct
+from plumbline.sources.epochs import observed
 from plumbline.sources.overlap import check_overlap
 from plumbline.sources.part import FOOTPRINTS, HALO, PART, POINTS, Part, load_sample
 from plumbline.sources.plan import Plan
@@ -107,7 +108,9 @@ def _describe(path: Path, sample: Track, told: Sequence[dict[str, Any]]) -> dict
     """What `city.json` and the audit say of a track."""
     dropped = _total(told)
     points = sum(count for one in told for count in one[POINTS].values())
-    epochs: NDArray[np.datetime64] = sample.epochs
+    values_T = np.array([one["values"] for one in told], np.int64).sum(axis=0)
+    kept_T = observed(str(path), sample.epochs, values_T)
+    epochs: NDArray[np.datetime64] = sample.epochs[kept_T]
     steps = np.diff(epochs).astype(int)
     return {
         "name": sample.name,
@@ -122,7 +125,7 @@ def _describe(path: Path, sample: Track, told: Sequence[dict[str, Any]]) -> dict
         "revisit_days": int(np.median(steps)) if len(steps) else 0,
         "longest_gap_days": int(steps.max(initial=0)),
         "notes": told[0]["notes"],
-        "missing_share": round(sum(o["missing"] for o in told) / max(sum(o["values"] for o in told), 1), 6),
+        "missing_share": round(1 - float(values_T.sum()) / max(points * len(epochs), 1), 6),
         "los": [round(float(value), 5) for value in sample.los.mean(0)],
     }
 

@@ -6,7 +6,9 @@ import re
 from datetime import date, datetime
 
 import numpy as np
+from numpy.typing import NDArray
 
+from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.sources.egms import FIRST_YEAR, LAST_YEAR
 
@@ -68,6 +70,21 @@ def find_days(source: str, header: list[str], pattern: str) -> dict[str, np.date
 
 def _plain(name: str) -> str:
     return re.sub(r"(?<!\d)0+(?=\d)", "", name.lower())
+
+
+def observed(source: str, epochs: NDArray[np.datetime64], values: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """(T,) epochs to keep: those with a value of any point; all where there is no value at all. Warns of the others.
+
+    Changes would be told of a time that nobody has looked at.
+
+    Args:
+        source: whom to name. epochs: (T,) days. values: (T,) how many points have a value there.
+    """
+    kept = np.asarray((values > 0) | (not values.any()))
+    if not kept.all():
+        log.warning("%s: no point has a value at %d of %d epochs (the first %s): they are left out",
+                    source, (~kept).sum(), len(kept), epochs[~kept][0])  # fmt: skip
+    return kept
 
 
 def like_days(names: list[str]) -> list[str]:

@@ -70,7 +70,7 @@ class Ingested:
                 parts.setdefault(track.name, []).append(track)
         crs = self.about["crs"]
         return [
-            concatenate_tracks(parts[about["name"]]) if about["name"] in parts else _empty(about, crs)
+            _observed(concatenate_tracks(parts[about["name"]]), about) if about["name"] in parts else _empty(about, crs)
             for about in self.about["tracks"]
         ]
 
@@ -122,6 +122,12 @@ def _open(folder: Path) -> list[Ingested]:
     if not cities:
         raise InputError(f"{folder}: no city found. Run `plumbline ingest` first.")
     return [Ingested(city, read_json(city / CITY)) for city in cities]
+
+
+def _observed(track: Track, about: dict[str, Any]) -> Track:
+    """At the epochs that any point of the city has a value at."""
+    kept = np.isin(track.epochs, np.array(about["days"], "datetime64[D]"))
+    return track if kept.all() else track.at(kept)
 
 
 def _empty(about: dict[str, Any], crs: str) -> Track:

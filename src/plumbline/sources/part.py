@@ -69,7 +69,7 @@ def read_part(
     repeated = np.load(repeated_file) if repeated_file.exists() else np.zeros(0, np.intp)
     with atomic_folder(part.folder) as out:
         pile, seen, samples = _Pile(out, part, ready), [np.zeros(0, np.uint64)], []
-        row = values = missing = 0
+        row, values_T = 0, np.zeros(len(source.epochs), np.int64)
         sizes = Sizes(0, 0, 0)
         dropped: Counter[str] = Counter()
         for block in source.blocks():
@@ -82,7 +82,7 @@ def read_part(
                 block = block.keep(~np.isin(rows, repeated), "duplicate_id")
             block = drop_poor(block, part.params)
             dropped.update(block.dropped)
-            values, missing = values + block.displacement.size, missing + int(np.isnan(block.displacement).sum())
+            values_T += np.isfinite(block.displacement).sum(axis=0)
             pile.add(block)
         pile.spill()
         np.save(out / IDENTITY, np.concatenate(seen))
@@ -95,7 +95,7 @@ def read_part(
             out / PART,
             {
                 "name": source.name, "epochs": [str(day) for day in source.epochs], "dropped": dict(dropped),
-                "notes": list(source.notes), "values": values, "missing": missing,
+                "notes": list(source.notes), "values": values_T.tolist(),
                 "sizes": list(sizes), **pile.counts,
             },
         )  # fmt: skip

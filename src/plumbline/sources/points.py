@@ -86,6 +86,10 @@ class Track:
         chosen = {name: values[rows] for name in PER_POINT if (values := getattr(self, name)) is not None}
         return replace(self, **chosen)
 
+    def at(self, epochs: NDArray[np.bool_]) -> Track:
+        """The points at the epochs where the mask (T,) is true."""
+        return replace(self, epochs=self.epochs[epochs], displacement=self.displacement[:, epochs])
+
     def keep(self, rows: NDArray[np.bool_], reason: str) -> Track:
         """The points where `rows` (N,) is true; the others are counted as dropped for `reason`."""
         bad = len(rows) - int(np.count_nonzero(rows))
