@@ -10,7 +10,7 @@ from plumbline.files import sha256_folder
 from plumbline.jobs import alone
 from plumbline.params import Footprints, Ingest, Product
 from plumbline.sources import ingest as stage
-from plumbline.sources import part, read, table
+from plumbline.sources import lines, part, read
 from plumbline.sources.ingest import ingest
 from plumbline.sources.ingested import open_ingested
 from plumbline.sources.part import read_part
@@ -196,7 +196,7 @@ def test_in_threads_a_bad_file_is_named_and_ends_the_rest(city, tmp_path, monkey
     (other / "ascending.csv").write_text(text(many(3000)))
     (city / bad).write_bytes((city / bad).read_bytes()[:-20])
     begun = []
-    monkeypatch.setattr(table, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 2000)
     monkeypatch.setattr(part, "identity", lambda ids: (begun.append(len(ids)), identity(ids))[1])
     with pytest.raises(InputError, match=rf"town/{bad}"):
         ingest([city, other], Ingest(), tmp_path / "out", 2)

@@ -4,7 +4,8 @@ from pydantic import ValidationError
 
 from plumbline.errors import InputError
 from plumbline.params import Product
-from plumbline.sources.read import describe, is_product, open_points, parts, read_points
+from plumbline.sources.formats import describe
+from plumbline.sources.read import is_product, open_points, parts, read_points
 
 from . import write_columns, write_depsi, write_mintpy, write_ortho, write_stamps
 from .make import EPOCHS, L3, egms, rows, text

@@ -8,7 +8,8 @@ from dataclasses import replace
 from plumbline import params
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product
-from plumbline.sources.table import DECIMAL_COMMA, MAX_HEADER_BYTES
+from plumbline.sources.cells import DECIMAL_COMMA
+from plumbline.sources.table import MAX_HEADER_BYTES
 
 SEPARATORS = {",": b",", ";": b";", "tab": b"\t", "|": b"|"}
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")

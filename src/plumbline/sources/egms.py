@@ -21,7 +21,8 @@ from plumbline.sources.archive import Product
 from plumbline.sources.nodata import drop_codes
 from plumbline.sources.points import Track
 from plumbline.sources.product import OUT_OF_ORDER, PointSource
-from plumbline.sources.table import fail_at, stream_columns
+from plumbline.sources.table import stream_columns
+from plumbline.sources.table_fault import fail_at
 
 CRS = "EPSG:3035"
 LOS = ("los_east", "los_north", "los_up")

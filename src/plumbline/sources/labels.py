@@ -15,7 +15,8 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product, find_csv
 from plumbline.sources.dialect import dialect
-from plumbline.sources.table import fail_at, read_columns, read_header
+from plumbline.sources.table import read_columns, read_header
+from plumbline.sources.table_fault import fail_at
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES, category
 
 COLUMNS = {"building_id": pa.string(), "severity_permille": pa.float64(), "quadrant": pa.string()}

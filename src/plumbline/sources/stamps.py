@@ -24,7 +24,8 @@ from plumbline.sources.egms import FIRST_YEAR, LAST_YEAR
 from plumbline.sources.layout import Layout, to_mm
 from plumbline.sources.product import PointSource
 from plumbline.sources.project import GLOBE
-from plumbline.sources.table import fail_at, stream_columns
+from plumbline.sources.table import stream_columns
+from plumbline.sources.table_fault import fail_at
 from plumbline.sources.tabular import open_csv
 
 NUMBERED = re.compile(r"(.*?)_ *([0-9]{1,5})")

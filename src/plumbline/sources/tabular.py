@@ -21,7 +21,8 @@ from plumbline.sources.nodata import drop_codes
 from plumbline.sources.points import Track
 from plumbline.sources.product import OUT_OF_ORDER, PointSource
 from plumbline.sources.project import LATITUDES, LONGITUDES, Box, Projection, is_globe, most_of, projection, typical_box
-from plumbline.sources.table import fail_at, stream_columns
+from plumbline.sources.table import stream_columns
+from plumbline.sources.table_fault import fail_at
 
 NO_HEIGHT = "no_height"
 """Why a point is left out."""
