@@ -33,6 +33,8 @@ print(f"{os.getpid()} of {dist.get_world_size()}: {int(total)}\\n", end="", flus
 dist.barrier()
 if sys.argv[1] == "sleep":
     time.sleep(600)
+if dist.get_rank():
+    time.sleep(1)  # the other may still be on its way out of the barrier: the end of this one would be its failure
 sys.exit(int(sys.argv[1]) if dist.get_rank() else 0)
 """
 LAUNCH = "import sys; from plumbline.train.launch import run; sys.exit(run(2, sys.argv[1:]))"
