@@ -98,8 +98,8 @@ def test_a_list_or_mapping_in_the_wrong_place_is_named(key):
         ("model.channels", 3), ("model.dropout", 1), ("model.max_attention_length", 0), ("prepare.min_points", 2),
         ("prepare.buffer_m", -1), ("prepare.block_m", 0), ("prepare.split.test", 0), ("ingest.min_coherence", 1.1),
         ("simulate.years", 0.1), ("simulate.damaged", -0.1), ("simulate.showcase.buildings", 3),
-        ("compress.pruning_ratio", 1), ("export.opset", 17), ("validate.min_slice", 0), ("train.seed", -1),
-        ("train.threads", 99_999), ("train.severity_weight", 1e30),
+        ("compress.pruning_ratio", 1), ("export.opset", 17), ("export.opset", 21), ("validate.min_slice", 0),
+        ("train.seed", -1), ("train.threads", 99_999), ("train.severity_weight", 1e30),
     ],
 )  # fmt: skip
 def test_a_value_out_of_range_is_named_with_the_bound(key, value):
