@@ -400,6 +400,12 @@ def test_a_pattern_that_fits_nothing_is_refused(key, pattern):
         attached(small_model(), **{key: [pattern]})
 
 
+def test_targets_that_are_all_changed_as_a_whole_are_refused():
+    """Else training would begin with no parameter at all."""
+    with pytest.raises(InputError, match=r"adapt\.targets: adapt\.unfreeze names all of these"):
+        attached(small_model(), targets=["heads.join_*.weight"], unfreeze=["heads.*"])
+
+
 def test_defaults_that_fit_nothing_are_left_out_and_asked_for_ones_are_not():
     """A network without attention has none of the attention's matrices."""
     plain = small_model(attention="none")

@@ -67,7 +67,8 @@ def attach(
         lenient: of `targets` some may fit nothing, as those that nobody asked for do in a network without attention.
 
     Raises:
-        InputError: a pattern fits no parameter that can be changed so; with `lenient`, none of `targets` does.
+        InputError: a pattern fits no parameter that can be changed so; with `lenient`, none of `targets` does. Or
+            `unfreeze` has all that `targets` has.
     """
     parameters = dict(network.named_parameters())
     whole = _fitting("unfreeze", unfreeze, list(parameters))
@@ -75,6 +76,11 @@ def attach(
     if lenient:
         targets = [pattern for pattern in targets if _any_fits(pattern, matrices)] or targets
     low = [name for name in _fitting("targets", targets, matrices, list(parameters)) if name not in whole]
+    if not low:  # and training would begin with nothing: what changes as a whole joins late
+        raise InputError(
+            "adapt.targets: adapt.unfreeze names all of these matrices, and changes them as a whole: none is left for "
+            "a low-rank change. Take some out of adapt.unfreeze."
+        )
     network.requires_grad_(False)
     for name in (*low, *whole):
         module, _, own = name.rpartition(".")
