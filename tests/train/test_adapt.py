@@ -190,6 +190,14 @@ def test_too_large_a_share_is_refused_with_its_figure(base):
         adapt(load_diagnosis(base), base_hash(base), make_sequences(60), places(60), section, "one", Prepare())
 
 
+def test_too_large_an_adapter_is_refused_before_it_is_fitted(monkeypatch):
+    large = small_model(24, channels=32, heads=4, hidden=96)
+    section = QUICK.model_copy(update={"rank": 16, "targets": ["*weight"], "unfreeze": ["*.bias"], "max_share": 1.0})
+    monkeypatch.setattr("plumbline.train.adapt.try_ways", None)
+    with pytest.raises(InputError, match=rf"^adapt: an adapter of \d+ bytes, {MAX_BYTES} allowed. Lower adapt.rank"):
+        adapt(large, "0" * 64, make_sequences(60), places(60), section, "one", Prepare())
+
+
 def test_too_large_a_file_is_refused_and_nothing_is_written(base, adapters, tmp_path):
     one = load_adapter(adapters / "athens")
     large = type(one)(one.about, {**one.tensors, "network.more.shift": torch.zeros(30_000)})

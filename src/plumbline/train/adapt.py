@@ -18,7 +18,7 @@ from plumbline.prepare.blocks import number_blocks
 from plumbline.prepare.features import PREPARATION
 from plumbline.prepare.folds import fold_blocks
 from plumbline.prepare.sequences import Sequences
-from plumbline.train.adapter import BUFFERS, Adapter
+from plumbline.train.adapter import BUFFERS, Adapter, check_size
 from plumbline.train.adapter_about import AboutAdapter
 from plumbline.train.calibrate import RawAnswers, best_temperature, set_scales
 from plumbline.train.choice import first_as_good, losses, on_scale_of
@@ -54,7 +54,8 @@ def adapt(
 
     Raises:
         TooFewLabels: there are fewer buildings than `min_labels`, or than folds.
-        InputError: a pattern fits nothing, or more than `max_share` of the parameters would be trained.
+        InputError: a pattern fits nothing, more than `max_share` of the parameters would be trained, or they are more
+            bytes than an adapter may have.
     """
     if len(sequences) < params.min_labels:
         raise TooFewLabels(
@@ -63,6 +64,7 @@ def adapt(
         )
     parameters, share = _check_share(base, params)
     start = unchanged(base, params)
+    check_size(_tensors(start), "adapt: an adapter of ")  # refused before all the fitting, not after
     number = _folds(centre, params)
     folds = [
         Fold(sequences.take(np.flatnonzero(number != i)), sequences.take(np.flatnonzero(number == i)))

@@ -71,18 +71,35 @@ def save_adapter(adapter: Adapter, folder: Path) -> None:
     """Write an adapter folder, atomically.
 
     Raises:
-        InputError: the weights would be larger than `MAX_BYTES`.
+        InputError: see `check_size`.
     """
+    check_size(adapter.tensors, f"{folder / WEIGHTS}: ")
     with atomic_folder(folder) as out:
-        write_bytes(out / WEIGHTS, save({name: value.contiguous() for name, value in adapter.tensors.items()}))
-        size = (out / WEIGHTS).stat().st_size
-        if size > MAX_BYTES:
-            raise InputError(
-                f"{folder / WEIGHTS}: {size} bytes, {MAX_BYTES} allowed. Lower adapt.rank or name fewer adapt.targets."
-            )
+        write_bytes(out / WEIGHTS, _saved(adapter.tensors))
         about = adapter.about.model_copy(update={"weights_sha256": sha256_file(out / WEIGHTS)})
         content = about.model_dump(mode="json")
         write_json(out / ABOUT, content | {OWN_HASH: about_hash(content)})
+
+
+def check_size(tensors: Mapping[str, Tensor], where: str = "") -> None:
+    """Refuse an adapter that nothing would read again.
+
+    Args:
+        tensors: of the adapter; their shapes say it, so that nobody need wait for their values.
+        where: the file and a colon, for the message.
+
+    Raises:
+        InputError: the weights are larger than `MAX_BYTES`.
+    """
+    size = len(_saved(tensors))
+    if size > MAX_BYTES:
+        raise InputError(
+            f"{where}{size} bytes, {MAX_BYTES} allowed. Lower adapt.rank or name fewer adapt.targets or adapt.unfreeze."
+        )
+
+
+def _saved(tensors: Mapping[str, Tensor]) -> bytes:
+    return save({name: value.contiguous() for name, value in tensors.items()})
 
 
 def load_adapter(folder: Path) -> Adapter:
