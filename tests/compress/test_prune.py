@@ -174,6 +174,35 @@ def test_whole_heads_go_and_the_network_knows_how_many_are_left(tiny, data, tmp_
     assert spec_of(prune(whole, 0.5, found, heads=9).network) == spec_of(prune(whole, 0.5, found).network)
 
 
+@pytest.mark.parametrize("settings", [{"heads": 4}, {"heads": 32}, {"heads": 32, "attention_layers": 2}], ids=str)
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
+def test_whole_heads_go_whether_channels_of_them_do_or_not(tiny, data, settings, share):
+    """With none to take, or with heads of one channel."""
+    whole = network(data, **settings)
+    groups = [name for name in channel_groups(whole) if ".attention.value" in name]
+    one = prune(whole, 0.0, slopes(whole, data, tiny.params.train, 1, 0), parts=dict.fromkeys(groups, share), heads=3)
+    assert {layer.attention.heads for layer in one.network.neck.layers} == {3}
+    width = 32 // settings["heads"]
+    left = max(1, int(width * (1 - share)))
+    assert {layer.inner for layer in spec_of(one.network).attention_layers} == {3 * left}
+    assert all(torch.isfinite(part).all() for part in answers(one, data))
+
+
+@pytest.mark.parametrize("multiple", [1, 8])
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_of_every_group_something_stays_and_no_more_than_that(tiny, data, settings, multiple):
+    """A ratio that leaves less than one channel must not leave them all."""
+    whole = network(data, **settings)
+    found, parts = slopes(whole, data, tiny.params.train, 1, 0), dict.fromkeys(channel_groups(whole), 0.999)
+    least = prune(whole, 0.0, found, parts=parts, multiple=multiple)
+    spec = spec_of(least.network)
+    assert (spec.distance_channels, spec.slope_channels) == (1, 1)
+    heads = [whole.network.spec.heads] * len(spec.attention_layers)
+    assert [layer.inner for layer in spec.attention_layers] == heads
+    assert set(widths(least)[1:]) <= {1, *heads}
+    assert all(torch.isfinite(part).all() for part in answers(least, data))
+
+
 @pytest.mark.parametrize("settings", VARIANTS[:3], ids=str)
 def test_each_stream_keeps_a_multiple_of_the_shared_channels(tiny, data, settings):
     whole = network(data, **settings)

@@ -36,7 +36,7 @@ def prune(
         ratio: share of channels removed, 0 to below 1.
         slopes: see `importance.slopes`; of this model.
         importance: name in `params.plugins.IMPORTANCE`.
-        parts: name of one of `channel_groups` -> a share of its own.
+        parts: name of one of `channel_groups` -> a share of its own; as much of it as `largest_shares` allows.
         heads: of each attention layer that stay at most; whole heads go beside the channels of the others. None: all.
         multiple: each stream keeps a multiple of it of the channels that both streams share.
     """
@@ -44,25 +44,44 @@ def prune(
     for name, parameter in copy.named_parameters():
         parameter.grad = slopes[name].clone()
     layers = dict(copy.network.named_modules())
-    own = {layers[name]: _share(share) for name, share in (parts or {}).items()}
+    largest = largest_shares(model) if parts else {}
+    own = {layers[name]: _share(min(share, largest[name])) for name, share in (parts or {}).items()}
     scores = IMPORTANCE[importance]()
     stem = copy.network.encoder.distance.stem
     scores = Split(scores, stem, multiple, lambda layer: own.get(layer, _share(ratio)))
     pruner = _pruner(copy.network, _share(ratio), scores, own, heads)
-    pruner.step()
-    for layer in copy.network.neck.layers:
-        layer.attention.heads = pruner.num_heads[layer.attention.query]
+    _step(pruner, copy.network)
+    if heads and any(layer.attention.heads > heads for layer in copy.network.neck.layers):
+        # Whole heads went with channels of each head, where any did; else they go on their own.
+        _step(_pruner(copy.network, 0.0, scores, {}, heads, whole=True), copy.network)
     copy.zero_grad()
     return _copy(copy)
 
 
 def channel_groups(model: Diagnosis) -> list[str]:
     """Names of the groups of channels that can only go together: each the first layer that makes them."""
+    return list(largest_shares(model))
+
+
+def largest_shares(model: Diagnosis) -> dict[str, float]:
+    """Group of channels -> the largest share of it that can go: one stays of each stream, and of each head.
+
+    Asked for more, the pruner would leave the whole group, and the smallest ratio would make the largest network.
+    """
     network = _copy(model).network
     pruner = _pruner(network, 0.5, None, {})
     names = {layer: name for name, layer in network.named_modules()}
+    stems = (network.encoder.distance.stem, network.encoder.slope.stem)
+    found = {}
     groups = pruner.DG.get_all_groups(ignored_layers=pruner.ignored_layers, root_module_types=pruner.root_module_types)
-    return [names[group[0].dep.target.module] for group in groups if group[0].dep.target.module in names]
+    for group in groups:
+        first = group[0].dep.target.module
+        if first not in names:
+            continue
+        streams = {item.dep.target.module for item in group}.intersection(stems)
+        least = pruner.num_heads.get(first) or max(1, len(streams))
+        found[names[first]] = max(0.0, 1 - least / len(group[0].idxs))
+    return found
 
 
 def step_shares(ratio: float, steps: int) -> list[float]:
@@ -75,15 +94,26 @@ def _share(ratio: float) -> float:
     return max(0.0, ratio - ROUNDING)
 
 
+def _step(pruner: Any, network: Network) -> None:
+    """Take the channels, and tell the network how many heads are left."""
+    pruner.step()
+    for layer in network.neck.layers:
+        layer.attention.heads = pruner.num_heads[layer.attention.query]
+
+
 def _pruner(
-    network: Network, ratio: float, importance: Any, own: Mapping[torch.nn.Module, float], heads: int | None = None
-) -> Any:
+    network: Network, ratio: float, importance: Any, own: Mapping[torch.nn.Module, float], heads: int | None = None,
+    whole: bool = False,
+) -> Any:  # fmt: skip
+    """`whole`: take heads only, and of those that stay every channel."""
     made = {
         layer: part.attention.heads
         for part in network.neck.layers
         for layer in (part.attention.query, part.attention.key, part.attention.value)
     }
     gone = {layer: _share(1 - heads / number) for layer, number in made.items() if heads and heads < number}
+    # The pruner looks at heads only where it has channels of the group to take, if only in name.
+    own = {**own, **(dict.fromkeys(gone, ROUNDING) if whole else {})}
     return torch_pruning.pruner.BasePruner(
         network,
         _example(),
@@ -93,7 +123,7 @@ def _pruner(
         pruning_ratio_dict=dict(own),
         ignored_layers=[network.quadrant_head, network.severity_head],
         num_heads=made,
-        prune_head_dims=True,
+        prune_head_dims=not whole,
         prune_num_heads=bool(gone),
         head_pruning_ratio_dict=gone,
     )
