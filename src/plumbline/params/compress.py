@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from plumbline.params.plugins import IMPORTANCE
 from plumbline.params.section import Fraction, Positive, Section
-from plumbline.params.train import Optimise, Train
+from plumbline.params.train import Curriculum, Optimise, Train
 
 ImportanceKind = Annotated[str, IMPORTANCE.name()]
 
@@ -39,7 +39,7 @@ class Target(Section):
 
 
 class Short(Section):
-    """The short fine-tuning of a network that is judged, or pruned again."""
+    """The short fine-tuning of a network that is judged, or pruned again; all its buildings are drawn in each epoch."""
 
     buildings: int = Field(default=8000, ge=1)
     """Of the training split, drawn at random."""
@@ -117,6 +117,6 @@ class Compress(Optimise):
             "epochs": self.short.epochs, "patience": self.short.epochs, "learning_rate": self.short.learning_rate,
             "weight_decay": self.weight_decay, "schedule": "cosine", "batch_size": self.batch_size or 128,
             "tokens": self.tokens, "accumulate": 1, "ema_decay": 0.0, "warmup_epochs": 0.0, "warmup_share": 0.0,
-            "curriculum": self.curriculum,
+            "curriculum": Curriculum(),  # it would end before all are drawn, or begin with none of the few it has
         }  # fmt: skip
         return losses.model_copy(update=changed)
