@@ -89,6 +89,25 @@ def test_what_stops_a_run_names_the_keys_of_this_section(own, of_train, found, t
         compress(root / "data/prepare", root / "data/train", parse_params(content), root / "data/compress")
 
 
+@pytest.mark.parametrize(
+    ("own", "of_train", "found"),
+    [
+        ({}, {"precision": "fp16"}, r"^train\.precision: fp16 found, which needs a GPU"),
+        ({"curriculum": {"easy": 2, "medium": 2, "hard": 2}}, {}, r"^compress\.curriculum: no building to draw"),
+    ],
+    ids=["devices", "curriculum"],
+)  # fmt: skip
+def test_what_fine_tuning_would_refuse_is_refused_before_the_search(own, of_train, found, tiny, tmp_path, monkeypatch):
+    root = tiny.copy(tmp_path, "prepare", "train")
+    content = deepcopy(PARAMS)
+    content["compress"] |= {"epochs": 3, **own}
+    content["train"] |= of_train
+    monkeypatch.chdir(root)
+    monkeypatch.setattr("plumbline.compress.stage.Pruning", None)
+    with pytest.raises(InputError, match=found):
+        compress(root / "data/prepare", root / "data/train", parse_params(content), root / "data/compress")
+
+
 def test_buildings_longer_than_the_network_takes_are_refused(tiny, tmp_path, monkeypatch):
     root = tiny.copy(tmp_path, "prepare", "train")
     longest = read_json(root / "data/train/model.json")["max_length"]

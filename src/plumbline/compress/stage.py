@@ -20,7 +20,8 @@ from plumbline.model.network import count_parameters
 from plumbline.params import Params
 from plumbline.params.prepare import SEQUENCES
 from plumbline.train.calibrate import calibrate
-from plumbline.train.distributed import first_alone, threads
+from plumbline.train.data import first_epochs
+from plumbline.train.distributed import check_devices, first_alone, threads
 from plumbline.train.fit import fit
 from plumbline.train.lengths import check_lengths
 from plumbline.train.module import Optimisation
@@ -44,7 +45,8 @@ def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     Raises:
         InputError: an input folder is missing or damaged, no network is as small as `compress.target` asks for,
             `compress.freeze` leaves nothing to train or names what is not there, buildings are longer than the network
-            takes, or another run is at it.
+            takes, the curriculum has nothing to begin with, the params ask for devices that are not there, or another
+            run is at it.
     """
     with first_alone("compress"):
         _compress(prepared, trained, params, out)
@@ -55,6 +57,9 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     splits = load_splits(prepared)
     teacher = load_diagnosis(trained)
     check_lengths(splits, prepared, teacher.network.spec, trained)
+    # What the fine-tuning would refuse is refused before the search, which takes hours.
+    check_devices(params.train)
+    first_epochs(splits.train, section, "compress")
     settings = {
         "compress": section.model_dump(), "train": params.train.model_dump(),
         "prepare": params.prepare.model_dump(include=set(SEQUENCES)),
