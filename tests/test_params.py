@@ -229,7 +229,7 @@ def test_a_key_that_stands_twice_is_refused_and_not_half_forgotten(tmp_path):
         load_ingest(path)
 
 
-@pytest.mark.parametrize("content", [b"train: [1, 2", b"\xff\xfe\x00", b"a: b: c", b"- {"])
+@pytest.mark.parametrize("content", [b"train: [1, 2", b"\xff\xfe\x00", b"a: b: c", b"- {", b"first: 2020-02-30"])
 def test_a_file_that_is_not_yaml_is_refused(tmp_path, content):
     path = tmp_path / "params.yaml"
     path.write_bytes(content)

@@ -132,7 +132,7 @@ def _read(path: Path) -> Any:
         raise InputError(f"{path}: no such file. Run from the project's root, or give --params FILE.") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}). Give a parameters file.") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a day that is none, as 2020-02-30, is a ValueError
         raise InputError(f"{path}: not readable as YAML ({error}).") from None
 
 
