@@ -176,6 +176,9 @@ def test_a_link_to_nowhere_is_found(package):
     (package / "link").symlink_to(package / "nowhere")
     with pytest.raises(InputError, match=r"link: is not in the manifest"):
         verify_package(package)
+    (package / "link").rename(package / "model.onnx")
+    with pytest.raises(InputError, match=r"model\.onnx: is missing\. Get the package again"):
+        verify_package(package)
 
 
 def test_a_missing_folder_and_a_file_in_its_place_are_refused(tmp_path):

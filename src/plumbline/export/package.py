@@ -142,6 +142,8 @@ def verify_package(folder: Path) -> Manifest:
         state = "is not in the manifest" if name in found else "is missing"
         raise InputError(f"{folder / name}: {state}. Get the package again.")
     for name, listed in manifest.files.items():
+        if not (folder / name).is_file():  # a link to nowhere, as an emptied cache leaves it
+            raise InputError(f"{folder / name}: is missing. Get the package again.")
         actual = _file(folder / name)
         if actual != listed.model_dump():
             raise InputError(
