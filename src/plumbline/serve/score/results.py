@@ -83,13 +83,13 @@ def read_result(folder: Path) -> Result:
 
 
 def results(out: Path, place: str) -> list[Result]:
-    """All results of a place, by what was observed last, then by when they were made.
+    """All results of a place, by what was observed last, then by when they were made, and of one second by name.
 
     Raises:
         InputError: as `read_result`.
     """
     found = [read_result(path.parent) for path in (out / place).glob(f"*/{MANIFEST}") if _counts(path.parent)]
-    return sorted(found, key=lambda one: (one.observed["to"], one.made))
+    return sorted(found, key=lambda one: (one.observed["to"], one.made, one.folder))
 
 
 def former(known: list[Result], observed_to: str) -> Result | None:
@@ -112,8 +112,17 @@ def note_latest(out: Path, place: str) -> None:
         "model_version": last.model["version"], "made": last.made,
     }  # fmt: skip
     path = out / place / LATEST
-    if not path.is_file() or path.read_text(encoding="utf-8").find(f'"{last.folder}"') < 0:
+    # All of it: a delivery that is judged again, by another model, has the folder that it had.
+    if not _says(path, told):
         write_json(path, told)
+
+
+def _says(path: Path, told: dict[str, str]) -> bool:
+    """Whether that is the content of a file; not, where it cannot be read."""
+    try:
+        return bool(read_json(path) == told)
+    except InputError:
+        return False
 
 
 def listed(folder: Path) -> dict[str, dict[str, Any]]:

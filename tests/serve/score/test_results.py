@@ -1,0 +1,51 @@
+"""Which of a place's results is the last, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plumbline.files import write_json
+from plumbline.serve.score.results import LATEST, MANIFEST, Result, note_latest, results
+
+
+def publish(out: Path, delivery: str, version: str = "1", made: str = "2026-11-01T00:00:00+00:00") -> Result:
+    empty = ("inputs", "footprints", "statuses", "categories", "left_out", "changes", "files")
+    nothing: dict[str, Any] = {name: {} for name in empty}
+    one = Result(
+        place="town", delivery=delivery, id="ab" * 32, model={"name": "plumbline", "version": version}, code="",
+        observed={"from": "2020-01-01", "to": "2022-01-01"}, tracks=[], tiles=1, buildings=1, compared_with=None,
+        drift="none", made=made, **nothing,
+    )  # fmt: skip
+    write_json(out / "town" / one.folder / MANIFEST, one.model_dump(mode="json"))
+    return one
+
+
+def latest(out: Path) -> dict[str, str]:
+    note_latest(out, "town")
+    told: dict[str, str] = json.loads((out / "town" / LATEST).read_text())
+    return told
+
+
+def test_a_delivery_that_was_judged_again_is_told_of_anew(tmp_path: Path):
+    publish(tmp_path, "one")
+    assert latest(tmp_path)["model_version"] == "1"
+    publish(tmp_path, "one", version="2", made="2026-11-02T00:00:00+00:00")
+    assert (latest(tmp_path)["model_version"], latest(tmp_path)["made"]) == ("2", "2026-11-02T00:00:00+00:00")
+    written = (tmp_path / "town" / LATEST).stat().st_mtime_ns
+    assert latest(tmp_path)["model_version"] == "2"
+    assert (tmp_path / "town" / LATEST).stat().st_mtime_ns == written
+    (tmp_path / "town" / LATEST).write_text('{"folder": "one-abababab"')  # cut
+    assert latest(tmp_path)["model_version"] == "2"
+
+
+@pytest.mark.parametrize("names", ["abc", "cab", "bca"])
+def test_results_of_one_second_have_one_order(tmp_path: Path, names: str, monkeypatch: pytest.MonkeyPatch):
+    for name in names:
+        publish(tmp_path, name)
+    listed = [tmp_path / "town" / f"{name}-abababab" / MANIFEST for name in names]
+    monkeypatch.setattr(Path, "glob", lambda *_: iter(listed))
+    assert [one.delivery for one in results(tmp_path, "town")] == ["a", "b", "c"]
