@@ -48,6 +48,15 @@ def test_the_line_is_there_and_all_others_stay(text: str):
     assert with_borrowed(changed, "town", ENTRY, "params.yaml") == changed
 
 
+@pytest.mark.parametrize("city", ["2024", "08111", "1_000", "1e5", "no", "null"])
+def test_a_place_may_have_a_number_or_a_word_of_yaml_for_its_name(city: str):
+    changed = with_borrowed(commented(), city, ENTRY, "params.yaml")
+    assert yaml.safe_load(changed)["simulate"]["borrowed"] == {city: ENTRY}
+    assert list(parse_params(yaml.safe_load(changed)).simulate.borrowed) == [city]
+    again = with_borrowed(changed, city, {**ENTRY, "seed": 8}, "params.yaml")
+    assert yaml.safe_load(again)["simulate"]["borrowed"] == {city: {**ENTRY, "seed": 8}}
+
+
 @pytest.mark.parametrize("borrowed", ["  borrowed: {}\n", "  borrowed: {older: {folder: x}}\n"])
 def test_what_no_line_can_be_put_into_is_left_to_the_user(borrowed: str):
     with pytest.raises(InputError, match=r"Write below simulate\.borrowed: town: \{folder: data/borrowed/town"):

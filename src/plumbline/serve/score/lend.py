@@ -127,7 +127,8 @@ def with_borrowed(text: str, city: str, entry: dict[str, Any], source: str) -> s
     wanted = {**before, "simulate": {**before["simulate"]}}
     wanted["simulate"]["borrowed"] = {**(before["simulate"].get("borrowed") or {}), city: entry}
     flow = yaml.safe_dump(entry, default_flow_style=True, sort_keys=False, allow_unicode=True, width=sys.maxsize)
-    line = f"{city}: {flow.strip()}"
+    key = city if yaml.safe_load(city) == city else f"'{city}'"  # a place may be called 2024, or no
+    line = f"{key}: {flow.strip()}"
     lines = text.splitlines()
     start = next((number for number, one in enumerate(lines) if re.match(r"simulate:\s*(#.*)?$", one)), None)
     if start is not None:
@@ -138,7 +139,7 @@ def with_borrowed(text: str, city: str, entry: dict[str, Any], source: str) -> s
         if head is None:
             own = [f"{step}borrowed:", f"{step * 2}{line}", *own]
         else:
-            same = [n for n, one in enumerate(own) if n > head and re.match(rf"{step * 2}{city}:\s*\{{.*\}}", one)]
+            same = [n for n, one in enumerate(own) if n > head and re.match(rf"{step * 2}{key}:\s*\{{.*\}}", one)]
             at = min(same, default=head + 1)
             own = [one for n, one in enumerate(own) if n not in same]
             own.insert(at, f"{step * 2}{line}")
