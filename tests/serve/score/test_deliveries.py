@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from plumbline.errors import InputError
-from plumbline.params import Score
+from plumbline.params import Score, parse_params
+from plumbline.serve.score.aside import is_aside, set_aside
 from plumbline.serve.score.deliveries import Delivery, find_deliveries
+from plumbline.serve.score.messages import unsent
+from plumbline.serve.score.run import plan
+from tests.tiny import PARAMS
 
 
 class Source:
@@ -123,6 +129,48 @@ def test_a_file_or_folder_that_vanishes_during_a_look_holds_up_no_other(
     assert [one.name for one in source.look(0)] == ["a", "b"]
     monkeypatch.undo()
     assert [(one.name, sorted(one.files)) for one in source.look(0)][-1] == ("c", ["x.csv", "z.csv"])
+
+
+def test_a_delivery_that_may_not_be_read_holds_up_no_other(
+    source: Source, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    from plumbline.serve.score import deliveries
+
+    for name in ("closed", "open"):
+        source.write(f"town/{name}/x.csv", name)
+    real = deliveries.sha256_file
+
+    def refused(path: Path) -> str:
+        if "closed" in path.parts:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path)
+
+    real_is_file = Path.is_file
+    monkeypatch.setattr(deliveries, "sha256_file", refused)  # root may read everything
+    monkeypatch.setattr(deliveries.log, "propagate", True)
+    assert [one.name for one in source.look(0)] == ["open"]
+    monkeypatch.setattr(Path, "is_file", lambda path: real_is_file(path) if "deep" not in path.parts else refused(path))
+    source.write("town/closed/deep/y.csv")
+    assert [one.name for one in source.look(0)] == ["open"]
+    assert "closed: left for the next time, it may not be read" in caplog.text
+    monkeypatch.undo()
+    assert [one.name for one in source.look(0)] == ["closed", "open"]
+    assert sorted(source.look(0)[0].files) == ["deep/y.csv", "x.csv"]
+
+
+def test_a_name_that_is_no_text_is_set_aside_and_holds_up_no_other(source: Source):
+    source.write("town/good/x.csv")
+    bad = source.write("town/bad/x.csv").parent
+    (bad / "x.csv").rename(os.fsdecode(os.fsencode(bad) + b"/M\xfcnchen.csv"))
+    found = {one.name: one for one in source.look(0)}
+    assert found["good"].id != found["bad"].id == source.look(0)[0].id
+    params = parse_params(PARAMS | {"score": {"source": str(source.folder), "out": str(source.folder.parent / "out")}})
+    with pytest.raises(InputError, match=r"'M\\udcfcnchen\.csv': a name that is not UTF-8") as refused:
+        plan(found["bad"], params)
+    set_aside(found["bad"], refused.value, params)
+    assert (is_aside(found["bad"], params), is_aside(found["good"], params)) == (True, False)
+    (message,) = unsent(params.score.out)
+    assert "not UTF-8" in message.body
 
 
 def test_a_source_that_is_not_there_is_named(source: Source):

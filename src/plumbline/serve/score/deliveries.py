@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class Delivery:
     def id(self) -> str:
         """SHA-256 over names and hashes of the files: the same files are the same delivery, wherever they lie."""
         told = "".join(f"{name}\0{about['sha256']}\n" for name, about in sorted(self.files.items()))
-        return hashlib.sha256(told.encode()).hexdigest()
+        return hashlib.sha256(os.fsencode(told)).hexdigest()  # a name need not be UTF-8; `plan_reading` refuses it
 
     @property
     def result(self) -> str:
@@ -89,6 +90,9 @@ def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = tim
             except FileNotFoundError as error:  # the next look will not see the same
                 log.info("%s: left for the next time, it has changed meanwhile (%s)", folder, error)
                 continue
+            except PermissionError as error:
+                log.warning("%s: left for the next time, it may not be read (%s). Permit it.", folder, error)
+                continue
         complete.append(Delivery(place, folder.name, folder, note["files"], tuple(map(tuple, state))))
     write_json(notes, seen)
     return complete
@@ -112,6 +116,8 @@ def state_of(folder: Path) -> State:
                 found.append([name, about.st_size, about.st_ctime_ns, about.st_mtime_ns, about.st_ino])
         except FileNotFoundError:  # renamed since it was listed: the next look will not see the same
             found.append([path.name, -1, 0, 0, 0])
+        except PermissionError:  # of a folder that may be listed and not entered: hashing will tell
+            found.append([path.relative_to(folder).as_posix(), -1, 0, 0, 0])
     return found
 
 

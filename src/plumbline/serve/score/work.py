@@ -88,6 +88,7 @@ def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ing
     Raises:
         InputError: the delivery is not what `plumbline predict` takes.
     """
+    _check_names(delivery)
     elsewhere = footprints.get(delivery.place)
     about = [
         delivery.id, delivery.place, delivery.name, str(delivery.folder.resolve()), params.model_dump(mode="json"),
@@ -98,6 +99,19 @@ def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ing
     if (work / POINTS).exists():
         return Reading(delivery, files.footprints, work, None)
     return Reading(delivery, files.footprints, work, cut_found([files], [], params))
+
+
+def _check_names(delivery: Delivery) -> None:
+    """Refuse names that no message or table can hold: bytes that are not UTF-8, as of an archive from another system.
+
+    Raises:
+        InputError: there is one.
+    """
+    for name in (delivery.place, delivery.name, *delivery.files):
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{name!a}: a name that is not UTF-8. Give the file or folder another one.") from None
 
 
 def read_footprints(reading: Reading) -> list[Part]:
