@@ -42,6 +42,16 @@ def test_wider_networks_and_longer_buildings_need_more():
     assert long > 1.5 * small
 
 
+@pytest.mark.parametrize("key", [{"checkpoint_activations": True}, {"dropout": 0.3}])
+def test_a_model_that_was_loaded_needs_what_it_will_need_in_training(key):
+    params = make_params(key)
+    model, train = model_for(params), make_sequences(20)
+    needed = building_bytes(model, train, params.train)
+    assert model.training
+    assert building_bytes(model.eval(), train, params.train) == needed
+    assert not model.training
+
+
 def test_counting_on_the_cpu_takes_no_memory_of_any_gpu(monkeypatch):
     """torch would otherwise keep the random numbers of each, and begin to use it."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

@@ -51,7 +51,10 @@ def building_bytes(model: Diagnosis, train: SequenceSet, losses: Train) -> float
     Counted by autograd: what it keeps for twice the buildings, less what it keeps for them once.
     """
     longest = np.argsort(np.asarray(train.length))[-1:]
+    before = model.training
+    model.train()  # a loaded model comes in evaluation mode, which neither drops nor recomputes anything
     kept = [_kept(model, Buildings(train)[np.repeat(longest, count)], losses) for count in (SAMPLE, 2 * SAMPLE)]
+    model.train(before)
     return OVERHEAD * max(1.0, (kept[1] - kept[0]) / SAMPLE)
 
 
