@@ -26,6 +26,7 @@ from plumbline.train import distributed, stage
 from plumbline.train import fit as module_fit
 from plumbline.train.batches import loader
 from plumbline.train.module import Optimisation
+from plumbline.train.resume import resumed
 from plumbline.train.schedule import rate_factor
 from plumbline.train.score import score
 from plumbline.train.stage import run_key, train
@@ -331,6 +332,27 @@ def test_a_truncated_checkpoint_starts_afresh_with_a_warning(work, said):
     assert "not readable" in warning
     assert not any("resuming" in line for line in said)
     assert weights("cut") == weights("whole")
+
+
+@pytest.mark.parametrize("content", [b"", b"cut"])
+def test_a_checkpoint_that_cannot_be_read_is_kept_aside(tmp_path, said, content):
+    last = tmp_path / "last.ckpt"
+    for one in (b"before", content):
+        last.write_bytes(one)
+        assert resumed(tmp_path, "train", ["checkpoint", "random"]) is None
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"last.ckpt.unreadable": content}
+    assert "kept as last.ckpt.unreadable" in said[-1]
+
+
+def test_a_checkpoint_that_memory_does_not_suffice_for_stays(tmp_path, monkeypatch):
+    def full(*_arguments, **_options):
+        raise MemoryError
+
+    (tmp_path / "last.ckpt").touch()
+    monkeypatch.setattr(torch, "load", full)
+    with pytest.raises(MemoryError):
+        resumed(tmp_path, "train", ["checkpoint", "random"])
+    assert (tmp_path / "last.ckpt").exists()
 
 
 def test_a_project_that_was_moved_goes_on_with_its_best_epoch(work, monkeypatch):

@@ -13,6 +13,7 @@ import torch
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import read_json
+from plumbline.jobs import remove
 from plumbline.train.distributed import process_number
 from plumbline.train.start import CHECKPOINT
 
@@ -20,6 +21,9 @@ BEST, LAST = "best", "last"
 """Names of the checkpoints, without their suffix."""
 BATCH_SIZE, RECORDED = "batch_size.json", "mlflow_run.json"
 """Files beside the checkpoints: the size that was found, and the run in MLflow."""
+UNREADABLE = ".unreadable"
+"""Added to the name of a checkpoint that could not be read: not removed, since a disk that fails for a moment, or
+another version of a library, says the same of a whole one."""
 
 
 def resumed(folder: Path, name: str, start_from: Sequence[str]) -> Path | None:
@@ -78,8 +82,15 @@ def _usable(path: Path) -> dict[str, Any] | None:
         return None
     try:
         return read_checkpoint(path)
+    except MemoryError:
+        raise  # of this machine, and not of the file
     except Exception as error:  # a half-written archive fails in many ways; each means: start again
-        log.warning("%s: not readable (%s); training starts from the beginning", path, error)
+        aside = path.with_name(f"{path.name}{UNREADABLE}")
+        log.warning(
+            "%s: not readable (%s); training starts from the beginning. It is kept as %s until the run has ended", path,
+            error, aside.name,
+        )  # fmt: skip
         if not process_number():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            remove(aside)
+            path.rename(aside)
         return None
