@@ -115,6 +115,17 @@ def test_what_is_taken_back_or_was_left_by_a_killed_run_is_as_it_was(delivered: 
     assert not list(Path(".plumbline/lent").iterdir())
 
 
+def test_lines_that_end_as_on_windows_go_on_doing_so(delivered: str):
+    path = Path("params.yaml")
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    before = path.read_bytes()
+    lend(PLACE, delivered)
+    lent = path.read_bytes()
+    assert lent.count(b"\n") == lent.count(b"\r\n") > before.count(b"\n")
+    take_back(PLACE)
+    assert path.read_bytes() == before
+
+
 def test_what_made_the_delivery_readable_is_lent_with_it(town: Town, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(town.folder)
     named = {"pid": "nr", "easting": "x, m", "northing": "y, m", "height_ortho": "h"}

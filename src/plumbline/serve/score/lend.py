@@ -200,5 +200,7 @@ def _keep(city: str, before: str, lent: str) -> None:
 
 
 def _write(path: Path, text: str) -> None:
+    """Write a text in the place of another one, whose lines end as they did."""
+    ends = "\r\n" if b"\r\n" in path.read_bytes() else "\n"
     with atomic_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", newline=ends)
