@@ -224,6 +224,9 @@ def test_a_stream_that_matters_little_is_not_emptied(tiny, data):
     spec = spec_of(prune(whole, 0.5, found).network)
     assert spec.distance_channels + spec.slope_channels == 16
     assert spec.distance_channels >= 1
+    for multiple, share, kept in ((4, 0.5, (4, 12)), (8, 0.5, (8, 8)), (8, 0.75, (1, 7))):
+        spec = spec_of(prune(whole, share, found, multiple=multiple).network)
+        assert (spec.distance_channels, spec.slope_channels) == kept
 
 
 @given(ratio=st.floats(0, 0.95), steps=st.integers(1, 20))

@@ -31,7 +31,9 @@ class Split:
         best = score_C.topk(left).indices
         most, other = int(is_first_C.sum()), int((~is_first_C).sum())
         wanted = self.multiple * round(int(is_first_C[best].sum()) / self.multiple)
-        number = min(max(wanted, left - other, 1), most, left - 1)
+        # Also of a stream of which all would go, or all would stay: what is left over is the other's width.
+        least = self.multiple if left >= 2 * self.multiple else 1
+        number = min(max(wanted, left - other, least), most, left - least)
         kept_C = torch.zeros_like(is_first_C)
         for part_C, count in ((is_first_C, number), (~is_first_C, left - number)):
             kept_C[score_C.masked_fill(~part_C, -torch.inf).topk(count).indices] = True
