@@ -90,7 +90,7 @@ def first_weights(model: Diagnosis, train: SequenceSet, losses: Train, position:
             )
         log.warning("train.start_from: %s has no model.safetensors; the next of the list is tried", folder)
     if losses.start_from == [CHECKPOINT]:
-        fit_statistics(model, train)  # overwritten by the checkpoint; `resumes` sees to it that there is one
+        fit_statistics(model, train)  # overwritten by the checkpoint; `resume.resumed` sees to it that there is one
         return
     raise InputError(f"train.start_from: {losses.start_from} found, and none of it is there. Add `random`.")
 
