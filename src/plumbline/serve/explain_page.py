@@ -12,14 +12,13 @@ import shapely
 
 from plumbline.compass import QUADRANTS, frames
 from plumbline.console import log
-from plumbline.errors import InputError
-from plumbline.files import atomic_file, given_name, why_unwritten
 from plumbline.params import Prepare
 from plumbline.prepare.audit.charts import number, say, table
 from plumbline.prepare.features import GEOMETRY
 from plumbline.serve.abstained import sentences, why_not
 from plumbline.serve.explain_drawing import Plan, draw, legend
 from plumbline.serve.map_data import description
+from plumbline.serve.outputs import write_text
 from plumbline.serve.predictions import PROBABILITIES
 
 MOST_DRAWN = 200
@@ -83,12 +82,7 @@ def write_page(
         f"<style>{_STYLE}</style></head>\n<body><h1>{say(title)}</h1><p>Model version {say(version)}. {say(_ABOUT)}</p>"
         f"{more}{legend(limit)}\n" + "\n".join(sections) + "\n</body></html>\n"
     )
-    try:
-        with atomic_file(path) as temporary:
-            temporary.write_text(page, encoding="utf-8")
-    except OSError as error:
-        reason = why_unwritten(error, path)
-        raise InputError(f"{given_name(path)}: could not be written ({reason}). Give another output.") from error
+    write_text(page, path)
 
 
 def _section(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame | None, limit_mm: float, why: str) -> str:

@@ -17,12 +17,11 @@ from bokeh.plotting import figure
 from bokeh.resources import INLINE
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
-from plumbline.files import atomic_file, given_name, why_unwritten
 from plumbline.params import Prepare
 from plumbline.serve.abstained import sentences, why_not
 from plumbline.serve.map_data import MapPoints, map_crs, near_points
 from plumbline.serve.map_layers import draw_buildings, draw_points
+from plumbline.serve.outputs import write_text
 from plumbline.sources.points import Track
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
@@ -72,12 +71,7 @@ def write_map(
             "footer": _footer(shown, points, every),
         },
     )
-    try:
-        with atomic_file(path) as temporary:
-            temporary.write_text(page, encoding="utf-8")
-    except OSError as error:
-        reason = why_unwritten(error, path)
-        raise InputError(f"{given_name(path)}: could not be written ({reason}). Give another output.") from error
+    write_text(page, path)
 
 
 def _empty_plot() -> figure:
