@@ -93,7 +93,8 @@ def test_what_a_later_version_says_besides_is_no_fault(tiny, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("asked", "threads", "used"), [("1", 0, 1), ("3", 2, 2), ("", 0, None), ("none", 0, None), (None, 0, None)]
+    ("asked", "threads", "used"),
+    [("1", 0, 1), ("7,2", 0, 7), (" 5", 0, 5), ("3", 2, 2), ("", 0, None), ("none", 0, None), (None, 0, None)],
 )
 def test_the_number_of_threads_is_what_was_asked_for(tiny, monkeypatch, asked, threads, used):
     """One of several processes on a machine is told by OMP_NUM_THREADS to take one; without a number: all cores."""

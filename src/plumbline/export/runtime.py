@@ -104,7 +104,7 @@ class OnnxModel(Released):
 
 def _asked_threads() -> int:
     """What OMP_NUM_THREADS says: with several processes on one machine, threads of all would wait for one another."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a number for each level of nesting
     return int(asked) if asked.isdecimal() else 0
 
 
