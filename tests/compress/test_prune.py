@@ -5,16 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from plumbline.compress.importance import slopes
-from plumbline.compress.prune import channel_groups, prune, step_shares
+from plumbline.compress.prune import channel_groups, prune
+from plumbline.compress.shrink import Pruning
 from plumbline.files import read_json
 from plumbline.model.diagnosis import Answer, Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.losses import build_losses
 from plumbline.model.network import count_parameters, new_spec, spec_of
-from plumbline.params import Model
+from plumbline.params import Compress, Model
 from plumbline.prepare.sequences import Sequences
 from plumbline.prepare.shards import Shards, load_shards
 from plumbline.train.batches import loader
@@ -229,19 +228,21 @@ def test_a_stream_that_matters_little_is_not_emptied(tiny, data):
         assert (spec.distance_channels, spec.slope_channels) == kept
 
 
-@given(ratio=st.floats(0, 0.95), steps=st.integers(1, 20))
-def test_steps_take_equal_numbers_and_the_ratio_in_all(ratio, steps):
-    kept = np.cumprod([1 - share for share in step_shares(ratio, steps)])
-    assert kept[-1] == pytest.approx(1 - ratio)
-    assert np.diff([1.0, *kept]) == pytest.approx(-ratio / steps, abs=1e-12)
-
-
-def test_steps_leave_as_many_channels_as_one_step(tiny, data):
-    whole = network(data)
-    model = whole
-    for share in step_shares(0.75, 3):
-        model = pruned(tiny, model, data, share)
-    assert widths(model) == widths(pruned(tiny, whole, data, 0.75)) == [width // 4 for width in widths(whole)]
+@pytest.mark.parametrize(
+    "settings", [{"heads": 1}, {"multiple": 4}, {"powers": {"shared": 0.4, "feedforward": 2.4}}], ids=str
+)
+@pytest.mark.parametrize("ratio", [0.45, 0.7, 0.8])
+def test_steps_leave_as_many_channels_as_one_step(tiny, data, monkeypatch, ratio, settings):
+    """Also where no step cuts a width in whole numbers: what one step rounds off must not add up."""
+    tuned = []
+    monkeypatch.setattr(Pruning, "tune", lambda self, model: tuned.append(count_parameters(model.network)["total"]))
+    section = Compress(
+        pruning_ratio=ratio, pruning_steps=7, importance_batches=1, epochs=1, patience=1, learning_rate=0.1, **settings
+    )
+    pruning = Pruning.of(network(data, channels=13, attention_layers=2, hidden=23), data, section, tiny.params.train)
+    assert widths(pruning.shrunk(ratio)) == widths(pruning.at_once(ratio))
+    assert len(tuned) == 6
+    assert tuned == sorted(tuned, reverse=True)
 
 
 def test_slopes_are_those_of_the_losses(tiny, data):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from plumbline.compress.prune import channel_groups
-from plumbline.compress.shares import kind_of, shares
+from plumbline.compress.shares import kind_of, shares, step_shares
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import new_spec
 from plumbline.params import Compress, Model
@@ -58,3 +58,13 @@ def test_widths_are_rounded_to_multiples_and_never_to_nothing():
 
 def test_a_ratio_of_zero_takes_nothing():
     assert set(shares(network(), 0.0, section(powers={"shared": 3.0}), 8).values()) == {0.0}
+
+
+@pytest.mark.parametrize("part", [0.25, 0.5])
+def test_a_step_takes_its_part_of_the_ratio_and_nothing_that_the_last_one_leaves(part):
+    model = network()
+    plain = step_shares(model, model, part, 0.5, section())
+    assert plain == pytest.approx(dict.fromkeys(channel_groups(model), 0.5 * part))
+    rounded = step_shares(model, model, part, 0.5, section(multiple=64))
+    assert {share for group, share in rounded.items() if kind_of(group) != "attention"} == {0.0}
+    assert step_shares(model, model, 1.0, 0.5, section(multiple=8)) == pytest.approx(shares(model, 0.5, section(), 8))

@@ -7,7 +7,6 @@ matter least, `importance` says.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -82,12 +81,6 @@ def largest_shares(model: Diagnosis) -> dict[str, float]:
         least = pruner.num_heads.get(first) or max(1, len(streams))
         found[names[first]] = max(0.0, 1 - least / len(group[0].idxs))
     return found
-
-
-def step_shares(ratio: float, steps: int) -> list[float]:
-    """Share of the channels then left that goes in each of `steps` steps: equal numbers, and `ratio` in all."""
-    kept = [1 - ratio * step / steps for step in range(steps + 1)]
-    return [1 - after / before for before, after in pairwise(kept)]
 
 
 def _share(ratio: float) -> float:

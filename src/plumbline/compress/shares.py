@@ -34,7 +34,7 @@ def shares(model: Diagnosis, ratio: float, section: Compress, multiple: int = 1)
     found = {}
     for group in channel_groups(model):
         kind = kind_of(group)
-        width = _width(layers[group])
+        width = _width(layers[group], model)
         left = (1 - ratio) ** float(getattr(section.powers, kind))
         if kind != "attention":
             left = _rounded(width * left, width, multiple) / width
@@ -42,11 +42,33 @@ def shares(model: Diagnosis, ratio: float, section: Compress, multiple: int = 1)
     return found
 
 
+def step_shares(start: Diagnosis, model: Diagnosis, part: float, ratio: float, section: Compress) -> dict[str, float]:
+    """Group of channels -> the share of it that goes in the step after which `part` of the `ratio` is done.
+
+    Counted from what `start` had, so that channels which one step cannot cut in parts do not add up: in the end as many
+    are left as by one step. Rounded in the last one, and none goes before that would have to come back for it.
+
+    Args:
+        start: the network before the first step. model: what is left of it.
+        part: 1 in the last step. ratio: of all steps.
+        section: powers and multiple.
+    """
+    wanted = shares(start, ratio, section, section.multiple)
+    if part < 1:
+        wanted = {group: min(share, wanted[group]) for group, share in shares(start, part * ratio, section).items()}
+    before, now = (dict(diagnosis.network.named_modules()) for diagnosis in (start, model))
+    return {
+        group: max(0.0, 1 - (1 - share) * _width(before[group], start) / _width(now[group], model))
+        for group, share in wanted.items()
+    }
+
+
 def _rounded(left: float, width: int, multiple: int) -> float:
     """The nearest multiple, one at least, of a width that is to be `left`; no more than there is."""
     return min(width, multiple * max(1, round(left / multiple))) if multiple > 1 else left
 
 
-def _width(layer: Any) -> int:
-    """Channels that a layer makes."""
-    return int(getattr(layer, "out_features", None) or layer.out_channels)
+def _width(layer: Any, model: Diagnosis) -> int:
+    """Channels that a layer of `model` makes; in attention for each head."""
+    heads = {part.attention.value: part.attention.heads for part in model.network.neck.layers}
+    return int(getattr(layer, "out_features", None) or layer.out_channels) // heads.get(layer, 1)

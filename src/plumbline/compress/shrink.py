@@ -9,8 +9,8 @@ import numpy as np
 
 from plumbline.compress.depth import shallower
 from plumbline.compress.importance import Slopes, slopes
-from plumbline.compress.prune import prune, step_shares
-from plumbline.compress.shares import shares as group_shares
+from plumbline.compress.prune import prune
+from plumbline.compress.shares import step_shares
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Compress, Train
 from plumbline.prepare.shards import SequenceSet
@@ -45,29 +45,24 @@ class Pruning:
 
     def at_once(self, ratio: float) -> Diagnosis:
         """The start without `ratio` of its channels, not trained after it."""
-        return self._pruned(self.start, ratio, self.slopes, self.section.multiple)
+        return self._pruned(self.start, 1.0, ratio, self.slopes)
 
     def shrunk(self, ratio: float) -> Diagnosis:
         """The start without `ratio` of its channels, in steps; fine-tuned after each step but the last."""
         section = self.section
-        model = self.start
-        shares = step_shares(ratio, section.pruning_steps)
-        for step, share in enumerate(shares):
+        model, found = self.start, self.slopes
+        for step in range(section.pruning_steps):
             if step:
                 self.tune(model)
-            # What is left counts otherwise than before: the slopes are taken anew.
-            found = (
-                slopes(model, self.train, self.losses, section.importance_batches, self.losses.seed) if step else None
-            )
-            # Rounded once: what is rounded in each step may end far off.
-            multiple = section.multiple if step + 1 == len(shares) else 1
-            model = self._pruned(model, share, found or self.slopes, multiple)
+                # What is left counts otherwise than before: the slopes are taken anew.
+                found = slopes(model, self.train, self.losses, section.importance_batches, self.losses.seed)
+            model = self._pruned(model, (step + 1) / section.pruning_steps, ratio, found)
         return model
 
-    def _pruned(self, model: Diagnosis, ratio: float, slopes: Slopes, multiple: int) -> Diagnosis:
+    def _pruned(self, model: Diagnosis, part: float, ratio: float, slopes: Slopes) -> Diagnosis:
         section = self.section
-        parts = group_shares(model, ratio, section, multiple)
-        return prune(model, 0.0, slopes, section.importance, parts, section.heads, multiple)
+        parts = step_shares(self.start, model, part, ratio, section)
+        return prune(model, 0.0, slopes, section.importance, parts, section.heads, section.multiple if part == 1 else 1)
 
     def tune(self, model: Diagnosis) -> None:
         """Fine-tune shortly: towards the labels and the teacher's answers."""
