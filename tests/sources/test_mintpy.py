@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import h5py
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ from pyproj import Transformer
 from plumbline.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.city import find_unlabelled
+from plumbline.sources.hdf5 import PROBE
 from plumbline.sources.product import OUT_OF_ORDER
 from plumbline.sources.read import is_product, open_points, parts, read_points
 
@@ -203,6 +207,25 @@ def test_a_file_that_kills_who_reads_it_is_refused_by_the_probe(tmp_path, monkey
     path = Stack().write(tmp_path / "again" / "timeseries.h5")
     with pytest.raises(InputError, match=r"timeseries\.h5: not readable as HDF5 \(it is damaged\)"):
         read_points(path)
+
+
+@pytest.mark.parametrize("in_one", [False, True])
+def test_the_probe_reads_of_every_array(tmp_path, in_one):
+    stack = Stack(series=np.random.default_rng(0).random((4, *SHAPE), np.float32))
+    path = stack.write_eos(tmp_path / "S1.he5") if in_one else stack.write(tmp_path / "timeseries.h5")
+    name = "HDFEOS/GRIDS/timeseries/packed" if in_one else "packed"
+    with h5py.File(path, "a") as file:
+        file.create_dataset(name, data=np.arange(1000.0), chunks=(1000,), compression="gzip")
+        where = file[name].id.get_chunk_info(0)
+
+    def probed() -> int:
+        return subprocess.run([sys.executable, "-I", "-c", PROBE, str(path)], capture_output=True).returncode
+
+    assert probed() == 0
+    with path.open("r+b") as stream:
+        stream.seek(where.byte_offset)
+        stream.write(b"\xff" * where.size)
+    assert probed() == 1
 
 
 def test_companions_are_no_products(tmp_path):
