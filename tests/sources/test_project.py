@@ -88,6 +88,28 @@ def test_the_crs_of_egms_is_kept_all_over_europe(longitude, latitude):
     assert (plane.crs, plane.transformer) == ("EPSG:3035", None)
 
 
+@pytest.mark.parametrize(
+    ("crs", "at", "off", "zone"),
+    [
+        ("EPSG:2048", (18.5, -33.9), 180, "EPSG:32734"),  # South Africa: west, south
+        ("EPSG:5513", (14.4, 50.1), 98, "EPSG:32633"),  # Bohemia: south, west
+        ("EPSG:3413", (15.6, 78.2), 61, "EPSG:32633"),  # around the pole
+    ],
+)
+def test_axes_that_are_not_east_and_north_go_to_utm(caplog, crs, at, off, zone):
+    with caplog.at_level("INFO", "plumbline"):
+        plane = projection("f", crs, None, around(crs, *at))
+    assert plane.crs == zone
+    assert f"the axes there are {off} degrees off east and north; its points are taken to {zone}" in caplog.text
+    # A step to the east and one to the north are so in what comes of them.
+    x, y = Transformer.from_crs("EPSG:4326", crs, always_xy=True).transform(
+        [at[0], at[0] + 1e-4, at[0]], [at[1], at[1], at[1] + 1e-4]
+    )
+    east, north = plane(np.array(x), np.array(y))
+    assert east[1] - east[0] > 20 * abs(north[1] - north[0])
+    assert north[2] - north[0] > 20 * abs(east[2] - east[0])
+
+
 @pytest.mark.parametrize(("crs", "at"), [("EPSG:32632", (4.5, 50)), ("EPSG:28992", (6, 53)), ("EPSG:5514", (14, 50))])
 def test_national_grids_and_utm_beyond_its_zone_are_kept(crs, at):
     assert projection("f", crs, None, around(crs, *at)).transformer is None

@@ -10,10 +10,11 @@ from plumbline.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.egms import MIN_EPOCHS
 from plumbline.sources.epochs import check_pattern, find_days, like_days
+from plumbline.sources.grid import GLOBE
 from plumbline.sources.layer import Layer
 from plumbline.sources.layout import TO_MM, Angles, Layout, to_mm
 from plumbline.sources.product import PointSource
-from plumbline.sources.project import GLOBE, is_elsewhere, is_globe
+from plumbline.sources.project import is_elsewhere, is_globe
 from plumbline.sources.table import read_header
 from plumbline.sources.tabular import open_csv
 

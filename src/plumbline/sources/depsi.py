@@ -12,9 +12,9 @@ from plumbline import params
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.epochs import find_days
+from plumbline.sources.grid import GLOBE
 from plumbline.sources.layout import Angles, Layout, to_mm
 from plumbline.sources.product import PointSource
-from plumbline.sources.project import GLOBE
 from plumbline.sources.tabular import open_csv
 
 DAYS = "d_%Y%m%d"

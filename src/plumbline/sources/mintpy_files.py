@@ -10,9 +10,10 @@ import numpy as np
 
 from plumbline import params
 from plumbline.errors import InputError
+from plumbline.sources.grid import GLOBE
 from plumbline.sources.hdf5 import array, attributes, has_array, number, open_hdf5
 from plumbline.sources.mintpy_geometry import AZIMUTH, COHERENCE, INCIDENCE, Geometry, Grid
-from plumbline.sources.project import GLOBE, LATITUDES, LONGITUDES, is_globe
+from plumbline.sources.project import LATITUDES, LONGITUDES, is_globe
 
 FOLDERS = (".", "inputs", "../inputs", "..")
 """Where MintPy leaves the files, from the time series."""

@@ -7,19 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from pyproj import CRS, Proj, Transformer
+from pyproj import CRS, Transformer
 from pyproj.exceptions import ProjError
 
 from plumbline.console import log
 from plumbline.errors import InputError
+from plumbline.sources.grid import GLOBE, MAX_STRETCH, MAX_TURN_DEG, length_of_a_metre, turn_of_axes
 
-GLOBE = "EPSG:4326"
-"""Degrees of latitude and longitude mean WGS 84, where nothing else is stated."""
 LATITUDES, LONGITUDES = (-90.0, 90.0), (-180.0, 180.0)
 UTM_LATITUDES = (-80.0, 84.0)
-MAX_STRETCH = 0.02
-"""Strain is movement over length: where a CRS draws a metre longer, it would come out smaller by as much. UTM stays
-within 0.4 %, EPSG:3035 in Europe within 2 %; Web Mercator doubles lengths at 60 degrees."""
 SAME_M, SAME_DEG = 1.0, 1e-5
 """WGS 84 and a continent's own datum, such as ETRS89, drift apart by some decimetres."""
 AREA_MARGIN_DEG = 3.0
@@ -85,8 +81,8 @@ def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[
     Args:
         source: names the file in messages.
         file_crs: CRS of the file's coordinates.
-        city_crs: projected CRS that is wanted. None: that of the file, or where it has degrees or stretches lengths
-            (`MAX_STRETCH`), the UTM zone of the middle of `box`.
+        city_crs: projected CRS that is wanted. None: that of the file, or where it has degrees, stretches lengths
+            (`MAX_STRETCH`) or has other axes than east and north (`MAX_TURN_DEG`), the UTM zone of the middle of `box`.
         box: gives the extent of the points in the file's CRS, None where there are none; called only where needed.
 
     Raises:
@@ -94,7 +90,7 @@ def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[
     """
     globe = is_globe(source, file_crs)
     if city_crs is None and not globe:
-        return _true_to_length(source, _parse(source, file_crs), box())
+        return _true_to_ground(source, _parse(source, file_crs), box())
     if city_crs is None:
         extent = box()
         if extent is None:
@@ -166,29 +162,24 @@ def _to(file_crs: str, crs: str) -> Projection:
     return Projection(crs, Transformer.from_crs(file_crs, crs, always_xy=True))
 
 
-def _true_to_length(source: str, crs: CRS, box: Box | None) -> Projection:
-    """The file's own metres, where they are metres on the ground; else those of UTM."""
+def _true_to_ground(source: str, crs: CRS, box: Box | None) -> Projection:
+    """The file's own metres, where they are metres on the ground, to the east and to the north; else those of UTM."""
     if box is not None:
         try:
             longitude, latitude = Transformer.from_crs(crs, GLOBE, always_xy=True).transform(*_middle(box))
-            scale = _scale(crs, longitude, latitude)
+            place = crs, longitude, latitude
+            scale, turn = length_of_a_metre(*place), turn_of_axes(*place)
         except ProjError:
-            scale = 1.0  # of some CRSs nobody can tell
-        if abs(scale - 1) > MAX_STRETCH:
+            scale, turn = 1.0, 0.0  # of some CRSs nobody can tell
+        if abs(scale - 1) > MAX_STRETCH or turn > MAX_TURN_DEG:
             zone = utm_zone(source, longitude, latitude)
-            log.info("%s: in %s (%s) a metre there is drawn as %.2f m; its points are taken to %s.", source, _name(crs),
-                     crs.name, scale, zone)  # fmt: skip
+            why = (
+                f"a metre there is drawn as {scale:.2f} m" if turn <= MAX_TURN_DEG
+                else f"the axes there are {turn:.0f} degrees off east and north"
+            )  # fmt: skip
+            log.info("%s: in %s (%s) %s; its points are taken to %s.", source, _name(crs), crs.name, why, zone)
             return Projection(zone, Transformer.from_crs(crs, zone, always_xy=True))
     return Projection(_name(crs), None)
-
-
-def _scale(crs: CRS, longitude: float, latitude: float) -> float:
-    """Length in the CRS of a metre on the ground, along the meridian or the parallel, whichever is further from 1."""
-    if not np.isfinite(longitude + latitude):
-        return 1.0
-    factors = Proj(crs).get_factors(longitude, latitude)
-    scales = [float(scale) for scale in (factors.meridional_scale, factors.parallel_scale) if np.isfinite(scale)]
-    return max(scales, key=lambda scale: abs(scale - 1), default=1.0)
 
 
 def _middle(box: Box) -> tuple[float, float]:

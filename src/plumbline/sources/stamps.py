@@ -21,9 +21,9 @@ from plumbline.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.depsi import stated_angles
 from plumbline.sources.egms import FIRST_YEAR, LAST_YEAR
+from plumbline.sources.grid import GLOBE
 from plumbline.sources.layout import Layout, to_mm
 from plumbline.sources.product import PointSource
-from plumbline.sources.project import GLOBE
 from plumbline.sources.table import stream_columns
 from plumbline.sources.table_fault import fail_at
 from plumbline.sources.tabular import open_csv
