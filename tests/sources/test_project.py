@@ -4,7 +4,7 @@ from pyproj import Geod, Transformer
 
 from plumbline.errors import InputError
 from plumbline.sources.los import from_azimuth, from_heading
-from plumbline.sources.project import projection, utm_zone
+from plumbline.sources.project import projection, typical_box, utm_zone
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,23 @@ def test_axes_that_are_not_east_and_north_go_to_utm(caplog, crs, at, off, zone):
     east, north = plane(np.array(x), np.array(y))
     assert east[1] - east[0] > 20 * abs(north[1] - north[0])
     assert north[2] - north[0] > 20 * abs(east[2] - east[0])
+
+
+@pytest.mark.parametrize(("longitude", "zone"), [([179.9, -179.9, 179.8, 179.7], 60), ([-179.7, 179.9, -179.9], 1)])
+def test_on_both_sides_of_the_date_line_the_zone_is_one_of_there(caplog, longitude, zone):
+    box = typical_box("f", np.array(longitude), np.full(len(longitude), -17.0))
+    assert projection("f", "EPSG:4326", None, lambda: box).crs == f"EPSG:{32700 + zone}"
+    assert not caplog.text
+    for known in ("EPSG:3460", "EPSG:32760", "EPSG:32701"):  # Fiji's grid, and both zones
+        assert projection("f", "EPSG:4326", known, lambda: box).crs == known
+    with pytest.raises(InputError, match=r"outside of EPSG:32631"):
+        projection("f", "EPSG:4326", "EPSG:32631", lambda: box)
+
+
+def test_a_damaged_longitude_half_a_turn_away_does_not_choose_the_zone(caplog):
+    box = typical_box("f", np.array([-178.0, *np.linspace(4.9, 5.0, 40)]), np.full(41, 52.0))
+    assert projection("f", "EPSG:4326", None, lambda: box).crs == "EPSG:32631"
+    assert "1 points lie more than 3 degrees from the others, the first at longitude -178.00000" in caplog.text
 
 
 @pytest.mark.parametrize(("crs", "at"), [("EPSG:32632", (4.5, 50)), ("EPSG:28992", (6, 53)), ("EPSG:5514", (14, 50))])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from plumbline.errors import InputError
 from plumbline.sources import los
 from plumbline.sources.hdf5 import array, has_array, open_hdf5
-from plumbline.sources.project import LATITUDES, LONGITUDES, Box
+from plumbline.sources.project import LATITUDES, LONGITUDES, Box, unrolled
 
 Floats = NDArray[np.float64]
 INCIDENCE, AZIMUTH, COHERENCE = "incidenceAngle", "azimuthAngle", "temporalCoherence"
@@ -89,17 +89,20 @@ class Geometry:
             yield replace(self, arrays=arrays)
 
     def box(self) -> Box | None:
-        """West, south, east, north of the pixels; None where no place is known."""
+        """West, south, east, north of the pixels, over the date line beyond 180; None where no place is known."""
         if self.grid is not None:
             corners = [self._on_grid(np.array([0, side - 1]), axis) for axis, side in enumerate(self.shape[::-1])]
             (west, east), (south, north) = (sorted(values.tolist()) for values in corners)
             return west, south, east, north
         boxes = []
+        about: float | None = None
         with self.open() as opened:
             for start in range(0, self.shape[0], 256):
                 pixels = opened.read(slice(start, min(start + 256, self.shape[0])), slice(0, self.shape[1]))
                 x, y = pixels.x[pixels.known], pixels.y[pixels.known]
                 if len(x):
+                    about = float(x[0]) if about is None else about
+                    x = unrolled(x, about)
                     boxes.append((x.min(), y.min(), -x.max(), -y.max()))
         if not boxes:
             return None

@@ -125,18 +125,28 @@ def most_of(x: Floats, y: Floats) -> Box:
 
 
 def typical_box(source: str, x: Floats, y: Floats) -> Box:
-    """`most_of` points (N,) in degrees; points far from these are warned of.
+    """`most_of` points (N,) in degrees, beyond 180 where they lie on both sides of the date line.
 
-    A single damaged cell shall not decide in which zone a city lies.
+    Points far from these are warned of: a single damaged cell shall not decide in which zone a city lies.
     """
-    far = np.hypot(x - np.median(x), y - np.median(y)) > AREA_MARGIN_DEG
+    turned = unrolled(x)
+    far = np.hypot(turned - np.median(turned), y - np.median(y)) > AREA_MARGIN_DEG
     if far.any():
         row = int(np.argmax(far))
         log.warning(
             "%s: %d points lie more than %g degrees from the others, the first at longitude %.5f, latitude %.5f. The "
             "CRS is chosen without them; check these rows.", source, int(far.sum()), AREA_MARGIN_DEG, x[row], y[row],
         )  # fmt: skip
-    return most_of(x, y)
+    return most_of(turned, y)
+
+
+def unrolled(longitude: Floats, about: float | None = None) -> Floats:
+    """Longitudes (N,) without the step at the date line: each within half a turn of `about`, or of where most are."""
+    if about is None:
+        if np.ptp(longitude) <= 180:
+            return longitude
+        about = float(np.degrees(np.angle(np.exp(1j * np.radians(longitude)).sum())))
+    return np.asarray(about + (longitude - about + 180) % 360 - 180, float)
 
 
 def _parse(source: str, crs: str) -> CRS:
@@ -195,7 +205,7 @@ def _check_area(source: str, crs: CRS, longitude: float, latitude: float) -> Non
     def holds(x: float, y: float) -> bool:
         wraps = area.west > area.east  # over the date line
         east = area.east + 360 * wraps
-        inside = any(area.west - AREA_MARGIN_DEG <= x + turn <= east + AREA_MARGIN_DEG for turn in (0, 360))
+        inside = any(area.west - AREA_MARGIN_DEG <= x + turn <= east + AREA_MARGIN_DEG for turn in (-360, 0, 360))
         return inside and area.south - AREA_MARGIN_DEG <= y <= area.north + AREA_MARGIN_DEG
 
     if not holds(longitude, latitude):
