@@ -58,14 +58,26 @@ def test_a_described_layer_reads_as_its_csv(tmp_path, suffix, zipped):
     assert_track(in_order(read_points(found, {"*": about})), wanted)
 
 
-@pytest.mark.parametrize("suffix", ["gpkg", "geojson", "fgb"])
+@pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_an_egms_product_in_a_layer_is_recognised(tmp_path, suffix):
-    """Names of a Shapefile's columns are cut after ten letters, so these it cannot hold."""
+    """Also in a Shapefile, where names of columns are cut after ten letters: `height_ort`, `temporal_c`."""
     (tmp_path / "plain.csv").write_text(text(egms_rows()), encoding="utf-8")
     path = tmp_path / f"plain.{suffix}"
     x, y, crs = ("longitude", "latitude", 4326) if suffix == "geojson" else ("easting", "northing", 3035)
     frame(egms_rows(), x, y, crs).to_file(path)
-    assert_track(in_order(read_points(path)), in_order(read_points(tmp_path / "plain.csv")))
+    found, wanted = (in_order(read_points(one)) for one in (path, tmp_path / "plain.csv"))
+    assert_track(found, wanted)
+    np.testing.assert_array_equal(found.coherence, wanted.coherence)
+
+
+@pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
+def test_the_coherence_of_an_older_egms_product_in_a_shapefile_is_not_lost(tmp_path):
+    cells = [{"height": cell.pop("height_ortho"), **cell} for cell in egms_rows()]
+    frame(cells, "easting", "northing", 3035).to_file(tmp_path / "a.shp")
+    coherence = read_points(tmp_path / "a.shp").coherence
+    assert coherence is not None
+    np.testing.assert_allclose(coherence, [float(cell["temporal_coherence"]) for cell in cells], rtol=1e-6)
 
 
 def test_places_in_metres_and_missing_values(tmp_path):

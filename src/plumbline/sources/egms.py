@@ -30,6 +30,8 @@ REQUIRED = ("pid", "easting", "northing", *LOS)
 HEIGHTS = ("height_ortho", "height")
 """Name of the height column: since the 2019-2023 release, and before."""
 COHERENCE = "temporal_coherence"
+CUT_LETTERS = 10
+"""A Shapefile's columns have no longer names."""
 RMSE = ("rmse_ts", "rmse")
 """Name of the root mean square error, mm: since the 2019-2023 release, and before."""
 RANGES = {
@@ -53,6 +55,15 @@ def is_egms(header: list[str]) -> bool:
     """Whether columns of this name make it an EGMS product, be it of L2 or L3, complete or not."""
     known = {"mp_type", "easting", "northing", "rmse", "rmse_ts", "mean_velocity", "track_angle", COHERENCE, *LOS}
     return len(known.intersection(header)) >= 3 and ("pid" in header or "mp_type" in header)
+
+
+def whole_names(header: list[str]) -> list[str]:
+    """The header, where it is an EGMS product's, with the names in full of what is read and a Shapefile has cut.
+
+    Else `temporal_c` would be some other column, and points below `ingest.min_coherence` would pass.
+    """
+    cut = {name[:CUT_LETTERS]: name for name in (HEIGHTS[0], COHERENCE) if name not in header}
+    return [cut.get(name, name) for name in header] if is_egms(header) else header
 
 
 def open_egms(product: Product, header: list[str]) -> PointSource:

@@ -14,7 +14,7 @@ from plumbline.errors import InputError
 from plumbline.sources.archive import Product, find_csv
 from plumbline.sources.depsi import is_depsi, open_depsi
 from plumbline.sources.dialect import dialect
-from plumbline.sources.egms import is_egms, open_egms
+from plumbline.sources.egms import is_egms, open_egms, whole_names
 from plumbline.sources.egms_ortho import is_ortho, open_ortho
 from plumbline.sources.hdf5 import is_hdf5
 from plumbline.sources.layer import Layer, find_layer
@@ -114,7 +114,7 @@ def find(path: Path, about: params.Product, wanted: str | None, products: Mappin
         raise InputError(f"{product}: not an HDF5 file, as format mintpy needs.")
     if wanted == "columns":
         return Found(wanted, product, [])
-    header = read_header(product)
+    header = whole_names(read_header(product))
     unfit = [] if about.model_fields_set else list(products)
     return Found(_by_header(product, header, wanted, unfit), product, header)
 
