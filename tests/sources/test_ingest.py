@@ -54,6 +54,26 @@ def test_layer_and_ids_of_footprints_may_be_stated(city, tmp_path):
     assert town.buildings()["building_id"].tolist() == ["H0", "H1", "H2"]
 
 
+@pytest.mark.parametrize("footprints", ["footprints.geojson.gz", "footprints.csv.gz"])
+def test_a_packed_csv_is_a_product_and_packed_lines_of_json_are_footprints(city, tmp_path, footprints):
+    ingest([city], Ingest(), tmp_path / "plain")
+    track = city / "ascending.csv"
+    (city / "ascending.csv.gz").write_bytes(gzip.compress(track.read_bytes()))
+    track.unlink()
+    outlines = city / "footprints.geojson"
+    content = outlines.read_bytes()
+    if footprints.endswith(".csv.gz"):
+        squares().to_crs("EPSG:4326").to_file(city / "f.geojsonl", driver="GeoJSONSeq")
+        content = (city / "f.geojsonl").read_bytes()
+        (city / "f.geojsonl").unlink()
+    (city / footprints).write_bytes(gzip.compress(content))
+    outlines.unlink()
+    ingest([city], Ingest(), tmp_path / "packed")
+    plain, packed = (open_ingested(tmp_path / name)[0] for name in ("plain", "packed"))
+    assert [len(one) for one in packed.tracks()] == [len(one) for one in plain.tracks()]
+    assert packed.buildings()["building_id"].tolist() == plain.buildings()["building_id"].tolist()
+
+
 def test_points_beside_the_footprints_are_told_of(city, tmp_path, caplog):
     houses, corner, size = town(houses=8)
     points = seen(corner, size, 1, each=6, moved=(9.0, -6.0))

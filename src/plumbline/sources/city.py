@@ -18,8 +18,9 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import atomic_folder, write_json
 from plumbline.params import Ingest
-from plumbline.sources.archive import zip_members
+from plumbline.sources.archive import find_csv, zip_members
 from plumbline.sources.buildings import buildings_table, read_buildings
+from plumbline.sources.geojson import LOOKED_AT, SEPARATOR
 from plumbline.sources.labelled import of_footprints
 from plumbline.sources.labels import no_labels, read_labels
 from plumbline.sources.part import FOOTPRINTS, TILES
@@ -190,16 +191,16 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
         if path.stem.lower().startswith(NOT_PRODUCTS):
             log.info("%s: passed over, its name begins like that of labels", path)
             continue
-        if suffix in (".csv", *BINARY_SUFFIXES) and is_product(path):
+        if (suffix in (".csv", *BINARY_SUFFIXES) and is_product(path)) or _is_packed_table(path):
             products.append(path)
-        elif _unpacked_suffix(path) in VECTOR_SUFFIXES or (suffix == ".zip" and _is_zipped_vector(path)):
+        elif _unpacked_suffix(path) in (".csv", *VECTOR_SUFFIXES) or (suffix == ".zip" and _is_zipped_vector(path)):
             footprints.append(path)
         elif suffix == ".zip":
             products.append(path)
         elif suffix not in NOTES:
             log.info("%s: passed over, it is neither a product nor footprints", path)
     if not products:
-        raise InputError(f"{folder}: no point product (csv, zip, {', '.join(BINARY_SUFFIXES)}) in it.")
+        raise InputError(f"{folder}: no point product (csv, csv.gz, zip, {', '.join(BINARY_SUFFIXES)}) in it.")
     if not footprints and footprints_elsewhere:
         footprints.append(footprints_elsewhere)
     if len(footprints) != 1:
@@ -213,6 +214,14 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
 
 def _unpacked_suffix(path: Path) -> str:
     return Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
+
+
+def _is_packed_table(path: Path) -> bool:
+    """Whether a `.csv.gz` holds points, and not footprints, a line of JSON each: Microsoft's are named so, too."""
+    if not path.name.lower().endswith(".csv.gz"):
+        return False
+    with find_csv(path).open() as stream:
+        return not stream.read(LOOKED_AT).lstrip(SEPARATOR.encode()).startswith(b"{")
 
 
 def _is_zipped_vector(path: Path) -> bool:
