@@ -1,3 +1,4 @@
+import gzip
 import zipfile
 from pathlib import Path
 
@@ -27,6 +28,20 @@ def test_a_csv_is_itself(tmp_path):
     assert str(find_csv(path)) == str(path)
 
 
+def test_a_csv_whose_first_column_begins_as_zips_do_is_itself(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(f"PK_UID,x\n{TABLE}")
+    assert content(path) == f"PK_UID,x\n{TABLE}"
+
+
+def test_a_file_that_is_packed_twice_is_said_to_be(tmp_path):
+    for inner in (gzip.compress(TABLE.encode()), zipped(tmp_path / "a.zip", {"a.csv": TABLE}).read_bytes()):
+        path = tmp_path / "a.csv.gz"
+        path.write_bytes(gzip.compress(inner))
+        with pytest.raises(InputError, match=r"a\.csv\.gz: packed twice"):
+            find_csv(path)
+
+
 def test_the_csv_is_picked_out_of_a_zip_beside_its_xml_and_named(tmp_path):
     hidden = {"__MACOSX/._a.csv": "x", ".b.csv": "y"}
     path = zipped(tmp_path / "a.zip", {"a.xml": "<x/>", "deep/A.CSV": TABLE, **hidden})
@@ -53,6 +68,8 @@ def test_names_that_point_outside_are_refused(tmp_path, name):
         ({"a.csv": TABLE, "b.csv": TABLE}, r"2 csv files in the zip, one is needed \(it holds a.csv, b.csv\)"),
         ({"a.xml": "<x/>"}, r"no csv file in the zip, one is needed \(it holds a.xml\)"),
         ({}, r"no csv file in the zip, one is needed \(it holds nothing\)"),
+        ({"[Content_Types].xml": "<x/>"}, r"no csv file in the zip, .* It is a spreadsheet: save it as csv"),
+        ({"a.csv.gz": b"x"}, r"no csv file in the zip, .* Unpack it and give what is packed in it"),
         ({"a.csv": ""}, "member a.csv is empty"),
         ({"a.csv": b"0" * 4_000_000}, "member a.csv unpacks to 4,000,000 bytes"),
     ],

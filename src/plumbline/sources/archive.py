@@ -24,6 +24,10 @@ RATIO_FREE_BYTES = 2**20
 """Members below this size may have any ratio: they can do no harm."""
 BUFFER_BYTES = 2**20
 ZIP_START = b"PK\x03\x04"
+ZIP_STARTS = (ZIP_START, b"PK\x05\x06", b"PK\x07\x08")
+"""Also of an empty one, and of one that was cut in volumes. `PK` alone may begin the name of a column: PK_UID."""
+SPREADSHEET = "[Content_Types].xml"
+"""Of every file of Excel, which is a zip."""
 GZIP_START = b"\x1f\x8b"
 
 
@@ -92,16 +96,20 @@ def find_csv(path: Path) -> Product:
     """The csv that `path` is, packed by gzip or not, or holds as the only csv in a zip.
 
     Raises:
-        InputError: the file is missing or empty; the zip is cut off, damaged or encrypted, has no csv or several,
-            a member name that points outside the zip, or a csv of suspect size.
+        InputError: the file is missing, empty or packed twice; the zip is cut off, damaged or encrypted, has no csv or
+            several, a member name that points outside the zip, or a csv of suspect size.
     """
     start = _first_bytes(path)
     if not start:
         raise InputError(f"{path}: the file is empty. Download it again.")
-    if start.startswith(b"PK"):
+    if start.startswith(ZIP_STARTS):
         return Product(path, _csv_member(path))
     if start.startswith(GZIP_START):
-        return Product(path, gzipped=True)
+        packed = Product(path, gzipped=True)
+        with packed.open() as stream:
+            if stream.read(len(ZIP_START)).startswith((*ZIP_STARTS, GZIP_START)):
+                raise InputError(f"{path}: packed twice: a zip or gzip in a gzip. Unpack it once.")
+        return packed
     if path.suffix.lower() == ".zip":
         raise InputError(f"{path}: named .zip, but its content is not a zip. Download it again.")
     return Product(path)
@@ -171,6 +179,10 @@ def _csv_member(path: Path) -> str:
         names = ", ".join(member.filename for member in (tables or members)[:5]) or "nothing"
         found = f"{len(tables)} csv files" if tables else "no csv file"
         advice = " Unpack it and give each of them." if len(tables) > 1 else ""
+        if SPREADSHEET in {member.filename for member in members}:
+            advice = " It is a spreadsheet: save it as csv."
+        elif not tables and any(member.filename.lower().endswith((".zip", ".gz")) for member in members):
+            advice = " Unpack it and give what is packed in it."
         raise InputError(f"{path}: {found} in the zip, one is needed (it holds {names}).{advice}")
     (table,) = tables
     if table.file_size == 0:
