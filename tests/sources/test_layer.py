@@ -80,6 +80,15 @@ def test_the_coherence_of_an_older_egms_product_in_a_shapefile_is_not_lost(tmp_p
     np.testing.assert_allclose(coherence, [float(cell["temporal_coherence"]) for cell in cells], rtol=1e-6)
 
 
+@pytest.mark.parametrize("value", [{"source": "survey", "levels": [1, 2]}, ["a", "b"], "two\nlines", True, None])
+def test_attributes_that_no_cell_holds_are_passed_over(tmp_path, value):
+    plain = frame(egms_rows(), "longitude", "latitude", 4326)
+    plain.to_file(tmp_path / "plain.geojson")
+    (tmp_path / "more").mkdir()
+    plain.assign(tags=[value] * len(plain)).to_file(tmp_path / "more" / "plain.geojson")
+    assert_track(read_points(tmp_path / "more" / "plain.geojson"), read_points(tmp_path / "plain.geojson"))
+
+
 def test_places_in_metres_and_missing_values(tmp_path):
     cells = frame(rows(), "Lon", "Lat", 4326, keep=False).to_crs(32631)
     cells.loc[2, "D20160407"] = np.nan

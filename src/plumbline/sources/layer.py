@@ -186,7 +186,10 @@ class _AsCsv(io.RawIOBase):
         """Columns that a csv can hold; without a batch, none of their values."""
         kept = [
             field for field in self._schema
-            if not (field.name == self._geometry or pa.types.is_nested(field.type) or pa.types.is_binary(field.type))
+            if not (
+                field.name == self._geometry or pa.types.is_nested(field.type) or pa.types.is_binary(field.type)
+                or isinstance(field.type, pa.BaseExtensionType)  # objects within a GeoJSON's properties
+            )
         ]  # fmt: skip
         return {field.name: pa.array([], field.type) if batch is None else batch[field.name] for field in kept}
 
