@@ -15,7 +15,7 @@ import pytest
 import typer
 
 import plumbline
-from plumbline.cli import app
+from plumbline.cli import app, main
 from plumbline.prepare.shards import load_shards, save_shards
 from tests.first import as_first
 from tests.full_disk import largest_file
@@ -181,6 +181,18 @@ for target in (fill, divide):
     assert done.stderr.startswith("a disk takes no more (No space left on device)")
     assert done.stderr.count("Traceback") == 1
     assert "ZeroDivisionError" in done.stderr
+
+
+@pytest.mark.parametrize(("path", "said"), [("closed/f.csv", "closed/f.csv"), ("data/.out.12.part/x", "data/out/x")])
+def test_what_is_closed_to_the_user_is_named_in_one_line(monkeypatch, capsys, path, said):
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("plumbline.cli.app", refuse)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"ERROR {said}: Permission denied. Open it to who runs this, or give another.\n"
 
 
 def test_release_list_of_a_new_project_says_that_there_is_nothing(tiny, tmp_path, monkeypatch):

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.errors import InputError, PlumblineError
+from plumbline.errors import InputError, NotWritable, PlumblineError
 from plumbline.files import atomic_folder
-from plumbline.jobs import ONE_THREAD, run_jobs, work_folder
+from plumbline.jobs import ONE_THREAD, WORK, alone, run_jobs, work_folder
 from tests.first import as_first
 
 
@@ -101,6 +101,20 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(["src", "."])}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs PR_SET_PDEATHSIG")
+@pytest.mark.parametrize("taken", [WORK, WORK / "ingest.lock"], ids=str)
+def test_a_place_where_nothing_can_be_kept_is_named(tmp_path, monkeypatch, taken):
+    monkeypatch.chdir(tmp_path)
+    if taken == WORK:
+        taken.write_text("a file")
+    else:
+        taken.mkdir(parents=True)
+    with (
+        pytest.raises(NotWritable, match=r"\.plumbline: cannot be written into \((File exists|Is a directory)\)"),
+        alone("ingest"),
+    ):
+        raise AssertionError("it was entered")
+
+
 def test_workers_die_with_the_process_that_started_them(tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(PARENT)

@@ -104,6 +104,16 @@ def unwritten(error: Exception, path: Path | None = None) -> NotWritable | None:
     return NotWritable(f"{what} ({reason}). Make room on that disk, or let it be written to, and run the same again.")
 
 
+def forbidden(error: Exception) -> InputError | None:
+    """What a user is told of a file or folder that is closed to this process; None of another error."""
+    if not isinstance(error, PermissionError) or error.filename is None:
+        return None
+    place = given_name(Path(os.fsdecode(error.filename)))
+    return InputError(
+        f"{place}: {os.strerror(error.errno or errno.EACCES)}. Open it to who runs this, or give another."
+    )
+
+
 def given_name(path: Path) -> Path:
     """The path that `atomic_file` or `atomic_folder` was given, where `path` is, or lies in, what it has yielded; else
     `path`."""

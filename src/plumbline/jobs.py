@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
 from plumbline.console import log, setup_logging, track
-from plumbline.errors import InputError, PlumblineError
-from plumbline.files import sha256_folder
+from plumbline.errors import InputError, NotWritable, PlumblineError
+from plumbline.files import sha256_folder, unwritten
 
 WORK = Path(".plumbline")
 """Untracked: checkpoints and finished portions. Outside of a stage's outputs, which DVC deletes before it runs."""
@@ -126,11 +126,19 @@ def alone(stage: str, patience_seconds: float = 0.0) -> Iterator[None]:
 
     Raises:
         InputError: another is at it.
+        NotWritable: nothing can be written into the working directory.
     """
     until = time.monotonic() + patience_seconds
     folder = WORK.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{stage}.lock").open("w") as stream:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / f"{stage}.lock").open("w")
+    except OSError as error:
+        raise unwritten(error, folder) or NotWritable(
+            f"{folder}: cannot be written into ({error.strerror}), where finished portions of the work are kept. Let "
+            "it be, or run this in a folder of your own."
+        ) from error
+    with lock as stream:
         while not _locked(stream):
             if time.monotonic() >= until:
                 raise InputError(f"{stage}: another process is at it in {folder.parent}. Wait for it, or end it.")

@@ -12,7 +12,7 @@ import typer
 from plumbline.cli import adapters, bench, doctor, release, stages, tensorrt, triton, use
 from plumbline.console import log, setup_logging
 from plumbline.errors import InputError, PlumblineError
-from plumbline.files import unwritten
+from plumbline.files import forbidden, unwritten
 from plumbline.jobs import die_with_parent
 from plumbline.spin import set_spinning
 
@@ -47,7 +47,8 @@ def main(parent: int | None = None) -> None:
         log.error("%s", error)
         sys.exit(error.exit_code)
     except Exception as error:
-        told = unwritten(error)  # of what is not written by `plumbline.files`: checkpoints, the record of MLflow
+        # Of what is not read or written with a word of its own: checkpoints, the record of MLflow, closed folders.
+        told = unwritten(error) or forbidden(error)
         if told is None:
             raise
         log.debug("", exc_info=error)
