@@ -27,6 +27,16 @@ def given(request, tmp_path):
     return make
 
 
+def test_text_in_another_encoding_than_stated_is_shown_with_what_to_do(given):
+    def misstate(folder):
+        squares().assign(name="Café").to_file(folder / "f.shp", encoding="ISO-8859-1")
+        (folder / "f.cpg").write_text("UTF-8")
+
+    path = given(misstate)
+    with pytest.raises(InputError, match=r"text that is not in UTF-8, .*: 'Café' perhaps\. .*\.cpg says what it is in"):
+        read_buildings(path, CRS)
+
+
 def cut(folder):
     path = folder / "f.shp"
     path.write_bytes(path.read_bytes()[:-100])

@@ -16,6 +16,7 @@ import shapely
 
 from plumbline.console import log
 from plumbline.errors import InputError
+from plumbline.sources.dialect import WESTERN
 from plumbline.sources.geojson import check_named_crs
 from plumbline.sources.integers import mend_integers
 from plumbline.sources.layers import choose_layer
@@ -74,6 +75,12 @@ def read_vector(path: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
         said = {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
         for message in sorted(said):
             log.warning("%s: %s", path, message)
+    except UnicodeDecodeError as error:
+        text = error.object.decode(WESTERN, "replace")[:40]
+        raise InputError(
+            f"{path}: text that is not in UTF-8, as the file says or its format has it: {text!r} perhaps. Save it as "
+            "UTF-8; beside a Shapefile, a .cpg says what it is in, such as ISO-8859-1."
+        ) from None
     except READ_FAULTS as error:
         if UNSUPPORTED in str(error):
             raise InputError(
