@@ -4,6 +4,7 @@ import pytest
 
 from plumbline.errors import InputError
 from plumbline.sources.buildings import read_buildings
+from plumbline.sources.read import read_points
 
 from .make import squares, zipped
 
@@ -35,6 +36,24 @@ def test_text_in_another_encoding_than_stated_is_shown_with_what_to_do(given):
     path = given(misstate)
     with pytest.raises(InputError, match=r"text that is not in UTF-8, .*: 'Café' perhaps\. .*\.cpg says what it is in"):
         read_buildings(path, CRS)
+
+
+def misname(folder):
+    path = folder / "f.prj"
+    path.write_bytes(path.read_text().replace('PROJCS["', 'PROJCS["Système_', 1).encode("cp1252"))
+
+
+def test_a_crs_whose_name_is_not_in_utf_8_is_said_to_be(given, tmp_path):
+    path = given(misname)
+    with pytest.raises(
+        InputError, match=r"(f\.shp|f\.zip|shape): .*the name of its CRS is not in UTF-8; save .* \.prj"
+    ):
+        read_buildings(path, CRS)
+    points = squares().set_geometry(squares().centroid)
+    points.to_file(tmp_path / "f.shp")
+    misname(tmp_path)
+    with pytest.raises(InputError, match=r"f\.shp: .*the name of its CRS is not in UTF-8; save .* \.prj"):
+        read_points(tmp_path / "f.shp")
 
 
 def cut(folder):

@@ -35,6 +35,7 @@ READ_FAULTS = (
     TypeError,
     AttributeError,
     RuntimeError,
+    UnboundLocalError,
     shapely.errors.ShapelyError,
     pa.ArrowException,
 )
@@ -107,6 +108,8 @@ def read_vector(path: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
 
 def first_line(error: Exception) -> str:
     """The first line of an error's message, at most 200 characters."""
+    if isinstance(error, UnboundLocalError):  # pyogrio 0.13 on a CRS that it cannot decode
+        return "the name of its CRS is not in UTF-8; save a Shapefile's .prj as that"
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
