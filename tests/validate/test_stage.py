@@ -163,9 +163,17 @@ def test_the_gap_is_that_of_the_large_slice_that_is_farthest_off():
     def row(buildings, held):
         return {"int8": {"buildings": buildings, "interval_coverage": held}}
 
-    table = {"all": row(900, 0.91), "a": row(200, 0.86), "b": row(199, 0.1), "c": {"int8": {"buildings": 300}}}
+    table = {"all": row(900, 0.91), "a": row(200, 0.86), "b": row(199, 0.1), "c": {"int8": {"buildings": 199}}}
     assert coverage_gap(table, "int8", 200) == {"interval_coverage_gap": pytest.approx(0.04)}
     assert coverage_gap(table, "int8", 1000) == {}
+
+
+def test_the_worst_gap_is_unknown_where_a_large_slice_has_no_interval():
+    """One answer that is no number takes the figure of its slices away: those may be the farthest."""
+    held = {"buildings": 300.0, "interval_coverage": 0.9}
+    table = {"all": {"int8": {"buildings": 600.0}}, "one": {"int8": {"buildings": 300.0}}, "two": {"int8": held}}
+    assert coverage_gap(table, "int8", 200) == {}
+    assert coverage_gap({"two": table["two"], "few": {"int8": {"buildings": 40.0}}}, "int8", 200)
 
 
 def test_a_failed_gate_is_a_result_and_ends_with_0(project):

@@ -74,7 +74,7 @@ def validate(
         table["all"][name] |= parity_figures(whole if name == "float32" else pruned, test, answers[name])
         table["all"][name] |= novelty_figures(whole, test, answers[name])
         table["all"][name] |= judged_figures(test, answers[name], limits)
-    table = {part: {who: _finite(figures) for who, figures in row.items()} for part, row in table.items()}
+    table = {part: {who: finite(figures) for who, figures in row.items()} for part, row in table.items()}
     own = [rule for rule in params.gates if rule.max_drop_vs != "champion"]
     judged = {BASELINE: least_squares(test)} | {name: as_judged(one) for name, one in answers.items()}
     gate = evaluate(own, table, drops_of(own, judged, test, parts, params.min_slice), params)
@@ -115,8 +115,9 @@ def judge_test(
         figures |= ratios(figures, fixed[ARTIFACTS[0]])
     for part, inside in parts.items():
         table[part] = {name: slice_figures(one, test, inside, params.min_slice) for name, one in everyone.items()}
+    least = max(params.min_slice, params.min_interval_slice)  # smaller ones have no figures, whatever the answers
     for name, figures in fixed.items():
-        table["all"][name].update(figures | coverage_gap(table, name, params.min_interval_slice))
+        table["all"][name].update(figures | coverage_gap(table, name, least))
     return table, answers
 
 
@@ -127,13 +128,13 @@ def ratios(figures: Figures, reference: Figures) -> Figures:
 
 
 def coverage_gap(table: Table, name: str, least: int) -> Figures:
-    """How far the interval is from its share on the slice of at least `least` buildings where it is farthest."""
-    gaps = [
-        abs(row[name]["interval_coverage"] - INTERVAL_SHARE)
-        for row in table.values()
-        if row[name]["buildings"] >= least and "interval_coverage" in row[name]
-    ]
-    return {"interval_coverage_gap": max(gaps)} if gaps else {}
+    """How far the interval is from its share on the slice of at least `least` buildings where it is farthest.
+
+    No figure where one of these slices has none: it may be the farthest.
+    """
+    held = [row[name].get("interval_coverage") for row in table.values() if row[name]["buildings"] >= least]
+    gaps = [abs(share - INTERVAL_SHARE) for share in held if share is not None]
+    return {"interval_coverage_gap": max(gaps)} if gaps and len(gaps) == len(held) else {}
 
 
 def slice_figures(judged: Judged, test: Shards, inside: Any, min_slice: int) -> Figures:
@@ -152,6 +153,6 @@ def as_judged(answers: Answers) -> Judged:
     return Judged(answers.quadrant_probability, answers.severity_permille, answers.severity_low, answers.severity_high)
 
 
-def _finite(figures: Figures) -> Figures:
+def finite(figures: Figures) -> Figures:
     """Without NaN and infinity, as a broken model gives them: no figure, no pass."""
     return {name: value for name, value in figures.items() if math.isfinite(value)}
