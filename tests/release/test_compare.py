@@ -46,14 +46,22 @@ def held_out(tiny):
 
 def with_quadrants_named(tiny, out, order):
     """The tiny run's package whose pruned model says quadrant `order[i]` where it said i."""
+
+    def moved(head):
+        result = np.empty_like(head)
+        result[list(order)] = head
+        return result
+
+    return with_head(tiny, out, HEAD, moved)
+
+
+def with_head(tiny, out, name, changed_to):
+    """The tiny run's package, the weights of one head of its pruned model changed."""
     source, changed = tiny.data("package"), out.with_suffix(".onnx")
     model = onnx.load(source / "model.onnx")
     for tensor in model.graph.initializer:
-        if tensor.name.startswith(HEAD):
-            head = numpy_helper.to_array(tensor)
-            moved = np.empty_like(head)
-            moved[list(order)] = head
-            tensor.CopyFrom(numpy_helper.from_array(moved, tensor.name))
+        if tensor.name.startswith(name):
+            tensor.CopyFrom(numpy_helper.from_array(changed_to(numpy_helper.to_array(tensor)), tensor.name))
     onnx.save(model, changed)
     manifest = read_json(source / MANIFEST)
     files = {name: source / name for name in manifest["files"] if name != "MODEL_CARD.md"}
@@ -114,6 +122,15 @@ def test_a_spoiled_candidate_is_refused_by_name(tiny, good_and_spoiled, held_out
     content = read_json(OUT / "report.json")
     assert (content["verdict"], content["champion"]) == ("fail", champion)
     assert not content["rules"][0]["passed"]
+
+
+def test_a_champion_that_says_no_numbers_is_no_reason_to_pass_and_the_evidence_is_written(tiny, tmp_path):
+    broken = with_head(tiny, tmp_path / "broken", "network.heads.severity_head.", lambda head: head * np.float32("nan"))
+    with pytest.raises(GateRefused, match="champion no figure"):
+        compare_with_champion(tiny.data("package"), broken, tiny.data("prepare"), tiny.params.validate_)
+    content = read_json(OUT / "report.json")
+    assert content["verdict"] == "fail"
+    assert "champion" not in content["metrics"]["severity_mae"]
 
 
 def test_a_better_candidate_may_replace_the_champion(tiny, good_and_spoiled):

@@ -23,7 +23,7 @@ from plumbline.validate.metrics import Figures, Judged
 from plumbline.validate.report import write_report
 from plumbline.validate.report_content import BASELINE, CHAMPION, REFERENCE, report_content
 from plumbline.validate.slices import slices
-from plumbline.validate.stage import Table, as_judged, slice_figures
+from plumbline.validate.stage import Table, as_judged, finite, slice_figures
 
 
 def compare_with_champion(candidate: Path, champion: Path, prepared: Path, params: Validate, out: Path) -> Path:
@@ -71,7 +71,10 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
     everyone |= {BASELINE: least_squares(test), CHAMPION: as_judged(reigning.answer(test))}
     parts = slices(test, about.prepare.max_strain_error_permille)
     table: Table = {
-        part: {name: slice_figures(one, test, np.asarray(inside), params.min_slice) for name, one in everyone.items()}
+        part: {
+            name: finite(slice_figures(one, test, np.asarray(inside), params.min_slice))
+            for name, one in everyone.items()
+        }
         for part, inside in parts.items()
     }
     gate = evaluate(rules, table, drops_of(rules, everyone, test, parts, params.min_slice), params)
