@@ -26,13 +26,14 @@ def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
         Registry(uri=f"sqlite:///{path}").champion()
 
 
+@pytest.mark.parametrize("password", ["secret", "p%40s:secret", "%2Fsecret"])
 def test_a_silent_server_is_an_error_that_keeps_its_password(
-    make_package: MakePackage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_package: MakePackage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, password: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with socket.socket() as held:  # bound, not listening: every connection is refused
         held.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://user:secret@127.0.0.1:{held.getsockname()[1]}")
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://user:{password}@127.0.0.1:{held.getsockname()[1]}")
         with pytest.raises(InputError, match="does not answer") as caught:
             promote(make_package("one"), lambda candidate, champion: None)
     assert "secret" not in str(caught.value)

@@ -64,7 +64,7 @@ class Server:
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
-        self._shown, self._secret = _without_password(uri)
+        self._shown, self._secrets = _without_password(uri)
         with self.answering():
             self.client = MlflowClient(uri, uri)
 
@@ -102,7 +102,8 @@ class Server:
             if told is None:
                 told = next(iter(str(error).strip().splitlines()), type(error).__name__)
                 advice = "the model registry does not answer ({}). Start it, or correct MLFLOW_TRACKING_URI."
-            told = told.replace(self._secret, "***") if self._secret else told
+            for secret in self._secrets:
+                told = told.replace(secret, "***")
             raise InputError(f"{self._shown}: {advice.format(told)}") from error
 
     def experiment(self) -> str:
@@ -116,14 +117,19 @@ class Server:
         return str(self.client.create_experiment(EXPERIMENT, artifact_location=local))
 
 
-def _without_password(uri: str) -> tuple[str, str]:
+def _without_password(uri: str) -> tuple[str, list[str]]:
     """An address as it may be shown, and what must not be; of one that nobody can read, all before the host."""
     try:
         address = make_url(uri)
     except ArgumentError:
         secret, _, shown = uri.rpartition("@")
-        return shown, secret
-    return address.render_as_string(hide_password=True), str(address.password or "")
+        return shown, [secret] if secret else []
+    shown = address.render_as_string(hide_password=True)
+    if not address.password:
+        return shown, []
+    # As it stands in the address, where a `@` is `%40`: so it comes back in the words of who could not reach it.
+    written = uri.partition("://")[2].partition("@")[0].partition(":")[2]
+    return shown, [written, str(address.password)]
 
 
 def _of_disk(error: BaseException) -> str | None:
