@@ -12,7 +12,7 @@ from pathlib import Path
 from plumbline.doctor.command import run
 from plumbline.doctor.finding import Finding, Place, fault, ok, warning
 from plumbline.doctor.folders import files
-from plumbline.doctor.web import ask, prefect_api
+from plumbline.doctor.web import ask, mlflow_headers, prefect_api
 
 SECONDS = 60.0
 """A difference that schedules, heartbeats and leases stand."""
@@ -47,7 +47,7 @@ def _servers() -> Iterator[Finding]:
         addresses["Prefect server"] = (f"{api[0]}/health", api[1])
     uri = os.environ.get("MLFLOW_TRACKING_URI", "")
     if uri.startswith("http"):
-        addresses["MLflow server"] = (f"{uri.rstrip('/')}/health", {})
+        addresses["MLflow server"] = (f"{uri.rstrip('/')}/health", mlflow_headers())
     for name, (url, headers) in addresses.items():
         try:
             said = ask(url, headers=headers).headers.get("date")

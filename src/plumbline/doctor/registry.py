@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from plumbline.doctor.finding import Finding, Place, fault, ok, warning
 from plumbline.doctor.folders import unwritable
 from plumbline.doctor.package import importing
-from plumbline.doctor.web import ask
+from plumbline.doctor.web import ask, mlflow_headers
 from plumbline.errors import InputError
 from plumbline.params import load_params
 
@@ -49,7 +49,7 @@ def check_registry(_: Place) -> Iterator[Finding]:
             return
     elif uri.startswith("http"):
         try:
-            ask(f"{uri.rstrip('/')}/health")
+            ask(f"{uri.rstrip('/')}/health", headers=mlflow_headers())
         except (OSError, ValueError) as error:
             yield fault(f"{uri}: the registry does not answer ({error})", f"Start the MLflow server. {ADDRESS}")
             return

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
 SECONDS = 5.0
@@ -36,9 +36,10 @@ def ask(url: str, body: Any = None, headers: Mapping[str, str] | None = None) ->
     if parts.scheme not in ("http", "https"):
         raise ValueError(f"{url}: no address that begins with http:// or https://")
     sent = {"Accept": "application/json", **(headers or {})}
-    if parts.password is not None:  # urllib takes a name and password in the address for a part of the host's name
-        sent.setdefault("Authorization", basic(f"{parts.username}:{parts.password}"))
-        url = url.replace(f"{parts.netloc}", parts.netloc.rpartition("@")[2], 1)
+    if parts.username is not None:  # urllib takes a name and password in the address for a part of the host's name
+        url = url.replace(parts.netloc, parts.netloc.rpartition("@")[2], 1)
+        if parts.password is not None:
+            sent["Authorization"] = basic(f"{unquote(parts.username)}:{unquote(parts.password)}")
     data = None if body is None else json.dumps(body).encode()
     if data is not None:
         sent["Content-Type"] = "application/json"
@@ -65,8 +66,17 @@ def prefect_api() -> tuple[str, dict[str, str]] | None:
     if not url:
         return None
     headers = {}
-    if key := os.environ.get("PREFECT_API_KEY"):
-        headers["Authorization"] = f"Bearer {key}"
-    elif given := os.environ.get("PREFECT_API_AUTH_STRING"):
+    if given := os.environ.get("PREFECT_API_AUTH_STRING"):  # where both are set, Prefect takes this one
         headers["Authorization"] = basic(given)
+    elif key := os.environ.get("PREFECT_API_KEY"):
+        headers["Authorization"] = f"Bearer {key}"
     return url, headers
+
+
+def mlflow_headers() -> dict[str, str]:
+    """The headers that an MLflow server behind a login wants, as MLflow takes them from the environment."""
+    name, password = (os.environ.get(f"MLFLOW_TRACKING_{what}") for what in ("USERNAME", "PASSWORD"))
+    if name and password:
+        return {"Authorization": basic(f"{name}:{password}")}
+    token = os.environ.get("MLFLOW_TRACKING_TOKEN")
+    return {"Authorization": f"Bearer {token}"} if token else {}
