@@ -71,6 +71,17 @@ def test_a_lock_that_a_dead_run_left_to_its_child(folder: Path) -> None:
     assert states(check_locks) == [State.OK]
 
 
+def test_a_tidying_that_died_left_its_lock_to_its_child(folder: Path) -> None:
+    process, child = hold("fork")
+    try:
+        process.wait()
+        Path(".plumbline/run.lock").write_text(f"{process.pid} tidying")
+        assert f"left by process {process.pid}, which is dead" in faults(check_locks)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        process.communicate()
+
+
 def owners(pid: int) -> None:
     path = Path(".dvc/tmp/rwlock")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,6 +93,10 @@ def test_dvcs_list_of_busy_paths(folder: Path) -> None:
     assert "which is dead" in warnings(check_locks)
     owners(os.getpid())  # a number that has gone to a process that is no DVC
     assert "DVC waits for it without end" in faults(check_locks)
+    with subprocess.Popen([sys.executable, "-c", "input()", "/srv/dvc-cache/x"], stdin=subprocess.PIPE) as other:
+        owners(other.pid)
+        assert "DVC waits for it without end" in faults(check_locks)
+        other.communicate(b"\n")
     Path(".dvc/tmp/rwlock").write_text('{"write": {"data')
     assert "was cut short" in faults(check_locks)
     for left in ("{}", '{"write": {}}', '{"read": {}}'):  # as DVC leaves it
@@ -101,6 +116,14 @@ def test_a_half_written_output_of_a_killed_process(folder: Path) -> None:
     assert "5.0 kB" in said
     with atomic_folder(Path("data/prepare")):  # of this process, which is at it
         assert "prepare" not in warnings(check_leftovers)
+
+
+def test_what_is_to_be_removed_is_quoted(folder: Path) -> None:
+    Path(f"data/.Old Town.{dead_pid()}.part").mkdir(parents=True)
+    (finding,) = check_leftovers(PLACE)
+    command = finding.mend.split("`")[1]
+    assert subprocess.run(command, shell=True, check=True).returncode == 0
+    assert states(check_leftovers) == [State.OK]
 
 
 def test_portions_that_nobody_goes_on_with(folder: Path) -> None:

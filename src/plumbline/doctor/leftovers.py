@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ def check_leftovers(_: Place) -> Iterator[Finding]:
             more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
             shown = ", ".join(map(str, paths[:3]))
             yield warning(f"{what}: {shown}{more}; {size(_bytes(paths))}",
-                          f"`rm -r {' '.join(map(str, paths))}`; nothing needs them.")  # fmt: skip
+                          f"`rm -r {shlex.join(map(str, paths))}`; nothing needs them.")  # fmt: skip
     if not unfinished and not old:
         going_on = f"; {len(kept)} folders in {WORK} that a run may go on from, {size(_bytes(kept))}" if kept else ""
         yield ok(f"nothing was left behind{going_on}")

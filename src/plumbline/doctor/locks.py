@@ -10,7 +10,6 @@ from pathlib import Path
 from plumbline.doctor.finding import Finding, Place, fault, ok, warning
 from plumbline.jobs import WORK
 
-RUN = WORK / "run.lock"
 DVC_OWNERS = Path(".dvc/tmp/rwlock")
 SERVER = WORK / "server.pid"
 
@@ -46,7 +45,8 @@ def _held(path: Path) -> bool:
 
 
 def _holder(path: Path) -> Finding:
-    named = path.read_text(encoding="utf-8", errors="replace").strip()
+    words = path.read_text(encoding="utf-8", errors="replace").split()
+    named = words[0] if words else ""  # what follows is its purpose
     if not named.isdigit() or _alive(int(named)):
         return ok(f"a run is at work here: {path}{f', process {named}' if named else ''}")
     # It was started by the dead one, and has the file open from it.
@@ -102,7 +102,9 @@ def _alive(pid: int) -> bool:
 
 
 def _is_dvc(pid: int) -> bool:
-    return b"dvc" in _command(pid) or not Path("/proc/self").exists()
+    # `python -m dvc` or `bin/dvc`, as a run has it: a folder of that name makes no DVC.
+    words = _command(pid).split(b"\0")
+    return any(word.rsplit(b"/", 1)[-1] == b"dvc" for word in words) or not Path("/proc/self").exists()
 
 
 def _command(pid: int) -> bytes:
