@@ -19,7 +19,7 @@ app = typer.Typer(help="The registry of released models: promote, roll back, lis
 @app.command(epilog="Example: `plumbline release promote data/package`")
 def promote(
     package: Annotated[Path, typer.Argument(help="Folder of a model package.", metavar="PACKAGE_DIR")],
-    again: Annotated[bool, typer.Option("--again", help="Also if this version was rolled back before.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also if it was rolled back or replaced before.")] = False,
     params: ParamsOption = PARAMS,
 ) -> None:
     """Register a package and make it the champion, if it is not worse than the present one on the same test data.
