@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ Item = TypeVar("Item")
 console = Console(stderr=True)
 log = logging.getLogger("plumbline")
 SECONDS_BETWEEN_LINES = 5.0
+_PASSWORD = re.compile(r"(://[^:/@\s]*):[^@/\s]+@")
 
 
 def setup_logging(verbose: bool = False) -> None:
@@ -43,3 +45,8 @@ def track(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
             last = time.monotonic()
             log.info("%s: %d of %d", what, done, total)
         yield item
+
+
+def hidden(text: str) -> str:
+    """The text without the passwords in its addresses."""
+    return _PASSWORD.sub(r"\1:***@", text)

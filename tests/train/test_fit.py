@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -98,6 +99,17 @@ def test_training_lowers_the_loss_and_learns_both_tasks(work, said):
     ]  # fmt: skip
     assert not CHECKPOINTS.exists() or not list(CHECKPOINTS.iterdir())
     assert sum("MLflow at file:nowhere does not answer" in line for line in said) == 1
+
+
+def test_a_silent_record_is_told_of_without_its_password(work, said, monkeypatch):
+    with socket.socket() as held:  # bound, not listening: every connection is refused
+        held.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:p%40secret@127.0.0.1:{held.getsockname()[1]}")
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+        run(epochs=1)
+    (line,) = (line for line in said if "does not answer" in line)
+    assert "http://me:***@127.0.0.1" in line
+    assert "secret" not in line
 
 
 def test_the_model_is_that_of_the_best_epoch(work):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from plumbline.console import hidden
 from plumbline.doctor import (
     checkout,
     clock,
@@ -22,7 +23,7 @@ from plumbline.doctor import (
     server,
     versions,
 )
-from plumbline.doctor.finding import Check, Finding, Place, State, fault, hidden
+from plumbline.doctor.finding import Check, Finding, Place, State, fault
 
 CHECKS: Mapping[str, Check] = {
     "python": versions.check_python,

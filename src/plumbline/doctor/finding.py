@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 LEAST_FREE = 2**30
 """Bytes that shall be free on every disk, whatever a run needs."""
-_PASSWORD = re.compile(r"(://[^:/@\s]*):[^@/\s]+@")
 
 
 class State(StrEnum):
@@ -66,11 +64,6 @@ def warning(found: str, mend: str) -> Finding:
 def fault(found: str, mend: str) -> Finding:
     """It does not work, or will not."""
     return Finding(State.FAULT, found, mend)
-
-
-def hidden(text: str) -> str:
-    """The text without the passwords in its addresses."""
-    return _PASSWORD.sub(r"\1:***@", text)
 
 
 def size(count: float) -> str:

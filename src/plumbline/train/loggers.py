@@ -10,7 +10,7 @@ from typing import Any
 
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 
-from plumbline.console import log
+from plumbline.console import hidden, log
 from plumbline.train.distributed import process_number
 
 TAGS = ("run_key", "data_sha256")
@@ -47,7 +47,8 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
         logger.log_hyperparams(record["params"])
         found.append(logger)
     except Exception as error:  # whatever the record's server answers, training goes on
-        log.warning("MLflow at %s does not answer (%s); this run is not recorded there", address, error)
+        told = hidden(f"MLflow at {address} does not answer ({error})")
+        log.warning("%s; this run is not recorded there", told)
     finally:
         # Lightning makes the address that of the whole process: what it did next in another project went to this one.
         os.environ.pop("MLFLOW_TRACKING_URI", None)
@@ -68,7 +69,8 @@ def _still_there(run_id: str | None, address: str) -> str | None:
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
-        log.warning("MLflow at %s has lost the interrupted run %s: a new one is begun there", address, run_id)
+        shown = hidden(address)
+        log.warning("MLflow at %s has lost the interrupted run %s: a new one is begun there", shown, run_id)
         return None
     return run_id
 
@@ -99,4 +101,4 @@ def log_record(found: list[Logger], record: dict[str, Any]) -> None:
                 logger.experiment.log_dict(logger.run_id, record, "record.json")
                 logger.log_metrics({f"best/{name}": value for name, value in record["metrics"].items()})
             except Exception as error:  # as above
-                log.warning("MLflow does not take the record (%s)", error)
+                log.warning("MLflow does not take the record (%s)", hidden(str(error)))
