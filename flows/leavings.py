@@ -15,7 +15,8 @@ from prefect.exceptions import ObjectNotFound
 
 from flows.services import FOLDER
 
-FLOWS = ["pipeline", "retrain", "score", "stage", "tidy"]
+FLOWS = ["pipeline", "portions", "retrain", "score", "stage", "tidy", "tiles"]
+"""`portions` and `tiles` run inside of others, and their records do not go with those."""
 TAG = "plumbline"
 """Of the runs of our deployments, and of those by hand (`main` of each flow): a server may be shared with others, who
 may have flows of these names."""

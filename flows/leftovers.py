@@ -9,8 +9,8 @@ from prefect.states import Crashed
 
 from flows import embedded
 
-OWNERS = ["pipeline", "retrain"]
-"""Flows of which one at a time is at work in a checkout, see `checkout.alone`."""
+OWNERS = ["pipeline", "portions", "retrain"]
+"""Flows of which one at a time is at work in a checkout, see `checkout.alone`, and what runs inside of these alone."""
 
 
 def close_leftover_runs(own: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 import time
@@ -11,13 +12,14 @@ from uuid import UUID
 
 import pytest
 import yaml
-from prefect import flow, tags
+from prefect import Flow, flow, tags
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import ArtifactFilter, FlowRunFilter
+from prefect.client.schemas.filters import ArtifactFilter, FlowFilter, FlowRunFilter
 from prefect.states import Running, Scheduled
+from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows import leavings
+from flows import leavings, portions
 from flows.checkout import LOCK, TIDYING, CheckoutBusyError, alone
 from flows.services import FOLDER
 from flows.tidy import tidy
@@ -79,6 +81,27 @@ def test_a_running_flow_is_left_alone_and_what_has_ended_goes_with_its_artifacts
         assert leavings.runs_at_work() >= 1
         for one in (at_work, waiting, others):
             client.delete_flow_run(one)
+
+
+@pytest.mark.usefixtures("harness")
+def test_what_ran_inside_of_a_flow_goes_as_well(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deployed run has its tags on the server alone: what runs inside of it begins without them."""
+    monkeypatch.setattr(portions, "DaskTaskRunner", lambda address: ThreadPoolTaskRunner())
+    (place / "data/deliveries").mkdir(parents=True)
+    assert portions.score_on_dask("tcp://nobody", "pretrained") == 0
+    mine = FlowFilter.model_validate({"name": {"any_": ["tiles"]}})
+    with get_client(sync_client=True) as client:
+        assert len(client.read_flow_runs(flow_filter=mine)) == 1
+        time.sleep(2)
+        leavings.forget_runs(1 / 86_400, dry_run=False)
+        assert not client.read_flow_runs(flow_filter=mine)
+
+
+def test_records_of_every_flow_are_seen_to() -> None:
+    modules = [importlib.import_module(f"flows.{path.stem}") for path in (ROOT / "flows").glob("[!_]*.py")]
+    assert {one.name for module in modules for one in vars(module).values() if isinstance(one, Flow)} == {
+        *leavings.FLOWS
+    }
 
 
 @pytest.mark.usefixtures("harness")
