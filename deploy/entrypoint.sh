@@ -5,11 +5,14 @@ set -eu
 : "${PLUMBLINE_HOME:?the folder of the clone}"
 if [ ! -d "$PLUMBLINE_HOME/.git" ]; then
     : "${PLUMBLINE_REPOSITORY:?the repository to clone, because $PLUMBLINE_HOME holds none}"
-    # Under another name first: a clone that was cut short is none.
-    rm -rf "$PLUMBLINE_HOME.new"
-    git clone --quiet "$PLUMBLINE_REPOSITORY" "$PLUMBLINE_HOME.new"
-    rmdir "$PLUMBLINE_HOME" 2>/dev/null || true
-    mv "$PLUMBLINE_HOME.new" "$PLUMBLINE_HOME"
+    # In it, since a volume cannot be moved aside; .git comes last, so a clone that was cut short is none.
+    new="$PLUMBLINE_HOME/.new"
+    rm -rf "$new"
+    mkdir -p "$PLUMBLINE_HOME"
+    git clone --quiet --no-checkout "$PLUMBLINE_REPOSITORY" "$new"
+    git --git-dir "$new/.git" --work-tree "$PLUMBLINE_HOME" reset --quiet --hard
+    mv "$new/.git" "$PLUMBLINE_HOME/.git"
+    rmdir "$new"
 fi
 cd "$PLUMBLINE_HOME"
 if [ -n "${PLUMBLINE_DVC_REMOTE:-}" ]; then

@@ -98,11 +98,15 @@ def test_a_dockerfile_copies_what_is_there_and_starts_the_entrypoint(name: str) 
     assert re.search(r"^FROM python:3\.11", "\n".join(lines), re.MULTILINE)
 
 
-def test_the_entrypoint_makes_a_clone_once_and_runs_in_it(tmp_path: Path) -> None:
-    """The shell script of the images, run here."""
-    origin, home = tmp_path / "origin", tmp_path / "work/clone"
+@pytest.mark.parametrize("volume", [False, True])
+def test_the_entrypoint_makes_a_clone_once_and_runs_in_it(tmp_path: Path, volume: bool) -> None:
+    """The shell script of the images, run here; where the clone's folder is a volume, with what a file system has."""
+    origin, home = tmp_path / "origin", tmp_path / "work/a clone"
     origin.mkdir()
     (tmp_path / "work").mkdir()
+    if volume:
+        (home / "lost+found").mkdir(parents=True)
+        (home / ".new").mkdir()  # of a start that was cut short
     (origin / ".dvc").mkdir()
     (origin / ".dvc/config").write_text("[core]\n    analytics = false\n")
     for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "one"]):
@@ -123,6 +127,9 @@ def test_the_entrypoint_makes_a_clone_once_and_runs_in_it(tmp_path: Path) -> Non
     told = (home / ".dvc/config.local").read_text()
     assert "url = s3://bucket/dvc" in told
     assert "endpointurl = http://127.0.0.1:9" in told
+    status = subprocess.run(["git", "status", "--porcelain"], cwd=home, capture_output=True, text=True, check=True)
+    assert status.stdout in ("", "?? .dvc/config.local\n")
+    assert sorted(path.name for path in home.iterdir()) == [".dvc", ".git", *(["lost+found"] if volume else [])]
     (home / "kept").touch()
     subprocess.run(command, env=environment | {"PLUMBLINE_REPOSITORY": "/gone"}, check=True, capture_output=True)
     assert (home / "kept").exists()
