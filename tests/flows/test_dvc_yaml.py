@@ -10,6 +10,9 @@ import pytest
 import yaml
 
 from flows.stages import STAGES
+from plumbline.params.load import Params
+from plumbline.params.prepare import JUDGED, SEQUENCES
+from plumbline.release.package import NO_PART
 from tests.flows.conftest import ROOT
 
 DVC: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text())
@@ -35,6 +38,18 @@ def test_a_stage_is_named_as_its_command_and_its_parameters() -> None:
                 value = value[part]
         assert stage["outs"] == [f"data/{name}"]  # plain, so cached, and alone, so nothing is left out
         assert stage["deps"]
+
+
+def test_a_package_is_made_anew_where_a_parameter_in_its_hash_is_another() -> None:
+    sections = {field.alias or name for name, field in Params.model_fields.items()}
+    assert set(DVC["stages"]["package"]["params"]) == sections - NO_PART
+
+
+def test_limits_of_other_sections_that_a_stage_goes_by_are_its_parameters() -> None:
+    """`train` records how a model's scatterers were prepared, `validate` judges as `predict` does (`export.judged`)."""
+    stated = yaml.safe_load((ROOT / "params.yaml").read_text())["prepare"]  # DVC knows no key that is not stated
+    for stage, keys in (("train", SEQUENCES), ("validate", ("min_points", *JUDGED))):
+        assert {f"prepare.{key}" for key in keys if key in stated} <= set(DVC["stages"][stage]["params"])
 
 
 def test_figures_and_curves_lie_in_outputs() -> None:

@@ -79,6 +79,13 @@ def test_other_parameters_give_another_version(tiny, project):
     assert again.hashes["params"] != first.hashes["params"]
 
 
+def test_parameters_of_other_work_give_no_other_version(tiny, project):
+    other = {"adapt": {"epochs": 3}, "tidy": {"days": 3.0}}
+    (project / "params.yaml").write_text(yaml.safe_dump({**PARAMS, **other}))
+    assert run_cli("package", cwd=project).code == 0
+    assert verify_package(project / "data" / "package").version == verify_package(tiny.data("package")).version
+
+
 def test_a_refused_gate_ends_with_3_and_writes_nothing(tiny, project):
     gates = [
         {"metric": "severity_mae", "artifact": "int8", "max": -1.0},

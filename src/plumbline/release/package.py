@@ -33,6 +33,8 @@ CODE = (
 )  # fmt: skip
 """Source that the manifest's hash of the code is taken over: that of dvc.yaml's stage `package`."""
 
+NO_PART = {"adapt", "score", "tidy"}
+"""Sections that no package is made by; the others are the parameters of dvc.yaml's stage `package`."""
 
 RECORD = "record.json"
 RECORDED = ("train", "compress")
@@ -68,7 +70,7 @@ def package(prepared: Path, exported: Path, validated: Path, params: Params, out
             "data": sha256_folder(prepared),
             "test_data": test_data,
             "code": _code(),
-            "params": hashlib.sha256(params.model_dump_json(exclude={"score", "tidy"}).encode()).hexdigest(),
+            "params": hashlib.sha256(params.model_dump_json(exclude=NO_PART).encode()).hexdigest(),
         },
         "metrics": figures,
         "gate": gate,
