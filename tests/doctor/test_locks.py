@@ -132,3 +132,19 @@ def test_portions_that_nobody_goes_on_with(folder: Path) -> None:
     assert "1 folders in .plumbline that a run may go on from" in told(check_leftovers, State.OK, PLACE)
     os.utime(portion, (time.time() - 8 * 86_400,) * 2)
     assert f"not touched for a week: {portion}" in warnings(check_leftovers)
+
+
+def test_what_a_system_keeps_is_never_named_for_removal(folder: Path) -> None:
+    """Prefect's database, files of MLflow and of the champion: a system that stood still for a week needs them all."""
+    for name in (
+        "system/prefect/prefect.db",
+        "mlruns/1/record.json",
+        "models/0123/model.onnx",
+        "lent/athens/params.yaml",
+    ):
+        path = Path(".plumbline") / name
+        path.parent.mkdir(parents=True)
+        path.touch()
+        for old in (path, path.parent):
+            os.utime(old, (time.time() - 8 * 86_400,) * 2)
+    assert states(check_leftovers) == [State.OK]

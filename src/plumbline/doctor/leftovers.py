@@ -15,12 +15,16 @@ from plumbline.jobs import KEPT_SECONDS, WORK
 # `.NAME.PID.part` and `.NAME.PID.old` (plumbline.files), and `.NAME.removed` (plumbline.jobs).
 _UNFINISHED = re.compile(r"\.(.+)\.(?:(\d+)\.(?:part|old)(?:\.\w+)?|removed)$")
 WHERE = (".", "data", "data/*", "mlartifacts", f"{WORK}", f"{WORK}/*", f"{WORK}/*/*")
+GONE_ON_WITH = ("checkpoints", "ingest", "prepare", "score", "search")
+"""Below `.plumbline`: trainings and portions, which can be made again. Other folders hold what cannot: Prefect's
+database, files of MLflow and of released packages, what a retraining puts back."""
 
 
 def check_leftovers(_: Place) -> Iterator[Finding]:
-    """Nothing of a dead process lies about, and nothing in `.plumbline` that nobody has gone on with for a week."""
+    """Nothing of a dead process lies about, and no portion or checkpoint that nobody has gone on with for a week."""
     unfinished = sorted({path for where in WHERE for path in Path().glob(f"{where}/.*") if _dead(path)})
-    kept = [path for path in WORK.glob("*/*") if path.is_dir() and not path.name.startswith(".")]
+    found = (path for name in GONE_ON_WITH for path in sorted((WORK / name).glob("[!.]*")))
+    kept = [path for path in found if path.is_dir()]
     old = [path for path in kept if time.time() - _changed(path) > KEPT_SECONDS]
     for paths, what in ((unfinished, "half-written, of processes that died"), (old, "not touched for a week")):
         if paths:
