@@ -106,3 +106,17 @@ def test_no_tag_of_a_server_names_a_folder_of_its_own_choice(tag: str, registry:
     entry = Registered(3, tag, datetime.now(UTC), champion=True, source="mlflow-artifacts:/1/2/package")
     with pytest.raises(InputError, match=r"package_version: .* is no hash"):
         registry.folder(entry)
+
+
+def test_a_download_that_was_harmed_is_fetched_again(
+    registry: Registry, make_package: MakePackage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nothing but removing it by hand would help, and every promotion would register the package once more."""
+    package = make_package("one")
+    champion = promote(package, lambda candidate, champion: None).champion
+    monkeypatch.setattr("plumbline.release.registry.local_folder", lambda uri: None)  # as on a server
+    fetched = registry.folder(champion) / "model.onnx"
+    fetched.write_text("harmed")
+    assert not promote(package, lambda candidate, champion: None).changed
+    assert fetched.read_text() == "one"
+    assert len(registry.versions()) == 1

@@ -13,6 +13,7 @@ from typing import Any
 from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 
 from plumbline.errors import InputError
+from plumbline.export.package import MANIFEST, verify_package
 from plumbline.release.resolve import CHAMPION
 
 DOWNLOADS = Path(".plumbline/models")
@@ -69,6 +70,20 @@ def download_folder(version: str) -> Path:
     if not re.fullmatch(r"[0-9a-f]{12,64}", version):
         raise InputError(f"the registry's tag {VERSION_TAG}: {version!r} is no hash. Correct it in MLflow.")
     return DOWNLOADS / version
+
+
+def package_in(downloaded: Path) -> Path:
+    """The package in a folder that MLflow has filled."""
+    return next(downloaded.rglob(MANIFEST), downloaded / MANIFEST).parent
+
+
+def is_whole(package: Path) -> bool:
+    """Whether the files of a package are there, and those that were released."""
+    try:
+        verify_package(package)
+    except InputError:
+        return False
+    return True
 
 
 def figures(metrics: Any, prefix: str = "") -> Iterator[tuple[str, float]]:

@@ -24,6 +24,8 @@ from plumbline.release.entries import (
     download_folder,
     figures,
     former_champions,
+    is_whole,
+    package_in,
     registered,
 )
 from plumbline.release.records import Records
@@ -249,10 +251,10 @@ class Registry:
                 )
             return local
         downloaded = download_folder(item.version)
-        if not downloaded.is_dir():
+        if not is_whole(package_in(downloaded)):  # not there yet, or harmed since: the registry's own may be well
             with self.server.answering(), atomic_folder(downloaded) as temporary:
                 download_artifacts(artifact_uri=item.source, dst_path=str(temporary), tracking_uri=self.server.uri)
-        return next(downloaded.rglob("manifest.json"), downloaded / "manifest.json").parent
+        return package_in(downloaded)
 
     def _model(self) -> RegisteredModel | None:
         # A search answers "none" with an empty list; looking up a name answers with an error like any other.
