@@ -32,11 +32,15 @@ def test_drift_starts_retrain_with_its_delivery_and_a_delivery_starts_score(
         ask(api, "/work_pools/", name=pool, type="process")
     command = [PREFECT, "--no-prompt", "deploy", "--all"]
     subprocess.run(command, cwd=project.folder, env=project.environment, check=True)
-    deployments = {
-        name: api.get(f"/deployments/name/{name}/{name}").raise_for_status().json()["id"]
-        for name in ("score", "retrain")
+    made = {
+        name: api.get(f"/deployments/name/{name}/{name}").raise_for_status().json() for name in ("score", "retrain")
     }
-    assert {api.get(f"/deployments/{one}").json()["concurrency_limit"] or 1 for one in deployments.values()} == {1}
+    deployments = {name: one["id"] for name, one in made.items()}
+    assert {name: one["concurrency_options"]["collision_strategy"] for name, one in made.items()} == {
+        "score": "CANCEL_NEW",  # the next look sees what this one would have
+        "retrain": "ENQUEUE",  # an event comes once a delivery
+    }
+    assert {one["global_concurrency_limit"]["limit"] for one in made.values()} == {1}
 
     def emit(event: str, payload: str) -> None:
         command = [
