@@ -67,8 +67,10 @@ def _ended(client: SyncPrefectClient, number: UUID, stage: str) -> FlowRun:
             elif time.monotonic() - seen > PATIENCE_S / 2 and _worker_is_there(client, run):
                 seen = time.monotonic()  # waiting for its turn
             nobody = f"no worker of pool {run.work_pool_name} is there; start one"
-        except httpx.TransportError as error:  # a server that is started again meanwhile costs nothing
-            nobody = f"Prefect's server does not answer ({error})"
+        except httpx.HTTPError as error:  # a server that is started again meanwhile costs nothing
+            if isinstance(error, httpx.HTTPStatusError) and not error.response.is_server_error:
+                raise
+            nobody = f"Prefect's server does not answer ({error})"  # nor does its proxy, or its database is locked
         if time.monotonic() - seen > PATIENCE_S:
             raise UnreachableError(f"{stage}: {nobody}")
         time.sleep(POLL_S)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
+import httpx
 import pytest
 from prefect.client.schemas import State
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
-from flows import steps
+from flows import handover, steps
 from flows.handover import _outcome
 from flows.pipeline import pipeline
 from flows.stage import stage
@@ -51,6 +52,31 @@ def test_an_end_that_somebody_wanted_or_nobody_expected(state: State[Any], told:
     with pytest.raises(StageFailedError, match=told) as caught:
         _outcome(ended(state), "train", "stage/train")
     assert caught.value.exit_code == 1
+
+
+class Answering:
+    """A client whose server answers so, one after the other."""
+
+    def __init__(self, *answers: int | FlowRun) -> None:
+        self.answers = list(answers)
+
+    def read_flow_run(self, number: UUID) -> FlowRun:
+        answer = self.answers.pop(0)
+        if isinstance(answer, FlowRun):
+            return answer
+        asked = httpx.Request("GET", "http://127.0.0.1/api")
+        raise httpx.HTTPStatusError(f"{answer}", request=asked, response=httpx.Response(answer, request=asked))
+
+
+def test_a_server_or_its_proxy_that_is_unwell_for_a_moment_costs_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "POLL_S", 0.0)
+    run = ended(Completed(message="train: ran"))
+    assert handover._ended(Answering(503, 500, run), uuid4(), "train") is run  # type: ignore[arg-type]
+    with pytest.raises(httpx.HTTPStatusError, match="403"):  # a login that is refused stays refused
+        handover._ended(Answering(403, run), uuid4(), "train")  # type: ignore[arg-type]
+    monkeypatch.setattr(handover, "PATIENCE_S", -1.0)
+    with pytest.raises(UnreachableError, match=r"server does not answer \(503\)"):
+        handover._ended(Answering(503, run), uuid4(), "train")  # type: ignore[arg-type]
 
 
 def test_the_state_of_a_step_is_passed_on_with_its_name_and_exit_code() -> None:
