@@ -405,6 +405,21 @@ def test_files_that_cannot_be_footprints_as_a_whole_are_refused(tmp_path, geomet
         read_buildings(geojson(tmp_path / "f.geojson", geometries), CRS)
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_holes_without_a_corner_are_none(tmp_path, parts):
+    """Compared with another one, such a polygon ended the process, not the run (GEOS 3.14)."""
+    hole = [[13.15005, 38.70002], [13.15015, 38.70002], [13.15015, 38.70008], [13.15005, 38.70002]]
+    told = [[SQUARE, [], hole], [[[x + 0.001, y] for x, y in SQUARE]]][:parts]
+    shape = {"type": "MultiPolygon", "coordinates": told}
+    path = geojson(tmp_path / "f.geojson", [shape, shape], [{"building_id": "a"}] * 2)
+    whole = {"type": "MultiPolygon", "coordinates": [[ring for ring in rings if ring] for rings in told]}
+    plain = geojson(tmp_path / "plain.geojson", [whole], [{"building_id": "a"}])
+    read = read_buildings(path, CRS)
+    assert read.geometry.iloc[0].equals(read_buildings(plain, CRS).geometry.iloc[0])
+    assert (read.attrs["duplicates_dropped"], read.attrs["with_holes"]) == (1, 1)
+    assert not any(ring.is_empty for ring in shapely.get_rings(read.geometry.to_numpy()))
+
+
 def test_outlines_drawn_twice_under_other_names_are_counted(tmp_path, caplog):
     shapes = [moved(0), moved(1), moved(0), moved(0)]
     path = geojson(tmp_path / "f.geojson", shapes, [{"use": "house"} for _ in shapes])

@@ -67,6 +67,20 @@ def unwrap(geometry: Objects) -> Objects:
     return unwrapped
 
 
+def without_empty_holes(geometry: Objects) -> Objects:
+    """Polygons (B,) without holes of no corner, as GeoJSON can have: GEOS 3.14 ends the process that compares one."""
+    parts, owner = shapely.get_parts(geometry, return_index=True)
+    rings, part = shapely.get_rings(parts, return_index=True)
+    filled = geometry.copy()
+    for row in np.unique(owner[part[shapely.is_empty(rings)]]):
+        drawn = [
+            shapely.Polygon(shell, [hole for hole in holes if not hole.is_empty])
+            for shell, *holes in map(shapely.get_rings, parts[owner == row])
+        ]
+        filled[row] = drawn[0] if len(drawn) == 1 else shapely.multipolygons(drawn)
+    return filled
+
+
 def leave_out_hidden(sieve: Sieve, geometry: Objects, crs: str) -> NDArray[np.bool_]:
     """Which polygons (B,), projected to `crs`, lie within what it can show; the others are left out.
 
@@ -96,7 +110,7 @@ def make_valid(sieve: Sieve, geometry: Objects, crs: str) -> tuple[Objects, NDAr
             "%s: %d drawn as solids (%s): the ground below their faces is taken.",
             sieve.path, solid.sum(), sieve.name(solid),
         )  # fmt: skip
-    geometry = unwrap(geometry)
+    geometry = without_empty_holes(unwrap(geometry))
     invalid = ~shapely.is_valid(geometry)
     doubtful, lost, flat = (np.zeros(len(geometry), bool) for _ in range(3))
     if invalid.any():
