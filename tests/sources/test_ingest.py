@@ -93,6 +93,26 @@ def test_points_beside_the_footprints_are_told_of(city, tmp_path, caplog):
     assert "seem to lie" not in caplog.text
 
 
+def test_heights_from_another_zero_are_told_of(city, tmp_path, caplog):
+    """Many squares of 50 m: a row of points on each, and the second product 40 m above the first."""
+    for name, up, east in (("a", 0.0, 0.6), ("b", 40.0, -0.6)):
+        cells = [
+            {**row, "pid": f"{name}{number}", "temporal_coherence": "0.9", "height_ortho": f"{20 + up:.1f}",
+             "los_east": f"{east}", "los_north": "0", "los_up": "0.8"}
+            for number, row in enumerate(rows(80))
+        ]  # fmt: skip
+        (city / f"{name}.csv").write_text(text(cells))
+    (city / "ascending.csv").unlink()
+    (city / "descending.zip").unlink()
+    ingest([city], Ingest(), tmp_path / "out")
+    said = [line for record in caplog.records if "its heights are" in (line := record.getMessage())]
+    assert len(said) == 1
+    assert "b.csv: its heights are 40.0 m larger than those of" in said[0]
+    caplog.clear()
+    ingest([city], Ingest(products={"b.csv": Product(raised_m=-40)}), tmp_path / "raised")
+    assert "its heights are" not in caplog.text
+
+
 def test_displacements_of_an_improbable_size_are_told_of_once_a_product(city, tmp_path, monkeypatch, caplog):
     cells = many(100)
     for row in cells:

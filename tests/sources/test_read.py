@@ -99,6 +99,17 @@ def test_points_of_every_format_can_be_moved(tmp_path):
         assert any("moved by -5 m east and 3.5 m north" in note for note in open_points(path, moved).notes)
 
 
+def test_heights_of_every_format_can_be_raised(tmp_path):
+    paths, about = write_all(tmp_path)
+    raised = {name: one.model_copy(update={"raised_m": -44.5}) for name, one in about.items()}
+    raised["*"] = Product(raised_m=-44.5)
+    for name, path in paths.items():
+        before, after = read_points(path, about), read_points(path, raised)
+        np.testing.assert_allclose(after.height - before.height, -44.5, atol=1e-6, err_msg=name)
+        np.testing.assert_array_equal(after.easting, before.easting)
+        assert any("heights are raised by -44.5 m" in note for note in open_points(path, raised).notes)
+
+
 @pytest.mark.parametrize("by", [(1e4, 0.0), (float("nan"), 0.0), (1.0,), 5.0])
 def test_a_move_is_two_lengths_within_reason(by):
     with pytest.raises(ValidationError):

@@ -87,6 +87,8 @@ class Product(Section):
     """Direction of flight, clockwise from north; the antenna looks to the right."""
     moved_m: tuple[Shift, Shift] | None = None
     """Metres east and north by which its points are moved, where they lie beside the footprints."""
+    raised_m: Shift | None = None
+    """Metres by which its heights are raised, where they count from elsewhere than those of other tracks."""
     component: Literal["up", "east"] | None = None
     """Of an EGMS L3 product."""
     geometry: str | None = None

@@ -22,6 +22,7 @@ from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predictions import write_predictions
 from plumbline.sources.alignment import warn_of_offset
 from plumbline.sources.buildings import read_buildings
+from plumbline.sources.datum import warn_of_datum
 from plumbline.sources.distinct import check_distinct
 from plumbline.sources.epochs import observed
 from plumbline.sources.overlap import check_overlap
@@ -168,7 +169,9 @@ def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str |
             raise InputError(f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of one CRS.")
         if not np.isfinite(track.displacement).any():
             log.warning("%s: no displacement in any of its %d points: every cell is empty", path, len(track))
-    check_distinct(tracks, [str(path) for path in points])
+    names = [str(path) for path in points]
+    check_distinct(tracks, names)
+    warn_of_datum(tracks, names)
     return tracks
 
 

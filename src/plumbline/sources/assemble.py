@@ -21,6 +21,7 @@ from plumbline.errors import InputError
 from plumbline.files import read_json, write_json
 from plumbline.sources.alignment import warn_of_offset
 from plumbline.sources.city import ABOUT, NEIGHBOURS, CityFiles
+from plumbline.sources.datum import warn_of_datum
 from plumbline.sources.distinct import check_distinct
 from plumbline.sources.epochs import observed
 from plumbline.sources.overlap import check_overlap
@@ -47,6 +48,7 @@ def assemble(city: CityFiles, plan: Plan, out: Path) -> None:
     if twice:
         raise InputError(f"{city.products[0].parent}: two products are named {twice[0]}. Give each a name of its own.")
     check_distinct(samples, names)
+    warn_of_datum(samples, names)
     check_overlap(samples, buildings, ", ".join(names), str(city.footprints))
     warn_of_offset(samples, buildings, ", ".join(names), plan.params.products)
     tiles: dict[str, Counter[str]] = {}

@@ -65,7 +65,7 @@ FORMATS = {
 """By name; of those that recognise a header, the first counts."""
 KNOWN = "Known: " + "; ".join(f"{form.called}: {name}" for name, form in FORMATS.items())
 PARQUET_FORMATS = ("egms-l3", "egms")
-OF_ALL = frozenset({"format", "track", "moved_m"})
+OF_ALL = frozenset({"format", "track", "moved_m", "raised_m"})
 """Keys of `ingest.products` that mean something for every format."""
 
 

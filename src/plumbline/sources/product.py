@@ -90,6 +90,19 @@ def moved(source: PointSource, by_m: tuple[float, float] | None) -> PointSource:
     return replace(source, blocks=blocks, notes=(*source.notes, note))
 
 
+def raised(source: PointSource, by_m: float | None) -> PointSource:
+    """The product with its points' heights raised by so many m."""
+    if by_m is None:
+        return source
+
+    def blocks() -> Iterator[Track]:
+        for block in source.blocks():
+            yield replace(block, height=block.height + by_m)
+
+    note = f"its heights are raised by {by_m:g} m, as ingest.products says"
+    return replace(source, blocks=blocks, notes=(*source.notes, note))
+
+
 def all_points(source: PointSource) -> Track:
     """All blocks of a product as one; of points with one identifier, the first is kept.
 

@@ -15,7 +15,7 @@ from plumbline.sources.hdf5 import is_hdf5
 from plumbline.sources.mintpy import is_timeseries, open_mintpy
 from plumbline.sources.parquet import group_parts, is_parquet, is_point_table, open_parquet
 from plumbline.sources.points import Track
-from plumbline.sources.product import PointSource, all_points, moved, one_side
+from plumbline.sources.product import PointSource, all_points, moved, one_side, raised
 from plumbline.sources.tabular import NO_HEIGHT
 from plumbline.sources.units import sizes_of, warn_of_unit
 
@@ -49,7 +49,8 @@ def open_points(
     about = describe(path, products)
     found = find(path, about, format, products)
     check_used(path, about, found.name)
-    return moved(one_side(_open(found, path, about, crs, part), path), about.moved_m)
+    source = one_side(_open(found, path, about, crs, part), path)
+    return raised(moved(source, about.moved_m), about.raised_m)
 
 
 def _open(
@@ -81,8 +82,11 @@ def read_points(
     """
     track = all_points(open_points(path, products, format, crs))
     log.info("%s: %d points, %d epochs, %s to %s", path, *track.displacement.shape, *track.epochs[[0, -1]])
-    if (by_m := describe(path, products).moved_m) is not None:
-        log.info("%s: moved by %g m east and %g m north, as ingest.products says", path, *by_m)
+    about = describe(path, products)
+    if about.moved_m is not None:
+        log.info("%s: moved by %g m east and %g m north, as ingest.products says", path, *about.moved_m)
+    if about.raised_m is not None:
+        log.info("%s: heights raised by %g m, as ingest.products says", path, about.raised_m)
     repeated = track.dropped.get("duplicate_id", 0)
     if repeated:
         log.warning(
