@@ -41,7 +41,9 @@ def make(stage: str, deployment: str, commit: str, say: Say, limit_s: float | No
         run: Any = run_deployment(deployment, parameters=parameters, timeout=0)
     except ObjectNotFound:
         raise StageFailedError(f"{stage}: no deployment {deployment}. `prefect deploy --all`.", BAD_INPUT) from None
-    except httpx.TransportError as error:
+    except httpx.HTTPError as error:
+        if not _away(error):
+            raise
         raise UnreachableError(f"{stage}: Prefect's server does not answer: {error}") from error
     say(f"{stage}: handed over to {deployment}, run {run.name} ({run.id})")
     with get_client(sync_client=True) as client:
@@ -68,12 +70,17 @@ def _ended(client: SyncPrefectClient, number: UUID, stage: str) -> FlowRun:
                 seen = time.monotonic()  # waiting for its turn
             nobody = f"no worker of pool {run.work_pool_name} is there; start one"
         except httpx.HTTPError as error:  # a server that is started again meanwhile costs nothing
-            if isinstance(error, httpx.HTTPStatusError) and not error.response.is_server_error:
+            if not _away(error):
                 raise
-            nobody = f"Prefect's server does not answer ({error})"  # nor does its proxy, or its database is locked
+            nobody = f"Prefect's server does not answer ({error})"
         if time.monotonic() - seen > PATIENCE_S:
             raise UnreachableError(f"{stage}: {nobody}")
         time.sleep(POLL_S)
+
+
+def _away(error: httpx.HTTPError) -> bool:
+    """Whether nobody answers; one whose proxy or database is at fault may be back in a while, too."""
+    return not isinstance(error, httpx.HTTPStatusError) or error.response.is_server_error
 
 
 def _worker_is_there(client: SyncPrefectClient, run: FlowRun) -> bool:

@@ -74,6 +74,13 @@ def test_a_server_or_its_proxy_that_is_unwell_for_a_moment_costs_no_training(mon
     assert handover._ended(Answering(503, 500, run), uuid4(), "train") is run  # type: ignore[arg-type]
     with pytest.raises(httpx.HTTPStatusError, match="403"):  # a login that is refused stays refused
         handover._ended(Answering(403, run), uuid4(), "train")  # type: ignore[arg-type]
+
+    def asked(*_: object, **__: object) -> None:
+        Answering(502).read_flow_run(uuid4())
+
+    monkeypatch.setattr(handover, "run_deployment", asked)
+    with pytest.raises(UnreachableError, match="does not answer: 502"):
+        handover.make("train", "stage/train", "HEAD", print)
     monkeypatch.setattr(handover, "PATIENCE_S", -1.0)
     with pytest.raises(UnreachableError, match=r"server does not answer \(503\)"):
         handover._ended(Answering(503, run), uuid4(), "train")  # type: ignore[arg-type]

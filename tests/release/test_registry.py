@@ -69,6 +69,11 @@ def test_a_full_disk_is_not_told_as_a_silent_server(error: Exception) -> None:
         raise error
 
 
+def test_a_database_that_cannot_be_opened_is_not_told_as_a_silent_server(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"could not be read or written \(unable to open database file\)"):
+        Registry(uri=f"sqlite:///{tmp_path}").champion()  # a folder
+
+
 def test_nobody_is_the_challenger_before_the_first_release_and_after_it(
     registry: Registry, make_package: MakePackage
 ) -> None:

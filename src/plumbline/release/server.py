@@ -140,4 +140,5 @@ def _of_disk(error: BaseException) -> str | None:
             return str(cause)
         cause = cause.__cause__ or cause.__context__
     told = re.finditer(r"\[Errno (\d+)\] [^\n]*", str(error))
-    return next((found[0] for found in told if int(found[1]) in OF_DISK), None)
+    of_sqlite = re.search(r"unable to open database file|attempt to write a readonly database", str(error))
+    return next((found[0] for found in told if int(found[1]) in OF_DISK), of_sqlite and of_sqlite[0])
