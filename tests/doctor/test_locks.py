@@ -118,6 +118,26 @@ def test_a_half_written_output_of_a_killed_process(folder: Path) -> None:
         assert "prepare" not in warnings(check_leftovers)
 
 
+def test_the_only_copy_of_a_folder_is_put_back_and_not_removed(folder: Path) -> None:
+    """Killed between two renames: the old folder is aside, the new one not yet in its place."""
+    code = (
+        "import os, signal; from pathlib import Path; from plumbline import files\n"
+        "with files.atomic_folder(Path('data/train')) as one: (one / 'old').touch()\n"
+        "moved = os.replace\n"
+        "def replace(*paths):\n"
+        "    moved(*paths); os.kill(os.getpid(), signal.SIGKILL)\n"
+        "files.os.replace = replace\n"
+        "with files.atomic_folder(Path('data/train')) as two: (two / 'new').touch()"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    found = [finding for finding in check_leftovers(PLACE) if "all there is of data/train" in finding.found]
+    assert len(found) == 1
+    assert "rm -r" not in found[0].mend
+    assert subprocess.run(found[0].mend.split("`")[1], shell=True, check=True).returncode == 0
+    assert Path("data/train/old").is_file()
+    assert "all there is" not in warnings(check_leftovers)
+
+
 def test_what_is_to_be_removed_is_quoted(folder: Path) -> None:
     Path(f"data/.Old Town.{dead_pid()}.part").mkdir(parents=True)
     (finding,) = check_leftovers(PLACE)

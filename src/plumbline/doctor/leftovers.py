@@ -23,6 +23,11 @@ database, files of MLflow and of released packages, what a retraining puts back.
 def check_leftovers(_: Place) -> Iterator[Finding]:
     """Nothing of a dead process lies about, and no portion or checkpoint that nobody has gone on with for a week."""
     unfinished = sorted({path for where in WHERE for path in Path().glob(f"{where}/.*") if _dead(path)})
+    only = {path: whole for path in unfinished if (whole := _only_copy_of(path)) is not None}
+    unfinished = [path for path in unfinished if path not in only]
+    for path, whole in only.items():
+        yield warning(f"{path}: all there is of {whole}, from whose place a process that died had just taken it",
+                      f"`{shlex.join(['mv', str(path), str(whole)])}`, or make {whole} anew.")  # fmt: skip
     found = (path for name in GONE_ON_WITH for path in sorted((WORK / name).glob("[!.]*")))
     kept = [path for path in found if path.is_dir()]
     old = [path for path in kept if time.time() - _changed(path) > KEPT_SECONDS]
@@ -32,7 +37,7 @@ def check_leftovers(_: Place) -> Iterator[Finding]:
             shown = ", ".join(map(str, paths[:3]))
             yield warning(f"{what}: {shown}{more}; {size(_bytes(paths))}",
                           f"`rm -r {shlex.join(map(str, paths))}`; nothing needs them.")  # fmt: skip
-    if not unfinished and not old:
+    if not (unfinished or only or old):
         going_on = f"; {len(kept)} folders in {WORK} that a run may go on from, {size(_bytes(kept))}" if kept else ""
         yield ok(f"nothing was left behind{going_on}")
 
@@ -40,6 +45,13 @@ def check_leftovers(_: Place) -> Iterator[Finding]:
 def _dead(path: Path) -> bool:
     told = _UNFINISHED.match(path.name)
     return bool(told) and (told[2] is None or not Path(f"/proc/{told[2]}").exists())  # type: ignore[index]
+
+
+def _only_copy_of(path: Path) -> Path | None:
+    """What has to be put back: the old folder of a process that died before the new one was in its place."""
+    told = _UNFINISHED.match(path.name)
+    whole = path.with_name(told[1]) if told and path.suffix == ".old" else None
+    return None if whole is None or whole.exists() else whole
 
 
 def _changed(folder: Path) -> float:
