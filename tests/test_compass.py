@@ -78,10 +78,26 @@ def test_an_l_shape_has_the_frame_of_its_rectangle():
 
 
 @pytest.mark.parametrize(
-    ("shape", "side"), [(shapely.LineString([(0, 0), (10, 0)]), (10, 0)), (shapely.Point(3, 4), (0, 0))]
+    ("shape", "side", "degrees"),
+    [
+        (shapely.LineString([(0, 0), (10, 0)]), (10, 0), 0),
+        (shapely.LineString([(0, 0), (0, 10)]), (0, 10), 0),
+        (shapely.LineString([(0, 0), (8, 6)]), (10, 0), np.rad2deg(np.arctan2(6, 8))),
+        (shapely.LineString([(8, -6), (2, 2)]), (0, 10), np.rad2deg(np.arctan2(6, 8))),
+        (shapely.Polygon([(0, 0), (8, 6), (4, 3)]), (10, 0), np.rad2deg(np.arctan2(6, 8))),
+        (shapely.Point(3, 4), (0, 0), 0),
+    ],
 )
-def test_a_shape_without_extent_has_a_side_of_zero(shape, side):
-    np.testing.assert_allclose(frame_of(shape).side[0], side, atol=1e-9)
+def test_a_shape_without_extent_has_a_side_of_zero(shape, side, degrees):
+    frame = frame_of(shape)
+    np.testing.assert_allclose(frame.side[0], side, atol=1e-9)
+    np.testing.assert_allclose(frame.centre[0], shape.envelope.centroid.coords[0], atol=1e-9)
+    assert np.rad2deg(frame.angle[0]) == pytest.approx(degrees)
+
+
+def test_shapes_without_extent_stand_beside_others():
+    shapes = np.array([shapely.Point(3, 4), rectangle(20, 12), shapely.LineString([(0, 0), (8, 6)])], dtype=object)
+    np.testing.assert_allclose(frames(shapes).side, [(0, 0), (20, 12), (10, 0)], atol=1e-9)
 
 
 def test_quadrants_are_named_counter_clockwise_and_axes_count_as_east_and_north():

@@ -61,10 +61,13 @@ def frames(polygons: NDArray[np.object_]) -> Frames:
 
 
 def _corners(rectangles: NDArray[np.object_]) -> NDArray[np.float64]:
-    """(B, 4, 2) corners in order; of a point or a line, which has no rectangle of its own, those of its bounds."""
-    flat = shapely.get_type_id(rectangles) != shapely.GeometryType.POLYGON
-    rectangles = np.where(flat, shapely.box(*shapely.bounds(rectangles).T, ccw=True), rectangles)
-    return np.asarray(shapely.get_coordinates(rectangles).reshape(len(rectangles), 5, 2)[:, :4], float)
+    """(B, 4, 2) corners in order; of a line, whose rectangle has no width, each end twice, of a point four times it."""
+    coordinates, owner = shapely.get_coordinates(rectangles, return_index=True)
+    count = np.bincount(owner, minlength=len(rectangles))
+    first = np.cumsum(count) - count
+    whole = (count == 5)[:, None]
+    place = np.where(whole, np.arange(4), (count - 1)[:, None] * np.array([0, 1, 1, 0]))
+    return np.asarray(coordinates[first[:, None] + place], float)
 
 
 def quadrant_code(x: NDArray[np.floating[Any]], y: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
