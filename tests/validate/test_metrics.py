@@ -100,6 +100,15 @@ def test_a_broken_answer_gives_no_quadrant_figures():
     assert undefined["quadrant_accuracy"] == 1
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("severity", [0.0, 0.1, 0.3, 0.6, 1.1])
+@pytest.mark.parametrize("count", [1, 7, 10, 333])
+def test_equal_severities_have_nothing_to_explain(count, severity, dtype):
+    """As those of a category where labels are categories; their mean in 32 bits may be another number."""
+    said = judged([0] * count, np.full(count, severity + 0.05))
+    assert "severity_r2" not in accuracy_figures(said, np.full(count, -1), np.full(count, severity, dtype))
+
+
 def test_every_figure_of_accuracy_may_be_named_by_a_gate():
     said = judged([0, 1], [1.0, 2.0], low=[0.0, 0.0], high=[3.0, 3.0])
     figures = accuracy_figures(said, np.array([0, 1]), np.array([1.0, 2.5]))

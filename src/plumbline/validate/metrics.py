@@ -75,7 +75,8 @@ def accuracy_figures(judged: Judged, quadrant_true: NDArray[np.int64], severity_
     error = judged.severity - severity_true
     figures["severity_mae"] = float(np.abs(error).mean())
     spread = float(((severity_true - severity_true.mean()) ** 2).sum())
-    if spread > 0:
+    # The mean of equal numbers need not be that number: rounding alone would be the spread.
+    if spread > 0 and severity_true.min() < severity_true.max():
         figures["severity_r2"] = 1 - float((error**2).sum()) / spread
     # No number is of the highest category, so that a broken model would seem to say it; nor does it lie in an interval.
     if np.isfinite(judged.severity).all():
