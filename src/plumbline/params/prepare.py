@@ -111,7 +111,7 @@ class Prepare(Section):
     """Where the likeliest quadrant of a building of category 1 or above is less probable, `predict` does not judge it:
     the answer would sooner be wrong than right."""
     max_points: int = Field(default=128, ge=8, le=4096)
-    """Longest sequence; a building with more points keeps a sample spread evenly over its footprint."""
+    """Longest sequence; a building with more points keeps a sample spread evenly along its long axis."""
     min_side_m: float = Field(default=2.0, ge=0, le=20)
     """A building whose shorter side is below is not judged: positions are less certain than its quadrants are wide."""
     max_side_m: float = Field(default=300.0, ge=20, le=10_000)
@@ -121,7 +121,8 @@ class Prepare(Section):
     split: dict[Literal["train", "tune", "calibrate", "test"], Positive] = {
         "train": 0.7, "tune": 0.1, "calibrate": 0.1, "test": 0.1,
     }  # fmt: skip
-    """Shares of the blocks; normalised. `tune` chooses the checkpoint, `calibrate` sets temperature and interval."""
+    """Shares of the buildings, which stay in whole blocks; normalised. `tune` chooses the checkpoint, `calibrate` sets
+    temperature and interval."""
     folds: int = Field(default=0, ge=0, le=100)
     """For cross-validation: so many folds of whole blocks, of which `fold` is the test split; 0: none."""
     fold: int = Field(default=0, ge=0)

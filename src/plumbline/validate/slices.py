@@ -20,7 +20,7 @@ def slices(sequences: SequenceSet, max_strain_error_permille: float) -> dict[str
     """Name -> (B,) which buildings: `all`, each city (a city has one sensor), by points, by size in m2, by category, by
     difficulty.
 
-    `resolved:yes` are those that `predict` judges, if they are like those of the training.
+    `resolved:yes` are those whose points are not too noisy to be judged; `predict` asks for more (`export.judged`).
     """
     length = np.asarray(sequences.length)
     result = {"all": np.ones(len(sequences), dtype=bool)}
