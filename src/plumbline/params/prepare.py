@@ -24,7 +24,7 @@ class Audit(Section):
     sample: int = Field(default=20_000, ge=1000, le=1_000_000)
     """Buildings and scatterers of a split that quantiles, histograms and drift are taken from."""
     max_dropped_share: Fraction = 0.5
-    """Of a track's points, by the quality filter."""
+    """Of a track's points, while reading: by the quality filter, or because they lack values."""
     min_assigned_share: Fraction = 0.01
     """Of a track's points, on a building."""
     max_left_out_share: Fraction = 0.9

@@ -22,7 +22,7 @@ def points(facts: Facts) -> Finding:
 
 
 def points_dropped(facts: Facts) -> Finding:
-    """Share of a track's points that the quality filter dropped."""
+    """Share of a track's points that were dropped while reading, for whatever reason: quality, no data, no height."""
 
     def share(track: Track, _: Track) -> tuple[float, str] | None:
         dropped = {rule: int(n) for rule, n in (track.get("dropped") or {}).items() if n}
@@ -35,7 +35,8 @@ def points_dropped(facts: Facts) -> Finding:
     return judge(
         "points_dropped",
         list(track_cases(facts, share)),
-        "Look at the quality of the product before loosening `ingest.min_coherence` or `ingest.max_rmse_mm`.",
+        "See which reason leads. Look at the quality of the product before loosening `ingest.min_coherence` or "
+        "`ingest.max_rmse_mm`; pixels of a raster without values are no_data, and no fault of it.",
         warn=facts.params.max_dropped_share,
         nothing=silent("points_read"),
     )
