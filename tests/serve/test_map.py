@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import geopandas
 import numpy as np
@@ -387,3 +388,51 @@ def test_the_map_can_be_used(page: Path, tmp_path: Path) -> None:
     assert said["images"] == 0
     assert said["loaded"] == []
     assert said["title"] == "Ours <i>& theirs</i>"
+
+
+LOOK = """
+<script>
+const look = async () => {
+    while (!(window.Bokeh && Bokeh.documents.length && Bokeh.documents[0].is_idle))
+        await new Promise(resolve => setTimeout(resolve, 50))
+    await new Promise(resolve => setTimeout(resolve, 500))
+    const plot = Bokeh.documents[0].get_model_by_name("map"), {x_range: x, y_range: y} = plot
+    const deep = (node, selector) => [...node.querySelectorAll("*")].flatMap(child => [
+        ...(child.matches(selector) ? [child] : []),
+        ...(child.shadowRoot ? deep(child.shadowRoot, selector) : [])])
+    const right = Object.fromEntries(deep(document, ".bk-item, .bk-title").map(
+        item => [item.textContent, item.getBoundingClientRect().right]))
+    parent.postMessage({range: [x.start, x.end, y.start, y.end], width: innerWidth, right}, "*")
+}
+look().catch(error => console.error(error))
+</script>
+"""
+FRAME = """<!DOCTYPE html><iframe src="{}" width="{}" height="{}"></iframe><pre id="said"></pre>
+<script>onmessage = ({{data}}) => document.getElementById("said").textContent = JSON.stringify(data)</script>"""
+
+
+def looked_at(page: Path, folder: Path, width: int, height: int) -> dict[str, Any]:
+    """Ranges and legend in a window of this size: in a frame, as no window of a browser is as narrow as a phone."""
+    head, end, tail = page.read_text(encoding="utf-8").rpartition("</body>")
+    (folder / "looked.html").write_text(head + LOOK + end + tail, encoding="utf-8")
+    (folder / "frame.html").write_text(FRAME.format("looked.html", width, height), encoding="utf-8")
+    done = browse(folder / "frame.html", folder / "profile", "--window-size=1400,900", "--dump-dom")
+    assert complaints(done.stderr) == []
+    found = re.search('<pre id="said">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert found
+    said: dict[str, Any] = json.loads(found[1])
+    return said
+
+
+@pytest.mark.browser
+@in_browser
+@pytest.mark.parametrize("width", [320, 390, 450])
+def test_the_legend_ends_within_a_phone(tmp_path: Path, width: int) -> None:
+    table = town()
+    table.loc[10:19, "status"] = STATUSES[1]
+    unsure = np.isin(np.arange(len(table)), [10, 11, 12])
+    write_map(table, [], tmp_path / "map.html", "Town", Prepare(), unsure=unsure)
+    said = looked_at(tmp_path / "map.html", tmp_path, width, 844)
+    assert said["width"] == width
+    assert "damaged? unsure where: 3" in said["right"]
+    assert {text: right for text, right in said["right"].items() if right > width} == {}

@@ -49,7 +49,14 @@ WIDE_AND_NARROW = """
     .bk-grid { column-gap: 18px }
     @media (max-width: 1500px) { .bk-grid { grid-template: auto / repeat(5, auto) } }
     @media (max-width: 1000px) { .bk-grid { grid-template: auto / repeat(2, auto) } }
+    @media (max-width: 520px) {
+        .bk-grid { grid-template: auto / repeat(2, minmax(0, 1fr)); width: calc(100vw - 24px) }
+        .bk-title { white-space: normal; width: calc(100vw - 24px) }
+        .bk-item .bk-label { white-space: normal }
+        .bk-item .bk-glyph { flex: none }
+    }
 """
+"""Columns of the legend; on a phone its lines break, so that none runs out of the page."""
 
 
 class Group(NamedTuple):
