@@ -436,3 +436,19 @@ def test_the_legend_ends_within_a_phone(tmp_path: Path, width: int) -> None:
     assert said["width"] == width
     assert "damaged? unsure where: 3" in said["right"]
     assert {text: right for text, right in said["right"].items() if right > width} == {}
+
+
+@pytest.mark.browser
+@in_browser
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_map_of_few_buildings_shows_them_whole(tmp_path: Path, count: int) -> None:
+    footprints = [house(EAST, NORTH + 40 * i) for i in range(count)]
+    few = geopandas.GeoDataFrame({"building_id": list("ab"[:count])}, geometry=footprints, crs="EPSG:32633")
+    table = make_predictions(
+        few, ["ok"] * count, [3] * count, [[0.25] * 4] * count, [1.0] * count, [0.5] * count, [2.0] * count, "1"
+    )
+    write_map(table, [], tmp_path / "map.html", "Few", Prepare())
+    west, east, south, north = looked_at(tmp_path / "map.html", tmp_path, 1000, 700)["range"]
+    half = [10, 6 + 20 * (count - 1)]
+    assert (west < -half[0], east > half[0], south < -half[1], north > half[1]) == (True,) * 4
+    assert north - south < 200

@@ -123,7 +123,8 @@ def draw_buildings(plot: figure, shown: geopandas.GeoDataFrame, said: Mapping[st
             quarter = ColumnDataSource({"xs": qx, "ys": qy})
             mark = plot.multi_polygons("xs", "ys", source=quarter, fill_color="black", fill_alpha=0.6, line_color=None)
             area.js_link("visible", mark, "visible")
-    plot.x_range.renderers = plot.y_range.renderers = dots
+    # Not the dots: they have no size in metres, and one alone would be shown 2 m wide.
+    plot.x_range.renderers = plot.y_range.renderers = areas
     items = [
         LegendItem(label=value(f"{group.label}: {int(group.member.sum()):,}"), renderers=[area])
         for group, area in zip(members, areas, strict=True)
