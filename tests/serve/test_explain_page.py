@@ -18,6 +18,7 @@ from plumbline.serve import explain_page
 from plumbline.serve.explain_drawing import COLOURS, Plan, colour, draw, mark
 from plumbline.serve.explain_page import write_page
 from plumbline.serve.explain_tables import FIGURES, PARTS, QUESTIONS
+from tests.browser import TEXTS, framed, in_browser
 
 ROUND = shapely.Point(0, 0).buffer(9)
 SHAPES = {
@@ -189,3 +190,14 @@ def test_the_most_severe_are_drawn_and_the_others_counted(tmp_path, monkeypatch)
     page = page_of(tmp_path, *tables(5))
     assert re.findall(r"<b>(b\d)</b>", page) == ["b4", "b3"]
     assert "3 less severe buildings" in page
+
+
+@pytest.mark.browser
+@in_browser
+@pytest.mark.parametrize("width", [390, 1400])
+def test_the_words_of_drawings_can_be_read_on_every_screen(tmp_path, width):
+    page_of(tmp_path, *tables(2))
+    said = framed(tmp_path / "plan.html", tmp_path, TEXTS, width, 844)
+    assert (said["width"], said["page"]) == (width, width)
+    assert "dashed: speaks against the answer" in [one["text"] for one in said["texts"]]
+    assert [one for one in said["texts"] if not 11 < one["size"] < 16 or min(one["left"], one["right"]) < 0] == []

@@ -2,11 +2,8 @@
 
 import json
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import geopandas
 import numpy as np
@@ -27,6 +24,7 @@ from plumbline.serve.map_data import description, map_crs, near_points, quarters
 from plumbline.serve.map_layers import COLOURS, groups
 from plumbline.serve.predictions import STATUSES, make_predictions
 from plumbline.sources.points import Track
+from tests.browser import browse, complaints, framed, in_browser
 from tests.full_disk import largest_file
 
 EAST, NORTH = 337000.0, 4285000.0
@@ -272,25 +270,6 @@ def test_a_disk_that_fills_up_leaves_no_page(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-in_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium found")
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --hide-scrollbars --enable-logging=stderr --virtual-time-budget=10000"
-)
-
-
-def browse(page: Path, profile: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    """Open the page with the network off; what it writes to its console is in stderr."""
-    offline = "--host-resolver-rules=MAP * ~NOTFOUND"
-    command = [str(BROWSER), *FLAGS.split(), offline, f"--user-data-dir={profile}", *flags, page.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-
-
-def complaints(stderr: str) -> list[str]:
-    return [line for line in stderr.splitlines() if "CONSOLE" in line and "[bokeh" not in line]
-
-
 @pytest.mark.browser
 @in_browser
 @pytest.mark.parametrize("size", [(1400, 900), (390, 844)], ids=["desktop", "phone"])
@@ -391,7 +370,6 @@ def test_the_map_can_be_used(page: Path, tmp_path: Path) -> None:
 
 
 LOOK = """
-<script>
 const look = async () => {
     while (!(window.Bokeh && Bokeh.documents.length && Bokeh.documents[0].is_idle))
         await new Promise(resolve => setTimeout(resolve, 50))
@@ -405,23 +383,7 @@ const look = async () => {
     parent.postMessage({range: [x.start, x.end, y.start, y.end], width: innerWidth, right}, "*")
 }
 look().catch(error => console.error(error))
-</script>
 """
-FRAME = """<!DOCTYPE html><iframe src="{}" width="{}" height="{}"></iframe><pre id="said"></pre>
-<script>onmessage = ({{data}}) => document.getElementById("said").textContent = JSON.stringify(data)</script>"""
-
-
-def looked_at(page: Path, folder: Path, width: int, height: int) -> dict[str, Any]:
-    """Ranges and legend in a window of this size: in a frame, as no window of a browser is as narrow as a phone."""
-    head, end, tail = page.read_text(encoding="utf-8").rpartition("</body>")
-    (folder / "looked.html").write_text(head + LOOK + end + tail, encoding="utf-8")
-    (folder / "frame.html").write_text(FRAME.format("looked.html", width, height), encoding="utf-8")
-    done = browse(folder / "frame.html", folder / "profile", "--window-size=1400,900", "--dump-dom")
-    assert complaints(done.stderr) == []
-    found = re.search('<pre id="said">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert found
-    said: dict[str, Any] = json.loads(found[1])
-    return said
 
 
 @pytest.mark.browser
@@ -432,7 +394,7 @@ def test_the_legend_ends_within_a_phone(tmp_path: Path, width: int) -> None:
     table.loc[10:19, "status"] = STATUSES[1]
     unsure = np.isin(np.arange(len(table)), [10, 11, 12])
     write_map(table, [], tmp_path / "map.html", "Town", Prepare(), unsure=unsure)
-    said = looked_at(tmp_path / "map.html", tmp_path, width, 844)
+    said = framed(tmp_path / "map.html", tmp_path, LOOK, width, 844)
     assert said["width"] == width
     assert "damaged? unsure where: 3" in said["right"]
     assert {text: right for text, right in said["right"].items() if right > width} == {}
@@ -448,7 +410,7 @@ def test_a_map_of_few_buildings_shows_them_whole(tmp_path: Path, count: int) -> 
         few, ["ok"] * count, [3] * count, [[0.25] * 4] * count, [1.0] * count, [0.5] * count, [2.0] * count, "1"
     )
     write_map(table, [], tmp_path / "map.html", "Few", Prepare())
-    west, east, south, north = looked_at(tmp_path / "map.html", tmp_path, 1000, 700)["range"]
+    west, east, south, north = framed(tmp_path / "map.html", tmp_path, LOOK, 1000, 700)["range"]
     half = [10, 6 + 20 * (count - 1)]
     assert (west < -half[0], east > half[0], south < -half[1], north > half[1]) == (True,) * 4
     assert north - south < 200

@@ -25,6 +25,8 @@ SMALLEST_PX, LARGEST_PX = 3.0, 11.0
 """Half width of a mark."""
 PLAN_PX, SIDE_PX, TOP_PX = 420.0, 70.0, 44.0
 """Longer side of the plan, and the room around it."""
+LEGEND_PX = 360
+"""Width of each part of the legend."""
 SIGNS = ((1, 1), (-1, 1), (-1, -1), (1, -1))
 """Direction of each quadrant along x and y, in the order of `QUADRANTS`."""
 
@@ -177,24 +179,35 @@ def colour(moved_mm: float, limit_mm: float) -> str:
 
 
 def legend(limit_mm: float) -> str:
-    """What colours, shapes, sizes and outlines say."""
-    cell, body = 24, ""
+    """What colours, shapes, sizes and outlines say: parts as wide as a phone, to be put beside or below each other."""
+    cell, colours = 24, ""
     for i, own in enumerate(COLOURS):
-        body += f'<rect x="{20 + i * cell}" y="22" width="{cell}" height="14" fill="{own}" stroke="#999"/>'
+        colours += f'<rect x="{20 + i * cell}" y="4" width="{cell}" height="14" fill="{own}" stroke="#999"/>'
     for text, x in ((f"-{number(limit_mm)}", 20), ("0", 152), (f"+{number(limit_mm)} mm", 284)):
-        body += f'<text x="{x}" y="52" text-anchor="middle">{text}</text>'
-    body += '<text x="8" y="14">Differential displacement: down to up, against the building as a whole</text>'
-    shown = [
-        (370, 34, -limit_mm, True, 0.3, "down"), (370, 58, limit_mm, True, 0.3, "up"),
-        (450, 34, 0.0, True, 0.3, "within its standard error"),
-        (450, 58, 0.0, False, 0.3, "dashed: speaks against the answer"),
-        (20, 82, 0.0, True, 0.0, ""), (44, 82, 0.0, True, 0.3, ""), (72, 82, 0.0, True, 1.0, ""),
+        colours += f'<text x="{x}" y="34" text-anchor="middle">{text}</text>'
+    shapes = [
+        (12, 14, -limit_mm, True, 0.3, "down"), (12, 38, limit_mm, True, 0.3, "up"),
+        (92, 14, 0.0, True, 0.3, "within its standard error"),
+        (92, 38, 0.0, False, 0.3, "dashed: speaks against the answer"),
     ]  # fmt: skip
-    for x, y, moved, favours, size, text in shown:
-        body += mark(x, y, moved, 0.1 * limit_mm, size, favours, limit_mm, text or "size")
-        body += f'<text x="{x + 16}" y="{y + 4}">{text}</text>'
-    body += '<text x="92" y="86">area: how much the scatterer moved the answer</text>'
-    return f'<svg viewBox="0 0 720 100" role="img" aria-label="Legend"><title>Legend</title>{body}</svg>'
+    sizes = [
+        (20, 14, 0.0, True, 0.0, ""), (44, 14, 0.0, True, 0.3, ""),
+        (72, 14, 0.0, True, 1.0, "area: how much it moved the answer"),
+    ]  # fmt: skip
+    parts = [("Colours", 40, colours)]
+    for name, height, marks in (("Shapes", 52, shapes), ("Sizes", 30, sizes)):
+        body = ""
+        for x, y, moved, favours, size, text in marks:
+            body += mark(x, y, moved, 0.1 * limit_mm, size, favours, limit_mm, text or "size")
+            body += f'<text x="{x + 18}" y="{y + 4}">{text}</text>'
+        parts.append((name, height, body))
+    drawn = "".join(
+        f'<svg style="width:{LEGEND_PX}px" viewBox="0 0 {LEGEND_PX} {height}" role="img" aria-label="{name}">'
+        f"<title>{name}</title>{body}</svg>"
+        for name, height, body in parts
+    )
+    said = "Colour: differential displacement, down to up, against the building as a whole."
+    return f'<div class="legend"><p>{said}</p>{drawn}</div>'
 
 
 def _outline(footprint: Any, at: At) -> str:

@@ -36,6 +36,8 @@ svg{display:block;width:100%;height:auto;font:13px system-ui,sans-serif}
 figure{margin:0;flex:1 1 420px;max-width:560px}div.said{flex:1 1 280px;overflow-wrap:anywhere}
 table{border-collapse:collapse;font-size:13px;margin-top:8px}th,td{text-align:left;padding:2px 8px;
  border-bottom:1px solid #e5e5e5}.n{text-align:right;white-space:nowrap}
+.legend{display:flex;flex-wrap:wrap;gap:4px 20px;align-items:center}.legend p{flex:1 0 100%}
+.legend svg{max-width:100%}@media(max-width:500px){figure svg{font-size:18px}}
 """
 _ABOUT = (
     "Each drawing is in the frame of its building: NE is the north-east corner of the house, with the probability that "
