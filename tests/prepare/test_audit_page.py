@@ -10,6 +10,7 @@ from plumbline.params import Audit, parse_params
 from plumbline.prepare.audit.charts import Group, number, stacked
 from plumbline.prepare.audit.run import RULES
 from plumbline.prepare.sequences import UNDEFINED
+from tests.browser import framed, in_browser
 from tests.prepare.audited import make_report, make_split, make_splits, make_track, rule, run
 from tests.tiny import PARAMS
 
@@ -189,3 +190,28 @@ def test_bounds_that_cannot_be_are_refused(wrong, said):
 )  # fmt: skip
 def test_figures_of_one_table_are_written_alike(value, text):
     assert number(value) == text
+
+
+TABLES = """
+onload = () => parent.postMessage({
+    wide: [...document.querySelectorAll(".scroll")].map(one => one.scrollWidth - one.clientWidth),
+    names: [...document.querySelectorAll(".scroll td:first-child")].map(cell => {
+        const range = document.createRange()
+        range.selectNodeContents(cell)
+        return [cell.textContent, new Set([...range.getClientRects()].map(line => line.top)).size]
+    })}, "*")
+"""
+
+
+@pytest.mark.browser
+@in_browser
+@pytest.mark.parametrize("width", [1400, 390])
+def test_names_in_tables_can_be_read_on_every_screen(tmp_path, width):
+    report = make_report(tracks=[make_track(f"EGMS_L2b_00{i}_0332_IW3_VV_2019_2021_1") for i in range(2)])
+    report["cities"] = {"sentinel_a": report["cities"]["a"]}
+    (tmp_path / "audit.html").write_text(run(report=report).html(), encoding="utf-8")
+    said = framed(tmp_path / "audit.html", tmp_path, TABLES, width, 844)
+    lines = dict(said["names"])
+    assert lines["sentinel_a"] == 1
+    assert lines["sentinel_a, EGMS_L2b_000_0332_IW3_VV_2019_2021_1"] <= 4
+    assert width < 1100 or max(said["wide"]) == 0

@@ -19,9 +19,11 @@ h1{font-size:22px}h2{font-size:18px;margin:32px 0 8px;border-top:1px solid #ddd;
 h3{font-size:15px;margin:16px 0 4px}p{margin:4px 0;color:#555}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%}
 th,td{text-align:left;vertical-align:top;padding:4px 8px;border-bottom:1px solid #e5e5e5;overflow-wrap:anywhere}
+.scroll td:first-child{min-width:11em}.scroll th{white-space:normal;overflow-wrap:normal}
 td b{overflow-wrap:normal}th{font-weight:600;white-space:nowrap}.n{text-align:right;white-space:nowrap}
 .s{font-weight:700;white-space:nowrap}.fail{color:#a40000}.warn{color:#8a5a00}.pass{color:#1d6b34}
-.bar{display:flex;height:14px;background:#f0f0ee;margin-bottom:2px}.bar i{display:block;height:100%}
+.bar{display:flex;height:14px;background:#f0f0ee;margin-bottom:2px}
+.bar i{display:block;height:100%}
 .row{display:grid;grid-template-columns:minmax(90px,22%) 1fr minmax(56px,auto);gap:8px;align-items:center;
  font-size:13px}
 .row span{overflow-wrap:anywhere}.key{font-size:13px;margin:2px 0 6px}
