@@ -66,6 +66,14 @@ def test_an_interval_is_a_line_about_its_place():
     assert 0 < low < high < WIDTH
 
 
+def test_the_figures_of_a_scale_end_within_the_chart():
+    for value in (0.06, 1234.5, -0.012):
+        chart = estimates(Estimate("one", value, 0.99 * value, 1.01 * value))
+        scale = [part for part in chart.findall(f"{SVG}text") if part.get("text-anchor") == "middle"]
+        half = [len(part.text) * 7 / 2 for part in scale]  # no figure of 12 px is wider than 7
+        assert all(float(part.get("x")) + own <= WIDTH for part, own in zip(scale, half, strict=True))
+
+
 def test_one_figure_alone_has_a_scale():
     (circle,) = estimates(Estimate("one", 0.0)).findall(f"{SVG}circle")
     assert 96 < float(circle.get("cx")) < WIDTH

@@ -91,10 +91,10 @@ def interval_chart(title: str, rows: Sequence[Estimate], paper: str = "#fff") ->
     low, high = min(values), max(values)
     margin = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
     low, high = low - margin, high + margin
-    left, height = 96, 44 + 26 * len(rows) + 22
+    left, right, height = 96, 32, 44 + 26 * len(rows) + 22  # the last figure of the scale stands half beyond its line
 
     def across(value: float) -> float:
-        return left + (value - low) / (high - low) * (WIDTH - left - RIGHT)
+        return left + (value - low) / (high - low) * (WIDTH - left - right)
 
     parts = [_text(8, 24, title, "start", bold=True)]
     for number in range(TICKS + 1):

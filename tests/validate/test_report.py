@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 
 import numpy as np
@@ -22,6 +20,7 @@ from plumbline.validate.metrics import HIGHER_IS_BETTER, Judged, accuracy_figure
 from plumbline.validate.report import page
 from plumbline.validate.report_content import METRICS, report_content
 from plumbline.validate.report_intervals import intervals
+from tests.browser import TEXTS, browse, complaints, framed, in_browser
 
 VOID = {"meta", "br", "rect", "line", "circle", "polyline"}
 
@@ -110,11 +109,6 @@ def checked_page(tiny):
     return Checked((tiny.data("validate") / "report.html").read_text(encoding="utf-8"))
 
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
-    "--disable-sync --enable-logging=stderr --virtual-time-budget=5000"
-)
 MEASURE = """<script>addEventListener("load", () => {
     document.title = JSON.stringify({
         wide: document.documentElement.scrollWidth, window: innerWidth, quirks: document.compatMode,
@@ -123,20 +117,28 @@ MEASURE = """<script>addEventListener("load", () => {
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium found")
+@in_browser
 @pytest.mark.parametrize("width", [1400, 500], ids=["desktop", "narrow"])
 def test_a_browser_draws_the_page_without_complaint_and_without_a_second_file(tiny, tmp_path, width):
     text = (tiny.data("validate") / "report.html").read_text(encoding="utf-8")
     page = tmp_path / "report.html"
     page.write_text(text.replace("</head>", MEASURE, 1), encoding="utf-8")
-    flags = [*FLAGS.split(), "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path / 'profile'}"]
-    command = [str(BROWSER), *flags, f"--window-size={width},900", "--dump-dom", page.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    done = browse(page, tmp_path / "profile", f"--window-size={width},900", "--dump-dom")
+    assert complaints(done.stderr) == []
     found = json.loads(html.unescape(re.search(r"<title>(.*?)</title>", done.stdout, re.DOTALL)[1]))
     assert found["drawings"] == [True] * 6
     assert (found["asked"], found["quirks"]) == (0, "CSS1Compat")
     assert found["wide"] <= found["window"]  # tables scroll by themselves, the page does not
+
+
+@pytest.mark.browser
+@in_browser
+@pytest.mark.parametrize("width", [1400, 390])
+def test_the_words_of_charts_can_be_read_on_every_screen(tiny, tmp_path, width):
+    said = framed(tiny.data("validate") / "report.html", tmp_path, TEXTS, width, 844)
+    assert (said["width"], said["page"]) == (width, width)
+    assert len(said["texts"]) > 50
+    assert [one for one in said["texts"] if one["size"] < 9 or min(one["left"], one["right"]) < 0] == []
 
 
 def test_failed_rules_come_first_with_their_figures(content):

@@ -26,7 +26,8 @@ table{border-collapse:collapse;margin:4px 0}th,td{text-align:left;vertical-align
  border-bottom:1px solid var(--line)}th{font-weight:600}.n{text-align:right;white-space:nowrap}
 small{opacity:.75}.fail{color:var(--bad);font-weight:700}.pass{color:var(--good);font-weight:700}
 .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:16px}
-figure{margin:0;background:var(--soft)}svg{display:block;width:100%;height:auto}
+.charts{grid-template-columns:repeat(auto-fit,minmax(min(520px,100%),1fr))}
+figure{margin:0;background:var(--soft);overflow-x:auto}svg{display:block;width:100%;min-width:520px;height:auto}
 """
 
 
@@ -94,7 +95,7 @@ def _metrics(content: Mapping[str, Any]) -> str:
         "<h2>How good</h2><p>On all test buildings, with 95 % intervals: the buildings drawn again with replacement, "
         f"{RESAMPLES} times. <i>baseline</i> is an engineer's least squares.</p><p>{say(compared_with(content))}</p>"
         f'<div class="scroll"><table><thead><tr><th>metric</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
-        f'<div class="grid">{"".join(drawn)}</div>{_differences(content)}'
+        f'<div class="grid charts">{"".join(drawn)}</div>{_differences(content)}'
     )
 
 
@@ -160,7 +161,7 @@ def _calibration(content: Mapping[str, Any]) -> str:
                    covered, paper="none"),
     )  # fmt: skip
     drawn = "".join(f"<figure>{chart}</figure>" for chart in charts)
-    return f'<h2>What a confidence is worth</h2><div class="grid">{drawn}</div>'
+    return f'<h2>What a confidence is worth</h2><div class="grid charts">{drawn}</div>'
 
 
 def _confusions(content: Mapping[str, Any]) -> str:
