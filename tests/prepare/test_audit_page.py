@@ -192,6 +192,11 @@ def test_figures_of_one_table_are_written_alike(value, text):
     assert number(value) == text
 
 
+def test_paper_shows_the_bars_and_their_key():
+    """A browser prints no background but where it is asked to."""
+    assert ".bar,.key i{print-color-adjust:exact}" in run().html()
+
+
 TABLES = """
 onload = () => parent.postMessage({
     wide: [...document.querySelectorAll(".scroll")].map(one => one.scrollWidth - one.clientWidth),

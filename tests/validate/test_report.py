@@ -141,6 +141,13 @@ def test_the_words_of_charts_can_be_read_on_every_screen(tiny, tmp_path, width):
     assert [one for one in said["texts"] if one["size"] < 9 or min(one["left"], one["right"]) < 0] == []
 
 
+def test_paper_shows_the_colours_of_the_confusions(tiny):
+    """A browser prints no background but where it is asked to."""
+    text = (tiny.data("validate") / "report.html").read_text(encoding="utf-8")
+    assert 'style="background:rgba' in text
+    assert "td{print-color-adjust:exact}" in text
+
+
 def test_failed_rules_come_first_with_their_figures(content):
     rules = [
         {**content["rules"][0], "passed": True},

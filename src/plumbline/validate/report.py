@@ -28,6 +28,7 @@ small{opacity:.75}.fail{color:var(--bad);font-weight:700}.pass{color:var(--good)
 .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:16px}
 .charts{grid-template-columns:repeat(auto-fit,minmax(min(520px,100%),1fr))}
 figure{margin:0;background:var(--soft);overflow-x:auto}svg{display:block;width:100%;min-width:520px;height:auto}
+td{print-color-adjust:exact}
 """
 
 

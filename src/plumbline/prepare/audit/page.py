@@ -22,7 +22,7 @@ th,td{text-align:left;vertical-align:top;padding:4px 8px;border-bottom:1px solid
 .scroll td:first-child{min-width:11em}.scroll th{white-space:normal;overflow-wrap:normal}
 td b{overflow-wrap:normal}th{font-weight:600;white-space:nowrap}.n{text-align:right;white-space:nowrap}
 .s{font-weight:700;white-space:nowrap}.fail{color:#a40000}.warn{color:#8a5a00}.pass{color:#1d6b34}
-.bar{display:flex;height:14px;background:#f0f0ee;margin-bottom:2px}
+.bar,.key i{print-color-adjust:exact}.bar{display:flex;height:14px;background:#f0f0ee;margin-bottom:2px}
 .bar i{display:block;height:100%}
 .row{display:grid;grid-template-columns:minmax(90px,22%) 1fr minmax(56px,auto);gap:8px;align-items:center;
  font-size:13px}
