@@ -10,6 +10,8 @@ import numpy as np
 import pyproj
 import pytest
 import shapely
+from bokeh.models import ColumnDataSource
+from bokeh.plotting import figure
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -414,3 +416,30 @@ def test_a_map_of_few_buildings_shows_them_whole(tmp_path: Path, count: int) -> 
     half = [10, 6 + 20 * (count - 1)]
     assert (west < -half[0], east > half[0], south < -half[1], north > half[1]) == (True,) * 4
     assert north - south < 200
+
+
+WRITTEN = """
+onload = () => {
+    // Where the parts of the line behind the name begin.
+    const at = text => {
+        const range = document.createRange(), node = document.getElementById("line").firstChild
+        range.setStart(node, node.data.indexOf(text))
+        range.setEnd(node, node.data.indexOf(text) + 1)
+        return range.getBoundingClientRect().left
+    }
+    parent.postMessage({places: [":", "3.7", "7 permille", "permille", "NE"].map(at)}, "*")
+}
+"""
+
+
+@pytest.mark.browser
+@in_browser
+@pytest.mark.parametrize("name", ["\u05d1\u05d9\u05ea 12", "\u202e12", "plain"])
+def test_a_name_from_right_to_left_does_not_turn_the_severity(tmp_path: Path, name: str) -> None:
+    one = geopandas.GeoDataFrame({"building_id": [name]}, geometry=[house(EAST, NORTH)], crs="EPSG:32633")
+    table = make_predictions(one, ["ok"], [3], [[0.7, 0.1, 0.1, 0.1]], [3.7], [0.5], [7.0], "1")
+    (worst,) = drawing._worst_first(figure(), ColumnDataSource(), table)
+    line = tmp_path / "line.html"
+    line.write_text(f'<meta charset="utf-8"><body><p id="line">{worst.options[1][1]}</p></body>', encoding="utf-8")
+    places = framed(line, tmp_path, WRITTEN, 600, 300)["places"]
+    assert places == sorted(places)

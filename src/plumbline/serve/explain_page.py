@@ -17,7 +17,7 @@ from plumbline.prepare.audit.charts import number, say, table
 from plumbline.prepare.features import GEOMETRY
 from plumbline.serve.abstained import sentences, why_not
 from plumbline.serve.explain_drawing import Plan, draw, legend
-from plumbline.serve.map_data import description
+from plumbline.serve.map_data import description, isolated
 from plumbline.serve.outputs import write_text
 from plumbline.serve.predictions import PROBABILITIES
 
@@ -120,7 +120,7 @@ def _plan(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame, question
         return frame.to_building(np.zeros(len(place), np.intp), place)
 
     texts = [
-        f"{one.point_id}, {one.track}: {one.differential_displacement:+.1f} mm, standard error "
+        f"{isolated(one.point_id)}, {isolated(one.track)}: {one.differential_displacement:+.1f} mm, standard error "
         f"{one.differential_displacement_se:.1f} mm; moved the quadrant {one.quadrant_attribution:+.3f} logits, the "
         f"severity {one.severity_attribution:+.3f} log permille; attention {one.attention_share:.1%}"
         for one in scatterers.itertuples(index=False)

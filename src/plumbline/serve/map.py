@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from plumbline.params import Prepare
 from plumbline.serve.abstained import sentences, why_not
-from plumbline.serve.map_data import MapPoints, map_crs, near_points
+from plumbline.serve.map_data import MapPoints, isolated, map_crs, near_points
 from plumbline.serve.map_layers import draw_buildings, draw_points
 from plumbline.serve.outputs import write_text
 from plumbline.sources.points import Track
@@ -111,7 +111,8 @@ def _worst_first(plot: figure, source: ColumnDataSource, shown: geopandas.GeoDat
         return []
     options: list[Any] = [("", "Go to one of the worst")]
     for row in worst.itertuples():
-        options.append((str(row.Index), f"{row.building_id}: {row.severity_permille:.1f} permille, {row.quadrant}"))
+        said = f"{isolated(row.building_id)}: {row.severity_permille:.1f} permille, {row.quadrant}"
+        options.append((str(row.Index), said))
     select = Select(options=options, name="worst", margin=0)
     # Marked as moved by hand, else the ranges fit themselves to all buildings again.
     code = """

@@ -110,6 +110,11 @@ def quarters(footprints: NDArray[np.object_], quadrant: Sequence[str]) -> NDArra
     return np.asarray(np.where(shapely.area(part) > 0, part, whole))
 
 
+def isolated(name: object) -> str:
+    """A user's name in a line of text: written from right to left, it does not turn the figures that follow it."""
+    return f"\u2068{name}\u2069"
+
+
 def description(building: Any, why_not: str) -> str:
     """One building in words, as HTML with the user's own text escaped.
 
