@@ -15,6 +15,7 @@ from shapely import affinity
 from plumbline.compass import QUADRANTS, frames
 from plumbline.params import Prepare
 from plumbline.serve import explain_page
+from plumbline.serve.abstained import sentences
 from plumbline.serve.explain_drawing import COLOURS, Plan, colour, draw, mark
 from plumbline.serve.explain_page import write_page
 from plumbline.serve.explain_tables import FIGURES, PARTS, QUESTIONS
@@ -190,6 +191,25 @@ def test_the_most_severe_are_drawn_and_the_others_counted(tmp_path, monkeypatch)
     page = page_of(tmp_path, *tables(5))
     assert re.findall(r"<b>(b\d)</b>", page) == ["b4", "b3"]
     assert "3 less severe buildings" in page
+
+
+def test_a_building_that_may_be_damaged_is_said_to_be_that_as_on_the_map(tmp_path):
+    buildings, footprints, scatterers = tables(3)
+    buildings.loc[:1, "status"] = "insufficient_points"
+    buildings.index = pd.Index([7, 8, 9])
+    unsure = pd.Series([True, False, False], buildings.index)
+    write_page(buildings, footprints, scatterers, tmp_path / "plan.html", "city", Prepare(), unsure)
+    may, few = sentences(Prepare())["unsure_where"], sentences(Prepare())["insufficient_points"]
+    sections = (tmp_path / "plan.html").read_text(encoding="utf-8").split("<section>")[1:]
+    assert [(f"Not judged: {may}" in part, f"Not judged: {few}" in part) for part in sections] == [
+        (False, False), (False, True), (True, False),
+    ]  # fmt: skip
+
+
+def test_a_page_of_no_judged_building_says_so(tmp_path):
+    page = page_of(tmp_path, *(part[:0] for part in tables(1)))
+    assert "No building was judged" in page
+    assert "Model version" not in page
 
 
 @pytest.mark.browser

@@ -109,7 +109,8 @@ def explain(
         if plan is not None:
             # Drawn before the tables are written and put in its place after: all files or none.
             drawn = staged.enter_context(atomic_file(plan))
-            write_page(whole.buildings, footprints, whole.scatterers, drawn, f"Plumbline: {buildings.stem}", prepare)
+            title = f"Plumbline: {buildings.stem}"
+            write_page(whole.buildings, footprints, whole.scatterers, drawn, title, prepare, whole.unsure)
         write_tables(whole.scatterers, whole.buildings, output)
     return whole
 

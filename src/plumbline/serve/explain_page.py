@@ -26,6 +26,7 @@ MOST_DRAWN = 200
 MOST_COLUMNS = 6
 """Columns of the geometry named for each building."""
 LEAST_LIMIT_MM = 2.0
+NONE = "<p>No building was judged, so that there is nothing to explain; the map of plumbline predict says why.</p>"
 _STYLE = """
 :root{color-scheme:light}
 body{margin:0 auto;max-width:1100px;padding:0 12px 40px;font:15px/1.45 system-ui,sans-serif;color:#1c1c1c;
@@ -49,7 +50,7 @@ _ABOUT = (
 
 def write_page(
     buildings: pd.DataFrame, footprints: geopandas.GeoDataFrame, scatterers: geopandas.GeoDataFrame, path: Path,
-    title: str, prepare: Prepare,
+    title: str, prepare: Prepare, unsure: pd.Series | None = None,
 ) -> None:  # fmt: skip
     """Draw the buildings, the most severe first, into one HTML file that loads nothing from elsewhere.
 
@@ -57,6 +58,7 @@ def write_page(
         buildings: see `building_table`; at most `MOST_DRAWN` are drawn, and page and log say so.
         footprints: the buildings table. scatterers: see `scatterer_table`.
         path: the `.html` to write, atomically. title: heading of the page. prepare: of the model that judged.
+        unsure: with the index of `buildings`, those that want a probable quadrant alone, see `why_not`.
 
     Raises:
         InputError: the file cannot be written.
@@ -72,17 +74,19 @@ def write_page(
     groups = dict(tuple(scatterers.groupby("building_id", sort=False)))
     drawn = np.array([shapes[name] for name in shown["building_id"]], object)
     said = sentences(prepare)
+    reasons = why_not(shown, drawn, prepare, None if unsure is None else unsure[shown.index].to_numpy(bool))
     sections = [
         _section(row, shape, groups.get(row.building_id), limit, said.get(why, ""))
-        for row, shape, why in zip(shown.itertuples(index=False), drawn, why_not(shown, drawn, prepare), strict=True)
+        for row, shape, why in zip(shown.itertuples(index=False), drawn, reasons, strict=True)
     ]
     more = f"<p>{left:,} less severe buildings are in the table, and not drawn.</p>" if left else ""
     version = ", ".join(sorted(set(shown["model_version"])))
+    about = f"<p>Model version {say(version)}. {say(_ABOUT)}</p>{more}{legend(limit)}"
     page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{say(title)}</title>'
-        f"<style>{_STYLE}</style></head>\n<body><h1>{say(title)}</h1><p>Model version {say(version)}. {say(_ABOUT)}</p>"
-        f"{more}{legend(limit)}\n" + "\n".join(sections) + "\n</body></html>\n"
+        f"<style>{_STYLE}</style></head>\n<body><h1>{say(title)}</h1>"
+        f"{about if sections else NONE}\n" + "\n".join(sections) + "\n</body></html>\n"
     )
     write_text(page, path)
 
