@@ -212,6 +212,13 @@ def test_a_page_of_no_judged_building_says_so(tmp_path):
     assert "Model version" not in page
 
 
+def test_the_ends_of_the_colours_stand_for_all_beyond_them(tmp_path):
+    buildings, footprints, scatterers = tables(1)
+    page = page_of(tmp_path, buildings, footprints, scatterers.assign(differential_displacement=[1.0, 1.0, 1.0, -40.0]))
+    assert re.search(r">≤ -\d+ mm<", page)
+    assert re.search(r">≥ \d+ mm<", page)
+
+
 @pytest.mark.browser
 @in_browser
 @pytest.mark.parametrize("width", [390, 1400])

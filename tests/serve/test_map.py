@@ -10,7 +10,7 @@ import numpy as np
 import pyproj
 import pytest
 import shapely
-from bokeh.models import ColumnDataSource
+from bokeh.models import ColorBar, ColumnDataSource
 from bokeh.plotting import figure
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,8 +22,8 @@ from plumbline.params import Prepare
 from plumbline.serve import map as drawing
 from plumbline.serve.abstained import why_not
 from plumbline.serve.map import write_map
-from plumbline.serve.map_data import description, map_crs, near_points, quarters, velocity_mm_per_year
-from plumbline.serve.map_layers import COLOURS, groups
+from plumbline.serve.map_data import MapPoints, description, map_crs, near_points, quarters, velocity_mm_per_year
+from plumbline.serve.map_layers import COLOURS, draw_points, groups
 from plumbline.serve.predictions import STATUSES, make_predictions
 from plumbline.sources.points import Track
 from tests.browser import browse, complaints, framed, in_browser
@@ -208,6 +208,15 @@ def test_a_building_that_may_be_damaged_is_told_apart(tmp_path: Path) -> None:
     assert page.count("Not judged: it may be damaged, and its points do not tell in which quadrant") == 1
     assert "damaged? unsure where: 1" in page
     assert "points too few or noisy: 1" in page
+
+
+def test_the_ends_of_the_velocity_bar_stand_for_all_beyond_them() -> None:
+    plot = figure()
+    points = MapPoints("a", np.zeros((101, 2)), np.append(np.linspace(-3, 3, 100), -40.0), 101)
+    draw_points(plot, [points], np.zeros(2))
+    (bar,) = plot.select(ColorBar)
+    assert list(bar.ticker.ticks) == [-3, -1.5, 0, 1.5, 3]
+    assert bar.major_label_overrides == {-3: "≤\u22123", 3: "≥3"}
 
 
 class Tags(HTMLParser):

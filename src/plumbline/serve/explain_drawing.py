@@ -183,8 +183,9 @@ def legend(limit_mm: float) -> str:
     cell, colours = 24, ""
     for i, own in enumerate(COLOURS):
         colours += f'<rect x="{20 + i * cell}" y="4" width="{cell}" height="14" fill="{own}" stroke="#999"/>'
-    for text, x in ((f"-{number(limit_mm)}", 20), ("0", 152), (f"+{number(limit_mm)} mm", 284)):
-        colours += f'<text x="{x}" y="34" text-anchor="middle">{text}</text>'
+    ends = (f"≤ -{number(limit_mm)} mm", 20, "start"), ("0", 152, "middle"), (f"≥ {number(limit_mm)} mm", 284, "end")
+    for text, x, anchor in ends:
+        colours += f'<text x="{x}" y="34" text-anchor="{anchor}">{text}</text>'
     shapes = [
         (12, 14, -limit_mm, True, 0.3, "down"), (12, 38, limit_mm, True, 0.3, "up"),
         (92, 14, 0.0, True, 0.3, "within its standard error"),

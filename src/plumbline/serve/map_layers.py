@@ -14,6 +14,7 @@ from bokeh.models import (
     ColorBar,
     ColumnDataSource,
     CustomJS,
+    FixedTicker,
     HoverTool,
     IndexFilter,
     Legend,
@@ -178,13 +179,17 @@ def draw_points(plot: figure, points: list[MapPoints], origin: NDArray[np.float6
         return []
     limit = max(2.0, float(np.ceil(np.percentile(speeds, 98))))
     mapper = LinearColorMapper(palette=VELOCITY_COLOURS, low=-limit, high=limit, nan_color=GREY)
+    ticks = (-limit, -limit / 2, 0.0, limit / 2, limit)
     bar = ColorBar(
         color_mapper=mapper,
+        ticker=FixedTicker(ticks=ticks),
+        # The fastest points have the colours of the ends, whatever their velocity.
+        major_label_overrides={-limit: f"≤\u2212{limit:g}", limit: f"≥{limit:g}"},
         title="Mean velocity, mm/yr, towards the satellite",
         orientation="horizontal",
         width=260,
         height=8,
-        padding=4,
+        padding=12,
         location="top_left",
         visible=False,
     )
