@@ -94,7 +94,9 @@ def _metrics(content: Mapping[str, Any]) -> str:
             drawn.append(f"<figure>{interval_chart(metric, rows_, paper='none')}</figure>")
     return (
         "<h2>How good</h2><p>On all test buildings, with 95 % intervals: the buildings drawn again with replacement, "
-        f"{RESAMPLES} times. <i>baseline</i> is an engineer's least squares.</p><p>{say(compared_with(content))}</p>"
+        f"{RESAMPLES} times. <i>baseline</i> is an engineer's least squares. Each drawing adds chance "
+        "to a calibration error, which is no less than 0: its interval lies high.</p>"
+        f"<p>{say(compared_with(content))}</p>"
         f'<div class="scroll"><table><thead><tr><th>metric</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
         f'<div class="grid charts">{"".join(drawn)}</div>{_differences(content)}'
     )
