@@ -107,6 +107,14 @@ def test_places_are_on_the_long_axis_and_seen_from_above():
     np.testing.assert_array_equal(found.area, [SPAN * WIDTH] * 2)
 
 
+def test_a_distance_that_was_rounded_beyond_the_span_counts_from_the_end_all_the_same():
+    """Else the building would jump: the reader lets so much pass."""
+    distance = np.array([8.0, 10, 14, 17, 20]) / 20 * SPAN
+    distance[-1] *= 1 + 5e-7
+    found = profile_buildings(made([(distance, 0 * distance)]))
+    np.testing.assert_allclose(found.scatterers.xy[:, 0], distance - SPAN / 2)
+
+
 def test_distances_that_do_not_count_from_the_end_are_centred():
     distance = np.linspace(100, 100 + SPAN, 9)
     found = profile_buildings(made([(distance, 0 * distance)]))

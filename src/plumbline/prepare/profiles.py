@@ -21,6 +21,7 @@ from plumbline.prepare.describe import describe_buildings
 from plumbline.prepare.odd import JUDGED, MIN_SPREAD_M, MIN_SPREAD_SHARE, REASONS, LeftOut
 from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.sequences import UNDEFINED, Sequences
+from plumbline.sources.profile_line import SLACK
 from plumbline.sources.profiles import Profiles
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
@@ -131,7 +132,7 @@ def _code(quadrant: str | None) -> int:
 
 def _middle(distance: Float, span: float) -> float:
     """Middle of the building: of the span, if distances count from its end, else of the distances."""
-    if distance[0] >= 0 and distance[-1] <= span:
+    if distance[0] >= 0 and distance[-1] <= span * (1 + SLACK):
         return span / 2
     return float(distance[0] + distance[-1]) / 2
 
