@@ -1,7 +1,6 @@
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,18 +11,7 @@ from plumbline.sources.archive import Product
 from plumbline.sources.table import read_columns, read_header, stream_columns
 from plumbline.sources.table_fault import fail_at
 
-TYPES = {"name": pa.string(), "x": pa.float64()}
-
-
-def product(tmp_path, content: str | bytes) -> Product:
-    path = tmp_path / "t.csv"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return Product(path)
-
-
-def read(tmp_path, content: str | bytes) -> dict[str, list[object]]:
-    source = product(tmp_path, content)
-    return read_columns(source, read_header(source), TYPES).to_pydict()
+from .tables import TYPES, product, read
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,11 @@
-import pyarrow as pa
 import pytest
 
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product
-from plumbline.sources.table import read_columns, read_header, stream_columns
+from plumbline.sources.table import stream_columns
 from plumbline.sources.table_fault import fail_at
 
-TYPES = {"name": pa.string(), "x": pa.float64()}
-
-
-def product(tmp_path, content: str | bytes) -> Product:
-    path = tmp_path / "t.csv"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return Product(path)
-
-
-def read(tmp_path, content: str | bytes) -> dict[str, list[object]]:
-    source = product(tmp_path, content)
-    return read_columns(source, read_header(source), TYPES).to_pydict()
+from .tables import TYPES, product, read
 
 
 @pytest.mark.parametrize(
