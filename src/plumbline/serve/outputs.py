@@ -9,7 +9,7 @@ from pathlib import Path
 import pyogrio
 
 from plumbline.errors import InputError
-from plumbline.files import atomic_file, check_writable, given_name, why_unwritten
+from plumbline.files import atomic_file, check_writable, told_unwritten
 from plumbline.serve.predictions import BUILDINGS, PREDICTIONS, SCATTERERS, check_output
 
 OWN_LAYERS = {PREDICTIONS, SCATTERERS, BUILDINGS, "layer_styles"}
@@ -81,11 +81,7 @@ def write_text(text: str, path: Path) -> None:
     """Write a page, atomically.
 
     Raises:
-        InputError: the disk refused.
+        NotWritable: the disk refused.
     """
-    try:
-        with atomic_file(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    except OSError as error:
-        reason = why_unwritten(error, path)
-        raise InputError(f"{given_name(path)}: could not be written ({reason}). Give another output.") from error
+    with told_unwritten(path), atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
