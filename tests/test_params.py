@@ -161,7 +161,7 @@ def test_what_does_not_go_together_is_named(key, value, words):
         ({"max": 1, "slice": "worse"}, "gates.1.slice: 'worse' found; no such name; nearest: worst"),
         ({"max": 1, "slice": "points:10-20"}, "nearest: points:10-19"),
         ({"max": 1, "slice": "category:5"}, "nearest: category:"),
-        ({"max": 1, "slice": "citty:xband_a"}, "difficulty:hard, city:NAME needed"),
+        ({"max": 1, "slice": "citty:xband_a"}, "nearest: city:*"),
     ],
 )
 def test_a_bad_gate_is_named_by_its_place(gate, words):
@@ -171,12 +171,17 @@ def test_a_bad_gate_is_named_by_its_place(gate, words):
 
 
 def test_a_city_that_is_not_there_is_refused_with_the_nearest():
-    section = load_params(ROOT / "params.yaml").validate_
-    cities = ["sentinel_a", "sentinel_b", "xband_a", "xband_b"]
-    section.check_cities([*cities, "bergen"])
-    nearest = r"^validate\.gates\.\d+\.slice: 'city:xband_b' found; no such name; nearest: city:xband_c, "
+    gate = {"metric": "severity_mae", "artifact": "int8", "max": 1}
+    of_one, of_each = ({**gate, "slice": f"city:{name}"} for name in ("xband_b", "*"))
+    section = parse_params(changed("validate.gates", [of_each, of_one])).validate_
+    section.check_cities(["xband_b", "bergen"])
+    nearest = r"^validate\.gates\.1\.slice: 'city:xband_b' found; no such name; nearest: city:xband_c, "
     with pytest.raises(ParameterError, match=nearest):
-        section.check_cities([*cities[:3], "xband_c"])
+        section.check_cities(["xband_a", "xband_c"])
+
+
+def test_the_default_gates_hold_for_whatever_cities_there_are():
+    load_params(ROOT / "params.yaml").validate_.check_cities(["bergen"])
 
 
 def test_a_good_gate_is_taken():

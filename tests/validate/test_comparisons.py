@@ -44,6 +44,10 @@ def test_worst_looks_at_every_slice_that_is_large_enough():
     assert drops(slice="city:c", min_slice=7) == {}
 
 
+def test_a_rule_on_every_city_has_drops_on_each_of_them_alone():
+    assert set(drops(slice="city:*")) == {part for part in PARTS if part.startswith("city:")}
+
+
 @pytest.mark.parametrize(
     "changed", [{"metric": "latency_ms"}, {"max_drop_vs": None, "max": 1.0}, {"slice": "city:gone"}], ids=str
 )

@@ -239,7 +239,19 @@ def test_quadrant_rules_count_the_buildings_that_have_a_quadrant():
 def test_no_slice_large_enough_is_no_pass():
     (result,) = evaluate([rule(slice="worst", max=9.0)], {"all": row(0.3, 0.3)}, min_worst_slice=201)["rules"]
     assert result["passed"] is False
-    assert result["text"] == "severity_mae of int8 on worst: no figure found, at most 9 (max) needed"
+    said = "severity_mae of int8 on worst: no figure found, at most 9 (max) needed. "
+    assert result["text"] == f"{said}No such slice has 201 test buildings (min_worst_slice)"
+
+
+def test_a_rule_on_every_city_is_asked_of_every_city_that_is_large_enough():
+    table = {"all": row(0.9, 0.3), "city:a": row(0.3, 0.3), "city:b": row(0.5, 0.3), "points:0-9": row(0.8, 0.3),
+             "city:small": row(0.9, 0.3, buildings=149.0)}  # fmt: skip
+    (result,) = evaluate([rule(slice="city:*", max=0.4)], table, min_worst_slice=150)["rules"]
+    assert (result["slice"], result["worst_slice"], result["passed"]) == ("city:*", "city:b", False)
+    assert result["text"].startswith("severity_mae of int8 on city:* (city:b): 0.5 found")
+    assert evaluate([rule(slice="city:*", max=0.6)], table, min_worst_slice=150)["verdict"] == "pass"
+    (nothing,) = evaluate([rule(slice="category:*", max=0.6)], table, min_worst_slice=150)["rules"]
+    assert not nothing["passed"]
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,13 @@ METRICS = (
 )  # fmt: skip
 """What a rule may name, as `validate.metrics` measures it."""
 SLICES = (
-    "all", "worst", "points:0-9", "points:10-19", "points:20-49", "points:50+", "area:0-100", "area:100-250",
+    "all", "worst", *(f"{kind}:*" for kind in ("city", "points", "area", "category", "resolved", "difficulty")),
+    "points:0-9", "points:10-19", "points:20-49", "points:50+", "area:0-100", "area:100-250",
     "area:250-600", "area:600+", *(f"category:{number}" for number in range(5)), "resolved:yes", "resolved:no",
     "difficulty:easy", "difficulty:medium", "difficulty:hard",
 )  # fmt: skip
-"""Those that every run has, as `validate.slices` makes them; `city:NAME` is known when the cities are."""
+"""Those that every run has, as `validate.slices` makes them, and words for several: `worst` for all, `KIND:*` for all of a
+kind. `city:NAME` is known when the cities are."""
 CITY = "city:"
 
 
@@ -46,7 +48,8 @@ class Gate(Section):
     metric: str
     artifact: Literal["float32", "pruned", "fp16", "int8"]
     slice: str = "all"
-    """A slice of `validate.slices`, or `worst`: all with at least `Validate.min_worst_slice` buildings."""
+    """A slice of `validate.slices`; or `worst`: all with at least `Validate.min_worst_slice` buildings, and `city:*`: all such
+    cities."""
     min: float | None = None
     max: float | None = None
     max_drop_vs: Literal["float32", "champion", "baseline"] | None = None
@@ -85,7 +88,7 @@ class Validate(Section):
     min_slice: int = Field(default=50, ge=1)
     """A slice with fewer test buildings is reported without a figure."""
     min_worst_slice: int = Field(default=100, ge=1)
-    """A rule on the slice `worst` looks at slices with at least as many test buildings."""
+    """A rule on `worst` or `city:*` looks at slices with at least as many test buildings."""
     min_interval_slice: int = Field(default=200, ge=1)
     """`interval_coverage_gap` looks at slices with at least as many test buildings."""
     latency_batch: int = Field(default=64, ge=1)
@@ -100,7 +103,7 @@ class Validate(Section):
         for number, rule in enumerate(self.gates):
             try:
                 if rule.slice.startswith(CITY):
-                    _known(rule.slice, cities)
+                    _known(rule.slice, (*cities, f"{CITY}*"))
             except ValueError as error:
                 place = f"validate.gates.{number}.slice"
                 raise ParameterError(f"{place}: {rule.slice!r} found; {error}.") from None

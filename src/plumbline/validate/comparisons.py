@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from plumbline.params import Gate
 from plumbline.prepare.shards import SequenceSet
 from plumbline.validate.bootstrap import Pair, resampled_drops
-from plumbline.validate.gates import WORST, Drops
+from plumbline.validate.gates import Drops, covers
 from plumbline.validate.metrics import OF_BUILDINGS, Judged
 
 
@@ -18,7 +18,7 @@ def drops_of(
     rules: Sequence[Gate], everyone: Mapping[str, Judged], test: SequenceSet, parts: Mapping[str, NDArray[np.bool_]],
     min_slice: int,
 ) -> Drops:  # fmt: skip
-    """Resampled drops for every rule `max_drop_vs` over buildings, on its slice, or on all for `worst`.
+    """Resampled drops for every rule `max_drop_vs` over buildings, on every slice that it covers.
 
     Args:
         everyone: what each artifact and reference said of the B buildings of `test`. parts: slice -> (B,) which.
@@ -29,7 +29,7 @@ def drops_of(
         pairs = {
             Pair(rule.metric, rule.artifact, str(rule.max_drop_vs))
             for rule in rules
-            if rule.max_drop_vs and rule.metric in OF_BUILDINGS and rule.slice in (part, WORST)
+            if rule.max_drop_vs and rule.metric in OF_BUILDINGS and covers(rule, part)
         }
         if pairs and inside.sum() >= min_slice:
             said = {name: Judged(*(np.asarray(values)[inside] for values in one)) for name, one in everyone.items()}

@@ -18,6 +18,8 @@ FORMAT = 2
 """Of `gate.json`: 2 has the confidence bounds of drops; 1, which did not say so, had none."""
 WORST = "worst"
 """The slice of a rule that holds on every slice with enough buildings; the worst of them is the one reported."""
+EACH = ":*"
+"""How the slice of a rule ends that holds likewise on every slice of one kind, as `city:*`."""
 ROUNDING = 1e-9
 """0.31 less 0.28 is a little more than 0.03 for a computer: a drop may exceed its margin by this."""
 
@@ -59,7 +61,7 @@ def evaluate(rules: Sequence[Gate], table: Table, drops: Drops, params: Validate
     """The verdict over `rules`: `pass` only if there is a rule and every one is met.
 
     Args:
-        params: section `validate`, for the confidence, and for the slices that `worst` looks at.
+        params: section `validate`, for the confidence, and for the slices that `worst` and `city:*` look at.
 
     Returns:
         `{"format": 2, "verdict": "pass" | "fail", "rules": [...]}`; docs/gates.md describes the fields of a rule.
@@ -86,22 +88,25 @@ def check_format(gate: Mapping[str, Any], path: object) -> None:
                          "Plumbline that wrote it, or run `plumbline validate` again.")  # fmt: skip
 
 
+def covers(rule: Gate, part: str) -> bool:
+    """Is the slice `part` one that the rule may be asked on?"""
+    return rule.slice in (part, WORST) or (rule.slice.endswith(EACH) and part.startswith(rule.slice.removesuffix("*")))
+
+
 def _one(rule: Gate, table: Table, drops: Drops, params: Validate) -> dict[str, Any]:
     judge = _absolute if rule.max_drop_vs is None else _compared
-    if rule.slice != WORST:
+    if rule.slice != WORST and not rule.slice.endswith(EACH):
         return _told(judge(rule, rule.slice, table, drops, params))
-    results = [judge(rule, part, table, drops, params) for part in _large(rule, table, params)]
-    if not results:
-        return _told(judge(rule, WORST, table, drops, params))
-    worst = max(results, key=lambda result: result["excess"])
-    return _told({**worst, "slice": WORST, "worst_slice": worst["slice"]})
-
-
-def _large(rule: Gate, table: Table, params: Validate) -> list[str]:
-    """Slices with enough buildings for a rule on `worst`, whether their figures are there or not."""
     counted = "buildings_with_quadrant" if rule.metric in OF_QUADRANTS else "buildings"
     least = max(params.min_slice, params.min_worst_slice)
-    return [part for part, row in table.items() if (row.get(rule.artifact, {}).get(counted) or 0) >= least]
+    large = [part for part, row in table.items() if (row.get(rule.artifact, {}).get(counted) or 0) >= least]
+    results = [judge(rule, part, table, drops, params) for part in large if covers(rule, part)]
+    if not results:
+        nothing = judge(rule, rule.slice, table, drops, params)
+        words = f"{nothing['words']}. No such slice has {least} test {counted.replace('_', ' ')} (min_worst_slice)"
+        return _told({**nothing, "words": words})
+    worst = max(results, key=lambda result: result["excess"])
+    return _told({**worst, "slice": rule.slice, "worst_slice": worst["slice"]})
 
 
 def _absolute(rule: Gate, part: str, table: Table, drops: Drops, params: Validate) -> dict[str, Any]:
