@@ -8,7 +8,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from plumbline.errors import InputError
-from plumbline.train.alarms import MOST_LEFT_OUT, check_step
+from plumbline.train.alarms import MOST_LEFT_OUT, StepAlarm
 from plumbline.train.memory import free_bytes, gpu_share, machine, memory_bytes, memory_share, total_bytes
 from plumbline.train.module import Optimisation
 from plumbline.train.stage import train
@@ -23,7 +23,7 @@ FIGURES = {"loss", "learning_rate", *MONITORED}
 
 
 def look(loss=1.0, norm=1.0, last=None, **changed):
-    check_step(make_params(**changed).train, 2, 119, torch.tensor(loss), torch.tensor(norm), last=last)
+    StepAlarm(make_params(**changed).train).look(2, 119, torch.tensor(loss), torch.tensor(norm), last)
 
 
 @pytest.mark.parametrize("found", [{"loss": np.nan}, {"loss": np.inf}, {"norm": np.nan}, {"norm": np.inf}])
@@ -51,14 +51,15 @@ def test_scaled_gradients_may_overflow_but_not_the_loss():
 
 
 def test_scaled_gradients_that_only_overflow_stop_the_run():
-    section, one, overflow = make_params(precision="fp16").train, torch.tensor(1.0), torch.tensor(np.inf)
-    left_out = 0
+    alarm, one, overflow = StepAlarm(make_params(precision="fp16").train), torch.tensor(1.0), torch.tensor(np.inf)
+    for _ in range(2):  # a step that is taken begins the count anew
+        for number in range(MOST_LEFT_OUT):
+            alarm.look(0, number, one, overflow)
+        alarm.look(0, MOST_LEFT_OUT, one, one)
     for number in range(MOST_LEFT_OUT):
-        left_out = check_step(section, 0, number, one, overflow, left_out)
-        assert left_out == number + 1
-    assert check_step(section, 0, MOST_LEFT_OUT, one, one, left_out) == 0
+        alarm.look(0, number, one, overflow)
     with pytest.raises(InputError, match="the gradient's norm inf at epoch 1, step 26"):
-        check_step(section, 0, MOST_LEFT_OUT, one, overflow, left_out)
+        alarm.look(0, MOST_LEFT_OUT, one, overflow)
 
 
 def test_a_bound_on_the_gradient_stops_or_warns(said):
@@ -69,6 +70,15 @@ def test_a_bound_on_the_gradient_stops_or_warns(said):
     assert said == ["WARNING train: the gradient's norm is 6 at epoch 3, step 120, and train.alarms.gradient_norm 5"]
     with pytest.raises(InputError, match=r"the gradient's norm is 6 .* Stopped, because train.alarms.action is stop"):
         look(norm=6.0, alarms={"gradient_norm": 5.0, "action": "stop"})
+
+
+def test_a_bound_on_the_gradient_warns_once_an_epoch(said):
+    alarm = StepAlarm(make_params(alarms={"gradient_norm": 5.0, "action": "warn"}).train)
+    for step in range(6):
+        alarm.look(step // 3, step, torch.tensor(1.0), torch.tensor(4.0 + step % 3))
+    assert [line.partition(",")[0] + line.partition(",")[2][:7] for line in said] == [
+        f"WARNING train: the gradient's norm is 6 at epoch {epoch} step {step}" for epoch, step in ((1, 3), (2, 6))
+    ]
 
 
 def test_a_loss_that_is_no_number_ends_the_run_and_the_epoch_before_is_kept(work, monkeypatch):

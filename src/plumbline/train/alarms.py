@@ -19,50 +19,58 @@ MOST_LEFT_OUT = 25
 """Steps in a row that fp16 may leave out. The scale of the loss halves with each: after so many it is below 1/500."""
 
 
-def check_step(
-    losses: Train, epoch: int, step: int, loss: Tensor, norm: Tensor, left_out: int = 0, last: Path | None = None,
-    section: str = "train",
-) -> int:  # fmt: skip
-    """Look at one step before it changes the weights; return how many steps in a row were left out, with this one.
+class StepAlarm:
+    """Looks at each step before it changes the weights."""
 
-    Args:
-        losses: `alarms` and `precision` of it count.
-        epoch, step: where the run is, counted from 0.
-        loss: of this process's buildings.
-        norm: of the gradient, before clipping.
-        left_out: steps before this one that were.
-        last: where the run's newest checkpoint is, once there is one.
-        section: of the params, whose `learning_rate` the run has; `alarms` are always those of `train`.
+    def __init__(self, losses: Train, section: str = "train") -> None:
+        """
+        Args:
+            losses: `alarms` and `precision` of it count.
+            section: of the params, whose `learning_rate` the run has; `alarms` are always those of `train`.
+        """
+        self.losses, self.section = losses, section
+        self._left_out = 0
+        """steps in a row, up to the last one"""
+        self._told: int | None = None
+        """last epoch that a warning was given in"""
 
-    Raises:
-        InputError: loss or gradient is no finite number, or the norm is beyond a bound that stops the run.
-    """
-    loss_found, norm_found = torch.stack([loss.float(), norm.float().to(loss.device)]).tolist()  # one wait for the GPU
-    place = f"at epoch {epoch + 1}, step {step + 1}"
-    overflow = losses.precision == "fp16" and math.isfinite(loss_found) and not math.isfinite(norm_found)
-    if overflow and left_out < MOST_LEFT_OUT:
-        return left_out + 1  # with a scaled loss it happens now and then; the scaler leaves that step out
-    if not (math.isfinite(loss_found) and math.isfinite(norm_found)):
-        raise InputError(
-            f"{section}: the loss is {loss_found:g} and the gradient's norm {norm_found:g} {place}.{_kept(last)} Lower "
-            f"{section}.learning_rate, or look for values out of all proportion in the data."
-        )
-    bound = losses.alarms.gradient_norm
-    if bound is not None and norm_found > bound:
-        _raise_alarm(
-            losses,
-            f"the gradient's norm is {norm_found:.3g} {place}, and train.alarms.gradient_norm {bound:g}",
-            last,
-            section,
-        )
-    return 0
+    def look(self, epoch: int, step: int, loss: Tensor, norm: Tensor, last: Path | None = None) -> None:
+        """Look at one step; a norm beyond its bound is warned of once an epoch.
+
+        Args:
+            epoch, step: where the run is, counted from 0.
+            loss: of this process's buildings.
+            norm: of the gradient, before clipping.
+            last: where the run's newest checkpoint is, once there is one.
+
+        Raises:
+            InputError: loss or gradient is no finite number, or the norm is beyond a bound that stops the run.
+        """
+        loss_found, norm_found = torch.stack([loss.float(), norm.float().to(loss.device)]).tolist()  # one wait for the GPU
+        place = f"at epoch {epoch + 1}, step {step + 1}"
+        scaled = self.losses.precision == "fp16"
+        overflow = scaled and math.isfinite(loss_found) and not math.isfinite(norm_found)
+        if overflow and self._left_out < MOST_LEFT_OUT:
+            self._left_out += 1  # with a scaled loss it happens now and then; the scaler leaves that step out
+            return
+        self._left_out = 0
+        if not (math.isfinite(loss_found) and math.isfinite(norm_found)):
+            raise InputError(
+                f"{self.section}: the loss is {loss_found:g} and the gradient's norm {norm_found:g} {place}.{_kept(last)} "
+                f"Lower {self.section}.learning_rate, or look for values out of all proportion in the data."
+            )
+        bound = self.losses.alarms.gradient_norm
+        if bound is not None and norm_found > bound and self._told != epoch:
+            self._told = epoch
+            what = f"the gradient's norm is {norm_found:.3g} {place}, and train.alarms.gradient_norm {bound:g}"
+            _raise_alarm(self.losses, what, last, self.section)
 
 
 class MemoryAlarm(Callback):
     """Looks at the memory in the first batch of each epoch, and in each `log_every_n_steps`th."""
 
     def __init__(self, losses: Train, last: Path | None = None, section: str = "train") -> None:
-        """`last`, `section`: as for `check_step`."""
+        """`last`, `section`: as for `StepAlarm`."""
         self.losses, self.last, self.section = losses, last, section
         self.told = False
 

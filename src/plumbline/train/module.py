@@ -13,7 +13,7 @@ from torch.optim import AdamW, Optimizer
 
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Optimise, Train
-from plumbline.train.alarms import check_step
+from plumbline.train.alarms import StepAlarm
 from plumbline.train.augment import turn
 from plumbline.train.deal import Example
 from plumbline.train.distributed import clip, gather
@@ -52,7 +52,7 @@ class Optimisation(LightningModule):
         """of the last step, before clipping"""
         self.last: Path | None = None
         """where the newest checkpoint is, once there is one"""
-        self._left_out = 0
+        self.alarm = StepAlarm(losses, section)
         self._seen: list[tuple[Tensor, ...]] = []
         self._losses: list[Tensor] = []
 
@@ -98,10 +98,7 @@ class Optimisation(LightningModule):
         """
         self.gradient_norm = clip(self, gradient_clip_val)
         turns = torch.stack(self._losses[-self.optimise.accumulate :])
-        self._left_out = check_step(
-            self.losses, self.current_epoch, self.global_step, turns.mean(), self.gradient_norm, self._left_out,
-            self.last, self.section,
-        )  # fmt: skip
+        self.alarm.look(self.current_epoch, self.global_step, turns.mean(), self.gradient_norm, self.last)
 
     def validation_step(self, batch: Example, batch_index: int) -> None:
         """Answer one batch of the tune split, in float32: so the model is released."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from lightning import LightningModule, Trainer
@@ -53,8 +54,6 @@ def quick_fit(
         teacher, distil_weight, section: see `Optimisation`.
     """
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads(losses))
     trainer = Trainer(
         accelerator="cpu",  # so few buildings are answered sooner than they are sent
         devices=1,
@@ -76,9 +75,19 @@ def quick_fit(
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")
         warnings.filterwarnings("ignore", message=".*is deprecated, use.*", module="lightning.*")
         warnings.filterwarnings("ignore", message=".*number of training batches.*")
-        with interruptible(trainer):
+        with interruptible(trainer), _on_threads(threads(losses)):
             whole = section.partition(".")[0]  # the short run of a section has that section's data
             data = Data(sequences, sequences, losses, losses, losses.seed, losses.batch_size, section=whole)
             trainer.fit(module, datamodule=data)
-    torch.set_num_threads(before)
     model.eval()
+
+
+@contextmanager
+def _on_threads(count: int) -> Iterator[None]:
+    """Let torch, for which a number of threads is one of the process, have `count` for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -158,6 +158,36 @@ def test_a_delivery_that_may_not_be_read_holds_up_no_other(
     assert sorted(source.look(0)[0].files) == ["deep/y.csv", "x.csv"]
 
 
+def test_a_folder_that_may_not_be_listed_is_not_taken_for_an_empty_one(
+    source: Source, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    from plumbline.serve.score import deliveries
+
+    for name in ("part/x.csv", "part/deep/y.csv", "whole/x.csv", "open/x.csv"):
+        source.write(f"town/{name}")
+    real_scandir, real_access, real_hash = os.scandir, os.access, deliveries.sha256_file
+
+    def scandir(path: str | os.PathLike[str]):
+        if Path(path).name == "deep":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real_scandir(path)
+
+    def hashed(path: Path) -> str:
+        if path.name == "deep":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real_hash(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)  # root may list everything
+    monkeypatch.setattr(deliveries, "sha256_file", hashed)
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "whole" and real_access(path, mode))
+    monkeypatch.setattr(deliveries.log, "propagate", True)
+    assert [one.name for one in source.look(0)] == ["open"]
+    assert "part: left for the next time, it may not be read" in caplog.text
+    assert "whole: left for the next time, it may not be listed" in caplog.text
+    monkeypatch.undo()
+    assert [one.name for one in source.look(0)] == ["open", "part", "whole"]
+
+
 def test_a_name_that_is_no_text_is_set_aside_and_holds_up_no_other(source: Source):
     source.write("town/good/x.csv")
     bad = source.write("town/bad/x.csv").parent

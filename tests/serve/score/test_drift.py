@@ -138,6 +138,13 @@ def test_buildings_unlike_any_count_when_they_surely_are_many():
     assert verdict(drawn(300, 0, 2), None, counts(novel=120, ok=180))[0] == "drift"
 
 
+def test_answers_are_compared_where_inputs_cannot_be():
+    before = SimpleNamespace(**counts(ok=100), folder="before")
+    said, told = verdict(drawn(300, 0, 2), None, counts(ok=50, few=50), before)
+    assert said == "look"
+    assert len(told["reasons"]) == 2
+
+
 @pytest.mark.parametrize(
     ("now", "wanted"),
     [

@@ -75,6 +75,9 @@ def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = tim
     complete = []
     for place, folder in _folders(params.source):
         key = f"{place}/{folder.name}"
+        if not os.access(folder, os.R_OK | os.X_OK):
+            log.warning("%s: left for the next time, it may not be listed. Permit it.", folder)
+            continue
         state = state_of(folder)
         note: dict[str, Any] | None = before.get(key)
         if note is None or note["state"] != state:
@@ -104,11 +107,15 @@ def state_of(folder: Path) -> State:
     The time of change is the file system's own: unlike that of writing, copying tools cannot set it back.
     """
     found: State = []
-    try:
-        paths = sorted(folder.rglob("*"))
-    except FileNotFoundError:  # a folder was renamed within, or it as a whole
-        return []
-    for path in paths:
+    closed: list[Path] = []
+
+    def unlisted(error: OSError) -> None:
+        if isinstance(error, PermissionError):  # hashing will tell; what else was renamed is as if it had not been there
+            closed.append(Path(error.filename))
+
+    within = [Path(at) / name for at, _, names in os.walk(folder, onerror=unlisted) for name in names]
+    found += [[path.relative_to(folder).as_posix(), -1, 0, 0, 0] for path in sorted(closed)]
+    for path in sorted(within):
         try:
             if path.is_file():
                 about = path.stat()

@@ -61,7 +61,7 @@ def drift_of(
         causes = [f"{found.buildings} buildings, {params.min_buildings} are needed to tell (score.drift.min_buildings)"]
         looks = []
     elif reference is None:
-        verdict = "drift" if causes else "no_reference"
+        verdict = "drift" if causes else "look" if looks else "no_reference"
         causes.append("the package says nothing of its training data (an older one): inputs were not compared")
     else:
         features = {name: _feature(name, found, reference, params) for name in found.values}

@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+import torch
+
+from plumbline.errors import InputError
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.network import new_spec
+from plumbline.train.quick import quick_fit
+from plumbline.train.statistics import fit_statistics
+from tests.train.made import make_params, make_sequences
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_process_has_its_threads_again_whatever_comes_of_the_run(monkeypatch, broken):
+    data, params = make_sequences(60), make_params(epochs=1)
+    model = Diagnosis(new_spec(params.model, 24))
+    fit_statistics(model, data)
+    if broken:
+        next(model.network.heads.parameters()).data.fill_(np.nan)
+    monkeypatch.setattr("plumbline.train.quick.threads", lambda _: 2)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        if broken:
+            with pytest.raises(InputError, match="the loss is nan"):
+                quick_fit(model, data, params.train)
+        else:
+            quick_fit(model, data, params.train)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
