@@ -405,6 +405,15 @@ def test_files_that_cannot_be_footprints_as_a_whole_are_refused(tmp_path, geomet
         read_buildings(geojson(tmp_path / "f.geojson", geometries), CRS)
 
 
+def test_longitudes_may_be_counted_from_0_to_360(tmp_path):
+    rings = [[[x - 135.5 + turn, y] for x, y in SQUARE] for turn in (0, 360)]
+    usual, round_ = (
+        read_buildings(geojson(tmp_path / f"{number}.geojson", [polygon(ring)]), "EPSG:32610")
+        for number, ring in enumerate(rings)
+    )
+    np.testing.assert_allclose(usual.total_bounds, round_.total_bounds, atol=1e-3)
+
+
 @pytest.mark.parametrize("parts", [1, 2])
 def test_holes_without_a_corner_are_none(tmp_path, parts):
     """Compared with another one, such a polygon ended the process, not the run (GEOS 3.14)."""

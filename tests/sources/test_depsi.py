@@ -65,7 +65,7 @@ def test_without_the_viewing_angles_the_message_says_what_to_write_where(tmp_pat
             "103.7",
             "column pnt_lat: 103.7 found, .*is needed .or are latitude and longitude swapped",
         ),
-        ("pnt_lon", "", "column pnt_lon: no value found, a number from -180 to 180"),
+        ("pnt_lon", "", "column pnt_lon: no value found, a number from -180 to 360"),
         ("pnt_id", "", "column pnt_id: no value found, an identifier is needed"),
         ("pnt_height", "99999", "column pnt_height: 99999 found"),
         ("pnt_enscoh", "-0.1", "column pnt_enscoh: -0.1 found, a number from 0 to 1"),

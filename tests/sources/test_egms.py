@@ -91,7 +91,6 @@ def test_of_points_with_one_pid_the_first_is_kept_and_the_rest_counted(tmp_path,
         ("northing", "inf", "column northing: inf found"),
         ("northing", "1e300", "column northing: 1e.300 found"),
         ("height_ortho", "tall", "column height_ortho: 'tall' found, a number is needed"),
-        ("height_ortho", "", "column height_ortho: no value found"),
         ("temporal_coherence", "1.5", "column temporal_coherence: 1.5 found, a number from 0 to 1"),
         ("los_up", "nan", "column los_up: no value found"),
         ("los_east", "0.1", "column los_east, los_north, los_up: a vector of length 0.810 found, a unit vector"),
@@ -107,6 +106,19 @@ def test_a_bad_cell_is_named_by_file_line_and_column(tmp_path, column, cell, mes
     cells[3][column] = cell
     with pytest.raises(InputError, match=rf"t\.csv, line 5, {message}"):
         read(tmp_path, text(cells))
+
+
+def test_a_point_without_a_height_is_left_out_and_one_without_a_coherence_stays(tmp_path, caplog):
+    cells = rows()
+    cells[3]["height_ortho"], cells[1]["temporal_coherence"] = "", "nan"
+    with caplog.at_level("WARNING", "plumbline"):
+        track = read(tmp_path, text(cells))
+    assert track.point_id.tolist() == [row["pid"] for row in cells if row is not cells[3]]
+    assert np.isnan(track.coherence).tolist() == [number == 1 for number in range(len(track))]
+    assert dict(track.dropped) == {"no_height": 1}
+    assert "t.csv: 1 points have no height and are left out" in caplog.text
+    with pytest.raises(InputError, match=rf"t\.csv: none of its {len(cells)} points has a height\. Fill"):
+        read(tmp_path, text([{**row, "height_ortho": ""} for row in cells]))
 
 
 def test_a_line_of_sight_of_zeros_is_refused(tmp_path):

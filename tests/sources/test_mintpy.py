@@ -72,6 +72,17 @@ def test_a_stack_in_radar_coordinates_over_the_date_line_lies_in_a_zone_of_there
     assert np.ptp(track.easting) < 30
 
 
+def test_longitudes_may_be_counted_from_0_to_360(tmp_path):
+    for name, turns in (("usual", 0), ("round", 360)):
+        stack = Stack().to_radar()
+        stack.geometry["longitude"] += turns - 60 - WEST
+        (tmp_path / name).mkdir()
+        stack.write(tmp_path / name / "t.h5", "geometryRadar.h5")
+    usual, round_ = (read_points(tmp_path / name / "t.h5") for name in ("usual", "round"))
+    assert usual.crs == round_.crs == "EPSG:32621"
+    np.testing.assert_allclose(usual.easting, round_.easting, atol=1e-3)
+
+
 def test_pixels_whose_place_or_angle_is_not_known_are_left_out(tmp_path):
     stack = Stack().to_radar()
     stack.geometry["latitude"][0, 0] = stack.geometry["longitude"][0, 0] = 0
@@ -280,7 +291,7 @@ def test_what_cannot_be_is_named_by_file_and_place(tmp_path, change, message):
         ("azimuthAngle", 1e6, "/azimuthAngle, row 2, column 1: 1e.06 found, -360 to 360 is possible"),
         ("height", 1e6, "row 2, column 1: height of 1e.06 found, which cannot be"),
         ("latitude", 103.7, "/latitude, row 2, column 1: 103.7 found, -90 to 90 is possible. Are latitude and long"),
-        ("longitude", -500, "/longitude, row 2, column 1: -500 found, -180 to 180 is possible"),
+        ("longitude", -500, "/longitude, row 2, column 1: -500 found, -180 to 360 is possible"),
     ],
 )
 def test_a_geometry_that_cannot_be_is_named_by_its_pixel(tmp_path, name, value, message):

@@ -25,8 +25,8 @@ SLICES = (
     "area:250-600", "area:600+", *(f"category:{number}" for number in range(5)), "resolved:yes", "resolved:no",
     "difficulty:easy", "difficulty:medium", "difficulty:hard",
 )  # fmt: skip
-"""Those that every run has, as `validate.slices` makes them, and words for several: `worst` for all, `KIND:*` for all of a
-kind. `city:NAME` is known when the cities are."""
+"""Those that every run has, as `validate.slices` makes them, and words for several: `worst` for all, `KIND:*` for all of
+a kind. `city:NAME` is known when the cities are."""
 CITY = "city:"
 
 
@@ -48,8 +48,8 @@ class Gate(Section):
     metric: str
     artifact: Literal["float32", "pruned", "fp16", "int8"]
     slice: str = "all"
-    """A slice of `validate.slices`; or `worst`: all with at least `Validate.min_worst_slice` buildings, and `city:*`: all such
-    cities."""
+    """A slice of `validate.slices`; or `worst`: all with at least `Validate.min_worst_slice` buildings, and `city:*`:
+    all such cities."""
     min: float | None = None
     max: float | None = None
     max_drop_vs: Literal["float32", "champion", "baseline"] | None = None

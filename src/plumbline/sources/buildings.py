@@ -143,7 +143,8 @@ def _check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
         # Half a turn in the unit of the CRS: 180 degrees, 200 grads.
         half = np.pi / frame.crs.axis_info[0].unit_conversion_factor
         west, south, east, north = frame.total_bounds
-        if max(-west, east) > half or max(-south, north) > half / 2:
+        round_ = 0 <= west <= east <= 2 * half  # longitudes counted from 0 to 360
+        if (max(-west, east) > half and not round_) or max(-south, north) > half / 2:
             raise InputError(
                 f"{path}: coordinates from {west:.10g}, {south:.10g} to {east:.10g}, {north:.10g} cannot be degrees "
                 f"of longitude and latitude, as the CRS ({name}) says"

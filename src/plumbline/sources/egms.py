@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.nodata import drop_codes
-from plumbline.sources.points import Track
+from plumbline.sources.points import NO_HEIGHT, Track
 from plumbline.sources.product import OUT_OF_ORDER, PointSource
 from plumbline.sources.table import stream_columns
 from plumbline.sources.table_fault import fail_at
@@ -135,22 +135,23 @@ def make_track(name: str, epochs: NDArray[np.datetime64], columns: Columns, tabl
     easting = _numbers(table, "easting", RANGES["easting"], fail)
     northing = _numbers(table, "northing", RANGES["northing"], fail)
     coherence = rmse = None
-    for column in columns.quality:
-        values = _numbers(table, column, RANGES[column], fail).astype(np.float32)
+    for column in columns.quality:  # a point of which it is not known is no worse than a product without any
+        values = _known(table, column, RANGES[column], fail).astype(np.float32)
         coherence, rmse = (values, rmse) if column == COHERENCE else (coherence, values)
-    return Track(
+    track = Track(
         name=name,
         crs=CRS,
         epochs=epochs,
         point_id=_identifiers(table, fail),
         easting=easting,
         northing=northing,
-        height=_numbers(table, columns.height, RANGES["height"], fail),
+        height=_known(table, columns.height, RANGES["height"], fail),
         los=_line_of_sight(table, fail),
         displacement=_series(table, columns.days, fail),
         coherence=coherence,
         rmse=rmse,
     )
+    return track.keep(~np.isnan(track.height), NO_HEIGHT) if np.isnan(track.height).any() else track
 
 
 def _check_header(product: Product, header: list[str]) -> str:
@@ -190,16 +191,24 @@ def _epochs(product: Product, header: list[str]) -> list[str]:
 
 
 def _numbers(table: pa.Table, column: str, bounds: tuple[float, float], fail: Fail) -> NDArray[np.float64]:
+    values = _known(table, column, bounds, fail)
+    if np.isnan(values).any():
+        fail(int(np.argmax(np.isnan(values))), column, "no value", _wanted(bounds))
+    return values
+
+
+def _known(table: pa.Table, column: str, bounds: tuple[float, float], fail: Fail) -> NDArray[np.float64]:
+    """As `_numbers`, with NaN where there is no value."""
     values = np.asarray(table[column].to_numpy(), float)
-    low, high = bounds
-    bad = ~((values >= low) & (values <= high))
-    if column in RMSE:
-        bad &= ~np.isnan(values)  # a point whose error of fit is not known is no worse than a product without any
+    bad = (values < bounds[0]) | (values > bounds[1])
     if bad.any():
         row = int(np.argmax(bad))
-        found = "no value" if np.isnan(values[row]) else f"{values[row]:.10g}"
-        fail(row, column, found, f"a number from {low:g} to {high:g} is needed")
+        fail(row, column, f"{values[row]:.10g}", _wanted(bounds))
     return values
+
+
+def _wanted(bounds: tuple[float, float]) -> str:
+    return f"a number from {bounds[0]:g} to {bounds[1]:g} is needed"
 
 
 def _identifiers(table: pa.Table, fail: Fail) -> NDArray[np.object_]:

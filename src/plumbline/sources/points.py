@@ -43,6 +43,8 @@ SERIES = pa.list_(pa.field("element", pa.float32(), nullable=False))
 WRITTEN = pa.schema(
     [pa.field(name, SERIES if pa.types.is_list(kind) else kind, nullable=False) for name, kind in COLUMNS.items()]
 )
+NO_HEIGHT = "no_height"
+"""Why a point is left out: its height is not known."""
 SCALARS = ("easting", "northing", "height", "los_east", "los_north", "los_up")
 
 

@@ -14,7 +14,8 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.sources.grid import GLOBE, MAX_STRETCH, MAX_TURN_DEG, length_of_a_metre, turn_of_axes
 
-LATITUDES, LONGITUDES = (-90.0, 90.0), (-180.0, 180.0)
+LATITUDES, LONGITUDES = (-90.0, 90.0), (-180.0, 360.0)
+"""Degrees that may be found: longitudes are counted from -180 to 180, and by some from 0 to 360."""
 UTM_LATITUDES = (-80.0, 84.0)
 SAME_M, SAME_DEG = 1.0, 1e-5
 """WGS 84 and a continent's own datum, such as ETRS89, drift apart by some decimetres."""

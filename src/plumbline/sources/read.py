@@ -9,14 +9,14 @@ from pathlib import Path
 
 from plumbline import params
 from plumbline.console import log
+from plumbline.errors import InputError
 from plumbline.sources.columns import open_columns
 from plumbline.sources.formats import FORMATS, PARQUET_FORMATS, Found, check_used, describe, find
 from plumbline.sources.hdf5 import is_hdf5
 from plumbline.sources.mintpy import is_timeseries, open_mintpy
 from plumbline.sources.parquet import group_parts, is_parquet, is_point_table, open_parquet
-from plumbline.sources.points import Track
+from plumbline.sources.points import NO_HEIGHT, Track
 from plumbline.sources.product import PointSource, all_points, moved, one_side, raised
-from plumbline.sources.tabular import NO_HEIGHT
 from plumbline.sources.units import sizes_of, warn_of_unit
 
 PART_BYTES = 2**28
@@ -95,6 +95,11 @@ def read_points(
             path, repeated, repeated + len(track),
         )  # fmt: skip
     if NO_HEIGHT in track.dropped:
+        if not len(track):
+            raise InputError(
+                f"{path}: none of its {track.dropped[NO_HEIGHT]} points has a height. Fill the column; where "
+                "its columns are described in params.yaml, leave height out of them."
+            )
         log.warning("%s: %d points have no height and are left out.", path, track.dropped[NO_HEIGHT])
     sizes = sizes_of(track.displacement, SAMPLED)
     warn_of_unit(path, sizes, lambda: can_state_units(path, products, format))

@@ -18,14 +18,12 @@ from plumbline.sources.archive import BUFFER_BYTES, Product
 from plumbline.sources.egms import MAX_DISPLACEMENT_MM, MIN_EPOCHS, RANGES, UNIT_TOLERANCE, Fail
 from plumbline.sources.layout import Angles, Layout, Range
 from plumbline.sources.nodata import drop_codes
-from plumbline.sources.points import Track
+from plumbline.sources.points import NO_HEIGHT, Track
 from plumbline.sources.product import OUT_OF_ORDER, PointSource
 from plumbline.sources.project import LATITUDES, LONGITUDES, Box, Projection, is_globe, most_of, projection, typical_box
 from plumbline.sources.table import stream_columns
 from plumbline.sources.table_fault import fail_at
 
-NO_HEIGHT = "no_height"
-"""Why a point is left out."""
 Floats = NDArray[np.float64]
 INCIDENCES, HEADINGS = (1.0, 89.0), (-360.0, 360.0)
 Rows = Callable[[Mapping[str, pa.DataType]], Iterator[tuple[int, pa.Table]]]

@@ -46,7 +46,8 @@ class StepAlarm:
         Raises:
             InputError: loss or gradient is no finite number, or the norm is beyond a bound that stops the run.
         """
-        loss_found, norm_found = torch.stack([loss.float(), norm.float().to(loss.device)]).tolist()  # one wait for the GPU
+        both = torch.stack([loss.float(), norm.float().to(loss.device)])
+        loss_found, norm_found = both.tolist()  # one wait for the GPU
         place = f"at epoch {epoch + 1}, step {step + 1}"
         scaled = self.losses.precision == "fp16"
         overflow = scaled and math.isfinite(loss_found) and not math.isfinite(norm_found)
@@ -56,8 +57,8 @@ class StepAlarm:
         self._left_out = 0
         if not (math.isfinite(loss_found) and math.isfinite(norm_found)):
             raise InputError(
-                f"{self.section}: the loss is {loss_found:g} and the gradient's norm {norm_found:g} {place}.{_kept(last)} "
-                f"Lower {self.section}.learning_rate, or look for values out of all proportion in the data."
+                f"{self.section}: the loss is {loss_found:g} and the gradient's norm {norm_found:g} {place}."
+                f"{_kept(last)} Lower {self.section}.learning_rate, or look for values out of all proportion in the data."
             )
         bound = self.losses.alarms.gradient_norm
         if bound is not None and norm_found > bound and self._told != epoch:

@@ -110,7 +110,7 @@ def state_of(folder: Path) -> State:
     closed: list[Path] = []
 
     def unlisted(error: OSError) -> None:
-        if isinstance(error, PermissionError):  # hashing will tell; what else was renamed is as if it had not been there
+        if isinstance(error, PermissionError):  # hashing will tell. What was renamed meanwhile counts as not there
             closed.append(Path(error.filename))
 
     within = [Path(at) / name for at, _, names in os.walk(folder, onerror=unlisted) for name in names]
