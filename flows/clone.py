@@ -10,6 +10,7 @@ from flows.stages import BAD_INPUT, StageFailedError, UnreachableError
 
 LIMIT_S = 600.0
 _FULL_HASH = re.compile(r"[0-9a-f]{40}")
+_SHORT_HASH = re.compile(r"[0-9a-f]{4,39}")
 # DVC writes it as it works; what it says of this machine's last run is no part of the commit.
 _OWN_RECORD = "dvc.lock"
 
@@ -21,7 +22,7 @@ def take(revision: str, folder: Path = HERE) -> str:
     """Put a clone on a commit of its origin, and return the commit's full hash.
 
     Args:
-        revision: full hash, branch or tag of the origin; `HEAD` is the branch the origin itself is on.
+        revision: hash, branch or tag of the origin; `HEAD` is the branch the origin itself is on.
         folder: the clone.
 
     Raises:
@@ -66,6 +67,13 @@ def _fetched(revision: str, folder: Path) -> str:
     if code:
         told = " ".join(said)
         if "couldn't find remote ref" in told or "not our ref" in told or "invalid refspec" in told:
+            if _SHORT_HASH.fullmatch(
+                revision
+            ):  # origins know full ones only: all that they have is looked through here
+                _git(folder, "fetch", "--quiet", "--tags", "origin")
+                code, commit = _git(folder, "rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}")
+                if not code:
+                    return commit[0]
             raise StageFailedError(f"commit: the origin has no {revision}. Push it there first.", BAD_INPUT)
         raise UnreachableError(f"The clone's origin does not answer: {told}")
     return _git(folder, "rev-parse", "--verify", "FETCH_HEAD^{commit}")[1][0]

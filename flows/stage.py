@@ -18,7 +18,7 @@ def stage(stage: str, commit: str, limit_s: float | None = None) -> Any:
 
     Args:
         stage: its name; one of those this machine is for (variable PLUMBLINE_STAGES).
-        commit: full hash, branch or tag of the clone's origin.
+        commit: hash, branch or tag of the clone's origin.
         limit_s: seconds after which the stage is ended; no limit where None.
     """
     ready.begin()

@@ -332,3 +332,15 @@ def test_a_short_run_draws_all_of_its_buildings_whatever_the_curriculum():
     later = {"epochs": 5, "curriculum": {"medium": 2, "hard": 4}}
     params = parse_params(changed("compress", {**GOOD["compress"], **later}))
     assert params.compress.short_run(params.train).curriculum.complete == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("train.class_weights", [1, True, 1, 1]),
+        ("prepare.split", {"train": True, "tune": 1, "calibrate": 1, "test": 1}),
+    ],
+)
+def test_yes_among_numbers_is_refused(key, value):
+    assert f"{key}: " in refusal(changed(key, value))
+    assert "neither yes nor no is meant here" in refusal(changed(key, value))

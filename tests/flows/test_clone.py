@@ -43,10 +43,18 @@ def test_what_came_to_the_origin_since_is_fetched(origin: Path) -> None:
     git("tag", "v2", cwd=origin)
     git("checkout", "--quiet", "-b", "side", cwd=origin)
     third = commit(origin, "three")
-    for revision, expected in (("HEAD", third), ("v2", second), (first, first), ("side", third), (second, second)):
+    known = {"HEAD": third, "v2": second, first[:7]: first, first: first, "side": third, second: second}
+    for revision, expected in known.items():
         assert take(revision) == expected
         assert git("rev-parse", "HEAD", cwd=Path.cwd()) == expected
     assert Path("code.py").read_text() == "two"
+
+
+def test_a_short_hash_that_the_clone_has_not_seen_is_known(origin: Path) -> None:
+    second = commit(origin, "two")
+    third = commit(origin, "three")
+    assert take(second[:8]) == second
+    assert take(third[:12]) == third
 
 
 def test_a_changed_clone_is_refused_by_the_names_of_the_files(origin: Path) -> None:
@@ -86,7 +94,7 @@ def test_a_record_in_no_commit_makes_way_for_that_of_a_commit(origin: Path) -> N
     assert Path("dvc.lock").read_text() == "of the commit"
 
 
-@pytest.mark.parametrize("revision", ["nothing", "0" * 40, "--upload-pack=true"])
+@pytest.mark.parametrize("revision", ["nothing", "0" * 40, "0" * 8, "--upload-pack=true"])
 def test_a_revision_that_the_origin_has_not(origin: Path, revision: str) -> None:
     with pytest.raises(StageFailedError, match="commit: ") as caught:
         take(revision)

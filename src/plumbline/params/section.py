@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -21,6 +22,15 @@ class Section(BaseModel):
     @classmethod
     def _no_yes(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse yes and no where a number stands: Python counts them as 1 and 0."""
-        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation not in (bool, str):
+        kind = cls.model_fields[str(info.field_name)].annotation
+        held = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+        among = _leaves(kind) & {int, float} and any(isinstance(one, bool) for one in held)
+        if among or (isinstance(value, bool) and kind not in (bool, str)):
             raise ValueError("neither yes nor no is meant here. Give a value as the documentation has it")
         return value
+
+
+def _leaves(kind: Any) -> set[Any]:
+    """The plain types that an annotation is made of."""
+    parts = get_args(kind)
+    return set().union(*(_leaves(part) for part in parts)) if parts else {kind} if isinstance(kind, type) else set()

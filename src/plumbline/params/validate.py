@@ -25,8 +25,8 @@ SLICES = (
     "area:250-600", "area:600+", *(f"category:{number}" for number in range(5)), "resolved:yes", "resolved:no",
     "difficulty:easy", "difficulty:medium", "difficulty:hard",
 )  # fmt: skip
-"""Those that every run has, as `validate.slices` makes them, and words for several: `worst` for all, `KIND:*` for all of
-a kind. `city:NAME` is known when the cities are."""
+"""Those that every run has, as `validate.slices` makes them, and words for several: `worst` for all, `KIND:*` for all
+of a kind. `city:NAME` is known when the cities are."""
 CITY = "city:"
 
 

@@ -58,7 +58,8 @@ class StepAlarm:
         if not (math.isfinite(loss_found) and math.isfinite(norm_found)):
             raise InputError(
                 f"{self.section}: the loss is {loss_found:g} and the gradient's norm {norm_found:g} {place}."
-                f"{_kept(last)} Lower {self.section}.learning_rate, or look for values out of all proportion in the data."
+                f"{_kept(last)} Lower {self.section}.learning_rate, or look for values out of all proportion in the "
+                "data."
             )
         bound = self.losses.alarms.gradient_norm
         if bound is not None and norm_found > bound and self._told != epoch:
