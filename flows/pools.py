@@ -12,11 +12,12 @@ from typing import Any, Literal
 import yaml
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas import State
-from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import StateType
 from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+from prefect.exceptions import ObjectAlreadyExists
 from prefect.states import Cancelled, Crashed
 from prefect.workers.process import ProcessWorker
 
@@ -90,14 +91,15 @@ def gpus_here() -> list[str]:
 
 
 def create_pools(client: SyncPrefectClient, pools: list[Pool]) -> None:
-    """Make the pools, or bring their limits up to date."""
+    """Make the pools, or bring their limits up to date; one that somebody has paused stays paused."""
     template = ProcessWorker.get_default_base_job_template()
     template["variables"]["properties"]["command"]["default"] = ENGINE
     for pool in pools:
-        wanted = WorkPoolCreate(
-            name=pool.name, type="process", base_job_template=template, concurrency_limit=pool.limit
-        )
-        client.create_work_pool(wanted, overwrite=True)
+        ours: dict[str, Any] = {"base_job_template": template, "concurrency_limit": pool.limit}
+        try:
+            client.create_work_pool(WorkPoolCreate(name=pool.name, type="process", **ours))
+        except ObjectAlreadyExists:  # to overwrite it would write all it can hold, not only what is ours
+            client.update_work_pool(pool.name, WorkPoolUpdate(**ours))
 
 
 def automations() -> list[AutomationCore]:

@@ -23,7 +23,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
-from flows import homes, pools, process
+from flows import homes, paused, pools, process
 from flows.pools import Pool
 from flows.services import FOLDER, RECORD, Record, log_of, read_record
 from flows.stages import BAD_INPUT, StageFailedError
@@ -117,7 +117,10 @@ def _start(record: Record, wanted: list[Pool], before: set[str]) -> None:
     gpus = pools.gpus_here()
     with _client(record.port) as client:
         pools.create_pools(client, wanted)
+        before_deploying = paused.read_paused(client)
         _deploy(record.port)
+        if resting := paused.pause_again(client, before_deploying):
+            _say(f"Paused, as before: {', '.join(resting)}")
         pools.create_automations(client)
         begin = datetime.now(UTC)
         for pool, name in new:

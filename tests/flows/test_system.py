@@ -210,13 +210,21 @@ def test_a_lost_machine_is_noticed_and_its_run_can_be_retried(system: System) ->
     wait_until_gone(stage)
     assert system.project.run(*SYSTEM, "status")[0] == 1
 
-    # `make up` brings back the one worker, and lets the others go on.
+    nightly = system.call("GET", "/deployments/name/pipeline/nightly")
+    (schedule,) = nightly["schedules"]
+    system.call("PATCH", f"/deployments/{nightly['id']}/schedules/{schedule['id']}", {"active": False})
+    system.call("PATCH", "/work_pools/project", {"is_paused": True})
+
+    # `make up` brings back the one worker, lets the others go on, and what somebody has paused is paused still.
     others = {pid for pid, service in system.processes().items() if service in ("server", "cpu")}
     code, said = system.project.run(*SYSTEM, "up", timeout_s=600)
     assert code == 0, said
     assert "Starting worker gpu" in said
     assert "Starting worker cpu" not in said
     assert others <= set(system.processes())
+    assert "Paused, as before: nightly" in said
+    assert not system.call("GET", "/deployments/name/pipeline/nightly")["schedules"][0]["active"]
+    assert system.call("GET", "/work_pools/project")["is_paused"]
 
     found = system.ended(run)
     assert found["state"]["name"] == "Crashed"
