@@ -117,11 +117,11 @@ def _start(record: Record, wanted: list[Pool], before: set[str]) -> None:
     gpus = pools.gpus_here()
     with _client(record.port) as client:
         pools.create_pools(client, wanted)
-        before_deploying = paused.read_paused(client)
+        resting = paused.read_paused(client)
         _deploy(record.port)
-        if resting := paused.pause_again(client, before_deploying):
-            _say(f"Paused, as before: {', '.join(resting)}")
         pools.create_automations(client)
+        if names := paused.pause_again(client, resting):
+            _say(f"Paused, as before: {', '.join(names)}")
         begin = datetime.now(UTC)
         for pool, name in new:
             own = pool.variables(name, gpus)

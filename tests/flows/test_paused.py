@@ -10,15 +10,21 @@ from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolUpd
 from prefect.client.schemas.schedules import CronSchedule
 
 from flows.paused import pause_again, read_paused
-from flows.pools import Pool, create_pools
+from flows.pools import Pool, create_automations, create_pools
 
 NIGHT, NOON = "0 2 * * *", "0 12 * * *"
 
 
 @pytest.fixture
 def client(harness: None) -> Iterator[SyncPrefectClient]:
+    """Of the server that all tests share: what these leave there is removed."""
     with get_client(sync_client=True) as found:
         yield found
+        for one in found.read_deployments():
+            if one.name in ("one", "all", "none"):
+                found.delete_deployment(one.id)
+        for automation in found.read_automations():
+            found.delete_automation(automation.id)
 
 
 def deploy(client: SyncPrefectClient, name: str, *times: str, paused: bool | None = None) -> None:
@@ -49,11 +55,25 @@ def test_paused_schedules_are_paused_again_and_the_others_go_on(client: SyncPref
     for name in ("one", "none"):
         deploy(client, name, NIGHT, NOON)
     deploy(client, "all", "5 5 * * *")  # at another time from now on
+    assert active(client, "all") == {"5 5 * * *": True}
     assert active(client, "one") == {NIGHT: True, NOON: True}
-    assert set(pause_again(client, before)) == {"one", "all"}
+    assert pause_again(client, before) == ["all", "one"]
     assert active(client, "one") == {NIGHT: False, NOON: True}
     assert active(client, "none") == {NIGHT: True, NOON: True}
     assert active(client, "all") == {"5 5 * * *": False}
+
+
+def test_a_paused_automation_is_paused_again_where_it_is_made_anew(client: SyncPrefectClient) -> None:
+    create_automations(client)
+    silent, begun = (client.read_automations_by_name(f"plumbline-{name}")[0] for name in ("silent", "not-begun"))
+    client.pause_automation(silent.id)
+    before = read_paused(client)
+    for one in (silent, begun):
+        client.delete_automation(one.id)
+    create_automations(client)
+    assert pause_again(client, before) == ["plumbline-silent"]
+    states = {one.name: one.enabled for one in client.read_automations()}
+    assert (states["plumbline-silent"], states["plumbline-not-begun"]) == (False, True)
 
 
 def test_a_paused_pool_stays_paused_and_its_limit_is_brought_up_to_date(client: SyncPrefectClient) -> None:
