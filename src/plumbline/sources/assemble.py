@@ -20,7 +20,7 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import read_json, write_json
 from plumbline.sources.alignment import warn_of_offset
-from plumbline.sources.city import ABOUT, NEIGHBOURS, CityPlan
+from plumbline.sources.city import ABOUT, NEIGHBOURS, CityPlan, is_simulated
 from plumbline.sources.datum import warn_of_datum
 from plumbline.sources.distinct import check_distinct
 from plumbline.sources.epochs import observed
@@ -50,7 +50,8 @@ def assemble(planned: CityPlan, plan: Plan, out: Path) -> None:
     check_distinct(samples, names)
     warn_of_datum(samples, names)
     check_overlap(samples, buildings, ", ".join(names), str(city.footprints))
-    warn_of_offset(samples, buildings, ", ".join(names), params.products)
+    borrowed = city.name if is_simulated(city.folder) else None
+    warn_of_offset(samples, buildings, ", ".join(names), params.products, borrowed)
     tiles: dict[str, Counter[str]] = {}
     tracks = []
     for path, sample in zip(city.products, samples, strict=True):

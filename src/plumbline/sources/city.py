@@ -161,6 +161,11 @@ def city_folders(data: Path) -> list[Path]:
     return sorted(path for path in folders if path.is_dir() and not path.name.startswith("."))
 
 
+def is_simulated(folder: Path) -> bool:
+    """Whether a city folder is one that the stage `simulate` has written."""
+    return folder.absolute().parent.parts[-len(SIMULATED) :] == SIMULATED
+
+
 def find_files(folder: Path) -> CityFiles:
     """What is what in a city folder.
 

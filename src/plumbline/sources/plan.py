@@ -9,7 +9,7 @@ from pathlib import Path
 from plumbline.errors import InputError
 from plumbline.jobs import run_jobs, work_folder
 from plumbline.params import Ingest
-from plumbline.sources.city import SIMULATED, CityFiles, CityPlan, find_files, products_crs, read_city
+from plumbline.sources.city import CityFiles, CityPlan, find_files, is_simulated, products_crs, read_city
 from plumbline.sources.part import Part
 from plumbline.sources.profile_city import ProfileCity
 from plumbline.sources.profile_files import ProfileFiles, find_profiles
@@ -85,6 +85,4 @@ def _stated_of(folder: Path, params: Ingest) -> Ingest:
     Simulated files say all themselves. A pattern that fits them too, as `*` does, and the names of a borrowed city's
     files, which are those of their originals, would move points off the footprints that they were made for.
     """
-    if folder.absolute().parent.parts[-len(SIMULATED) :] != SIMULATED:
-        return params
-    return params.model_copy(update={"products": {}, "footprints": {}})
+    return params.model_copy(update={"products": {}, "footprints": {}}) if is_simulated(folder) else params
