@@ -26,7 +26,7 @@ from plumbline.serve.adapt import adapt
 from plumbline.serve.merge import merge
 from plumbline.serve.predict import predict
 from plumbline.sources.city import CityFiles, find_files
-from plumbline.train.adapter import WEIGHTS, Adapted, base_hash, load_adapter
+from plumbline.train.adapter import WEIGHTS, Adapted, base_hash, load_adapter, save_adapter
 from plumbline.validate.measure import parity_figures
 from tests.tiny import Tiny, run_cli
 from tests.train.made import make_sequences
@@ -232,6 +232,21 @@ def test_merge_replaces_what_it_wrote(tiny, project, merged, tmp_path, monkeypat
     shutil.copytree(merged, tmp_path / "athens")
     merge("athens", str(tiny.data("train")), tmp_path / "athens", project / "adapters")
     assert sha256_folder(tmp_path / "athens") == sha256_folder(merged)
+
+
+def test_merge_does_not_replace_the_base(tiny, project, merged, tmp_path, monkeypatch):
+    """A merged model can be adapted again; without it the second adapter would be of nothing."""
+    ready = merged / "model.onnx"
+    monkeypatch.setattr("plumbline.serve.merge.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
+    base = shutil.copytree(merged, tmp_path / "athens")
+    first = load_adapter(project / "adapters" / "athens")
+    about = first.about.model_copy(update={"base_sha256": base_hash(base)})
+    save_adapter(replace(first, about=about), tmp_path / "adapters" / "second")
+    before = sha256_folder(base)
+    with pytest.raises(InputError, match="athens: is the model that was adapted, and would be lost"):
+        merge("second", str(base), tmp_path / "adapters" / ".." / "athens", tmp_path / "adapters")
+    assert sha256_folder(base) == before
+    merge("second", str(base), tmp_path / "again", tmp_path / "adapters")
 
 
 def test_adapters_are_listed_by_name(project, tmp_path):

@@ -233,6 +233,37 @@ def test_too_few_epochs_are_refused(folder, tmp_path):
         write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5)
 
 
+def test_what_a_file_does_not_say_is_asked_for_where_it_is_read(folder, tmp_path):
+    target = tmp_path / "depsi"
+    target.mkdir()
+    (target / "houses.gpkg").write_bytes((folder / "houses.gpkg").read_bytes())
+    days = ",".join(f"d_2019{month:02d}{day:02d}" for month in range(1, 11) for day in (1, 15))
+    (target / "track.csv").write_text(f"pnt_id,pnt_lat,pnt_lon,pnt_height,{days}\n1,52,4,3{',0' * 20}\n")
+    with pytest.raises(InputError, match=r"(?s)ingest:.*'track\.csv': .*under simulate\.borrowed\.town"):
+        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5)
+
+
+def test_of_an_ortho_product_the_vertical_is_borrowed_and_the_east_refused(folder, tmp_path):
+    """The latter would be written as a product whose line of sight nobody reads."""
+    for letter in "UE":
+        target = tmp_path / letter
+        target.mkdir()
+        (target / "houses.gpkg").write_bytes((folder / "houses.gpkg").read_bytes())
+        lines = [line.split(",") for line in (folder / "one.csv").read_text().splitlines()]
+        kept = [
+            n
+            for n, name in enumerate(lines[0])
+            if not name.startswith(("los_", "temporal_", "incidence", "track_", "mp_type"))
+        ]
+        (target / f"EGMS_L3_{letter}.csv").write_text(
+            "\n".join(",".join(line[n] for n in kept) for line in lines) + "\n"
+        )
+    write_borrowed(tmp_path / "out", "up", Borrowed(folder=tmp_path / "U"), 0, 0.5)
+    np.testing.assert_array_equal(read_points(tmp_path / "out" / "up" / "EGMS_L3_U.csv").los[:, 2], 1)
+    with pytest.raises(InputError, match=r"EGMS_L3_E\.csv: movement to the east"):
+        write_borrowed(tmp_path / "out", "east", Borrowed(folder=tmp_path / "E"), 0, 0.5)
+
+
 def test_the_stage_puts_borrowed_cities_beside_the_others(folder, tmp_path):
     small = {"band": "C", "buildings": 4, "seed": 1}
     sections = {"cities": {"invented": small}, "showcase": small, "years": 1, "borrowed": {"town": {"folder": folder}}}

@@ -91,6 +91,24 @@ def test_points_beside_the_footprints_are_told_of(city, tmp_path, caplog):
     caplog.clear()
     ingest([city], Ingest(products={"*": Product(moved_m=(-9, 6))}), tmp_path / "moved")
     assert "seem to lie" not in caplog.text
+    borrowed = tmp_path / "data" / "simulate" / "cities" / "town--2"
+    shutil.copytree(city, borrowed)
+    ingest([borrowed], Ingest(), tmp_path / "borrowed")
+    assert "state it in simulate.borrowed.town.products as moved_m: [-9, 6], or add it to what" in caplog.text
+
+
+def test_what_is_stated_is_of_the_users_own_files_and_not_of_simulated_ones(city, tmp_path):
+    simulated = tmp_path / "data" / "simulate" / "cities" / "other"
+    shutil.copytree(city, simulated)
+    ingest([simulated], Ingest(), tmp_path / "plain")
+    used_by_others = Product(incidence_deg=39, heading_deg=-10)  # refused of an EGMS product
+    stated = Ingest(
+        products={"asc*": used_by_others, "*": Product(moved_m=(-9, 6))}, footprints={"*": Footprints(id_column="none")}
+    )
+    ingest([simulated], stated, tmp_path / "same")
+    assert sha256_folder(tmp_path / "same") == sha256_folder(tmp_path / "plain")
+    with pytest.raises(InputError, match=r"ascending\.csv: params\.yaml states"):
+        ingest([city], stated, tmp_path / "out")
 
 
 def test_heights_from_another_zero_are_told_of(city, tmp_path, caplog):

@@ -229,6 +229,20 @@ def test_own_points_and_labels_are_measured_on(tiny, quick, tmp_path):
     assert f"{tiny.footprints} with {labels}" in content["inputs"]["source"]
 
 
+def test_labels_of_buildings_that_are_not_there_are_refused_and_blanks_overlooked(tiny, quick, tmp_path):
+    given = [word for path in tiny.products() for word in ("--points", path)]
+    given += ["--buildings", tiny.footprints, *QUICK]
+    lines = (tiny.data("simulate") / "showcase" / "truth.csv").read_text().splitlines()
+    labels = tmp_path / "labels.csv"
+    labels.write_text("\n".join([lines[0], *(f" {line}" for line in lines[1:])]) + "\n")
+    ended = run_cli("bench", tiny.data("package"), *given, "--labels", labels, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    labels.write_text("\n".join([*lines, "nobody,1.2,NE,,"]) + "\n")
+    ended = run_cli("bench", tiny.data("package"), *given, "--labels", labels, cwd=tmp_path)
+    assert ended.code == 2
+    assert f"{labels}: not in {tiny.footprints}: 1 of the labelled buildings ('nobody')" in ended.err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -237,6 +251,8 @@ def test_own_points_and_labels_are_measured_on(tiny, quick, tmp_path):
         (["--points", "a.csv"], "--points was given and --buildings was not"),
         (["--buildings", "f.geojson"], "--buildings was given and --points was not"),
         (["--labels", "l.csv"], "--labels: they belong to --points"),
+        (["--format", "egms"], "--format: it says how --points and --buildings are read"),
+        (["--params", "params.yaml"], "--params: it says how --points and --buildings are read"),
         (["--prepared", "data/prepare", "--points", "a.csv"], "--prepared goes with neither"),
         (["--json", "data/package/bench.json"], "is inside the model package"),
         (["--json", "none/bench.json"], "must be a file in a folder that is there"),

@@ -55,6 +55,9 @@ def bench(
     from plumbline.validate.bench_report import advice, document, table
 
     _check(prepared, points, buildings, labels)
+    for option, value in (("--format", format_), ("--params", params)):
+        if value is not None and not points:
+            raise InputError(f"{option}: it says how --points and --buildings are read. Give those as well.")
     folder = resolve_model(package)
     if json_path is not None:
         _check_json(json_path, folder, [*(points or ()), *filter(None, (buildings, labels, params))])
@@ -116,18 +119,24 @@ def _own(
 
     from plumbline.prepare.buildings import prepare_buildings
     from plumbline.prepare.tile import label
+    from plumbline.serve.outputs import check_inputs
     from plumbline.serve.predict import read_tracks
     from plumbline.sources.buildings import read_buildings
+    from plumbline.sources.labelled import of_footprints
     from plumbline.sources.labels import read_labels
     from plumbline.sources.overlap import check_overlap
     from plumbline.validate.bench_inputs import chosen
 
+    check_inputs([*points, buildings, *([labels] if labels else [])])
+    known = read_labels(labels) if labels else None
     ingest = load_ingest(params) if params else Ingest()
     tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs, stated=ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
+    if labels is not None and known is not None:
+        known = of_footprints(known, footprints, labels, buildings)
     sequences = prepare_buildings(tracks, footprints, manifest.prepare).sequences
-    if labels is None:
+    if known is None:
         return chosen(sequences, str(buildings))
-    sequences, has_label = label(sequences, read_labels(labels))
+    sequences, has_label = label(sequences, known)
     return chosen(sequences.take(np.flatnonzero(has_label)), f"{buildings} with {labels}")

@@ -25,11 +25,13 @@ def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifes
     Its manifest says that no gate was asked: the registry will not promote it.
 
     Raises:
-        InputError: there is no such adapter, it is of another base, or `output` holds something else.
+        InputError: there is no such adapter, it is of another base, or `output` is that base or holds something else.
     """
     check_replaced(output, NO_GATE)
     check_name(name)
     adapter, base_folder = load_adapter(adapter_folder(name, root)), base_of(model)
+    if output.resolve() == base_folder.resolve():
+        raise InputError(f"{output}: is the model that was adapted, and would be lost. Give another folder.")
     changed = Adapted(base_folder).use(adapter)
     changed.preparation = min(changed.preparation, adapter.about.preparation)
     with told_unwritten(output), TemporaryDirectory() as temporary:

@@ -6,6 +6,8 @@ The geometry, the gaps and the noise are real; the motion comes from the same co
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import geopandas
@@ -45,6 +47,8 @@ from plumbline.sources.read import open_points, read_points
 Array = NDArray[np.float64]
 FOOTPRINTS, LABELS = "footprints.geojson", "labels.csv"
 LEAST_SIDE_M = 0.5
+LEAST_UP = 0.0005
+"""Of a line of sight; what is written of a smaller one is 0.000, which no reader takes."""
 BETWEEN_COPIES = "--"
 """Between a city's name and the number of a copy, from the second on."""
 FEATURES_AT_A_TIME = 2000
@@ -74,8 +78,9 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
             f"{about.folder}: no such folder; simulate.borrowed.{name} names it. Put points and footprints into it."
         )
     files = find_unlabelled(about.folder)
-    sources = _open(files.products, about)
-    buildings = read_buildings(files.footprints, sources[0].crs, stated=about.footprints)
+    with _told_where(name):
+        sources = _open(files.products, about)
+        buildings = read_buildings(files.footprints, sources[0].crs, stated=about.footprints)
     layout, origin = borrowed_layout(buildings)
     start = min(source.epochs[0] for source in sources)
     setting = Setting(
@@ -100,13 +105,19 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
     evidence, count = nothing(len(buildings)), 0
     names = _file_names(files.products)
     for number, path in enumerate(track(files.products, len(files.products), name)):
-        points = read_points(path, about.products, crs=sources[0].crs)
+        with _told_where(name):
+            points = read_points(path, about.products, crs=sources[0].crs)
+        if (points.los[:, 2] < LEAST_UP).any():
+            raise InputError(
+                f"{path}: movement to the east, with nothing of what goes up or down. A borrowed city is written as a "
+                "product along lines of sight, which all point up. Leave this file out of its folder."
+            )
         evidence = evidence.plus(write_track(points, names[number], number, setting, copies))
         count += len(points)
     if not evidence.points.any():
         raise InputError(
             f"{about.folder}: no point lies on a building of {files.footprints.name}. Points and footprints must be of "
-            "one place; a larger simulate.borrowed.*.buffer_m allows for a shift between them."
+            f"one place; a larger simulate.borrowed.{name}.buffer_m allows for a shift between them."
         )
     ground = ground_of(buildings, sources[0].crs, str(files.footprints))
     for number, copy in enumerate(copies, 1):
@@ -117,6 +128,20 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
         "%s: %d buildings, %d points of %d products, %d copies, %.0f s",
         *(name, len(buildings), count, len(sources), len(copies), time.monotonic() - began),
     )
+
+
+@contextmanager
+def _told_where(name: str) -> Iterator[None]:
+    """Readers say what is to be written into section `ingest`, and that of a borrowed city is not read there."""
+    try:
+        yield
+    except InputError as error:
+        if "ingest" not in str(error):
+            raise
+        raise InputError(
+            f"{error}\nFor this borrowed city write products and footprints under simulate.borrowed.{name}, and not "
+            "under ingest."
+        ) from None
 
 
 def borrowed_layout(buildings: geopandas.GeoDataFrame) -> tuple[Layout, Array]:

@@ -144,8 +144,9 @@ def _draw(copy: Copy, view: _View, setting: Setting) -> _Draw:
     astray = rng.random(count) < ASTRAY_SHARE
     kind = np.select([~view.on, astray], [GROUND, ASTRAY], default=STRUCTURE)
     los = view.points.los
-    rise = np.hypot(los[:, 0], los[:, 1]) / los[:, 2]
-    error = position_errors(rng, view.building, np.zeros(count, np.intp), _axes(los), rise, BANDS[setting.band])[:, :2]
+    # Heights are delivered as they are, so that what rises with an error of position (nothing: 0) does not matter.
+    one, level = np.zeros(count, np.intp), np.zeros(count)
+    error = position_errors(rng, view.building, one, _axes(los), level, BANDS[setting.band])[:, :2]
     place = view.east_north - view.on[:, None] * error
     # Whatever the error was, a point of a building is on it.
     local, half = layout.frames.to_building(view.building, place), layout.frames.side[view.building] / 2

@@ -98,13 +98,15 @@ def alignment(tracks: Sequence[Track], footprints: NDArray[np.object_]) -> Align
 
 
 def warn_of_offset(
-    tracks: Sequence[Track], buildings: geopandas.GeoDataFrame, points: str, products: Mapping[str, Product] = {}
-) -> None:
+    tracks: Sequence[Track], buildings: geopandas.GeoDataFrame, points: str, products: Mapping[str, Product] = {},
+    borrowed: str | None = None,
+) -> None:  # fmt: skip
     """Say so where the points lie beside the footprints, and how they would be moved.
 
     Args:
         tracks: points. buildings: the buildings table, in their CRS. points: the files, for the message.
         products: what is stated of them already (`ingest.products`).
+        borrowed: name of their city, where the points are copies of a user's own, whose moves are stated elsewhere.
     """
     found = alignment(tracks, buildings.geometry.to_numpy())
     if found is None or not found.is_beside:
@@ -113,13 +115,16 @@ def warn_of_offset(
         "%s: the points seem to lie %s%s of the footprints: %.0f %% of those around are on one, moved %.0f %%. Look at "
         "both (a map shows it). If it is so, %s (docs/formats.md)",
         points, _words(-found.east_m, -found.north_m), ", or farther," if found.is_farthest else "",
-        100 * found.inside, 100 * found.inside_moved, _advice(found, products),
+        100 * found.inside, 100 * found.inside_moved, _advice(found, products, borrowed),
     )  # fmt: skip
 
 
-def _advice(found: Alignment, products: Mapping[str, Product]) -> str:
+def _advice(found: Alignment, products: Mapping[str, Product], borrowed: str | None) -> str:
     """What to write; added to what is stated, since that has moved the points already, or hides what stands below."""
     move = f"[{round(found.east_m)}, {round(found.north_m)}]"
+    if borrowed is not None:
+        section = f"simulate.borrowed.{borrowed.partition('--')[0]}.products"
+        return f"state it in {section} as moved_m: {move}, or add it to what stands there, and simulate again"
     if found.is_farthest:
         return "check datum and CRS of both, or measure how far it is and state it as moved_m in ingest.products"
     if any(about.moved_m for about in products.values()):

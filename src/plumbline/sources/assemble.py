@@ -20,7 +20,7 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import read_json, write_json
 from plumbline.sources.alignment import warn_of_offset
-from plumbline.sources.city import ABOUT, NEIGHBOURS, CityFiles
+from plumbline.sources.city import ABOUT, NEIGHBOURS, CityPlan, is_simulated
 from plumbline.sources.datum import warn_of_datum
 from plumbline.sources.distinct import check_distinct
 from plumbline.sources.epochs import observed
@@ -34,9 +34,9 @@ from plumbline.sources.units import Sizes, warn_of_unit
 CITY = "city.json"
 
 
-def assemble(city: CityFiles, plan: Plan, out: Path) -> None:
+def assemble(planned: CityPlan, plan: Plan, out: Path) -> None:
     """Check what only all points together can show, and put the city's files in their places."""
-    folder = plan.work[city.name] / "city"
+    folder, city, params = planned.folder, planned.files, planned.params
     about = read_json(folder / ABOUT)
     polygons = shapely.from_wkb(pq.read_table(folder / FOOTPRINTS)["wkb"].to_numpy(zero_copy_only=False))
     buildings = geopandas.GeoDataFrame(geometry=polygons, crs=about["crs"])
@@ -46,17 +46,18 @@ def assemble(city: CityFiles, plan: Plan, out: Path) -> None:
     names = [str(path) for path in city.products]
     twice = sorted({own.name for own in samples if [one.name for one in samples].count(own.name) > 1})
     if twice:
-        raise InputError(f"{city.products[0].parent}: two products are named {twice[0]}. Give each a name of its own.")
+        raise InputError(f"{city.folder}: two products are named {twice[0]}. Give each a name of its own.")
     check_distinct(samples, names)
     warn_of_datum(samples, names)
     check_overlap(samples, buildings, ", ".join(names), str(city.footprints))
-    warn_of_offset(samples, buildings, ", ".join(names), plan.params.products)
+    borrowed = city.name if is_simulated(city.folder) else None
+    warn_of_offset(samples, buildings, ", ".join(names), params.products, borrowed)
     tiles: dict[str, Counter[str]] = {}
     tracks = []
     for path, sample in zip(city.products, samples, strict=True):
         told = [read_json(part.folder / PART) for part in own[path]]
         sizes = reduce(Sizes.plus, (Sizes(*one["sizes"]) for one in told))
-        warn_of_unit(path, sizes, partial(can_state_units, path, plan.params.products))
+        warn_of_unit(path, sizes, partial(can_state_units, path, params.products))
         tracks.append(_describe(path, sample, told))
         for one in told:
             for kind in (POINTS, HALO):
@@ -72,7 +73,7 @@ def assemble(city: CityFiles, plan: Plan, out: Path) -> None:
     write_json(
         out / CITY,
         {
-            **about, "tile_m": plan.params.tile_m, "footprints": city.footprints.name,
+            **about, "tile_m": params.tile_m, "footprints": city.footprints.name,
             "labels": city.labels.name if city.labels else None, "tracks": tracks,
             "tiles": {tile: {kind: tiles[tile][kind] for kind in (POINTS, HALO)} for tile in sorted(tiles)},
         },

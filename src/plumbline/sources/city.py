@@ -28,6 +28,8 @@ from plumbline.sources.read import is_product, open_points
 from plumbline.sources.tiles import HALO_M, make_tiles, tile_name
 
 LABELS = "labels.csv"
+SIMULATED = ("simulate", "cities")
+"""Folder, in that of a project's data, of the cities that the stage `simulate` has written."""
 NOT_PRODUCTS = ("labels", "truth")
 """Beginnings of names of files that are no products, whatever their suffix."""
 VECTOR_SUFFIXES = (".geojson", ".json", ".gpkg", ".shp", ".parquet", ".geoparquet", ".fgb", ".gml")
@@ -50,9 +52,14 @@ class CityFiles:
     labels: Path | None
     """None where nobody has labelled a building: points to be judged, not to train with."""
 
+    @property
+    def folder(self) -> Path:
+        """Where the products are."""
+        return self.products[0].parent
+
     def paths(self, params: Ingest) -> list[Path]:
         """All files that the result can depend on: those of the folder, and those that a description names."""
-        beside = [self.footprints, *(path for path in self.products[0].parent.rglob("*") if path.is_file())]
+        beside = [self.footprints, *(path for path in self.folder.rglob("*") if path.is_file())]
         for pattern, product in params.products.items():
             for path in self.products:
                 named = [path.parent / name for name in (product.geometry, product.coherence) if name]
@@ -150,10 +157,13 @@ def products_crs(products: Sequence[Path], params: Ingest) -> str:
 
 def city_folders(data: Path) -> list[Path]:
     """The city folders of a project: the simulated ones and the user's own in `raw`."""
-    folders = [
-        path for root in (data / "simulate" / "cities", data / "raw") if root.is_dir() for path in root.iterdir()
-    ]
+    folders = [path for root in (data.joinpath(*SIMULATED), data / "raw") if root.is_dir() for path in root.iterdir()]
     return sorted(path for path in folders if path.is_dir() and not path.name.startswith("."))
+
+
+def is_simulated(folder: Path) -> bool:
+    """Whether a city folder is one that the stage `simulate` has written."""
+    return folder.absolute().parent.parts[-len(SIMULATED) :] == SIMULATED
 
 
 def find_files(folder: Path) -> CityFiles:

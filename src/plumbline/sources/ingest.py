@@ -64,7 +64,7 @@ def _ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | No
     read_without_repeated(plan, workers)
     with atomic_folder(out) as temporary:
         for city in plan.cities:
-            assemble(city.files, plan, temporary / city.files.name)
+            assemble(city, plan, temporary / city.files.name)
         for rows in plan.profiles:
             place_profiles(rows, temporary / rows.files.name / CITY)
     for work in plan.work.values():

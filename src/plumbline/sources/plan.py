@@ -9,7 +9,7 @@ from pathlib import Path
 from plumbline.errors import InputError
 from plumbline.jobs import run_jobs, work_folder
 from plumbline.params import Ingest
-from plumbline.sources.city import CityFiles, CityPlan, find_files, products_crs, read_city
+from plumbline.sources.city import CityFiles, CityPlan, find_files, is_simulated, products_crs, read_city
 from plumbline.sources.part import Part
 from plumbline.sources.profile_city import ProfileCity
 from plumbline.sources.profile_files import ProfileFiles, find_profiles
@@ -22,12 +22,11 @@ SAMPLED_BYTES = 2**26
 
 @dataclass(frozen=True)
 class Plan:
-    """A run: where its finished portions lie, what was asked for, and the portions."""
+    """A run: where its finished portions lie, and the portions, each with what was asked for."""
 
     work: dict[str, Path]
     """City -> folder."""
     cities: list[CityPlan]
-    params: Ingest
     parts: list[Part]
     profiles: list[ProfileCity]
     """Cities of profile rows, which have no points."""
@@ -48,7 +47,7 @@ def cut_parts(cities: Sequence[Path], params: Ingest) -> Plan:
     """The plan, with nothing read but what stands first in each file."""
     if not cities:
         raise InputError("ingest: no city folder given.")
-    rows = {folder: files for folder in cities if (files := find_profiles(folder, params)) is not None}
+    rows = {folder: files for folder in cities if (files := find_profiles(folder, _stated_of(folder, params)))}
     return cut_found([find_files(folder) for folder in cities if folder not in rows], list(rows.values()), params)
 
 
@@ -59,17 +58,31 @@ def cut_found(found: Sequence[CityFiles], rows: Sequence[ProfileFiles], params: 
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"ingest: two city folders are named {twice[0]}. Rename one.")
-    settings, code = params.model_dump(mode="json"), [Path(__file__).parent]
+    code = [Path(__file__).parent]
+    asked = {city.name: _stated_of(city.folder, params) for city in every}
     # One folder a city: a mended file of one does not have the others read again.
-    work = {city.name: work_folder(STAGE, city.paths(params), settings, code) for city in every}
+    work = {
+        name: work_folder(STAGE, city.paths(asked[name]), asked[name].model_dump(mode="json"), code)
+        for name, city in zip(asked, every, strict=True)
+    }
     plans, result = [], []
     for city in found:
-        plans.append(CityPlan(work[city.name] / "city", city, params, products_crs(city.products, params)))
+        own = asked[city.name]
+        plans.append(CityPlan(work[city.name] / "city", city, own, products_crs(city.products, own)))
         sampled = max(1, max(path.stat().st_size for path in city.products) // SAMPLED_BYTES)
         for product, path in enumerate(city.products):
-            for number, span in enumerate(parts(path, params.products)):
+            for number, span in enumerate(parts(path, own.products)):
                 folder = work[city.name] / f"{product:04d}-{number:04d}"
                 result.append(
-                    Part(folder, plans[-1].folder, path, plans[-1].crs, (product, number), span, sampled, params)
+                    Part(folder, plans[-1].folder, path, plans[-1].crs, (product, number), span, sampled, own)
                 )
-    return Plan(work, plans, params, result, [ProfileCity(work[city.name] / "city", city) for city in rows])
+    return Plan(work, plans, result, [ProfileCity(work[city.name] / "city", city) for city in rows])
+
+
+def _stated_of(folder: Path, params: Ingest) -> Ingest:
+    """Section `ingest` as it acts on a city folder: `products` and `footprints` are of the user's own files alone.
+
+    Simulated files say all themselves. A pattern that fits them too, as `*` does, and the names of a borrowed city's
+    files, which are those of their originals, would move points off the footprints that they were made for.
+    """
+    return params.model_copy(update={"products": {}, "footprints": {}}) if is_simulated(folder) else params

@@ -24,6 +24,11 @@ class ProfileFiles:
     name: str
     files: tuple[tuple[Path, ProfileRows], ...]
 
+    @property
+    def folder(self) -> Path:
+        """Where they are."""
+        return self.files[0][0].parent
+
     def paths(self, params: Ingest) -> list[Path]:
         """All files that the result can depend on."""
         return [path for path, _ in self.files]

@@ -139,7 +139,7 @@ def read(reading: Reading, workers: int | None) -> None:
     read_without_repeated(plan, workers)
     (city,) = plan.cities
     with atomic_folder(reading.points) as out:
-        assemble(city.files, plan, out / reading.delivery.name)
+        assemble(city, plan, out / reading.delivery.name)
     for folder in plan.work.values():
         clear(folder)
 
