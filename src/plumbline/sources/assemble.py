@@ -48,7 +48,7 @@ def assemble(city: CityFiles, plan: Plan, out: Path) -> None:
     if twice:
         raise InputError(f"{city.products[0].parent}: two products are named {twice[0]}. Give each a name of its own.")
     check_distinct(samples, names)
-    warn_of_datum(samples, names)
+    warn_of_datum(samples, names, plan.params.products)
     check_overlap(samples, buildings, ", ".join(names), str(city.footprints))
     warn_of_offset(samples, buildings, ", ".join(names), plan.params.products)
     tiles: dict[str, Counter[str]] = {}
