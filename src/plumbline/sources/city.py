@@ -30,7 +30,9 @@ from plumbline.sources.tiles import HALO_M, make_tiles, tile_name
 LABELS = "labels.csv"
 NOT_PRODUCTS = ("labels", "truth")
 """Beginnings of names of files that are no products, whatever their suffix."""
-VECTOR_SUFFIXES = (".geojson", ".json", ".gpkg", ".shp", ".parquet", ".geoparquet", ".fgb", ".gml")
+VECTOR_SUFFIXES = (
+    ".geojson", ".json", ".geojsonl", ".geojsons", ".gpkg", ".shp", ".parquet", ".geoparquet", ".fgb", ".gml",
+)  # fmt: skip
 PARTS_OF_SHAPEFILE = (".dbf", ".shx", ".prj", ".cpg", ".sbn", ".sbx", ".qix")
 NOTES = (".md", ".dvc", ".xml")
 BINARY_SUFFIXES = (".parquet", ".h5", ".hdf5", ".he5")
