@@ -34,9 +34,7 @@ def height_difference_m(one: Track, other: Track) -> float | None:
     return float((levels[0][both] - levels[1][both]).median())
 
 
-def warn_of_datum(
-    tracks: Sequence[Track], names: Sequence[str], products: Mapping[str, params.Product] = {}
-) -> None:
+def warn_of_datum(tracks: Sequence[Track], names: Sequence[str], products: Mapping[str, params.Product] = {}) -> None:
     """Warn of tracks whose heights count from elsewhere than the first one's.
 
     Differences of height within a building matter: a point that is 40 m too high is one of no such building.
