@@ -362,7 +362,10 @@ def copy_product(city: Path) -> None:
     [
         (remove_labels, r"town: no labels\.csv in it\. Training needs labelled buildings"),
         (label_a_stranger, r"labels\.csv: not in .*footprints\.geojson: 1 of the labelled buildings \('H9"),
-        (remove_products, "town: no point product"),
+        (
+            remove_products,
+            r"no point product .* in it\. Taken for footprints: footprints\.geojson; write layers of",
+        ),
         (remove_footprints, "town: one file of footprints is needed .* none found"),
         (add_footprints, r"one file of footprints is needed .* again\.gpkg, footprints\.geojson found"),
         (

@@ -202,7 +202,9 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
         elif suffix not in NOTES:
             log.info("%s: passed over, it is neither a product nor footprints", path)
     if not products:
-        raise InputError(f"{folder}: no point product (csv, csv.gz, zip, {', '.join(BINARY_SUFFIXES)}) in it.")
+        listed = ", ".join(path.name for path in footprints)
+        advice = f" Taken for footprints: {listed}; write layers of points as csv." if footprints else ""
+        raise InputError(f"{folder}: no point product (csv, csv.gz, zip, {', '.join(BINARY_SUFFIXES)}) in it.{advice}")
     if not footprints and footprints_elsewhere:
         footprints.append(footprints_elsewhere)
     if len(footprints) != 1:
