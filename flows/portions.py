@@ -77,11 +77,13 @@ def tiles(model: str = "champion", params: Path = Path("params.yaml")) -> int:
         InputError: the settings are wrong, or the registry does not answer.
     """
     settings = load_params(params)
-    package = resolve_model(model, settings.package.name).resolve()
     count = 0
     with alone(STAGE):
         check(settings)
-        for delivery in new_deliveries(settings):
+        if not (deliveries := new_deliveries(settings)):
+            return 0  # before the first release there is no champion, and nothing to ask it
+        package = resolve_model(model, settings.package.name).resolve()
+        for delivery in deliveries:
             try:
                 reading = plan(delivery, settings)
                 portion.map(read_footprints(reading), unmapped(read_part)).result()

@@ -73,7 +73,8 @@ def test_an_empty_folder_has_no_fault_and_stays_empty(tmp_path: Path, monkeypatc
 def test_faults_end_with_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/params.yaml/mlflow.db")
-    (tmp_path / "params.yaml").write_text("train: {epochs: many}")
+    whole = (Path(__file__).parents[2] / "params.yaml").read_text(encoding="utf-8")
+    (tmp_path / "params.yaml").write_text(whole.replace("epochs: 8", "epochs: many"))
     ended = run_cli("doctor", "--seconds", "250", "--free", "0", cwd=tmp_path)
     assert ended.code == 2
     assert "fault: params.yaml: params.yaml: train.epochs: 'many' found;" in ended.out

@@ -28,6 +28,19 @@ def test_a_project_that_is_right(project: Path) -> None:
     assert states(check_params) == states(check_graph) == [State.OK]
 
 
+def test_a_file_for_params_is_no_project(folder: Path) -> None:
+    """What an analyst is told to write, and to give `predict`, holds section `ingest` alone."""
+    path = folder / "params.yaml"
+    path.write_text('ingest: {products: {"d*.csv": {incidence_deg: 39.3, heading_deg: 192.2}}}\n')
+    assert states(check_params) == [State.OK]
+    assert states(check_graph) == [State.NOTHING]
+    path.write_text("ingest: {min_coherence: 7}\n")
+    assert "ingest.min_coherence: 7 found" in faults(check_params)
+    path.write_text("ingest: [\n")
+    assert "not readable as YAML" in faults(check_params)
+    assert states(check_graph) == [State.NOTHING]
+
+
 def test_an_unknown_parameter(project: Path) -> None:
     with (project / "params.yaml").open("a") as stream:
         stream.write("trian: {epochs: 5}\n")

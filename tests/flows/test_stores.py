@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -34,6 +35,24 @@ def results(project: Project, *wishes: int) -> None:
     for wish in wishes:
         project.behave(simulate={"run": wish})
         dvc("repro", "--quiet", "--single-item", "simulate")
+
+
+def test_data_that_was_added_reaches_other_machines_and_is_no_waste(project: Project) -> None:
+    """By the project's own .gitignore, which DVC reads in a way of its own."""
+    files = [Path("data") / folder / "town" / "points.csv" for folder in ("raw", "borrowed", "deliveries")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_text(str(file))
+        dvc("add", "--quiet", str(file.parent))
+    project.commit("data")
+    dvc("gc", "--workspace", "--force", "--quiet")
+    dvc("push", "--quiet")
+    for file in files:
+        shutil.rmtree(file.parent)
+    shutil.rmtree(".dvc/cache")
+    dvc("pull", "--quiet", *(str(file.parent) + ".dvc" for file in files))
+    assert [file.read_text() for file in files] == [str(file) for file in files]
+    assert not subprocess.run(["git", "status", "--porcelain"], check=True, capture_output=True).stdout
 
 
 def test_the_newest_results_and_what_commits_name_stay(project: Project) -> None:

@@ -235,11 +235,10 @@ def test_missing_test_data_are_refused(tiny, tmp_path):
         compare_with_champion(tiny.data("package"), tiny.data("package"), tmp_path, tiny.params.validate_)
 
 
-@pytest.mark.parametrize("changed", [{"slice": "city:gone"}, {"metric": "latency_ms"}, {"artifact": "float32"}])
-def test_a_rule_without_a_figure_refuses(tiny, changed):
+def test_a_rule_without_a_figure_refuses(tiny):
     with pytest.raises(GateRefused, match="no figure"):
         compare_with_champion(
-            tiny.data("package"), tiny.data("package"), tiny.data("prepare"), rules({**QUADRANT, **changed})
+            tiny.data("package"), tiny.data("package"), tiny.data("prepare"), rules({**QUADRANT, "slice": "city:gone"})
         )  # fmt: skip
 
 

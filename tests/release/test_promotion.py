@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+import yaml
 from mlflow import MlflowClient
 
 from plumbline.errors import GateRefused, InputError
@@ -18,6 +19,7 @@ from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
 from plumbline.release.server import Server
 from tests.release.conftest import MakePackage
+from tests.tiny import PARAMS, run_cli
 
 ROOT = Path(__file__).parents[2]
 
@@ -243,6 +245,19 @@ def test_lost_files_of_the_champion_are_told_and_mended_by_promoting_again(
         promote(make_package("two"), agree)
     promote(package, never)
     assert (resolve_model("champion") / "model.onnx").read_text() == "one"
+
+
+def test_the_champion_is_that_of_the_project_here(registry: Registry, make_package: MakePackage) -> None:
+    """By `package.name` of its parameters; a package of another name is registered, and said to be of no use here."""
+    package = make_package("one")
+    Path("params.yaml").write_text(yaml.safe_dump(PARAMS))
+    assert "this project's" not in run_cli("release", "promote", package, cwd=Path.cwd()).err
+    assert resolve_model("champion").is_dir()
+    Path("params.yaml").write_text(yaml.safe_dump({**PARAMS, "package": {"name": "rome"}}))
+    with pytest.raises(InputError, match="nothing was released yet"):
+        resolve_model("champion")
+    ended = run_cli("release", "promote", package, cwd=Path.cwd())
+    assert "its name is plumbline, under which it is registered; this project's is rome" in ended.err
 
 
 def test_a_model_is_a_folder_or_the_champion(registry: Registry, make_package: MakePackage) -> None:

@@ -242,6 +242,10 @@ def test_heights_that_cannot_be_read_count_as_unknown_and_that_is_said(tmp_path,
     assert read.attrs["heights_unknown"] == 4
     assert "f.gpkg: 4 values of height_m are no metres from 0 up and count as unknown: feature 3 (H2)" in caplog.text
     assert "the first is 'tall'" in caplog.text
+    buildings["height_m"] = [12.5, -5.0, 1, 1, 1, 1]
+    with caplog.at_level("WARNING", "plumbline"):
+        read_buildings(save(buildings, tmp_path / "n.gpkg"), CRS)
+    assert "the first is -5.0." in caplog.text
 
 
 ABSENT = "without a geometry, or with a ring that is not closed or has fewer than three corners"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plumbline.params import Product
 from plumbline.sources.datum import CELL_M, FEWEST_CELLS, height_difference_m, warn_of_datum
 from plumbline.sources.points import Track
 
@@ -53,3 +54,12 @@ def test_who_counts_from_elsewhere_is_told_with_the_line_that_mends_it(caplog):
     caplog.clear()
     warn_of_datum([one, replace(high, height=high.height - difference), third], ["a.csv", "b.csv", "c.csv"])
     assert not caplog.text
+
+
+def test_where_heights_were_raised_already_the_line_says_by_how_much_in_all(caplog):
+    """What is stated takes the place of what was: the difference that is left would raise them wrongly again."""
+    one, other = on_a_hill(60, 1), on_a_hill(60, 2)
+    raised = replace(other, height=other.height + 45)
+    warn_of_datum([one, raised], ["a.csv", "x/b.csv"], {"b*": Product(raised_m=50.0), "*": Product(raised_m=3.0)})
+    difference = height_difference_m(raised, one)
+    assert f"raised_m: {50 - difference:.1f}, and not 50, in what" in caplog.text

@@ -30,6 +30,7 @@ WAYS: dict[str, Change] = {
     "tabs": lambda plain: plain.replace(",", "\t").encode(),
     "bars": lambda plain: plain.replace(",", "|").encode(),
     "a note of the separator": lambda plain: b"sep=,\r\n" + plain.encode(),
+    "a note of tabs": lambda plain: b"sep=\t\r\n" + plain.replace(",", "\t").encode(),
     "comments before the header": lambda plain: b"# product 12\n#\n\n" + plain.encode(),
     "a header behind a sign": lambda plain: b"# " + plain.encode(),
     "little endian UTF-16": lambda plain: plain.encode("utf-16"),

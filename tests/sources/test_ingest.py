@@ -54,6 +54,21 @@ def test_layer_and_ids_of_footprints_may_be_stated(city, tmp_path):
     assert town.buildings()["building_id"].tolist() == ["H0", "H1", "H2"]
 
 
+@pytest.mark.parametrize("suffix", ["geojsonl", "geojsons", "geojsonl.gz"])
+def test_footprints_with_a_feature_a_line_are_found_in_a_city(city, tmp_path, suffix):
+    ingest([city], Ingest(), tmp_path / "plain")
+    plain = city / "footprints.geojson"
+    made = city / f"footprints.{suffix.removesuffix('.gz')}"
+    squares().to_crs("EPSG:4326").to_file(made, driver="GeoJSONSeq")
+    plain.unlink()
+    if suffix.endswith(".gz"):
+        (city / f"footprints.{suffix}").write_bytes(gzip.compress(made.read_bytes()))
+        made.unlink()
+    ingest([city], Ingest(), tmp_path / "out")
+    (one,), (other,) = open_ingested(tmp_path / "plain"), open_ingested(tmp_path / "out")
+    assert other.buildings()["building_id"].tolist() == one.buildings()["building_id"].tolist()
+
+
 @pytest.mark.parametrize("footprints", ["footprints.geojson.gz", "footprints.csv.gz"])
 def test_a_packed_csv_is_a_product_and_packed_lines_of_json_are_footprints(city, tmp_path, footprints):
     ingest([city], Ingest(), tmp_path / "plain")
@@ -365,7 +380,10 @@ def copy_product(city: Path) -> None:
     [
         (remove_labels, r"town: no labels\.csv in it\. Training needs labelled buildings"),
         (label_a_stranger, r"labels\.csv: not in .*footprints\.geojson: 1 of the labelled buildings \('H9"),
-        (remove_products, "town: no point product"),
+        (
+            remove_products,
+            r"no point product .* in it\. Taken for footprints: footprints\.geojson; write layers of",
+        ),
         (remove_footprints, "town: one file of footprints is needed .* none found"),
         (add_footprints, r"one file of footprints is needed .* again\.gpkg, footprints\.geojson found"),
         (
@@ -385,7 +403,7 @@ def test_a_faulty_city_is_refused_and_nothing_is_written(city, tmp_path, harm, m
 
 
 def test_cities_must_be_there_and_differ_in_name(city, tmp_path):
-    with pytest.raises(InputError, match="no city folder given"):
+    with pytest.raises(InputError, match="no city folder found"):
         ingest([], Ingest(), tmp_path / "out")
     with pytest.raises(InputError, match="nowhere: no such folder"):
         ingest([tmp_path / "nowhere"], Ingest(), tmp_path / "out")

@@ -18,6 +18,7 @@ from plumbline.sources.points import Track, concatenate_tracks
 from plumbline.sources.read import is_product, open_points, parts, read_points
 
 from .make import EPOCHS, L3, NEWER, OLDER_L2A, rows, squares, text, unless_refused
+from .write_columns import described
 from .write_ortho import OLDER, cells
 
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
@@ -161,8 +162,10 @@ def test_footprints_are_no_product_and_other_tables_are_refused(tmp_path):
     squares().to_parquet(tmp_path / "houses.parquet")
     assert not is_product(tmp_path / "houses.parquet")
     pq.write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"a\.parquet: unknown format, its header begins a, b"):
-        read_points(tmp_path / "a.parquet")
+    # Columns of a Parquet file cannot be described: that would be the advice where a csv is unknown.
+    for about in ({}, {"*": described()}):
+        with pytest.raises(InputError, match=r"a\.parquet: .* the columns a, b\. Only EGMS .* write the table as csv"):
+            read_points(tmp_path / "a.parquet", about)
     with pytest.raises(InputError, match=r"a\.parquet: a Parquet file, which format depsi is not"):
         read_points(tmp_path / "a.parquet", format="depsi")
     _, parquet = pair(tmp_path, NEWER)

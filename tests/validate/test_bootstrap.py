@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plumbline.params.validate import OF_BUILDINGS, OF_QUADRANTS
 from plumbline.validate.bootstrap import CELLS, RESAMPLES, Pair, resampled_drops, resamples, upper_bound
-from plumbline.validate.metrics import HIGHER_IS_BETTER, OF_BUILDINGS, OF_QUADRANTS, Judged, accuracy_figures
+from plumbline.validate.metrics import HIGHER_IS_BETTER, Judged, accuracy_figures
 from plumbline.validate.resampled import of_all, of_quadrants
 
 

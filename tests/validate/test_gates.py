@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError, ParameterError
-from plumbline.params import Gate, Validate
-from plumbline.params.validate import METRICS
+from plumbline.errors import InputError
+from plumbline.params import Gate, Validate, parse_params
+from plumbline.params.validate import METRICS, OF_BUILDINGS
 from plumbline.validate.bootstrap import Pair
-from plumbline.validate.gates import FORMAT, check_format, check_rules, failed_rules
+from plumbline.validate.gates import FORMAT, check_format, failed_rules
 from plumbline.validate.gates import evaluate as judge
-from plumbline.validate.metrics import HIGHER_IS_BETTER, OF_BUILDINGS
+from plumbline.validate.metrics import HIGHER_IS_BETTER
+from tests.tiny import PARAMS
 
 TABLE = {
     "all": {
@@ -137,7 +138,9 @@ def test_a_reference_that_is_no_number_refuses_too(value):
 
 
 def test_no_rules_no_pass():
-    assert evaluate([], TABLE) == {"format": FORMAT, "verdict": "fail", "rules": []}
+    gate = evaluate([], TABLE)
+    assert gate == {"format": FORMAT, "verdict": "fail", "rules": []}
+    assert failed_rules(gate) == ["no rule of validate.gates is asked here, and without one nothing passes"]
 
 
 def test_one_failed_rule_is_enough_and_is_the_one_named():
@@ -157,7 +160,7 @@ def test_a_comparison_names_what_it_compares_with():
 
 def test_params_know_every_metric_that_is_measured_and_no_other():
     assert sorted(METRICS) == sorted(HIGHER_IS_BETTER)
-    check_rules([rule(metric=name, max=1.0) for name in METRICS])
+    assert all(rule(metric=name, max=1.0) for name in METRICS)
 
 
 NOISY = np.linspace(-0.01, 0.05, 101)
@@ -239,8 +242,10 @@ def test_quadrant_rules_count_the_buildings_that_have_a_quadrant():
 def test_no_slice_large_enough_is_no_pass():
     (result,) = evaluate([rule(slice="worst", max=9.0)], {"all": row(0.3, 0.3)}, min_worst_slice=201)["rules"]
     assert result["passed"] is False
-    said = "severity_mae of int8 on worst: no figure found, at most 9 (max) needed. "
-    assert result["text"] == f"{said}No such slice has 201 test buildings (min_worst_slice)"
+    assert result["text"] == (
+        "severity_mae of int8 on worst: no figure found, at most 9 (max) needed; no such slice has 201 test buildings, "
+        "which validate.min_worst_slice asks for"
+    )
 
 
 def test_a_rule_on_every_city_is_asked_of_every_city_that_is_large_enough():
@@ -261,11 +266,16 @@ def test_a_rule_on_every_city_is_asked_of_every_city_that_is_large_enough():
         ({"metric": "interval_coverage_gap", "max_drop_vs": "float32"}, "Bound it by `max`"),
         ({"metric": "latency_ms", "max_drop_vs": "float32", "confidence": 0.9}, "not taken over buildings"),
         ({"metric": "size_ratio", "max_drop_vs": "champion"}, "not measured against the champion"),
+        ({"artifact": "float32", "max_drop_vs": "champion"}, "not measured against the champion"),
+        ({"metric": "interval_width", "max_drop_vs": "baseline"}, "not measured of the baseline"),
+        ({"metric": "latency_ms", "max_drop_vs": "baseline"}, "not measured of the baseline"),
+        ({"metric": "judged_share", "slice": "points:0-9", "min": 0.5}, "is of the whole, and points:0-9 has none"),
     ],
 )
-def test_a_rule_that_proves_nothing_is_refused(settings, words):
-    with pytest.raises(ParameterError, match=rf"^validate\.gates\.0.*{words}"):
-        check_rules([rule(**settings)])
+def test_a_rule_that_proves_nothing_or_has_no_figure_is_refused_by_any_command(settings, words):
+    gates = [{"metric": "severity_mae", "artifact": "int8", **settings}]
+    with pytest.raises(InputError, match=rf"validate\.gates\.0: .*{words}"):
+        parse_params({**PARAMS, "validate": {"gates": gates}})
 
 
 @pytest.mark.parametrize("found", [{}, {"format": 1}, {"format": FORMAT}])
@@ -284,10 +294,10 @@ def test_a_gate_of_another_format_is_refused(found):
     st.floats(0.51, 0.99), st.floats(0, 3),
 )  # fmt: skip
 def test_a_larger_drop_never_passes_where_a_smaller_one_fails(metric, drops, margin, confidence, more):
-    table = {"all": {who: {metric: 0.5} for who in ("int8", "baseline")}}
-    asked = [rule(metric=metric, max_drop_vs="baseline", margin=margin, confidence=confidence)]
+    table = {"all": {who: {metric: 0.5} for who in ("int8", "float32")}}
+    asked = [rule(metric=metric, max_drop_vs="float32", margin=margin, confidence=confidence)]
 
     def passed(values):
-        return evaluate(asked, table, {"all": {Pair(metric, "int8", "baseline"): values}})["verdict"] == "pass"
+        return evaluate(asked, table, {"all": {Pair(metric, "int8", "float32"): values}})["verdict"] == "pass"
 
     assert passed(np.array(drops)) or not passed(np.array(drops) + more)

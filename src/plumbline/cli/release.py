@@ -11,7 +11,7 @@ from rich.table import Table
 from plumbline.cli.options import DATA, PARAMS, ParamsOption, print_table
 from plumbline.console import log
 from plumbline.errors import GateRefused, InputError
-from plumbline.params import load_params
+from plumbline.params import Params, load_params
 
 app = typer.Typer(help="The registry of released models: promote, roll back, list.", no_args_is_help=True)
 
@@ -28,7 +28,8 @@ def promote(
     """
     from plumbline.release.promotion import promote as run
 
-    section = load_params(params).validate_
+    given = load_params(params)
+    section = given.validate_
 
     def compare(candidate: Path, champion: Path) -> Path:
         from plumbline.release.compare import compare_with_champion  # seconds to load, and seldom needed
@@ -41,6 +42,19 @@ def promote(
         log.info("champion is now %s%s", done.champion.version, former)
     else:
         log.info("%s is the champion already; nothing was registered", done.champion.version)
+    _warn_of_name(package, given)
+
+
+def _warn_of_name(package: Path, given: Params) -> None:
+    """Say so where a package is registered under a name that nothing in this project asks for."""
+    from plumbline.export.package import verify_package
+
+    name = verify_package(package).name
+    if name != given.package.name:
+        log.warning(
+            "%s: its name is %s, under which it is registered; this project's is %s (package.name in params.yaml), and "
+            "its champion and challenger stay what they were.", package, name, given.package.name,
+        )  # fmt: skip
 
 
 @app.command("is-champion", epilog="Example: `plumbline release is-champion data/package`")
@@ -81,6 +95,7 @@ def challenge(
         log.info("there is no challenger any more")
     else:
         log.info("challenger is now %s", run(package).version)
+        _warn_of_name(package, load_params(params))
 
 
 @app.command(epilog="Example: `plumbline release tidy --dry-run`")

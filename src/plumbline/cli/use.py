@@ -149,7 +149,8 @@ def score(
     from plumbline.serve.score.run import score as run
 
     given = load_params(params)
-    outcome = run(given, resolve_model(model, given.package.name), workers, find_challenger(given.package.name))
+    name = given.package.name
+    outcome = run(given, lambda: (resolve_model(model, name), find_challenger(name)), workers)
     if outcome.failed:
         raise PlumblineError("failed, and tried again the next time: " + "; ".join(
             f"{name} ({reason})" for name, reason in outcome.failed.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import yaml
@@ -10,7 +11,7 @@ import yaml
 from plumbline.doctor.command import dvc
 from plumbline.doctor.finding import Finding, Place, fault, nothing, ok
 from plumbline.errors import InputError
-from plumbline.params import load_params
+from plumbline.params import check_sections, is_partial, load_params
 
 PARAMS, GRAPH = Path("params.yaml"), Path("dvc.yaml")
 
@@ -21,6 +22,12 @@ def check_params(_: Place) -> Iterator[Finding]:
         yield nothing(f"{Path.cwd()} is no project: neither {PARAMS} nor {GRAPH} is there")
         return
     try:
+        if _is_for_option():
+            check_sections(PARAMS)
+            yield ok(
+                f"every key is known and in its range; for `--params`, as it is no whole one and no {GRAPH} is there"
+            )
+            return
         load_params(PARAMS)
         yield ok("every key is known and in its range")
     except InputError as error:
@@ -28,13 +35,19 @@ def check_params(_: Place) -> Iterator[Finding]:
             yield fault(line, f"Correct {PARAMS}; `git diff {PARAMS}` shows what was changed.")
 
 
+def _is_for_option() -> bool:
+    """Whether params.yaml is no project's, but what an analyst gives `predict` by `--params`: some sections alone."""
+    return not GRAPH.exists() and is_partial(PARAMS)
+
+
 def check_graph(place: Place) -> Iterator[Finding]:
     """dvc.yaml can be read by DVC, and every stage in it is a command of this version."""
     if not GRAPH.exists():
-        if PARAMS.exists():
-            yield fault(f"{PARAMS} is there and {GRAPH} is not", f"`git checkout {GRAPH}`.")
-        else:
-            yield nothing("no project here")
+        with suppress(InputError):  # told of by the check of params.yaml, as is one that is not there
+            if not _is_for_option():
+                yield fault(f"{PARAMS} is there and {GRAPH} is not", f"`git checkout {GRAPH}`.")
+                return
+        yield nothing("no project here")
         return
     mend = f"Correct {GRAPH}; `git diff {GRAPH}` shows what was changed."
     try:

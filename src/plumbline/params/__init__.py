@@ -4,7 +4,15 @@ from plumbline.params.adapt import Adapt
 from plumbline.params.compress import Compress
 from plumbline.params.export import Export
 from plumbline.params.ingest import FORMATS, ColumnRole, Footprints, Format, Ingest, Product, ProfileRows, Units
-from plumbline.params.load import Params, load_ingest, load_params, load_section, parse_params
+from plumbline.params.load import (
+    Params,
+    check_sections,
+    is_partial,
+    load_ingest,
+    load_params,
+    load_section,
+    parse_params,
+)
 from plumbline.params.model import Model
 from plumbline.params.package import Package
 from plumbline.params.prepare import Audit, Prepare
@@ -44,6 +52,8 @@ __all__ = [
     "Train",
     "Units",
     "Validate",
+    "check_sections",
+    "is_partial",
     "load_ingest",
     "load_params",
     "load_section",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
@@ -71,6 +71,27 @@ def load_ingest(path: Path) -> Ingest:
         InputError: the file is missing, is not YAML, has a key that is no section, or its section `ingest` is wrong.
     """
     return load_section(path, "ingest", Ingest) or Ingest()
+
+
+def is_partial(path: Path) -> bool:
+    """Whether a params file lacks sections that the pipeline needs, as one that is made for `--params` does.
+
+    Raises:
+        InputError: it is missing or not YAML.
+    """
+    content = _read(path)
+    needed = {field.alias or name for name, field in Params.model_fields.items() if field.is_required()}
+    return isinstance(content, dict) and bool(content) and not needed <= content.keys()
+
+
+def check_sections(path: Path) -> None:
+    """Check the sections that a params file holds, be they all or not.
+
+    Raises:
+        InputError: as `load_section`, for the first section that is wrong.
+    """
+    for name, field in Params.model_fields.items():
+        load_section(path, field.alias or name, cast(type[Section], field.annotation))
 
 
 def load_section(path: Path, name: str, kind: type[AnySection]) -> AnySection | None:

@@ -28,6 +28,14 @@ SLICES = (
 """Those that every run has, as `validate.slices` makes them, and words for several: `worst` for all, `KIND:*` for all
 of a kind. `city:NAME` is known when the cities are."""
 CITY = "city:"
+OF_QUADRANTS = ("quadrant_accuracy", "quadrant_macro_f1", "expected_calibration_error", "quadrant_accuracy_at_70")
+"""Metrics over the buildings that have a quadrant."""
+OF_BUILDINGS = (
+    *OF_QUADRANTS, "severity_mae", "severity_r2", "category_accuracy", "interval_coverage", "interval_width",
+)  # fmt: skip
+"""Metrics over buildings, which slices have too: two artifacts' are compared on resamples of them."""
+OF_BASELINE = tuple(name for name in OF_BUILDINGS if not name.startswith("interval_"))
+"""An engineer's least squares give no interval."""
 
 
 def _known(found: str, known: Collection[str]) -> str:
@@ -76,6 +84,29 @@ class Gate(Section):
         for name in ("margin", "confidence"):
             if getattr(self, name) and self.max_drop_vs is None:
                 raise ValueError(f"{name} goes with max_drop_vs")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_met(self) -> Self:
+        """Refuse what proves nothing, or has no figure: after hours of work it would say no more."""
+        over_buildings = self.metric in OF_BUILDINGS
+        if self.max_drop_vs == "champion" and (not over_buildings or self.artifact == "float32"):
+            raise ValueError(
+                f"{self.metric} of {self.artifact} is not measured against the champion; accuracy metrics of the "
+                "released artifacts (pruned, fp16, int8) are"
+            )
+        if self.max_drop_vs == "baseline" and self.metric not in OF_BASELINE:
+            raise ValueError(f"{self.metric} is not measured of the baseline; {', '.join(OF_BASELINE)} are")
+        if self.max_drop_vs == self.artifact:
+            raise ValueError(f"{self.artifact} is compared with itself. Name another artifact, or reference")
+        if self.max_drop_vs and self.metric == "interval_coverage_gap":
+            raise ValueError("interval_coverage_gap is not compared. Bound it by `max`, or compare interval_coverage")
+        if self.confidence and not over_buildings:
+            raise ValueError(
+                f"{self.metric} is not taken over buildings, so its drop has no bound. Leave confidence out"
+            )
+        if self.slice != "all" and not over_buildings:
+            raise ValueError(f"{self.metric} is of the whole, and {self.slice} has none. Leave slice out")
         return self
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from plumbline.errors import InputError
+from plumbline.params import Package, load_section
 from plumbline.pretrained import NAME as PRETRAINED
 from plumbline.pretrained import PACKAGE
 
 CHAMPION = "champion"
 """The released one; its alias in the registry, too."""
+PARAMS = Path("params.yaml")
 
 
 def resolve_model(name_or_path: str, name: str | None = None) -> Path:
@@ -17,7 +19,7 @@ def resolve_model(name_or_path: str, name: str | None = None) -> Path:
 
     Args:
         name_or_path: which.
-        name: of the registered model whose champion is meant; None: that of the default params.
+        name: of the registered model whose champion is meant; None: that of the project here (`name_here`).
 
     Raises:
         InputError: it is neither, nothing was released yet, or the registry does not answer.
@@ -26,7 +28,7 @@ def resolve_model(name_or_path: str, name: str | None = None) -> Path:
         return PACKAGE
     if name_or_path == CHAMPION:
         # MLflow takes two seconds to load, and nobody else asks it.
-        from plumbline.release.registry import DEFAULT_NAME, Registry
+        from plumbline.release.registry import Registry
         from plumbline.release.server import default_uri, there
 
         if not there(default_uri()):
@@ -34,7 +36,7 @@ def resolve_model(name_or_path: str, name: str | None = None) -> Path:
                 f"{CHAMPION}: no registry at {default_uri()}. Run in the project's folder, set MLFLOW_TRACKING_URI, or "
                 f"give `{PRETRAINED}` or a package's folder."
             )
-        registry = Registry(name or DEFAULT_NAME)
+        registry = Registry(name or name_here())
         champion = registry.champion()
         if champion is None:
             raise InputError(
@@ -49,3 +51,13 @@ def resolve_model(name_or_path: str, name: str | None = None) -> Path:
             f"Plumbline, `{CHAMPION}` for the released one, or the folder of a model package."
         )
     return folder
+
+
+def name_here() -> str:
+    """Name that the project in the working directory releases its packages under: `package.name` of its params.yaml.
+
+    Raises:
+        InputError: that file cannot be read, or its section `package` is wrong.
+    """
+    section = load_section(PARAMS, "package", Package) if PARAMS.is_file() else None
+    return (section or Package()).name

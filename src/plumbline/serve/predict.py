@@ -171,7 +171,7 @@ def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str |
             log.warning("%s: no displacement in any of its %d points: every cell is empty", path, len(track))
     names = [str(path) for path in points]
     check_distinct(tracks, names)
-    warn_of_datum(tracks, names)
+    warn_of_datum(tracks, names, ingest.products)
     return tracks
 
 

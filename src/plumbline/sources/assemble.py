@@ -48,7 +48,7 @@ def assemble(planned: CityPlan, plan: Plan, out: Path) -> None:
     if twice:
         raise InputError(f"{city.folder}: two products are named {twice[0]}. Give each a name of its own.")
     check_distinct(samples, names)
-    warn_of_datum(samples, names)
+    warn_of_datum(samples, names, params.products)
     check_overlap(samples, buildings, ", ".join(names), str(city.footprints))
     borrowed = city.name if is_simulated(city.folder) else None
     warn_of_offset(samples, buildings, ", ".join(names), params.products, borrowed)

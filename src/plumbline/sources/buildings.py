@@ -164,7 +164,7 @@ def _read_heights(sieve: Sieve, frame: geopandas.GeoDataFrame) -> int:
     if bad.any():
         log.warning(
             "%s: %d values of %s are no metres from 0 up and count as unknown: %s; the first is %r.",
-            sieve.path, bad.sum(), HEIGHT, sieve.name(bad), frame[HEIGHT].iloc[int(np.argmax(bad))],
+            sieve.path, bad.sum(), HEIGHT, sieve.name(bad), frame.loc[bad, HEIGHT].tolist()[0],
         )  # fmt: skip
     frame[HEIGHT] = heights.mask(bad)
     return int(bad.sum())

@@ -32,7 +32,9 @@ SIMULATED = ("simulate", "cities")
 """Folder, in that of a project's data, of the cities that the stage `simulate` has written."""
 NOT_PRODUCTS = ("labels", "truth")
 """Beginnings of names of files that are no products, whatever their suffix."""
-VECTOR_SUFFIXES = (".geojson", ".json", ".gpkg", ".shp", ".parquet", ".geoparquet", ".fgb", ".gml")
+VECTOR_SUFFIXES = (
+    ".geojson", ".json", ".geojsonl", ".geojsons", ".gpkg", ".shp", ".parquet", ".geoparquet", ".fgb", ".gml",
+)  # fmt: skip
 PARTS_OF_SHAPEFILE = (".dbf", ".shx", ".prj", ".cpg", ".sbn", ".sbx", ".qix")
 NOTES = (".md", ".dvc", ".xml")
 BINARY_SUFFIXES = (".parquet", ".h5", ".hdf5", ".he5")
@@ -210,7 +212,9 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
         elif suffix not in NOTES:
             log.info("%s: passed over, it is neither a product nor footprints", path)
     if not products:
-        raise InputError(f"{folder}: no point product (csv, csv.gz, zip, {', '.join(BINARY_SUFFIXES)}) in it.")
+        listed = ", ".join(path.name for path in footprints)
+        advice = f" Taken for footprints: {listed}; write layers of points as csv." if footprints else ""
+        raise InputError(f"{folder}: no point product (csv, csv.gz, zip, {', '.join(BINARY_SUFFIXES)}) in it.{advice}")
     if not footprints and footprints_elsewhere:
         footprints.append(footprints_elsewhere)
     if len(footprints) != 1:

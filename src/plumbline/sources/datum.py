@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from plumbline import params
 from plumbline.console import log
+from plumbline.sources.formats import describe
 from plumbline.sources.points import Track
 
 CELL_M = 50.0
@@ -31,22 +34,25 @@ def height_difference_m(one: Track, other: Track) -> float | None:
     return float((levels[0][both] - levels[1][both]).median())
 
 
-def warn_of_datum(tracks: Sequence[Track], names: Sequence[str]) -> None:
+def warn_of_datum(tracks: Sequence[Track], names: Sequence[str], products: Mapping[str, params.Product] = {}) -> None:
     """Warn of tracks whose heights count from elsewhere than the first one's.
 
     Differences of height within a building matter: a point that is 40 m too high is one of no such building.
 
     Args:
-        tracks: as read. names: of their files, for the message.
+        tracks: as read. names: of their files.
+        products: what is stated of them already (`ingest.products`), which has raised their heights.
     """
     for track, name in zip(tracks[1:], names[1:], strict=True):
         more_m = height_difference_m(track, tracks[0])
         if more_m is not None and abs(more_m) >= LEAST_M:
+            stated_m = describe(Path(name), products).raised_m
+            instead = "" if stated_m is None else f", and not {stated_m:g},"
             log.warning(
                 "%s: its heights are %.1f m %s than those of %s where both have points. Does one count them from the "
                 "ellipsoid, the other from the sea? Tilts are told apart by differences of height: state raised_m: "
-                "%.1f in what ingest.products says of it (docs/formats.md).",
-                name, abs(more_m), "larger" if more_m > 0 else "smaller", names[0], -more_m,
+                "%.1f%s in what ingest.products says of it (docs/formats.md).",
+                name, abs(more_m), "larger" if more_m > 0 else "smaller", names[0], (stated_m or 0.0) - more_m, instead,
             )  # fmt: skip
 
 

@@ -75,7 +75,7 @@ def _first_lines(product: Product) -> list[bytes]:
 def _is_preamble(line: bytes) -> bool:
     """A comment, a spreadsheet's note of its separator, or nothing."""
     text = line.removeprefix(b"\xef\xbb\xbf").strip()
-    return not text or text.startswith(b"#") or re.fullmatch(rb'"?sep=."?', text) is not None
+    return not text or text.startswith(b"#") or re.fullmatch(rb'"?sep=.?"?', text) is not None
 
 
 def _is_header_of(comment: bytes, row: bytes) -> bool:

@@ -106,9 +106,15 @@ def find(path: Path, about: params.Product, wanted: str | None, products: Mappin
             raise InputError(f"{path}: an HDF5 file without /timeseries, so none of MintPy's time series. {KNOWN}.")
         return Found("mintpy", None, [])
     if is_parquet(path):
+        names = read_names(path)
+        if wanted == "columns" or (wanted is None and not is_egms(names)):
+            raise InputError(
+                f"{path}: a Parquet file with the columns {', '.join(names[:12])[:300]}. Only EGMS products are read "
+                "from Parquet: write the table as csv, and describe its columns in ingest.products (docs/formats.md)."
+            )
         if wanted not in (None, *PARQUET_FORMATS):
             raise InputError(f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.")
-        return Found(_by_header(Product(path), read_names(path), wanted), None, [])
+        return Found(_by_header(Product(path), names, wanted), None, [])
     product = find_layer(path) or dialect(find_csv(path), about)
     if wanted == "mintpy":
         raise InputError(f"{product}: not an HDF5 file, as format mintpy needs.")

@@ -46,7 +46,10 @@ def plan_parts(cities: Sequence[Path], params: Ingest) -> Plan:
 def cut_parts(cities: Sequence[Path], params: Ingest) -> Plan:
     """The plan, with nothing read but what stands first in each file."""
     if not cities:
-        raise InputError("ingest: no city folder given.")
+        raise InputError(
+            "ingest: no city folder found. Make some with `plumbline simulate`, or put your own, a folder each, into "
+            "data/raw (data/raw/README.md)."
+        )
     rows = {folder: files for folder in cities if (files := find_profiles(folder, _stated_of(folder, params)))}
     return cut_found([find_files(folder) for folder in cities if folder not in rows], list(rows.values()), params)
 

@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.validate.metrics import HIGHER_IS_BETTER, OF_QUADRANTS, Judged
+from plumbline.params.validate import OF_QUADRANTS
+from plumbline.validate.metrics import HIGHER_IS_BETTER, Judged
 from plumbline.validate.resampled import OfResamples, of_all, of_quadrants
 
 Float = NDArray[np.floating]

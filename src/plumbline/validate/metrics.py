@@ -39,18 +39,6 @@ HIGHER_IS_BETTER = {
 }
 """Every metric a gate may name, and which way is better. A ratio is to `float32`, measured in the same run."""
 
-OF_QUADRANTS = ("quadrant_accuracy", "quadrant_macro_f1", "expected_calibration_error", "quadrant_accuracy_at_70")
-"""Metrics over the buildings that have a quadrant."""
-OF_BUILDINGS = (
-    *OF_QUADRANTS,
-    "severity_mae",
-    "severity_r2",
-    "category_accuracy",
-    "interval_coverage",
-    "interval_width",
-)
-"""Metrics over buildings: two artifacts' are compared on resamples of them."""
-
 
 class Judged(NamedTuple):
     """What was said of B buildings."""

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.params.validate import OF_BUILDINGS
 from plumbline.validate.bootstrap import resampled_figures, upper_bound
-from plumbline.validate.metrics import OF_BUILDINGS, Float, Judged
+from plumbline.validate.metrics import Float, Judged
 
 SHARE = 0.95
 """Of the resamples that lie within a figure's interval."""

@@ -18,13 +18,14 @@ from plumbline.files import atomic_folder, sha256_folder, write_json
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.interval import INTERVAL_SHARE
 from plumbline.params import Prepare, Validate
+from plumbline.params.validate import OF_QUADRANTS
 from plumbline.prepare.shards import Shards, load_shards
 from plumbline.validate.baseline import least_squares
 from plumbline.validate.comparisons import drops_of
 from plumbline.validate.evidence import write_evidence
-from plumbline.validate.gates import check_rules, evaluate, failed_rules
+from plumbline.validate.gates import evaluate, failed_rules
 from plumbline.validate.measure import judged_figures, novelty_figures, parity_figures, size_figures, speed_figures
-from plumbline.validate.metrics import OF_QUADRANTS, Figures, Judged, accuracy_figures
+from plumbline.validate.metrics import Figures, Judged, accuracy_figures
 from plumbline.validate.report import write_report
 from plumbline.validate.report_content import report_content
 from plumbline.validate.slices import slices
@@ -64,7 +65,6 @@ def validate(
     Raises:
         InputError: an input is missing or damaged, or a rule names an unknown metric or city.
     """
-    check_rules(params.gates)
     test = load_shards(prepared / "test")
     params.check_cities({*np.unique(test.city).tolist(), *np.unique(load_shards(prepared / "train").city).tolist()})
     parts = slices(test, limits.max_strain_error_permille)

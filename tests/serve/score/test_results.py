@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from plumbline.errors import InputError
 from plumbline.files import write_json
-from plumbline.serve.score.results import LATEST, MANIFEST, Result, note_latest, results
+from plumbline.serve.score.results import LATEST, MANIFEST, Result, note_latest, read_result, results
 
 
 def publish(out: Path, delivery: str, version: str = "1", made: str = "2026-11-01T00:00:00+00:00") -> Result:
@@ -40,6 +41,16 @@ def test_a_delivery_that_was_judged_again_is_told_of_anew(tmp_path: Path):
     assert (tmp_path / "town" / LATEST).stat().st_mtime_ns == written
     (tmp_path / "town" / LATEST).write_text('{"folder": "one-abababab"')  # cut
     assert latest(tmp_path)["model_version"] == "2"
+
+
+@pytest.mark.parametrize("content", ['{"place": "to', "[]", "{}"])
+def test_a_result_that_is_damaged_says_what_to_do(tmp_path: Path, content: str):
+    one = publish(tmp_path, "one")
+    (tmp_path / "town" / one.folder / MANIFEST).write_text(content)
+    with pytest.raises(InputError, match=r"manifest\.json: .*Move the folder away; its delivery is then judged again"):
+        results(tmp_path, "town")
+    with pytest.raises(InputError, match=r"two-abababab/manifest\.json: no such file\.$"):
+        read_result(tmp_path / "town" / "two-abababab")
 
 
 @pytest.mark.parametrize("names", ["abc", "cab", "bca"])

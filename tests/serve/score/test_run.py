@@ -121,9 +121,19 @@ def test_a_run_killed_within_a_delivery_goes_on_where_it_was(town: Town):
     params = town.settings(tile_m=100, out=str(other))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(town.folder)
-        score(params, town.package, 1)
+        score(params, lambda: (town.package, None), 1)
     (again,) = other.glob(f"{PLACE}/*/predictions.gpkg")
     pd.testing.assert_frame_equal(pd.DataFrame(read_predictions(again)), table)
+
+
+def test_a_champion_is_asked_for_by_a_delivery_alone(town):
+    """A system that was just set up looks every quarter of an hour, and has no champion before its first night."""
+    assert run_cli("score", "--workers", "1", cwd=town.folder).code == 0
+    town.deliver("one")
+    ended = run_cli("score", "--workers", "1", cwd=town.folder)
+    assert ended.code == 2
+    assert "champion: no registry" in ended.err
+    assert not list((town.out / "_aside").rglob("*.json"))
 
 
 def finished(town: Town) -> list[Path]:
@@ -180,21 +190,21 @@ def test_a_disk_that_is_full_blames_no_delivery(town: Town, monkeypatch: pytest.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("plumbline.serve.score.run.read", full)
         with pytest.raises(InputError):
-            score(town.settings(), town.package, 1)
+            score(town.settings(), lambda: (town.package, None), 1)
     assert not (town.out / "_aside").exists()
 
     # Nor does a place that takes no files.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("plumbline.serve.score.run.read", lambda *_: check_writable(Path("/proc/x")))
         with pytest.raises(NotWritable):
-            score(town.settings(), town.package, 1)
+            score(town.settings(), lambda: (town.package, None), 1)
     assert not (town.out / "_aside").exists()
-    assert score(town.settings(), town.package, 1).published
+    assert score(town.settings(), lambda: (town.package, None), 1).published
 
     # Nor do settings that are wrong.
     town.deliver("another")
     with pytest.raises(InputError, match=r"score\.footprints\.elsewhere"):
-        score(town.settings(footprints={"elsewhere": "nowhere.gpkg"}), town.package, 1)
+        score(town.settings(footprints={"elsewhere": "nowhere.gpkg"}), lambda: (town.package, None), 1)
     assert not (town.out / "_aside").exists()
 
 
@@ -248,8 +258,8 @@ def test_a_delivery_that_changes_while_it_is_judged_waits(town: Town, monkeypatc
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "judge_tiles", judge_and_touch)
-        assert score(town.settings(), town.package, 1).published == []
+        assert score(town.settings(), lambda: (town.package, None), 1).published == []
     assert not town.results()
     whole = sha256_folder(folder)
-    assert len(score(town.settings(), town.package, 1).published) == 1
+    assert len(score(town.settings(), lambda: (town.package, None), 1).published) == 1
     assert sha256_folder(folder) == whole

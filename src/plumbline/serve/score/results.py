@@ -72,14 +72,15 @@ def read_result(folder: Path) -> Result:
     Raises:
         InputError: there is none, or it is not one.
     """
+    advice = "Move the folder away; its delivery is then judged again."
     try:
         return Result.model_validate(read_json(folder / MANIFEST))
+    except InputError as error:
+        raise InputError(f"{error} {advice}" if (folder / MANIFEST).is_file() else str(error)) from None
     except ValidationError as error:
         first = error.errors()[0]
-        raise InputError(
-            f"{folder / MANIFEST}: {'.'.join(map(str, first['loc']))}: {first['msg']}. Move the folder away; its "
-            "delivery is then judged again."
-        ) from None
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(f"{folder / MANIFEST}: {place}: {first['msg']}. {advice}") from None
 
 
 def results(out: Path, place: str) -> list[Result]:

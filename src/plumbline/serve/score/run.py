@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +30,7 @@ class Outcome:
     """With what went wrong: a fault of Plumbline or of this machine, not of the delivery."""
 
 
-def score(params: Params, package: Path, workers: int | None = None, challenger: Path | None = None) -> Outcome:
+def score(params: Params, find_models: Callable[[], tuple[Path, Path | None]], workers: int | None = None) -> Outcome:
     """Judge every new complete delivery, in the order of their names, and publish its result.
 
     What a killed run has finished of a delivery is not done again. A delivery that cannot be judged is set aside, and
@@ -37,9 +38,10 @@ def score(params: Params, package: Path, workers: int | None = None, challenger:
 
     Args:
         params: sections `score` and `ingest`.
-        package: model package, which does not change during the run.
+        find_models: gives the model package, which does not change during the run, and perhaps another one, whose
+            answers are recorded and never published, see `shadow`. Asked only where there is something to judge:
+            before the first release, without a delivery, nothing is wrong.
         workers: processes; None: one a core, or one where there is little to do.
-        challenger: another package, whose answers are recorded and never published; see `shadow`.
 
     Raises:
         InputError: the source, the package or a place's footprints are not there; another process is at it; or the disk
@@ -48,9 +50,12 @@ def score(params: Params, package: Path, workers: int | None = None, challenger:
     """
     with alone(STAGE):
         check(params)
-        open_package(package)
         outcome = Outcome()
-        for delivery in new_deliveries(params):
+        if not (deliveries := new_deliveries(params)):
+            return outcome
+        package, challenger = find_models()
+        open_package(package)
+        for delivery in deliveries:
             _one(delivery, params, package, workers, outcome, challenger)
         return outcome
 
