@@ -80,7 +80,8 @@ def tiles(model: str = "champion", params: Path = Path("params.yaml")) -> int:
     count = 0
     with alone(STAGE):
         check(settings)
-        if not (deliveries := new_deliveries(settings)):
+        deliveries, _ = new_deliveries(settings)
+        if not deliveries:
             return 0  # before the first release there is no champion, and nothing to ask it
         package = resolve_model(model, settings.package.name).resolve()
         for delivery in deliveries:

@@ -17,16 +17,17 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas import State
 from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
+from prefect.settings import PREFECT_API_URL
 from prefect.states import Completed, Failed
 
-from flows import process, ready, stages
+from flows import embedded, process, ready, stages
 from flows.leavings import TAG
 from flows.sinks import sink
 from flows.stages import StageFailedError
 from plumbline.errors import PlumblineError
 from plumbline.files import read_json
 from plumbline.params import load_params
-from plumbline.serve.score.messages import Message, drifted, mark_called, mark_sent, unsent
+from plumbline.serve.score.messages import Message, drifted, mark_called, mark_sent, places, unsent, unsent_aside
 
 ASIDE = "ERROR set aside: "
 DRIFT = "plumbline.drift"
@@ -85,13 +86,17 @@ def call(place: str, result: str, out: Path) -> None:
         raise TimeoutError(f"event {DRIFT} was not taken within {SECONDS_TO_SEND:g} s")
 
 
-def call_drifted(out: Path) -> list[str]:
-    """Call for every training that nobody has called for yet; what went wrong with it.
+def call_drifted(out: Path, place: str) -> list[str]:
+    """Call for every training for a place that nobody has called for yet; what went wrong with it.
+
+    Only on a server that stays, on which `retrain` may listen: one that this run has of its own would hear it, and end.
 
     Raises:
         InputError: a result is damaged.
     """
-    for result in drifted(out):
+    if PREFECT_API_URL.value() is None or embedded.at_work():
+        return []
+    for result in drifted(out, place):
         try:
             call(result.place, result.folder, out)
         except TimeoutError as error:
@@ -129,12 +134,14 @@ def score(dask: str | None = None, block: str | None = None) -> Any:
             failures.append(state.message or "score")
             code = result if isinstance(result, int) else 1
     messages: list[Message] = []
-    try:
-        failures += call_drifted(params.out)
-        messages = unsent(params.out)
-    except PlumblineError as error:  # of a damaged result; where nothing could be judged, that is told with it
-        code = code if failures else error.exit_code
-        failures.append(str(error))
+    for place in places(params.out):
+        try:
+            failures += call_drifted(params.out, place)
+            messages += unsent(params.out, place)
+        except PlumblineError as error:  # a damaged result, which holds up the news of no other place
+            code = code if failures else error.exit_code
+            failures += [] if any(str(error) in told for told in failures) else [str(error)]
+    messages += unsent_aside(params.out)
     sent = [tell(message, block, params.out, return_state=True) for message in messages]
     lost = [state for state in sent if not state.is_completed()]
     if lost:

@@ -18,13 +18,15 @@ import pytest
 import yaml
 from prefect.blocks.abstract import NotificationError
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Completed
 
-from flows.score import main, score
+from flows.score import call_drifted, main, score
 from flows.sinks import LocalFile, Mail
-from plumbline.serve.score.messages import unsent
+from plumbline.serve.score.messages import unsent, unsent_aside
 from tests.flows.conftest import ROOT
 from tests.serve.score.conftest import PLACE, Town
+from tests.serve.score.test_results import publish
 from tests.tiny import PARAMS, Tiny, run_cli
 
 pytestmark = pytest.mark.slow
@@ -87,7 +89,7 @@ def test_new_deliveries_are_fetched_judged_and_told_and_no_message_is_lost(impor
     subprocess.run(command, check=True, capture_output=True)
     out = Path("data/score")
     assert run_cli("score", cwd=Path.cwd()).code == 0
-    assert unsent(out) == []  # the first has nothing to be compared with
+    assert unsent(out, PLACE) == unsent_aside(out) == []  # the first has nothing to be compared with
     assert len(list(out.glob(f"{PLACE}/a-*/manifest.json"))) == 1
 
     # One in four points, so that many buildings cannot be judged any more; and the one who is told does not answer.
@@ -107,7 +109,7 @@ def test_new_deliveries_are_fetched_judged_and_told_and_no_message_is_lost(impor
         assert not (out / "_sent").exists()
         receiver.status, receiver.got = 200, []
         assert ended(block="custom-webhook/ops") == ("COMPLETED", "2 messages sent")
-        assert unsent(out) == []
+        assert unsent(out, PLACE) == unsent_aside(out) == []
     news, aside = receiver.got
     changed = json.loads(result.read_text())["changes"]["changed"]
     assert changed > 0
@@ -123,6 +125,40 @@ def test_new_deliveries_are_fetched_judged_and_told_and_no_message_is_lost(impor
     assert kind == "FAILED"
     assert f"dvc update data/deliveries/{PLACE}.dvc" in said
     assert not Path("data/score/messages.jsonl").exists()
+
+
+def test_a_drift_is_called_for_where_a_server_stays_to_hear_it(
+    tmp_path: Path, harness: None, monkeypatch: pytest.MonkeyPatch
+):
+    one = publish(tmp_path, "one", drift="drift")
+    (tmp_path / "town" / one.folder / "drift.json").write_text('{"reasons": ["far"]}')
+    event = tmp_path / "_events" / "town" / f"{one.folder}.json"
+    with temporary_settings(restore_defaults={PREFECT_API_URL}):
+        assert call_drifted(tmp_path, "town") == []
+    monkeypatch.setattr("flows.embedded.at_work", lambda: True)
+    assert call_drifted(tmp_path, "town") == []
+    assert not event.exists()
+    monkeypatch.undo()
+    assert call_drifted(tmp_path, "town") == []
+    assert event.exists()
+
+
+def test_a_damaged_result_holds_up_the_news_of_no_other_place(
+    tmp_path: Path, harness: None, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data" / "deliveries").mkdir(parents=True)
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(PARAMS))
+    out = tmp_path / "data" / "score"
+    sound, cut = publish(out, "one", drift="look"), publish(out, "two")
+    (out / "town" / sound.folder / "drift.json").write_text('{"reasons": ["others"]}')
+    shutil.move(out / "town" / cut.folder, out / "harbour" / cut.folder)
+    (out / "harbour" / cut.folder / "manifest.json").write_text("{")
+    kind, said = ended()
+    assert kind == "FAILED"
+    assert said.count("harbour/two-abababab/manifest.json") == 1
+    (line,) = (out / "messages.jsonl").read_text().splitlines()
+    assert "others" in line
 
 
 def test_bad_input_ends_with_2_and_one_message(tmp_path: Path, harness: None, monkeypatch: pytest.MonkeyPatch):

@@ -12,7 +12,7 @@ from plumbline.errors import InputError
 from plumbline.params import Score, parse_params
 from plumbline.serve.score.aside import is_aside, set_aside
 from plumbline.serve.score.deliveries import Delivery, find_deliveries
-from plumbline.serve.score.messages import unsent
+from plumbline.serve.score.messages import unsent_aside
 from plumbline.serve.score.run import plan
 from tests.tiny import PARAMS
 
@@ -199,7 +199,7 @@ def test_a_name_that_is_no_text_is_set_aside_and_holds_up_no_other(source: Sourc
         plan(found["bad"], params)
     set_aside(found["bad"], refused.value, params)
     assert (is_aside(found["bad"], params), is_aside(found["good"], params)) == (True, False)
-    (message,) = unsent(params.score.out)
+    (message,) = unsent_aside(params.score.out)
     assert "not UTF-8" in message.body
 
 

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -263,3 +264,22 @@ def test_a_delivery_that_changes_while_it_is_judged_waits(town: Town, monkeypatc
     whole = sha256_folder(folder)
     assert len(score(town.settings(), lambda: (town.package, None), 1).published) == 1
     assert sha256_folder(folder) == whole
+
+
+def test_a_place_with_a_damaged_result_waits_and_holds_up_no_other(town: Town):
+    town.deliver("a")
+    assert town.score().code == 0
+    (result,) = town.results().values()
+    shutil.copytree(town.source / PLACE, town.source / "harbour")
+    town.deliver("b", every=2)
+    (result / "manifest.json").write_text("{")
+    ended = town.score()
+    assert ended.code == 1
+    assert f"{PLACE} (" in ended.err
+    assert "manifest.json" in ended.err
+    assert "Move the folder away" in ended.err
+    assert len(list(town.out.glob("harbour/a-*/manifest.json"))) == 1
+    assert sorted(path.parent.name[0] for path in town.out.glob(f"{PLACE}/*/manifest.json")) == ["a"]
+    shutil.rmtree(result)
+    assert town.score().code == 0
+    assert sorted(town.results()) == ["a", "b"]

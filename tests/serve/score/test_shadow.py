@@ -56,7 +56,7 @@ def test_its_answers_are_recorded_and_never_published(town: Town, challenger: Pa
         record["differences"]["changed"] == len(differences) == int((published["status"] != said["status"]).sum()) > 0
     )
     assert set(differences["status_challenger"]) == {"insufficient_points"}
-    assert unsent(town.out) == []
+    assert unsent(town.out, PLACE) == []
 
     # Whatever becomes of the challenger, the champion's answers are published.
     for path in (town.folder / "mlartifacts").rglob("manifest.json"):

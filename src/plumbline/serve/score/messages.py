@@ -18,6 +18,8 @@ from plumbline.files import read_json, write_json
 from plumbline.serve.score.changes import COMPARED
 from plumbline.serve.score.results import ASIDE, CHANGES, DRIFT, EVENTS, MAP, SENT, Result, now, results
 
+TOLD = ("drift", "look")
+"""Verdicts of `drift.json` that a person is told of."""
 MOST = 20
 """Buildings in a message; all of them are in the file that it names."""
 
@@ -33,24 +35,33 @@ class Message:
     """Markdown."""
 
 
-def unsent(out: Path) -> list[Message]:
-    """What has not been told yet: changes, and deliveries that were set aside; the oldest first within a place.
+def places(out: Path) -> list[str]:
+    """Those that have a result."""
+    return sorted(path.name for path in out.glob("*") if path.is_dir() and not path.name.startswith(("_", ".")))
+
+
+def unsent(out: Path, place: str) -> list[Message]:
+    """What has not been told yet of the changes of a place, the oldest first.
 
     Raises:
         InputError: a result is damaged.
     """
-    found = [*_of_results(out), *_of_aside(out)]
+    found = [_news(out, one) for one in results(out, place) if one.changes.get("changed") or one.drift in TOLD]
     return [message for message in found if not _note(out, message.key).is_file()]
 
 
-def drifted(out: Path) -> list[Result]:
-    """Results that call for training anew, which nobody has been told of yet.
+def unsent_aside(out: Path) -> list[Message]:
+    """What has not been told yet of deliveries that were set aside."""
+    return [message for message in _of_aside(out) if not _note(out, message.key).is_file()]
+
+
+def drifted(out: Path, place: str) -> list[Result]:
+    """Results of a place that call for training anew, which nobody has been told of yet.
 
     Raises:
         InputError: a result is damaged.
     """
-    found = [one for place in _places(out) for one in results(out, place) if one.drift == "drift"]
-    return [one for one in found if not _event(out, one).is_file()]
+    return [one for one in results(out, place) if one.drift == "drift" and not _event(out, one).is_file()]
 
 
 def mark_called(out: Path, one: Result) -> None:
@@ -63,17 +74,10 @@ def mark_sent(out: Path, message: Message, by: str) -> None:
     write_json(_note(out, message.key), {"key": message.key, "subject": message.subject, "by": by, "sent": now()})
 
 
-def _of_results(out: Path) -> Iterator[Message]:
-    for place in _places(out):
-        for one in results(out, place):
-            if one.changes.get("changed") or one.drift in ("drift", "look"):
-                yield _news(out, one)
-
-
 def _news(out: Path, one: Result) -> Message:
     folder = out / one.place / one.folder
     lines, subject = _changes(folder, one) if one.changes else ([], f"first delivery {one.delivery}")
-    if one.drift in ("drift", "look"):
+    if one.drift in TOLD:
         subject += ", unlike the training data" if one.drift == "drift" else ", unlike the last one"
         lines += ["", f"{one.drift}:", "", *(f"- {reason}" for reason in read_json(folder / DRIFT)["reasons"])]
     lines += ["", f"Map: {folder / MAP}", f"Message: {one.place}/{one.folder}"]
@@ -126,10 +130,6 @@ def _of_aside(out: Path) -> Iterator[Message]:
             f"Mend its files or params.yaml; it is then tried again by itself. Record: {path}\nMessage: {key}"
         )
         yield Message(key, f"Plumbline: {place}, delivery {delivery} set aside", body)
-
-
-def _places(out: Path) -> list[str]:
-    return sorted(path.name for path in out.glob("*") if path.is_dir() and not path.name.startswith(("_", ".")))
 
 
 def _event(out: Path, one: Result) -> Path:

@@ -51,7 +51,9 @@ def score(params: Params, find_models: Callable[[], tuple[Path, Path | None]], w
     with alone(STAGE):
         check(params)
         outcome = Outcome()
-        if not (deliveries := new_deliveries(params)):
+        deliveries, damaged = new_deliveries(params)
+        outcome.failed |= damaged
+        if not deliveries:
             return outcome
         package, challenger = find_models()
         open_package(package)
@@ -71,18 +73,28 @@ def check(params: Params) -> None:
             raise InputError(f"score.footprints.{place}: no file {path} found. Mend the path in params.yaml.")
 
 
-def new_deliveries(params: Params) -> list[Delivery]:
-    """The complete deliveries that have no result yet, and were not set aside.
+def new_deliveries(params: Params) -> tuple[list[Delivery], dict[str, str]]:
+    """The complete deliveries that have no result yet, and were not set aside; and places with a damaged result.
+
+    With what is wrong there: nothing can be compared with it, so the place waits for somebody to mend it, and holds up
+    no other.
 
     Raises:
-        InputError: the source is no folder.
+        InputError: the source is no folder, or the disk refused.
     """
     section = params.score
     section.out.mkdir(parents=True, exist_ok=True)
-    found = find_deliveries(section, section.out / LOOKS)
-    for place in {delivery.place for delivery in found}:
-        note_latest(section.out, place)
-    return [one for one in found if not _is_done(one, section.out) and not is_aside(one, params)]
+    found, damaged = find_deliveries(section, section.out / LOOKS), dict[str, str]()
+    for place in sorted({delivery.place for delivery in found}):
+        try:
+            note_latest(section.out, place)
+        except InputError as error:
+            if is_of_the_machine(error):
+                raise
+            damaged[place] = str(error)
+            log.error("%s: left for the next time: %s", place, error)
+    sound = [one for one in found if one.place not in damaged]
+    return [one for one in sound if not _is_done(one, section.out) and not is_aside(one, params)], damaged
 
 
 def plan(delivery: Delivery, params: Params) -> Reading:
