@@ -29,8 +29,8 @@ def check_server(_: Place) -> Iterator[Finding]:
         pools = ask(f"{url}/work_pools/filter", {}, headers).content
     except (OSError, ValueError) as error:
         yield fault(f"{url}: the Prefect server does not answer ({error})",
-                    "Start it (`prefect server start`), or correct PREFECT_API_URL, which ends in /api; unset it "
-                    "to run without a server.")  # fmt: skip
+                    "Start it (here: `make up`), or correct PREFECT_API_URL, which ends in /api; unset it to run "
+                    "without a server.")  # fmt: skip
         return
     if healthy is not True or not isinstance(pools, list):
         yield fault(f"{url}: what answers is no Prefect server", "Correct PREFECT_API_URL, which ends in /api.")

@@ -18,6 +18,7 @@ from plumbline.files import atomic_folder, read_json
 from plumbline.jobs import WORK, alone, clear, run_jobs, work_folder
 from plumbline.params import Prepare
 from plumbline.prepare.audit import audit
+from plumbline.prepare.audit.reference import load_reference
 from plumbline.prepare.blocks import number_blocks
 from plumbline.prepare.decompose import TrackMeans
 from plumbline.prepare.motion import motion_table
@@ -76,6 +77,9 @@ def prepare(ingested: Path, params: Prepare, out: Path, workers: int | None = No
 
 
 def _prepare(ingested: Path, params: Prepare, out: Path, workers: int | None) -> None:
+    if params.audit.reference:
+        load_reference(Path(params.audit.reference))  # the audit, which asks for it, comes last
+    shutil.rmtree(WORK / AUDIT, ignore_errors=True)  # of a run that failed before
     plan = plan_tiles(ingested, params)
     if sum(track["points"] for city in plan.cities for track in city.about["tracks"]) < WORTHWHILE_POINTS:
         workers = 1

@@ -143,16 +143,20 @@ def _by_header(product: Product, header: list[str], wanted: str | None, unfit: S
     return wanted
 
 
-def check_used(path: Path, about: params.Product, name: str) -> None:
+def check_used(path: Path, about: params.Product, found: Found) -> None:
     """Refuse what is stated of a file and its format does not use.
 
     Raises:
         InputError: there is such a key.
     """
-    unused = about.model_fields_set - FORMATS[name].uses - OF_ALL
+    is_text = found.product is not None and not isinstance(found.product, Layer)
+    unused = about.model_fields_set - FORMATS[found.name].uses - OF_ALL
+    if not is_text:
+        unused |= about.model_fields_set & WRITTEN
     if unused:
+        kind = f"format {found.name}" if is_text else f"format {found.name} in a {path.suffix} file"
         raise InputError(
-            f"{path}: params.yaml states {', '.join(sorted(unused))} for it (ingest.products), which format {name} "
+            f"{path}: params.yaml states {', '.join(sorted(unused))} for it (ingest.products), which {kind} "
             "does not use. Remove it there, or let a pattern before it fit this file."
         )
 

@@ -48,7 +48,7 @@ def open_points(
     """
     about = describe(path, products)
     found = find(path, about, format, products)
-    check_used(path, about, found.name)
+    check_used(path, about, found)
     source = one_side(_open(found, path, about, crs, part), path)
     return raised(moved(source, about.moved_m), about.raised_m)
 
