@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import grimp
 import pytest
 import yaml
+from dvc.utils.hydra import apply_overrides
 
 from flows.stages import STAGES
-from plumbline.params.load import Params
+from plumbline.params.load import Params, load_params
 from plumbline.params.prepare import JUDGED, SEQUENCES
 from plumbline.release.package import NO_PART
 from tests.flows.conftest import ROOT
@@ -23,6 +26,17 @@ STARTS = {"ingest": "sources", "package": "release.package", "predict": "serve"}
 
 def test_the_flow_runs_the_stages_of_the_graph_in_its_order() -> None:
     assert tuple(DVC["stages"]) == (*STAGES, "predict")
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/padding.md"])
+def test_experiments_of_the_docs_set_parameters_that_dvc_finds(page: str, tmp_path: Path) -> None:
+    """It sets none that the file does not have, unless two plus signs stand before it."""
+    told = re.findall(r"dvc exp run((?: -S \S+)+)", (ROOT / page).read_text())
+    assert told
+    for options in told:
+        path = shutil.copy(ROOT / "params.yaml", tmp_path / "params.yaml")
+        apply_overrides(path, [option.replace("$fold", "4") for option in options.split(" -S ") if option])
+        load_params(path)
 
 
 def test_a_stage_is_named_as_its_command_and_its_parameters() -> None:
