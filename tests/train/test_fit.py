@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 import torch
 import yaml
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 
 from plumbline.console import log
 from plumbline.errors import InputError
@@ -26,6 +28,7 @@ from plumbline.prepare.shards import load_shards, save_shards
 from plumbline.train import distributed, stage
 from plumbline.train import fit as module_fit
 from plumbline.train.batches import loader
+from plumbline.train.loggers import ASKED
 from plumbline.train.module import Optimisation
 from plumbline.train.resume import resumed
 from plumbline.train.schedule import rate_factor
@@ -110,6 +113,36 @@ def test_a_silent_record_is_told_of_without_its_password(work, said, monkeypatch
     (line,) = (line for line in said if "does not answer" in line)
     assert "http://me:***@127.0.0.1" in line
     assert "secret" not in line
+
+
+def test_a_record_that_falls_silent_is_told_of_once_and_training_goes_on(work, said, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{work}/mlflow.db")
+    log_batch = MlflowClient.log_batch
+
+    def gone(self, run_id, metrics=(), *others, **named):
+        if metrics:
+            raise MlflowException("no answer from http://me:secret@host")
+        return log_batch(self, run_id, metrics, *others, **named)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", gone)
+    run(epochs=3)
+    assert len(history()) == 3
+    (line,) = (line for line in said if "MLflow" in line)
+    assert line.startswith("WARNING")
+    assert line.endswith("does not answer any more (no answer from http://me:***@host); the rest of this run is not "
+                         "recorded there")  # fmt: skip
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for_by_the_minute(work, said, monkeypatch):
+    with socket.socket() as held:  # bound, not listening: every connection is refused
+        held.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{held.getsockname()[1]}")
+        for name in ASKED:
+            monkeypatch.delenv(name, raising=False)
+        began = time.monotonic()
+        run(epochs=1)
+    assert time.monotonic() - began < 60
+    assert sum("does not answer" in line for line in said) == 1
 
 
 def test_the_model_is_that_of_the_best_epoch(work):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,34 @@ from plumbline.console import hidden, log
 from plumbline.train.distributed import process_number
 
 TAGS = ("run_key", "data_sha256")
+ASKED = {
+    "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+}  # fmt: skip
+"""As the registry asks a server: one that does not answer is told of within seconds; by default, minutes."""
+
+
+class _Record(MLFlowLogger):
+    """Lightning's. Where MLflow falls silent during a run, that is told of once, and the run goes on without it."""
+
+    silent = False
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """As Lightning's."""
+        self._tried(super().log_metrics, metrics, step)
+
+    def finalize(self, status: str = "success") -> None:
+        """As Lightning's."""
+        self._tried(super().finalize, status)
+
+    def _tried(self, tell: Callable[..., None], *what: Any) -> None:
+        if self.silent:
+            return
+        try:
+            tell(*what)
+        except Exception as error:  # whatever the record's server answers
+            self.silent = True
+            told = hidden(f"MLflow at {_address()} does not answer any more ({error})")
+            log.warning("%s; the rest of this run is not recorded there", told)
 
 
 def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str]) -> list[Logger]:
@@ -33,14 +62,15 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
     found: list[Logger] = [TensorBoardLogger(work / "tensorboard", name=name)]
     if process_number():
         return found
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    for variable, value in ASKED.items():
+        os.environ.setdefault(variable, value)
     named = os.environ.get("MLFLOW_TRACKING_URI")
     address = _address()
     try:
         beside = None if named is not None else (work / "mlruns").resolve().as_uri()
         known = before.get("run_id") if before.get("server") == _hashed(address) else None
         tags = {tag: record[tag] for tag in TAGS} | {"git_commit": (record["git"] or {}).get("commit", "none")}
-        logger = MLFlowLogger(
+        logger = _Record(
             "plumbline", run_name=name, tracking_uri=address, artifact_location=beside, tags=tags,
             run_id=_still_there(known, address),
         )  # fmt: skip
@@ -88,7 +118,7 @@ def _hashed(address: str) -> str:
 def recorded(found: list[Logger]) -> dict[str, str]:
     """The run in MLflow, for `loggers` to go on with; empty where there is none."""
     for logger in found:
-        if isinstance(logger, MLFlowLogger) and logger.run_id:
+        if isinstance(logger, _Record) and logger.run_id:
             return {"server": _hashed(_address()), "run_id": logger.run_id}
     return {}
 
@@ -96,7 +126,7 @@ def recorded(found: list[Logger]) -> dict[str, str]:
 def log_record(found: list[Logger], record: dict[str, Any]) -> None:
     """Put the record, and the metrics of the best epoch, beside the curves in MLflow."""
     for logger in found:
-        if isinstance(logger, MLFlowLogger):
+        if isinstance(logger, _Record) and not logger.silent:
             try:
                 logger.experiment.log_dict(logger.run_id, record, "record.json")
                 logger.log_metrics({f"best/{name}": value for name, value in record["metrics"].items()})
