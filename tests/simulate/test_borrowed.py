@@ -274,6 +274,15 @@ def test_the_stage_puts_borrowed_cities_beside_the_others(folder, tmp_path):
     assert arrow_csv.read_csv(tmp_path / "out/cities/town/one.csv").num_rows == BUILDINGS * EACH
 
 
+def test_files_that_are_refused_are_told_of_before_other_cities_are_made(tmp_path, monkeypatch):
+    monkeypatch.setattr("plumbline.simulate.stage._write", lambda *_: pytest.fail("cities were made"))
+    cities = {"c": {"band": "C", "buildings": 4, "seed": 1}}
+    section = {"cities": cities, "showcase": cities["c"], "borrowed": {"town": {"folder": str(tmp_path / "gone")}}}
+    with pytest.raises(InputError, match=r"gone: no such folder; simulate\.borrowed\.town names it"):
+        simulate(Simulate.model_validate(section), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_one_name_for_two_cities_is_refused(folder):
     small = {"band": "C", "buildings": 4, "seed": 1}
     with pytest.raises(ValueError, match="cities and borrowed both name town"):

@@ -53,14 +53,14 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
     with atomic_folder(out) as folder:
         jobs = [_Job(folder / SHOWCASE, SHOWCASE, params.showcase, TRUTH)]
         jobs += [_Job(folder / CITIES / name, name, city, LABELS) for name, city in params.cities.items()]
-        with Workers(workers or _enough(sum(shard_count(job.city.buildings) for job in jobs))) as pool:
-            _write(jobs, _draw_sites(jobs, params, pool), pool)
-        if params.borrowed:
+        if params.borrowed:  # first, since their files may be refused, and nothing else may
             # Readers of all formats take a second to load, in each process, and invented cities need none.
             from plumbline.simulate.borrowed import write_borrowed
 
             for slot, (name, about) in enumerate(params.borrowed.items(), len(jobs)):
                 write_borrowed(folder / CITIES, name, about, slot, params.damaged)
+        with Workers(workers or _enough(sum(shard_count(job.city.buildings) for job in jobs))) as pool:
+            _write(jobs, _draw_sites(jobs, params, pool), pool)
 
 
 def _enough(shards: int) -> int:
