@@ -38,7 +38,7 @@ from plumbline.simulate.stage import simulate
 from plumbline.sources.ingest import ingest
 from plumbline.sources.part import read_part
 from plumbline.sources.plan import plan_parts
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 
 BUILDINGS = 4_000
 LARGER = (16_000, 48_000)

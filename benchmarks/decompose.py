@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from plumbline.prepare.decompose import decompose
 from plumbline.prepare.trend import estimate_trend
-from plumbline.sources.points import Track
 from plumbline.sources.read import read_points
+from plumbline.sources.track import Track
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -9,7 +9,7 @@ from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.sequences import UNDEFINED
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 from plumbline.train.augment import Symmetry, apply_symmetry
 from plumbline.train.batches import Buildings
 from tests.prepare.made import (

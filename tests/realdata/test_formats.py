@@ -17,8 +17,8 @@ from plumbline.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.archive import find_csv
 from plumbline.sources.buildings import read_buildings
-from plumbline.sources.points import Track
 from plumbline.sources.read import read_points
+from plumbline.sources.track import Track
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 DEPSI = DATA / "amsterdam" / "depsi_tsx_2016.csv"

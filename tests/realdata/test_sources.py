@@ -14,9 +14,10 @@ from plumbline.errors import InputError
 from plumbline.sources.archive import find_csv, zip_members
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.overlap import check_overlap
-from plumbline.sources.points import Track, load_points, write_points
+from plumbline.sources.points import load_points, write_points
 from plumbline.sources.read import read_points
 from plumbline.sources.table import read_columns, read_header
+from plumbline.sources.track import Track
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 USTICA, AMSTERDAM, MAOXIAN = DATA / "ustica", DATA / "amsterdam", DATA / "maoxian"

@@ -25,7 +25,7 @@ from plumbline.serve.map import write_map
 from plumbline.serve.map_data import MapPoints, description, map_crs, near_points, quarters, velocity_mm_per_year
 from plumbline.serve.map_layers import COLOURS, draw_points, groups
 from plumbline.serve.predictions import STATUSES, make_predictions
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 from tests.browser import browse, complaints, framed, in_browser
 from tests.full_disk import largest_file
 

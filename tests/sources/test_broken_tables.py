@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plumbline.params import Product
-from plumbline.sources.points import Track
 from plumbline.sources.read import read_points
+from plumbline.sources.track import Track
 
 from . import write_columns, write_depsi, write_ortho, write_stamps
 from .make import EPOCHS, L3, unless_refused, zipped

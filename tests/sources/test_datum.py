@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plumbline.params import Product
 from plumbline.sources.datum import CELL_M, FEWEST_CELLS, height_difference_m, warn_of_datum
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 
 from .make import track
 

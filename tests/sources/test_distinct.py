@@ -5,7 +5,7 @@ import pytest
 
 from plumbline.errors import InputError
 from plumbline.sources.distinct import check_distinct
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 
 
 def track(ids: list[str], start: str = "2020-01-01") -> Track:

@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plumbline.errors import InputError
-from plumbline.sources.points import Track
 from plumbline.sources.read import read_points
+from plumbline.sources.track import Track
 
 from .make import EAST, EPOCHS, NEWER, NORTH, OLDER_L2A, rows, text, unless_refused, zipped
 

@@ -15,7 +15,7 @@ from plumbline.sources.ingest import ingest
 from plumbline.sources.ingested import open_ingested
 from plumbline.sources.part import read_part
 from plumbline.sources.plan import plan_parts
-from plumbline.sources.points import identity
+from plumbline.sources.track import identity
 
 from .make import egms, rows, seen, squares, text, town, zipped
 

@@ -14,8 +14,8 @@ from plumbline.errors import InputError
 from plumbline.params import Ingest, Product
 from plumbline.sources.ingest import ingest
 from plumbline.sources.ingested import open_ingested
-from plumbline.sources.points import Track, concatenate_tracks
 from plumbline.sources.read import is_product, open_points, parts, read_points
+from plumbline.sources.track import Track, concatenate_tracks
 
 from .make import EPOCHS, L3, NEWER, OLDER_L2A, rows, squares, text, unless_refused
 from .write_columns import described

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,7 +8,8 @@ from hypothesis.extra import numpy as hnp
 
 from plumbline.errors import InputError
 from plumbline.sources import points
-from plumbline.sources.points import Track, load_points, write_points
+from plumbline.sources.points import load_points, write_points
+from plumbline.sources.track import Track
 
 from .make import track, unless_refused
 
@@ -120,13 +119,3 @@ def test_a_damaged_table_is_refused_or_still_says_the_same(tmp_path, share, flip
     loaded = unless_refused(lambda: load_points(path), path)
     if loaded:
         assert loaded[0].displacement.tobytes() == track().displacement.tobytes()
-
-
-def test_keep_counts_what_it_drops():
-    before = replace(track(4), coherence=np.array([0.1, 0.2, 0.3, 0.4], np.float32), dropped={"duplicate_id": 3})
-    after = before.keep(np.array([True, False, False, True]), "incoherent")
-    assert after.point_id.tolist() == ["p0", "p3"]
-    assert after.displacement.tolist() == [[0, 0], [3, -3]]
-    assert after.coherence is not None
-    assert len(after.coherence) == len(after.los) == len(after) == 2
-    assert dict(after.dropped) == {"duplicate_id": 3, "incoherent": 2}

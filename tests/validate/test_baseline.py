@@ -10,7 +10,7 @@ import shapely
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.corners import corner_shape, strain_per_mm
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 from plumbline.validate.baseline import least_squares
 
 EAST, NORTH = 4_598_000.0, 1_739_000.0

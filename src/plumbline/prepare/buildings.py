@@ -16,7 +16,7 @@ from plumbline.prepare.describe import describe_buildings
 from plumbline.prepare.motion import building_means
 from plumbline.prepare.odd import LeftOut, check_epochs, leave_out, outsized, period_overlap
 from plumbline.prepare.sequences import Sequences
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 
 
 class Prepared(NamedTuple):

@@ -14,7 +14,7 @@ from plumbline.prepare.assign import UNASSIGNED, assign_points
 from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.trend import estimate_trend
 from plumbline.sources.epochs import DAYS_A_YEAR
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 
 Float = NDArray[np.floating[Any]]
 MIN_EPOCHS = 8

@@ -21,8 +21,8 @@ from plumbline.prepare.sequences import UNDEFINED, Sequences
 from plumbline.prepare.track_figures import FIGURES, TrackFigures, point_figures, speeds
 from plumbline.sources.ground import ground_of
 from plumbline.sources.ingested import Ingested, Neighbours
-from plumbline.sources.points import Track
 from plumbline.sources.tiles import cells, tile_name
+from plumbline.sources.track import Track
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 CENTRE, MEANS, IDS, TILE = "centre.npy", "means.npz", "building_id.npy", "tile.json"

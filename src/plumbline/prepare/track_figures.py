@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from plumbline.prepare.decompose import TrackMeans
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 
 Float = NDArray[np.floating[Any]]
 Counts = NDArray[np.int64]

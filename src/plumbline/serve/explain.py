@@ -34,7 +34,7 @@ from plumbline.serve.predict import NOTHING, asked_for, read_tracks
 from plumbline.sources.alignment import warn_of_offset
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.overlap import check_overlap
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 
 BLOCK = 128
 """Buildings prepared and explained at a time: bounds the memory beyond points and tables."""

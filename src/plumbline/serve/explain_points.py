@@ -18,7 +18,7 @@ from plumbline.compass import Frames
 from plumbline.prepare.collect import usable_rows
 from plumbline.prepare.features import DISTANCE, SLOPE, names
 from plumbline.prepare.sequences import Sequences
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 
 Float = NDArray[np.floating[Any]]
 NEAR_M = 0.005

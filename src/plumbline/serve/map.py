@@ -22,7 +22,7 @@ from plumbline.serve.abstained import sentences, why_not
 from plumbline.serve.map_data import MapPoints, isolated, map_crs, near_points
 from plumbline.serve.map_layers import draw_buildings, draw_points
 from plumbline.serve.outputs import write_text
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 MAX_POINTS = 50_000

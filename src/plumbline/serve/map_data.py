@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from plumbline.compass import QUADRANTS, Frames, frames
 from plumbline.sources.epochs import DAYS_A_YEAR
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 
 Array = NDArray[np.floating[Any]]
 

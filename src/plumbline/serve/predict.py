@@ -27,8 +27,8 @@ from plumbline.sources.distinct import check_distinct
 from plumbline.sources.epochs import observed
 from plumbline.sources.overlap import check_overlap
 from plumbline.sources.part import drop_poor
-from plumbline.sources.points import Track
 from plumbline.sources.read import read_points
+from plumbline.sources.track import Track
 
 SHORT_DAYS = 365
 """Less than one whole course of the seasons."""

@@ -19,7 +19,7 @@ from plumbline.simulate.residual import Smooth, TrackNoise
 from plumbline.simulate.scatterers import ASTRAY, ASTRAY_SHARE, GROUND, STRUCTURE, Scatterers, position_errors
 from plumbline.simulate.series import Reference, background, courses, draw_reference, true_motion
 from plumbline.sources.epochs import DAYS_A_YEAR
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

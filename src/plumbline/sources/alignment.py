@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.params import Product
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 
 REACH_M = 24.0
 """Larger shifts are not looked for: the next building is about as far away."""

@@ -27,8 +27,8 @@ from plumbline.sources.epochs import observed
 from plumbline.sources.overlap import check_overlap
 from plumbline.sources.part import FOOTPRINTS, HALO, PART, POINTS, Part, load_sample
 from plumbline.sources.plan import Plan
-from plumbline.sources.points import Track, concatenate_tracks
 from plumbline.sources.read import can_state_units
+from plumbline.sources.track import Track, concatenate_tracks
 from plumbline.sources.units import Sizes, warn_of_unit
 
 CITY = "city.json"

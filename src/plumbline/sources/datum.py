@@ -11,7 +11,7 @@ import pandas as pd
 from plumbline import params
 from plumbline.console import log
 from plumbline.sources.formats import describe
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 
 CELL_M = 50.0
 """Side of the squares in which heights are compared: ground and roofs of the same few buildings."""

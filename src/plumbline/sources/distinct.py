@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import InputError
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 
 SAME_LOS = 0.05
 """Largest difference of the mean line of sight of two copies."""

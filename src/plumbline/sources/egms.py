@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.nodata import drop_codes
-from plumbline.sources.points import NO_HEIGHT, Track
 from plumbline.sources.product import OUT_OF_ORDER, PointSource
 from plumbline.sources.table import stream_columns
 from plumbline.sources.table_fault import fail_at
+from plumbline.sources.track import NO_HEIGHT, Track
 
 CRS = "EPSG:3035"
 LOS = ("los_east", "los_north", "los_up")

@@ -20,12 +20,12 @@ from plumbline.sources.hdf5 import is_hdf5
 from plumbline.sources.layer import Layer, find_layer
 from plumbline.sources.mintpy import is_timeseries
 from plumbline.sources.parquet import is_parquet, read_names
-from plumbline.sources.points import Track
 from plumbline.sources.product import PointSource
 from plumbline.sources.project import projection
 from plumbline.sources.skeleton import described_as
 from plumbline.sources.stamps import is_stamps, open_stamps
 from plumbline.sources.table import read_header
+from plumbline.sources.track import Track
 
 ANGLES = frozenset({"incidence_deg", "heading_deg"})
 WRITTEN = frozenset({"separator", "decimal"})

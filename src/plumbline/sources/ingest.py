@@ -20,8 +20,8 @@ from plumbline.sources.assemble import CITY, assemble
 from plumbline.sources.city import read_city
 from plumbline.sources.part import IDENTITY, PART, REPEATED, read_part
 from plumbline.sources.plan import STAGE, Plan, cut_parts
-from plumbline.sources.points import repeats
 from plumbline.sources.profile_city import place_profiles, read_profile_city
+from plumbline.sources.track import repeats
 
 WORTHWHILE_BYTES = 2**30
 """Less than this is read in threads before other processes have loaded their libraries."""

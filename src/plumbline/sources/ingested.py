@@ -20,9 +20,10 @@ from plumbline.sources.assemble import CITY
 from plumbline.sources.buildings import load_buildings
 from plumbline.sources.city import NEIGHBOURS
 from plumbline.sources.part import HALO, POINTS
-from plumbline.sources.points import Track, concatenate_tracks, load_points
+from plumbline.sources.points import load_points
 from plumbline.sources.profile_city import KIND
 from plumbline.sources.profile_table import IngestedProfiles
+from plumbline.sources.track import Track, concatenate_tracks
 
 
 class Neighbours(NamedTuple):

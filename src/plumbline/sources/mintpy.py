@@ -23,9 +23,9 @@ from plumbline.sources.hdf5 import array, attributes, has_array, open_hdf5
 from plumbline.sources.layout import TO_MM, to_mm
 from plumbline.sources.mintpy_files import find_geometry
 from plumbline.sources.mintpy_geometry import Geometry, Window
-from plumbline.sources.points import Track
 from plumbline.sources.product import OUT_OF_ORDER, PointSource, noted
 from plumbline.sources.project import Projection, projection
+from plumbline.sources.track import Track
 
 SERIES = "timeseries"
 BLOCK_POINTS = 32_768

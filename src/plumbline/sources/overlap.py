@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.sources.points import Track
+from plumbline.sources.track import Track
 
 NEAR_M = 50.0
 """A place with points has some within this distance of some building; position errors are below 20 m."""

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from plumbline.files import atomic_folder, write_json
 from plumbline.params import Ingest
 from plumbline.sources.overlap import NEAR_M, near_points
-from plumbline.sources.points import Track, concatenate_tracks, identity, load_points, write_blocks, write_points
+from plumbline.sources.points import load_points, write_blocks, write_points
 from plumbline.sources.read import open_points
 from plumbline.sources.tiles import Tiles, cells, tile_name
+from plumbline.sources.track import Track, concatenate_tracks, identity
 from plumbline.sources.units import Sizes, sizes_of
 
 SPILL_BYTES = 2**27

@@ -1,21 +1,19 @@
-"""The points table: what every reader returns and every later step takes."""
+"""The points table: tracks on disk, as one Parquet file."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from plumbline.errors import InputError
 from plumbline.files import atomic_file
+from plumbline.sources.track import Track
 
 VERSION = 1
 """Of the table's layout."""
@@ -43,100 +41,7 @@ SERIES = pa.list_(pa.field("element", pa.float32(), nullable=False))
 WRITTEN = pa.schema(
     [pa.field(name, SERIES if pa.types.is_list(kind) else kind, nullable=False) for name, kind in COLUMNS.items()]
 )
-NO_HEIGHT = "no_height"
-"""Why a point is left out: its height is not known."""
 SCALARS = ("easting", "northing", "height", "los_east", "los_north", "los_up")
-
-
-@dataclass(frozen=True)
-class Track:
-    """The N points of one satellite track with their T epochs.
-
-    Every track has its own reference in space and time: displacements of two tracks differ by an unknown offset.
-    """
-
-    name: str
-    """Name of the product, from its file."""
-    crs: str
-    """Projected CRS of easting and northing, for example `EPSG:3035`."""
-    epochs: NDArray[np.datetime64]
-    """(T,) dates, ascending."""
-    point_id: NDArray[np.object_]
-    """(N,) the product's own identifiers, as strings."""
-    easting: NDArray[np.float64]
-    """(N,) m."""
-    northing: NDArray[np.float64]
-    """(N,) m."""
-    height: NDArray[np.float64]
-    """(N,) m; only differences mean anything."""
-    los: NDArray[np.float64]
-    """(N, 3) unit vector from ground to satellite: east, north, up."""
-    displacement: NDArray[np.float32]
-    """(N, T) mm, positive towards the satellite; NaN where missing."""
-    coherence: NDArray[np.float32] | None = None
-    """(N,) temporal coherence, 0 to 1, where the product gives one. Used while reading; not part of the table."""
-    rmse: NDArray[np.float32] | None = None
-    """(N,) mm, what the product's own fit leaves of the series, where it says. As `coherence`."""
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    """Points left out by the reader, by reason. Not part of the table."""
-
-    def __len__(self) -> int:
-        return len(self.point_id)
-
-    def take(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Track:
-        """The points `rows`, an index or a mask (N,), in that order."""
-        chosen = {name: values[rows] for name in PER_POINT if (values := getattr(self, name)) is not None}
-        return replace(self, **chosen)
-
-    def at(self, epochs: NDArray[np.bool_]) -> Track:
-        """The points at the epochs where the mask (T,) is true."""
-        return replace(self, epochs=self.epochs[epochs], displacement=self.displacement[:, epochs])
-
-    def keep(self, rows: NDArray[np.bool_], reason: str) -> Track:
-        """The points where `rows` (N,) is true; the others are counted as dropped for `reason`."""
-        bad = len(rows) - int(np.count_nonzero(rows))
-        kept = self.take(rows) if bad else self  # series are not copied for nothing
-        return replace(kept, dropped={**self.dropped, reason: self.dropped.get(reason, 0) + bad})
-
-
-PER_POINT = ("point_id", "easting", "northing", "height", "los", "displacement", "coherence", "rmse")
-
-
-def concatenate_tracks(parts: Sequence[Track]) -> Track:
-    """All points of `parts`, which are blocks of one track, in order; what they dropped is added up.
-
-    Raises:
-        ValueError: there is no part, or they are not of one track.
-    """
-    first = parts[0]
-    for part in parts[1:]:
-        if (part.name, part.crs) != (first.name, first.crs) or not np.array_equal(part.epochs, first.epochs):
-            raise ValueError(f"blocks of {first.name} and {part.name} cannot be one track")
-    arrays = {name: [getattr(part, name) for part in parts] for name in PER_POINT}
-    dropped: dict[str, int] = {}
-    for part in parts:
-        for reason, count in part.dropped.items():
-            dropped[reason] = dropped.get(reason, 0) + count
-    merged: dict[str, Any] = {
-        name: np.concatenate(values) if all(v is not None for v in values) else None for name, values in arrays.items()
-    }
-    return replace(first, **merged, dropped=dropped)
-
-
-def drop_repeated(track: Track) -> Track:
-    """Of points with one identifier, the first is kept; the others are counted as `duplicate_id`."""
-    repeated = repeats(identity(track.point_id))
-    return track.keep(~repeated, "duplicate_id") if repeated.any() else track
-
-
-def identity(point_id: NDArray[np.object_]) -> NDArray[np.uint64]:
-    """(N,) a 64-bit hash of each identifier: so that those of millions of points can be compared in little memory."""
-    return np.asarray(pd.util.hash_array(point_id, categorize=False), np.uint64)
-
-
-def repeats(values: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """(N,) whether an equal value stands before."""
-    return np.asarray(pd.Series(values).duplicated())
 
 
 def write_points(tracks: Sequence[Track], path: Path) -> None:

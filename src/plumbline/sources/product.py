@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.sources.points import Track, concatenate_tracks, drop_repeated
+from plumbline.sources.track import Track, concatenate_tracks, drop_repeated
 
 
 @dataclass(frozen=True)

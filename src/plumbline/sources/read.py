@@ -15,8 +15,8 @@ from plumbline.sources.formats import FORMATS, PARQUET_FORMATS, Found, check_use
 from plumbline.sources.hdf5 import is_hdf5
 from plumbline.sources.mintpy import is_timeseries, open_mintpy
 from plumbline.sources.parquet import group_parts, is_parquet, is_point_table, open_parquet
-from plumbline.sources.points import NO_HEIGHT, Track
 from plumbline.sources.product import PointSource, all_points, moved, one_side, raised
+from plumbline.sources.track import NO_HEIGHT, Track
 from plumbline.sources.units import sizes_of, warn_of_unit
 
 PART_BYTES = 2**28

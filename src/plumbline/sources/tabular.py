@@ -18,11 +18,11 @@ from plumbline.sources.archive import BUFFER_BYTES, Product
 from plumbline.sources.egms import MAX_DISPLACEMENT_MM, MIN_EPOCHS, RANGES, UNIT_TOLERANCE, Fail
 from plumbline.sources.layout import Angles, Layout, Range
 from plumbline.sources.nodata import drop_codes
-from plumbline.sources.points import NO_HEIGHT, Track
 from plumbline.sources.product import OUT_OF_ORDER, PointSource
 from plumbline.sources.project import LATITUDES, LONGITUDES, Box, Projection, is_globe, most_of, projection, typical_box
 from plumbline.sources.table import stream_columns
 from plumbline.sources.table_fault import fail_at
+from plumbline.sources.track import NO_HEIGHT, Track
 
 Floats = NDArray[np.float64]
 INCIDENCES, HEADINGS = (1.0, 89.0), (-360.0, 360.0)
