@@ -36,7 +36,7 @@ from plumbline.prepare.tile import label
 from plumbline.serve.base import base_of
 from plumbline.serve.predict import read_tracks
 from plumbline.sources.buildings import read_buildings
-from plumbline.sources.city import find_files
+from plumbline.sources.city_files import find_files
 from plumbline.sources.labels import read_labels
 from plumbline.train.adapt import adapt
 from plumbline.train.adapter import MAX_BYTES, Adapted, base_hash

@@ -31,7 +31,7 @@ from plumbline.release.resolve import resolve_model
 from plumbline.serve.predict import judge, read_tracks
 from plumbline.serve.predictions import read_predictions
 from plumbline.sources.buildings import read_buildings
-from plumbline.sources.city import CityFiles, find_files
+from plumbline.sources.city_files import CityFiles, find_files
 from plumbline.sources.labels import read_labels
 from plumbline.validate.baseline import least_squares
 

@@ -10,7 +10,7 @@ from pyproj import Transformer
 
 from plumbline.errors import InputError
 from plumbline.params import Product
-from plumbline.sources.city import find_unlabelled
+from plumbline.sources.city_files import find_unlabelled
 from plumbline.sources.hdf5 import PROBE
 from plumbline.sources.product import OUT_OF_ORDER
 from plumbline.sources.read import is_product, open_points, parts, read_points

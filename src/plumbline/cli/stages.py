@@ -29,7 +29,7 @@ def simulate(params: ParamsOption = PARAMS) -> None:
 def ingest(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> None:
     """Read the files of every city in data/simulate/cities and data/raw into points and buildings tables."""
     one_thread()
-    from plumbline.sources.city import city_folders
+    from plumbline.sources.city_files import city_folders
     from plumbline.sources.ingest import ingest as run
 
     given, cities = load_params(params), city_folders(DATA)

@@ -37,7 +37,7 @@ from plumbline.simulate.truth import (
     label_rows,
 )
 from plumbline.sources.buildings import HEIGHT, read_buildings
-from plumbline.sources.city import find_unlabelled
+from plumbline.sources.city_files import find_unlabelled
 from plumbline.sources.ground import CRS as CRS_OF_GROUND
 from plumbline.sources.ground import EASTING, NORTHING, Ground, ground_of
 from plumbline.sources.identifiers import ID

@@ -20,7 +20,8 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import read_json, write_json
 from plumbline.sources.alignment import warn_of_offset
-from plumbline.sources.city import ABOUT, NEIGHBOURS, CityPlan, is_simulated
+from plumbline.sources.city import ABOUT, NEIGHBOURS, CityPlan
+from plumbline.sources.city_files import is_simulated
 from plumbline.sources.datum import warn_of_datum
 from plumbline.sources.distinct import check_distinct
 from plumbline.sources.epochs import observed

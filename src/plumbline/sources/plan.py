@@ -9,7 +9,8 @@ from pathlib import Path
 from plumbline.errors import InputError
 from plumbline.jobs import run_jobs, work_folder
 from plumbline.params import Ingest
-from plumbline.sources.city import CityFiles, CityPlan, find_files, is_simulated, products_crs, read_city
+from plumbline.sources.city import CityPlan, products_crs, read_city
+from plumbline.sources.city_files import CityFiles, find_files, is_simulated
 from plumbline.sources.part import Part
 from plumbline.sources.profile_city import ProfileCity
 from plumbline.sources.profile_files import ProfileFiles, find_profiles

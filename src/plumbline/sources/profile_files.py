@@ -10,7 +10,14 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.params import Ingest, Product
 from plumbline.params.ingest import ProfileRows
-from plumbline.sources.city import BINARY_SUFFIXES, LABELS, NOT_PRODUCTS, NOTES, PARTS_OF_SHAPEFILE, VECTOR_SUFFIXES
+from plumbline.sources.city_files import (
+    BINARY_SUFFIXES,
+    LABELS,
+    NOT_PRODUCTS,
+    NOTES,
+    PARTS_OF_SHAPEFILE,
+    VECTOR_SUFFIXES,
+)
 from plumbline.sources.profiles import looks_like_profiles
 
 OTHERS = frozenset({".csv", ".zip", *BINARY_SUFFIXES, *VECTOR_SUFFIXES, *PARTS_OF_SHAPEFILE})

@@ -21,7 +21,7 @@ from plumbline.prepare.shards import Shards, load_shards
 from plumbline.prepare.stage import prepare
 from plumbline.serve.score.drift import by_chance, drift_of, least_share
 from plumbline.simulate.stage import simulate
-from plumbline.sources.city import city_folders
+from plumbline.sources.city_files import city_folders
 from plumbline.sources.ingest import ingest
 
 TRAINED = ("trained_a", "trained_b")

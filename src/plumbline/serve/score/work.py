@@ -29,7 +29,8 @@ from plumbline.serve.map import MAX_POINTS
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.score.deliveries import Delivery
 from plumbline.sources.assemble import assemble
-from plumbline.sources.city import find_unlabelled, read_city
+from plumbline.sources.city import read_city
+from plumbline.sources.city_files import find_unlabelled
 from plumbline.sources.ingest import read_without_repeated
 from plumbline.sources.ingested import Ingested, open_ingested
 from plumbline.sources.part import Part, read_part
