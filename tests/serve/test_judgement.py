@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.export.answers import Answers
-from plumbline.export.judged import blurred
+from plumbline.export.judged import blurred, torn
 from plumbline.params import Prepare
 from plumbline.serve.judgement import judgement, unsure_where
 from tests.prepare.test_resolution import buildings
@@ -17,8 +17,10 @@ LIMITS = Prepare(max_strain_error_permille=0.3, min_quadrant_confidence=0.5)
 CASES = {
     # severity, confidence, error of each of 16 points in mm (10 m: strain error 0.058 of it), novelty -> status
     "damaged in a place": (2.0, 0.5, 1.0, 0.2, "ok"),
-    "damaged, no telling where": (0.5, 0.49, 1.0, 0.2, "insufficient_points"),
-    "not damaged, so in no quadrant": (0.49, 0.26, 1.0, 0.2, "ok"),
+    "damaged, no telling where": (0.7, 0.49, 1.0, 0.2, "insufficient_points"),
+    "perhaps damaged, no telling where": (0.49, 0.36, 1.0, 0.2, "insufficient_points"),
+    "perhaps damaged, sooner there than elsewhere": (0.51, 0.39, 1.0, 0.2, "ok"),
+    "not damaged, so in no quadrant": (0.29, 0.26, 1.0, 0.2, "ok"),
     "noisy points, whatever is found": (2.0, 0.9, 9.0, 0.2, "insufficient_points"),
     "unlike training": (2.0, 0.9, 1.0, 1.2, "out_of_distribution"),
     "unlike training, no telling where": (2.0, 0.3, 1.0, 1.2, "insufficient_points"),
@@ -58,9 +60,30 @@ def test_points_that_a_tilt_and_the_tracks_offsets_explain_say_nothing(points, t
     assert blurred(sequences, Prepare(min_points=5)).tolist() == [not judged]
 
 
+@pytest.mark.parametrize(
+    ("severity", "needed"), [(0.1, 0.0), (0.3, 0.25), (0.4, 0.3125), (0.5, 0.375), (0.6, 0.4375), (0.7, 0.5), (5, 0.5)]
+)
+def test_the_likelier_the_damage_the_more_probable_a_quadrant_has_to_be(severity, needed):
+    def asked(confidence, full=0.5):
+        limits = LIMITS.model_copy(update={"min_quadrant_confidence": full})
+        return torn(answered_as(severity, confidence), limits).tolist()
+
+    assert asked(needed + 1e-4) == [False]
+    assert needed <= 0.25 or asked(needed - 1e-4) == [True]
+    assert asked(0.25, full=0.0) == [False]
+
+
+def answered_as(severity, confidence):
+    probability = np.array([[confidence, *[(1 - confidence) / 3] * 3]], np.float32)
+    return Answers(probability, *(np.array([value], np.float32) for value in (severity, 0, 9, 0)))
+
+
 def test_those_only_unsure_of_the_place_are_told():
     unsure = judged([case[:4] for case in CASES.values()])[1]
-    assert [name for name, one in zip(CASES, unsure, strict=True) if one] == ["damaged, no telling where"]
+    assert [name for name, one in zip(CASES, unsure, strict=True) if one] == [
+        "damaged, no telling where",
+        "perhaps damaged, no telling where",
+    ]
 
 
 @given(

@@ -12,6 +12,10 @@ from plumbline.prepare.shards import SequenceSet
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 Mask = NDArray[np.bool_]
+NEAR_PERMILLE = 0.2
+"""About the bound of category 1: from so far below to so far above, 0.4 to 0.6 of the buildings are damaged."""
+CHANCE = 0.25
+"""The likeliest of four quadrants is never less probable."""
 
 
 def judged(sequences: SequenceSet, answers: Answers, limits: Prepare) -> Mask:
@@ -42,6 +46,12 @@ def blurred(sequences: SequenceSet, limits: Prepare) -> Mask:
 
 
 def torn(answers: Answers, limits: Prepare) -> Mask:
-    """(B,) of category 1 or above, with no quadrant as probable as is asked for."""
-    damaged = answers.severity_permille >= CATEGORY_BOUNDS_PERMILLE[0]
-    return np.asarray(damaged & (answers.quadrant_probability.max(axis=1, initial=0) < limits.min_quadrant_confidence))
+    """(B,) damaged, perhaps, with no quadrant as probable as is asked for.
+
+    Where category 1 begins a building is about as likely damaged as not. So `min_quadrant_confidence` is asked for in
+    full only well above it (`NEAR_PERMILLE`), nothing well below, and in between what lies between (decision 26).
+    """
+    first, full = CATEGORY_BOUNDS_PERMILLE[0], limits.min_quadrant_confidence
+    bounds = first - NEAR_PERMILLE, first + NEAR_PERMILLE
+    needed = np.interp(answers.severity_permille, bounds, (min(CHANCE, full), full), left=0)
+    return np.asarray(answers.quadrant_probability.max(axis=1, initial=0) < needed)

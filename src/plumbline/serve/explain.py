@@ -101,7 +101,7 @@ def explain(
         done.append(_explain_block(block, footprints, prepare, manifest.version, model))
         log.info("%d of %d buildings", sum(len(part.buildings) for part in done), len(rows))
     whole = Explained(*(pd.concat(part, ignore_index=True) for part in zip(*done, strict=True)))
-    _tell(whole, prepare)
+    _tell(whole)
     if not chosen:
         is_ok = whole.buildings["status"] == "ok"
         whole = whole._replace(buildings=whole.buildings[is_ok], unsure=whole.unsure[is_ok])
@@ -168,11 +168,8 @@ def _explain_block(
     return Explained(*tables, pd.Series(unsure_where(prepared, answers, prepare)))
 
 
-def _tell(whole: Explained, prepare: Prepare) -> None:
-    torn = (
-        f"damaged, perhaps, and in no quadrant with a probability of {prepare.min_quadrant_confidence:g}; "
-        "--min-quadrant-confidence 0 explains them too"
-    )
+def _tell(whole: Explained) -> None:
+    torn = "damaged, perhaps, and no quadrant is probable enough; --min-quadrant-confidence 0 explains them too"
     why = whole.buildings["status"].mask(whole.unsure, torn)
     for reason, names in whole.buildings["building_id"].groupby(why):
         if reason == "ok":

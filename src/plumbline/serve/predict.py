@@ -78,8 +78,8 @@ def predict(
         write_predictions(table, output)
     counts = table["status"].value_counts()
     if torn := int(unsure.sum()):
-        log.info("%d more buildings may be damaged, and in no quadrant with a probability of %g: insufficient_points "
-                 "(--min-quadrant-confidence 0 judges them too)", torn, prepare.min_quadrant_confidence)  # fmt: skip
+        log.info("%d more buildings may be damaged, and no quadrant of theirs is probable enough: insufficient_points "
+                 "(--min-quadrant-confidence 0 judges them too)", torn)  # fmt: skip
     warn_of_unjudged(table, torn)
     log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
     return table
