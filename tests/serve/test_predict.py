@@ -147,7 +147,7 @@ def test_a_damaged_building_is_judged_where_a_quadrant_is_probable_enough(case):
     assert 0 < (unsure & damaged).sum() < damaged.sum()
     assert (table.loc[unsure, "status"] == "insufficient_points").all()
     pd.testing.assert_frame_equal(table[~unsure], loose[~unsure])
-    assert f"INFO {unsure.sum()} more buildings may be damaged, and no quadrant of theirs" in ended.err
+    assert f"INFO {unsure.sum()} of the insufficient_points may be damaged, and no quadrant of theirs" in ended.err
     assert f"damaged? unsure where: {unsure.sum()}" in (case.folder / "map.html").read_text()
     case.more = ["--min-quadrant-confidence", "1.5"]
     assert case.run().code == 2

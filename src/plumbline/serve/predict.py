@@ -77,11 +77,12 @@ def predict(
             write_map(table, tracks, drawn, f"Plumbline: {buildings.stem}", prepare, unsure=unsure)
         write_predictions(table, output)
     counts = table["status"].value_counts()
-    if torn := int(unsure.sum()):
-        log.info("%d more buildings may be damaged, and no quadrant of theirs is probable enough: insufficient_points "
-                 "(--min-quadrant-confidence 0 judges them too)", torn)  # fmt: skip
+    torn = int(unsure.sum())
     warn_of_unjudged(table, torn)
     log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
+    if torn:
+        log.info("%d of the insufficient_points may be damaged, and no quadrant of theirs is probable enough "
+                 "(--min-quadrant-confidence 0 judges them too)", torn)  # fmt: skip
     return table
 
 
