@@ -67,9 +67,8 @@ def _fetched(revision: str, folder: Path) -> str:
     if code:
         told = " ".join(said)
         if "couldn't find remote ref" in told or "not our ref" in told or "invalid refspec" in told:
-            if _SHORT_HASH.fullmatch(
-                revision
-            ):  # origins know full ones only: all that they have is looked through here
+            # Origins know full hashes only: all that they have is looked through here.
+            if _SHORT_HASH.fullmatch(revision):
                 _git(folder, "fetch", "--quiet", "--tags", "origin")
                 code, commit = _git(folder, "rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}")
                 if not code:

@@ -22,7 +22,7 @@ from plumbline.sources.nodata import drop_codes
 from plumbline.sources.product import OUT_OF_ORDER, PointSource
 from plumbline.sources.table import stream_columns
 from plumbline.sources.table_fault import fail_at
-from plumbline.sources.track import NO_HEIGHT, Track
+from plumbline.sources.track import Track, drop_without_height
 
 CRS = "EPSG:3035"
 LOS = ("los_east", "los_north", "los_up")
@@ -151,7 +151,7 @@ def make_track(name: str, epochs: NDArray[np.datetime64], columns: Columns, tabl
         coherence=coherence,
         rmse=rmse,
     )
-    return track.keep(~np.isnan(track.height), NO_HEIGHT) if np.isnan(track.height).any() else track
+    return drop_without_height(track)
 
 
 def _check_header(product: Product, header: list[str]) -> str:

@@ -22,7 +22,7 @@ from plumbline.sources.product import OUT_OF_ORDER, PointSource
 from plumbline.sources.project import LATITUDES, LONGITUDES, Box, Projection, is_globe, most_of, projection, typical_box
 from plumbline.sources.table import stream_columns
 from plumbline.sources.table_fault import fail_at
-from plumbline.sources.track import NO_HEIGHT, Track
+from plumbline.sources.track import Track, drop_without_height
 
 Floats = NDArray[np.float64]
 INCIDENCES, HEADINGS = (1.0, 89.0), (-360.0, 360.0)
@@ -169,7 +169,7 @@ class _Reader:
             coherence=None if coherence is None else self.known(first, table, coherence, (0, 1)).astype(np.float32),
             rmse=None if rmse is None else self.errors(first, table, rmse),
         )
-        return track.keep(~np.isnan(track.height), NO_HEIGHT) if np.isnan(track.height).any() else track
+        return drop_without_height(track)
 
     def numbers(self, first: int, table: pa.Table, column: str, bounds: Range, hint: str = "") -> Floats:
         values = self.known(first, table, column, bounds, hint)

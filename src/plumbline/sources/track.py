@@ -89,6 +89,12 @@ def concatenate_tracks(parts: Sequence[Track]) -> Track:
     return replace(first, **merged, dropped=dropped)
 
 
+def drop_without_height(track: Track) -> Track:
+    """Points whose height is not known are counted as `NO_HEIGHT`; the others are kept."""
+    unknown = np.isnan(track.height)
+    return track.keep(~unknown, NO_HEIGHT) if unknown.any() else track
+
+
 def drop_repeated(track: Track) -> Track:
     """Of points with one identifier, the first is kept; the others are counted as `duplicate_id`."""
     repeated = repeats(identity(track.point_id))
