@@ -30,15 +30,25 @@ class Scene(NamedTuple):
         return separate(*self.given, self.rigid, self.error, self.courses)
 
 
-def scene(seed, damage_curve, astray=0.0, noise=0.3, drop=40.0, tilt=(1.5, -2.0), count=40, tracks=2, layout=None):
-    """A building that tilts steadily and whose corner drops along a curve, with positions wrong by `astray` m."""
+def scene(
+    seed, damage_curve, astray=0.0, noise=0.3, drop=40.0, tilt=(1.5, -2.0), count=40, tracks=2, layout=None, wing=False
+):
+    """A building that tilts steadily and whose corner drops along a curve, with positions wrong by `astray` m.
+
+    Half of it sinks in place of the corner where it is a `wing`, and what each track shares wanders.
+    """
     rng = np.random.default_rng(seed)
     xy, height, los, track = arrange(rng, count, tracks)
     if layout:
         xy = spread_out(rng, layout, count, (20, 12))
-    damage = -drop * np.clip(2 * xy / (20, 12), 0, 1).prod(-1) * los[..., 2]
+    part = np.clip(2 * xy / (20, 12), 0, 1).prod(-1)
+    if wing:
+        part = np.clip(2 * (xy / (20, 12)).sum(-1) - 0.2, 0, 1)
+    damage = -drop * part * los[..., 2]
     tilted = rigid_motion(xy + rng.normal(0, astray, xy.shape), height, los, -10, tilt, (0, 0), (5, -5), track)
     series = tilted[0][:, None] * curves(WHEN)[LINE] + damage[0][:, None] * curves(WHEN)[damage_curve]
+    if wing:
+        series += np.cumsum(rng.normal(0, 0.6, (tracks, len(WHEN))), 1)[track[0]]
     series = (series + rng.normal(0, noise, series.shape)).astype(np.float32)
     change, error = np.zeros((2, 1, count))
     courses = Courses(*(part[None].copy() for part in unknown_courses(count)))
@@ -75,13 +85,26 @@ def test_a_late_damage_is_told_from_a_steady_tilt_at_wrong_positions():
 
 
 def test_what_moves_as_the_tilt_does_stays_as_it_was():
-    """Nothing tells a steady damage from a steady tilt: then it is left, and only less sure."""
+    """Nothing tells a steady damage from a steady tilt: then it is left."""
     scenes = [scene(seed, LINE, noise=0.01) for seed in range(15)]
     found = [one.found() for one in scenes]
     residual = np.concatenate([one.rigid.residual[0] for one in scenes])
-    damage, error = (np.concatenate([part[0] for part in parts]) for parts in zip(*found, strict=True))
+    damage = np.concatenate([one.damage[0] for one in found])
     assert (damage * residual).sum() / (residual**2).sum() == pytest.approx(1, abs=0.03)
-    assert np.mean(np.abs(damage - residual) < 2 * error) > 0.99
+    assert rms(damage - residual) < 0.06 * rms(residual)
+
+
+@pytest.mark.parametrize(
+    ("drop", "tilt", "astray"), [(120, (1, -2), 0.4), (200, (0.5, -0.5), 0.4), (120, (1.5, -2), 2)]
+)
+def test_a_large_steady_damage_is_not_taken_for_wrong_positions(drop, tilt, astray):
+    """Half of a building that sinks by 200 mm: positions would have to be wrong by tens of metres."""
+    kept = []
+    for seed in range(20):
+        one = scene(seed, LINE, astray, noise=0.4, drop=drop, tilt=tilt, count=60, wing=True)
+        residual = one.rigid.residual
+        kept.append((one.found().damage * residual).sum() / (residual**2).sum())
+    assert min(kept) > 0.85
 
 
 @pytest.mark.parametrize(("curve", "astray", "most"), [(LINE, 0.0, 1.1), (LATE, 0.0, 1.2), (LATE, 2.0, 2.0)])
@@ -127,8 +150,8 @@ def test_the_frame_does_not_matter(turn):
     xy, height, los, track, mask = one.given
     turned = np.concatenate([los[..., :2] @ turn, los[..., 2:]], axis=-1)
     found = separate(xy @ turn, height, turned, track, mask, one.rigid, one.error, one.courses)
-    np.testing.assert_allclose(found.damage, one.found().damage, atol=1e-6)
-    np.testing.assert_allclose(found.error, one.found().error, atol=1e-6)
+    np.testing.assert_allclose(found.damage, one.found().damage, atol=1e-5)
+    np.testing.assert_allclose(found.error, one.found().error, atol=1e-5)
 
 
 @pytest.mark.parametrize("layout", ["line", "cluster", "twice", "point"])
