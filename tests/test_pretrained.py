@@ -38,6 +38,11 @@ def test_it_was_made_from_the_committed_parameters():
     made = load_params(ROOT / "pretrained" / "params.yaml")
     manifest, _ = open_package(PACKAGE)
     assert manifest.prepare == made.prepare
+    trained, pruned = (manifest.records[stage]["params"] for stage in ("train", "compress"))
+    assert trained["model"] == made.model.model_dump()
+    assert trained["train"] == pruned["train"] == made.train.model_dump()
+    assert pruned["compress"] == made.compress.model_dump()
+    assert not any(manifest.records[stage]["git"]["changed"] for stage in ("train", "compress"))
 
 
 def test_predict_uses_it_unless_told_otherwise(tiny, tmp_path):

@@ -5,8 +5,13 @@ python -m tests.train.ranks PORT RANK
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import socket
+import struct
 import sys
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -17,6 +22,10 @@ from plumbline.params import Train
 from plumbline.train.hooks import HOOKS
 
 STEPS = 30
+BEGUN = 5
+"""Of these, so many until every hook does what it does."""
+ACKNOWLEDGED = 120
+"""Where Linux has the bytes that the other end has, in what it tells of a connection (`struct tcp_info`)."""
 
 
 def network() -> nn.Module:
@@ -39,7 +48,9 @@ def main(port: str, rank: int) -> None:
         model.register_comm_hook(None, lambda _, bucket, hook=hook: hook.send(bucket))
         optimiser = torch.optim.SGD(model.parameters(), lr=0.2)
         losses, errors = [], []
-        for _ in range(STEPS):
+        for step in range(STEPS):
+            if step == BEGUN:
+                before = wire_bytes()
             optimiser.zero_grad()
             loss = nn.functional.mse_loss(model(x[rank::2]), y[rank::2])
             loss.backward()
@@ -48,15 +59,26 @@ def main(port: str, rank: int) -> None:
             wanted = torch.cat([g.flatten() for g in whole(model.module, x, y, before=got, rate=0.2)])
             errors.append(float((got - wanted).norm() / wanted.norm()))
             losses.append(float(nn.functional.mse_loss(model.module(x), y)))
+        wire = (wire_bytes() - before) / (STEPS - BEGUN)
         both = [torch.empty_like(got) for _ in range(2)]
         dist.all_gather(both, got)
         found[name] = {
             "losses": losses, "errors": errors, "bytes": hook.step_bytes, "plain": hook.step_plain_bytes,
-            "alike": bool(torch.equal(*both)),
+            "wire": wire, "alike": bool(torch.equal(*both)),
         }  # fmt: skip
     if rank == 0:
         sys.stdout.write(json.dumps(found))
     dist.destroy_process_group()
+
+
+def wire_bytes() -> int:
+    """Sent over all connections of this process."""
+    total = 0
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(path.name))) as one:
+            told = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, ACKNOWLEDGED + 8)
+            total += struct.unpack_from("Q", told, ACKNOWLEDGED)[0]
+    return total
 
 
 def whole(model: nn.Module, x: torch.Tensor, y: torch.Tensor, before: torch.Tensor, rate: float) -> list[torch.Tensor]:

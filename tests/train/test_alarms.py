@@ -109,6 +109,27 @@ def test_full_memory_is_an_alarm_once(work, said):
         run(alarms={"memory_share": 1e-6, "action": "stop"})
 
 
+def test_the_memory_of_a_step_is_looked_at_while_it_is_held(work, said, monkeypatch):
+    """In between, what the backward pass needs is free again."""
+    held, forward = [], Optimisation.training_step
+
+    def training_step(self, *given):
+        held.append(len(held) == 30)  # one batch of an epoch needs more than the others
+        return forward(self, *given)
+
+    def on_after_backward(self):
+        held[-1] = False
+
+    monkeypatch.setattr(Optimisation, "training_step", training_step)
+    monkeypatch.setattr(Optimisation, "on_after_backward", on_after_backward)
+    monkeypatch.setattr("plumbline.train.alarms.memory_share", lambda device: 0.9 if held[-1] else 0.2)
+    run(epochs=2, batch_size=4)
+    (line,) = [line for line in said if "of the memory is in use" in line]
+    assert line.startswith("WARNING train: 90% of the memory is in use, and train.alarms.memory_share is 0.85.")
+    (path,) = Path(".plumbline/runs").glob("train-*/train.jsonl")
+    assert {json.loads(line)["memory_share"] for line in path.read_text().splitlines()} == {0.9}
+
+
 def test_a_container_has_the_memory_that_it_is_given(tmp_path):
     whole = machine(tmp_path / "none")
     (tmp_path / "memory.max").write_text("max\n")
@@ -129,9 +150,10 @@ def test_memory_is_measured():
     with (
         mock.patch("torch.cuda.mem_get_info", return_value=(10, 100)),
         mock.patch("torch.cuda.memory_reserved", return_value=80),
-        mock.patch("torch.cuda.memory_allocated", return_value=30),
+        mock.patch("torch.cuda.memory_allocated", return_value=1),
+        mock.patch("torch.cuda.max_memory_allocated", return_value=76),
     ):
-        assert memory_share(torch.device("cuda")) == pytest.approx(0.4)  # 50 are kept for what comes
+        assert memory_share(torch.device("cuda")) == pytest.approx(0.86)  # 10 are others', 4 are kept for what comes
     assert 0 < free_bytes(gpu=False) < total_bytes()
     before = memory_bytes(cpu)
     held = np.ones(40_000_000)
@@ -197,6 +219,7 @@ def test_lines_of_json_say_how_the_run_is_doing(work):
     drawn = set(read.Tags()["scalars"])
     assert drawn >= {"tune/score", "train/loss", "learning_rate", *(f"monitor/{name}" for name in MONITORED)}
     assert any(name.startswith("DeviceStatsMonitor") for name in drawn)
+    assert {point.step for point in read.Scalars("monitor/memory_share")} >= {50, 100}
     assert [round(point.value, 4) for point in read.Scalars("tune/score")] == [
         round(line["score"], 4) for line in lines if line["kind"] == "epoch"
     ]

@@ -13,9 +13,9 @@ from plumbline.train.batches import Buildings, SimilarLengths
 from plumbline.train.capacity import LARGEST, SMALLEST, batch_size, building_bytes, fitting
 from plumbline.train.resident import Resident, data_bytes, is_resident
 from tests.train.made import make_params, make_sequences
-from tests.train.test_fit import Killed, run, work
+from tests.train.test_fit import Killed, run, said, work
 
-__all__ = ["work"]
+__all__ = ["said", "work"]
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e9))
@@ -60,7 +60,7 @@ def test_counting_on_the_cpu_takes_no_memory_of_any_gpu(monkeypatch):
     assert building_bytes(model_for(params), make_sequences(20), params.train) > 0
 
 
-def test_little_memory_makes_small_batches(monkeypatch):
+def test_little_memory_makes_small_batches(monkeypatch, said):
     params = make_params(batch_size="auto", accelerator="cpu")
     train, model = make_sequences(4000), model_for(params)
     each = building_bytes(model, train, params.train)
@@ -69,6 +69,8 @@ def test_little_memory_makes_small_batches(monkeypatch):
         monkeypatch.setattr(capacity, "free_bytes", lambda gpu, buildings=buildings: 2 * each * buildings)
         sizes.append(batch_size(model, train, params.train, params.train))
     assert sizes == [16, 64, 256]  # the last by eight steps an epoch
+    (warned,) = [line for line in said if line.startswith("WARNING")]
+    assert "holds 1 buildings of the longest. 16 are taken all the same" in warned
     assert batch_size(model, train, make_params(batch_size=7).train, params.train) == 7
 
 

@@ -18,6 +18,7 @@ import torch
 import yaml
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from safetensors.torch import load_file
 
 from plumbline.console import log
 from plumbline.errors import InputError
@@ -167,6 +168,17 @@ def test_the_seed_decides(work):
     run("same")
     run("other", seed=1)
     assert weights("one") == weights("same") != weights("other")
+
+
+def test_intervals_are_calibrated_on_buildings_that_training_has_not_seen(work):
+    """Other buildings of that split, other intervals; the network stays."""
+    run("one")
+    save_shards([make_sequences(60, 9)], Path("data/prepare/calibrate"))
+    run("other")
+    one, other = (load_file(f"{name}/model.safetensors") for name in ("one", "other"))
+    moved = {name for name in one if not torch.equal(one[name], other[name])}
+    assert moved
+    assert not any(name.startswith("network.") for name in moved)
 
 
 def test_data_other_than_the_training_split_do_not_touch_the_statistics(work):
@@ -341,7 +353,7 @@ def test_a_run_that_mlflow_has_lost_meanwhile_is_begun_anew_there(work, tiny, mo
     shutil.copy(tiny.root / "mlflow.db", "mlflow.db")
     with pytest.raises(Killed):
         run("cut", dies_before=1, epochs=3)
-    (kept,) = CHECKPOINTS.glob("train-*/mlflow_run.json")
+    (kept,) = CHECKPOINTS.glob("train-*/records.json")
     kept.write_text(json.dumps({**json.loads(kept.read_text()), "run_id": "0" * 32}))
     client = MlflowClient(f"sqlite:///{Path('mlflow.db').resolve()}")
     known = {found.info.run_id for found in search(client)}
@@ -437,6 +449,28 @@ def test_a_run_anew_has_lines_of_its_own(work):
         run(epochs=2)
     (lines,) = Path(".plumbline/runs").glob("*/train.jsonl")
     assert [json.loads(line)["epoch"] for line in lines.read_text().splitlines()] == [1, 2]
+
+
+def test_a_run_cut_within_an_epoch_tells_of_each_step_once(work, monkeypatch):
+    """And all of it is one curve in TensorBoard. The kill left half of a line, too."""
+
+    def on_train_batch_start(self, batch, number):
+        if (self.current_epoch, number) == (1, 30):
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Optimisation, "on_train_batch_start", on_train_batch_start, raising=False)
+        with pytest.raises(Killed):
+            run(epochs=3, batch_size=4)
+    (path,) = Path(".plumbline/runs").glob("*/train.jsonl")
+    assert [line["step"] for line in map(json.loads, path.read_text().splitlines())] == [40, 50]
+    with path.open("a") as stream:
+        stream.write('{"kind": "step", "ep')
+    run(epochs=3, batch_size=4)
+    assert [(line["epoch"], line["step"]) for line in map(json.loads, path.read_text().splitlines())] == [
+        (1, 40), (2, 50), (2, 80), (3, 100), (3, 120),
+    ]  # fmt: skip
+    assert len(list(Path(".plumbline/tensorboard/train").iterdir())) == 1
 
 
 @pytest.mark.parametrize("change", ["data", "settings"])

@@ -10,6 +10,7 @@ from plumbline.errors import InputError
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import new_spec
 from plumbline.model.prepared import PREPARED
+from plumbline.prepare.features import PREPARATION
 from plumbline.prepare.shards import load_shards
 from plumbline.pretrained import PACKAGE
 from plumbline.train import match
@@ -186,10 +187,12 @@ def test_what_means_the_same_is_taken(before, after, tmp_path):
 def test_weights_for_points_that_were_prepared_otherwise_are_refused(tmp_path, monkeypatch, said):
     save_diagnosis(fresh(), tmp_path)
     monkeypatch.setattr(match, "PREPARATION", 99)
-    with pytest.raises(InputError, match=r"prepared in another way \(3, now 99\)"):
+    with pytest.raises(InputError, match=rf"prepared in another way \({PREPARATION}, now 99\)"):
         load_pretrained(fresh(), tmp_path)
     shipped = Diagnosis(load_diagnosis(pretrained.MODEL).network.spec)
-    with pytest.raises(InputError, match=r"pretrained.model: trained on points that were prepared .* \(3, now 99\)"):
+    with pytest.raises(
+        InputError, match=rf"pretrained.model: trained on points that were prepared .* \({PREPARATION}, now 99\)"
+    ):
         load_pretrained(shipped, pretrained.MODEL)
     save_file(load_file(tmp_path / "model.safetensors"), tmp_path / "model.safetensors")  # as it was once written
     load_pretrained(fresh(), tmp_path)

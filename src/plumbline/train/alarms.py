@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import torch
-from lightning import Callback, LightningModule
+from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from plumbline.console import log
@@ -69,20 +68,19 @@ class StepAlarm:
 
 
 class MemoryAlarm(Callback):
-    """Looks at the memory in the first batch of each epoch, and in each `log_every_n_steps`th."""
+    """Looks at the memory in every batch, where it holds most: all is computed, and no gradient yet."""
 
     def __init__(self, losses: Train, last: Path | None = None, section: str = "train") -> None:
         """`last`, `section`: as for `StepAlarm`."""
         self.losses, self.last, self.section = losses, last, section
-        self.told = False
+        self.most = 0.0
+        """largest share so far"""
 
-    def on_train_batch_end(self, trainer: Any, pl_module: LightningModule, *_: object) -> None:
+    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
         """See `memory_share`; a warning is given once."""
-        if trainer.fit_loop.epoch_loop.batch_idx % trainer.log_every_n_steps or self.told:
-            return
-        share, bound = memory_share(pl_module.device), self.losses.alarms.memory_share
-        if share > bound:
-            self.told = True
+        before, share, bound = self.most, memory_share(pl_module.device), self.losses.alarms.memory_share
+        self.most = max(before, share)
+        if before <= bound < share:
             _raise_alarm(
                 self.losses,
                 f"{share:.0%} of the memory is in use, and train.alarms.memory_share is {bound:g}. Lower "

@@ -21,7 +21,6 @@ from plumbline.files import write_json
 from plumbline.jobs import WORK
 from plumbline.params import Train
 from plumbline.prepare.shards import SequenceSet
-from plumbline.train.alarms import MemoryAlarm
 from plumbline.train.average import Ema
 from plumbline.train.capacity import batch_size
 from plumbline.train.chosen import Best, Checkpoint, Patience
@@ -93,10 +92,8 @@ def fit(
     folder = WORK / "checkpoints" / run
     last = resumed(folder, name, start_from)
     # It must not depend on the memory that happens to be free when a run is gone on with.
-    size = (last and remembered(folder, BATCH_SIZE)) or batch_size(module.model, train, optimise, losses)
-    lines = WORK / "runs" / run / "train.jsonl"
-    if last is None and not process_number():
-        lines.unlink(missing_ok=True)  # of a run before, with the same data and params
+    known = last and remembered(folder, BATCH_SIZE)
+    size = known or batch_size(module.model, train, optimise, losses, module.section)
     say_what_is_lost(losses, last is not None)
     kept: dict[str, Any] = {"mode": "max", "save_on_train_epoch_end": True, "enable_version_counter": False}
     best = Best(module.chosen_from, folder, BEST, monitor="tune/score", **kept)
@@ -111,9 +108,8 @@ def fit(
     quiet = not console.is_terminal
     callbacks: list[Callback] = [
         *([Ema(optimise.ema_decay)] if optimise.ema_decay else []),
-        MemoryAlarm(losses, module.last, module.section),
         Communication(losses),
-        *monitors(losses, lines),
+        *monitors(losses, WORK / "runs" / run / "train.jsonl", module.last, module.section),
         best,
         newest,  # behind `best`, whose state is in it
         Patience(

@@ -59,7 +59,7 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints the traceback of what it raises
     logging.getLogger("lightning.pytorch.loggers.mlflow").setLevel(logging.ERROR)  # that it makes what is not there
-    found: list[Logger] = [TensorBoardLogger(work / "tensorboard", name=name)]
+    found: list[Logger] = [TensorBoardLogger(work / "tensorboard", name=name, version=before.get("version"))]
     if process_number():
         return found
     for variable, value in ASKED.items():
@@ -116,11 +116,14 @@ def _hashed(address: str) -> str:
 
 
 def recorded(found: list[Logger]) -> dict[str, str]:
-    """The run in MLflow, for `loggers` to go on with; empty where there is none."""
+    """Where the curves are, for `loggers` to go on with."""
+    where = {}
     for logger in found:
+        if isinstance(logger, TensorBoardLogger):
+            where["version"] = Path(logger.log_dir).name
         if isinstance(logger, _Record) and logger.run_id:
-            return {"server": _hashed(_address()), "run_id": logger.run_id}
-    return {}
+            where |= {"server": _hashed(_address()), "run_id": logger.run_id}
+    return where
 
 
 def log_record(found: list[Logger], record: dict[str, Any]) -> None:

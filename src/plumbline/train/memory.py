@@ -22,14 +22,15 @@ class Memory(NamedTuple):
 
 
 def memory_share(device: torch.device) -> float:
-    """Of the GPU's memory, or else of the machine's or container's, what is in use by anybody.
+    """Of the machine's or container's memory, what is in use by anybody; of a GPU's, what this process has needed.
 
-    What torch keeps of a GPU for later tensors counts as free: it grows to all there is, and nothing is wrong.
+    On a GPU: what others hold, and the most that tensors of this process took at once. What torch keeps beyond that for
+    later tensors counts as free: it grows to all there is, and nothing is wrong.
     """
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return 1 - (free + kept) / total
+        others = total - free - torch.cuda.memory_reserved(device)
+        return (others + torch.cuda.max_memory_allocated(device)) / total
     memory = machine()
     return 1 - memory.free / memory.total
 

@@ -10,10 +10,13 @@ from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import DeviceStatsMonitor
+from lightning.pytorch.loggers import TensorBoardLogger
 
 from plumbline.console import log
+from plumbline.files import atomic_file
 from plumbline.params import Train
-from plumbline.train.memory import gpu_share, memory_bytes, memory_share
+from plumbline.train.alarms import MemoryAlarm
+from plumbline.train.memory import gpu_share, memory_bytes
 
 SAID = ("train_loss", "score", "quadrant_accuracy", "severity_mae")
 
@@ -38,17 +41,26 @@ class Monitor(Callback):
     """Appends to a file of JSON lines, one every `log_every_n_steps` steps and one an epoch, and logs the same figures.
 
     A line holds epoch and step (counted from 1), loss, rate, the gradient's norm before clipping, buildings a second of
-    all processes, and memory: the most that this process has used (bytes), and the share in use by anybody. On a GPU
-    also the share of the time that it was busy, where the package nvidia-ml-py (extra `gpu`) is installed.
+    all processes, and memory: the most that this process has used (bytes), and the largest share that was in use by
+    anybody. On a GPU also the share of the time that it was busy, where the package nvidia-ml-py (extra `gpu`) is
+    installed. TensorBoard has the figures of each line, MLflow those of each epoch.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, memory: MemoryAlarm) -> None:
+        """Write into `path`; `memory` looks at the memory in each batch."""
+        self.path, self.memory = path, memory
         self._buildings = 0
         self._step = 0
         """The last one that has a line."""
         self._begun = time.monotonic()
         self._ended: float | None = None
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Of an interrupted run keep the lines of the epochs that are not run again; of one before, none."""
+        if not trainer.is_global_zero or not self.path.exists():
+            return
+        with atomic_file(self.path) as partial, self.path.open(encoding="utf-8") as lines:
+            partial.write_text("".join(line for line in lines if _epoch(line) <= trainer.current_epoch), "utf-8")
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin to count."""
@@ -67,7 +79,10 @@ class Monitor(Callback):
         if step != self._step and step % trainer.log_every_n_steps == 0:  # batches that add up share their step
             self._step = step
             loss = float(outputs["loss"]) * trainer.accumulate_grad_batches
-            self._write(trainer, pl_module, {"kind": "step", "loss": loss})
+            figures = self._write(trainer, pl_module, {"kind": "step", "loss": loss})
+            for logger in trainer.loggers:
+                if isinstance(logger, TensorBoardLogger):  # to tell MLflow takes too long to be done within an epoch
+                    logger.log_metrics({f"monitor/{name}": value for name, value in figures.items()}, step)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write the epoch's line."""
@@ -87,7 +102,7 @@ class Monitor(Callback):
             "gradient_norm": float(norm),
             "samples_per_second": trainer.world_size * self._buildings / max(until - self._begun, 1e-9),
             "memory_bytes": float(memory_bytes(device)),
-            "memory_share": memory_share(device),
+            "memory_share": self.memory.most,
         }
         busy = gpu_share(device)
         if busy is not None:
@@ -104,6 +119,15 @@ class Monitor(Callback):
         return figures
 
 
-def monitors(losses: Train, path: Path) -> list[Callback]:
-    """What watches a run, by the section."""
-    return [Monitor(path), *([DeviceStatsMonitor(cpu_stats=True)] if losses.device_stats else [])]
+def _epoch(line: str) -> float:
+    """Of a line of `Monitor`; one that a kill has cut belongs to none."""
+    try:
+        return float(json.loads(line)["epoch"])
+    except ValueError:
+        return math.inf
+
+
+def monitors(losses: Train, path: Path, last: Path, section: str) -> list[Callback]:
+    """What watches a run, by the section; arguments as for `MemoryAlarm`, and `path` of the lines."""
+    memory = MemoryAlarm(losses, last, section)
+    return [memory, Monitor(path, memory), *([DeviceStatsMonitor(cpu_stats=True)] if losses.device_stats else [])]

@@ -19,8 +19,8 @@ from plumbline.train.start import CHECKPOINT
 
 BEST, LAST = "best", "last"
 """Names of the checkpoints, without their suffix."""
-BATCH_SIZE, RECORDED = "batch_size.json", "mlflow_run.json"
-"""Files beside the checkpoints: the size that was found, and the run in MLflow."""
+BATCH_SIZE, RECORDED = "batch_size.json", "records.json"
+"""Files beside the checkpoints: the size that was found, and where the curves are."""
 UNREADABLE = ".unreadable"
 """Added to the name of a checkpoint that could not be read: not removed, since a disk that fails for a moment, or
 another version of a library, says the same of a whole one."""
