@@ -15,7 +15,7 @@ from plumbline import pretrained
 from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import open_package, verify_package, write_package
 from plumbline.export.runtime import OnnxModel
-from plumbline.files import read_json, sha256_folder, write_json
+from plumbline.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt
@@ -27,6 +27,7 @@ from plumbline.serve.merge import merge
 from plumbline.serve.predict import predict
 from plumbline.sources.city_files import CityFiles, find_files
 from plumbline.train.adapter import WEIGHTS, Adapted, base_hash, load_adapter, save_adapter
+from plumbline.train.record import hardware
 from plumbline.validate.measure import parity_figures
 from tests.tiny import Tiny, run_cli
 from tests.train.made import make_sequences
@@ -67,6 +68,13 @@ def test_an_adapter_is_written_with_what_it_is_worth(tiny, city, project):
     assert set(about.before) == set(about.after) == {"quadrant_accuracy", "severity_mae", "score"}
     assert (project / "adapters" / "athens" / WEIGHTS).stat().st_size < 100_000
     assert sorted(path.name for path in (project / "adapters").iterdir()) == ["athens"]
+    made = about.made
+    assert made["inputs"] == {
+        str(path): sha256_file(path) for path in (*city.products, city.footprints, project / "half.csv")
+    }
+    assert made["params"]["adapt"] == QUICK.model_dump(mode="json")
+    assert made["hardware"] == hardware()
+    assert made["versions"]["torch"] == torch.__version__
 
 
 def test_the_merged_model_is_a_package_and_a_model_and_its_onnx_file_answers_alike(tiny, project, merged):

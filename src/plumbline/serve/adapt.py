@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.files import check_writable, told_unwritten
+from plumbline.files import check_writable, sha256_file, sha256_folder, told_unwritten
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Ingest, Prepare
 from plumbline.params.adapt import Adapt
@@ -30,6 +32,7 @@ from plumbline.train.adapt import TooFewLabels
 from plumbline.train.adapt import adapt as fit
 from plumbline.train.adapter import ABOUT, ADAPTERS, WEIGHTS, base_hash, check_name, save_adapter
 from plumbline.train.adapter_about import AboutAdapter
+from plumbline.train.record import git_commit, surroundings
 
 LEVEL_SHOWN = 0.5
 """Of a level, from which labels speak for it rather than against."""
@@ -84,11 +87,22 @@ def adapt(
         adapter = fit(base, base_hash(base_folder), sequences.take(rows), centre, params, name, prepare)
     except TooFewLabels as error:
         raise InputError(f"{labels}: {error}") from None
+    about = adapter.about.model_copy(update={"made": _record([*points, buildings, labels], params)})
     with told_unwritten(root / name):
-        save_adapter(adapter, root / name)
+        save_adapter(replace(adapter, about=about), root / name)
     _tell(adapter.about, root / name, params, int((sequences.quadrant[rows] >= 0).sum()))
     _warn_of_one_kind(labels, sequences.severity[rows])
-    return adapter.about
+    return about
+
+
+def _record(inputs: Sequence[Path], params: Adapt) -> dict[str, Any]:
+    """Of the making of an adapter: SHA-256 of each input, the commit of the folder it is made in, params, machine."""
+    return {
+        "inputs": {str(path): sha256_folder(path) if path.is_dir() else sha256_file(path) for path in inputs},
+        "git": git_commit(Path.cwd()),
+        "params": {"adapt": params.model_dump(mode="json")},
+        **surroundings(),
+    }
 
 
 def _check_place(folder: Path) -> None:

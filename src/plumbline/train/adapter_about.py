@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -58,3 +58,5 @@ class AboutAdapter(BaseModel):
     """How scatterers were prepared, and must be for the adapted model."""
     preparation: int = Field(default=1, ge=1)
     """`features.PREPARATION` of the version of Plumbline that prepared them."""
+    made: dict[str, Any] | None = None
+    """The record of its making, see `serve.adapt`; earlier versions wrote none."""

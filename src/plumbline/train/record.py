@@ -34,12 +34,14 @@ def begin_record(model: Diagnosis, key: str, data_sha256: str, settings: dict[st
         "git": git_commit(Path.cwd()),
         "params": settings,
         "parameters": {**count_parameters(model.network), "trained": trained},
-        "hardware": hardware(),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in PACKAGES},
-        },
+        **surroundings(),
     }
+
+
+def surroundings() -> dict[str, Any]:
+    """What a run is made on: the `hardware`, and the `versions` of what its numbers come from."""
+    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {"hardware": hardware(), "versions": {"python": platform.python_version(), **versions}}
 
 
 def git_commit(folder: Path) -> dict[str, Any] | None:
