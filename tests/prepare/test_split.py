@@ -155,6 +155,12 @@ def test_no_point_serves_buildings_of_two_splits(seed):
     assert all(len(found) == 1 for found in sides.values())
 
 
+def test_a_building_is_not_cut_to_fewer_points_than_it_needs():
+    assert Prepare(min_points=20, max_points=20)
+    with pytest.raises(ValueError, match="max_points: 8 found, which must not be below min_points: 20"):
+        Prepare(min_points=20, max_points=8)
+
+
 def test_a_split_needs_a_share_for_every_name():
     with pytest.raises(ValueError, match="no share found for calibrate and tune"):
         Prepare(split={"train": 0.5, "test": 0.5})

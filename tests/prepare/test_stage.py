@@ -94,8 +94,8 @@ def test_a_city_without_the_buildings_it_needs_leaves_the_old_output(ingested, t
     before = sha256_folder(out)
     with pytest.raises(InputError, match="block_m"):
         prepare(ingested, Prepare(block_m=1e7, split=SPLITS), out)
-    with pytest.raises(InputError, match="split"):
-        prepare(ingested, Prepare(min_points=1000, block_m=40, split=SPLITS), out)
+    with pytest.raises(InputError, match=r"no building is left to train on; left out: 80 as few_points\. Where points"):
+        prepare(ingested, Prepare(min_points=1000, max_points=1000, block_m=40, split=SPLITS), out)
     assert sha256_folder(out) == before
     assert not [path for path in tmp_path.iterdir() if path.name not in ("out", ".plumbline")]
 

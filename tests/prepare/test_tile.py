@@ -2,7 +2,7 @@
 
 import numpy as np
 import shapely
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plumbline.params import Prepare
@@ -18,6 +18,18 @@ number = st.floats(-20, 20).map(lambda value: round(value, 1))
 house = st.tuples(number, number, st.floats(1, 40), st.floats(1, 40))
 
 
+class Drawn:
+    """As hypothesis's data, of an example."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def draw(self, _):
+        return self.value
+
+
+# As near to the house of another tile as belongs to it, to the last bit.
+@example([(0.0, 0.0, 2.848734961970768, 1.0), (0.0, 0.0, 1.0, 1.0)], [(-2.0, 0.0)], Drawn([0, 1]))
 @settings(max_examples=60)
 @given(st.lists(house, min_size=1, max_size=6), st.lists(st.tuples(number, number), min_size=1, max_size=20), st.data())
 def test_every_cut_of_the_city_gives_each_point_the_same_building(houses, places, data):

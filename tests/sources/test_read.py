@@ -83,7 +83,8 @@ def test_the_first_pattern_that_fits_describes_a_file(tmp_path):
 
 def test_what_a_format_does_not_use_may_not_be_stated(tmp_path):
     paths, _ = write_all(tmp_path)
-    with pytest.raises(InputError, match=r"states heading_deg, incidence_deg for it .*which format egms does not use"):
+    told = r"the params state heading_deg, incidence_deg for it .*which format egms does not use"
+    with pytest.raises(InputError, match=told):
         read_points(paths["egms"], {"*": Product(**ANGLES)})
 
 

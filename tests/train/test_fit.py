@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -391,6 +392,40 @@ def test_a_truncated_checkpoint_starts_afresh_with_a_warning(work, said):
     assert weights("cut") == weights("whole")
 
 
+def test_a_checkpoint_that_lost_a_bit_starts_afresh_with_a_warning(work, said):
+    """Of the weights, say: all can be read, and is not what was written."""
+    run("whole", epochs=3)
+    with pytest.raises(Killed):
+        run("cut", dies_before=2, epochs=3)
+    (last,) = CHECKPOINTS.glob("train-*/last.ckpt")
+    with zipfile.ZipFile(last) as parts:
+        largest = max(parts.infolist(), key=lambda part: part.file_size)
+    content = bytearray(last.read_bytes())
+    content[largest.header_offset + 400 + largest.file_size // 2] ^= 1
+    last.write_bytes(content)
+    assert torch.load(last, weights_only=True)["epoch"] == 1
+    run("cut", epochs=3)
+    (warning,) = [line for line in said if "last.ckpt" in line]
+    assert "is not as it was written" in warning
+    assert weights("cut") == weights("whole")
+
+
+@pytest.mark.parametrize("name", ["batch_size.json", "records.json"])
+@pytest.mark.parametrize("content", ["", "[1]"])
+def test_a_run_is_gone_on_with_whatever_lies_beside_its_checkpoint(work, said, name, content):
+    run("whole", epochs=3)
+    with pytest.raises(Killed):
+        run("cut", dies_before=2, epochs=3)
+    (path,) = CHECKPOINTS.glob(f"train-*/{name}")
+    path.write_text(content)
+    run("cut", epochs=3)
+    assert [line for line in said if name in line] == [
+        f"WARNING {path}: not readable; the run goes on as if it had not been there"
+    ]
+    assert any("resuming" in line for line in said)
+    assert weights("cut") == weights("whole")
+
+
 @pytest.mark.parametrize("content", [b"", b"cut"])
 def test_a_checkpoint_that_cannot_be_read_is_kept_aside(tmp_path, said, content):
     last = tmp_path / "last.ckpt"
@@ -405,7 +440,8 @@ def test_a_checkpoint_that_memory_does_not_suffice_for_stays(tmp_path, monkeypat
     def full(*_arguments, **_options):
         raise MemoryError
 
-    (tmp_path / "last.ckpt").touch()
+    with zipfile.ZipFile(tmp_path / "last.ckpt", "w") as parts:
+        parts.writestr("data", "of a checkpoint")
     monkeypatch.setattr(torch, "load", full)
     with pytest.raises(MemoryError):
         resumed(tmp_path, "train", ["checkpoint", "random"])

@@ -16,10 +16,10 @@ from plumbline.errors import InputError
 from plumbline.export.interface import interface, same_inputs
 from plumbline.export.runtime import OnnxModel
 from plumbline.files import atomic_folder, read_json, sha256_file, write_json
+from plumbline.model.weights_file import MANIFEST as MANIFEST
 from plumbline.params import Prepare
 from plumbline.prepare.features import PREPARATION
 
-MANIFEST = "manifest.json"
 CARD = "MODEL_CARD.md"
 FORMAT = 2
 EVIDENCE = ("metrics", "gate", "records")

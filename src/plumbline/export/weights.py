@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from plumbline.errors import InputError
 from plumbline.files import read_json
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.spec import NetworkSpec
+from plumbline.model.weights_file import read_weights
 
 FILES = (("weights.safetensors", "network.json"), ("model.safetensors", "model.json"))
 """Weights and widths in a released package, and in one that `plumbline adapters merge` made."""
@@ -40,7 +40,7 @@ def read_network(weights: Path, widths: Path) -> Diagnosis:
     """
     try:
         model = Diagnosis(NetworkSpec.model_validate(read_json(widths)))
-        model.load_state_dict(load_file(weights))
+        model.load_state_dict(read_weights(weights))
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise InputError(f"{weights}: not readable as the network of {widths.name} ({error}).") from None
     return model.eval()

@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from plumbline.errors import InputError
@@ -21,6 +21,7 @@ from plumbline.model.network import Network, spec_of
 from plumbline.model.older import take_older_buffers
 from plumbline.model.prepared import PREPARED, told_preparation
 from plumbline.model.spec import NetworkSpec
+from plumbline.model.weights_file import read_weights
 from plumbline.prepare.features import DISTANCE, GEOMETRY, PREPARATION, SLOPE, names
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
@@ -199,7 +200,7 @@ def load_diagnosis(folder: Path) -> Diagnosis:
     """
     try:
         model = Diagnosis(NetworkSpec.model_validate(read_json(folder / "model.json")))
-        model.load_state_dict(load_file(folder / "model.safetensors"))
+        model.load_state_dict(read_weights(folder / "model.safetensors"))
         model.preparation = told_preparation(folder) or PREPARATION
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise InputError(f"{folder}: not a readable model ({error}).") from None

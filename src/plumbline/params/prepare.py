@@ -130,7 +130,11 @@ class Prepare(Section):
     audit: Audit = Audit()
 
     @model_validator(mode="after")
-    def _folds_and_splits(self) -> Self:
+    def _fits_together(self) -> Self:
+        if self.max_points < self.min_points:
+            raise ValueError(
+                f"max_points: {self.max_points} found, which must not be below min_points: {self.min_points}"
+            )
         if self.folds == 1 or self.fold >= max(self.folds, 1):
             raise ValueError(
                 f"folds: {self.folds} with fold: {self.fold} found; 0 with fold 0, or 2 and more with a fold below it"

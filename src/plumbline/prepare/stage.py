@@ -86,6 +86,8 @@ def _prepare(ingested: Path, params: Prepare, out: Path, workers: int | None) ->
     run_jobs(prepare_tile, plan.tiles, workers, STAGE)
     run_jobs(prepare_profiles, plan.profiles, workers, "profile rows")
     centre, city = _places(plan, params.block_m)
+    if not len(city):
+        raise InputError(_none_left(plan))
     try:
         names = split(centre, city, params)
     except InputError as error:
@@ -169,6 +171,17 @@ def _write_motion(plan: Plan, folder: Path) -> None:
         means = TrackMeans(*(np.concatenate(arrays) for arrays in zip(*map(load_means, own), strict=True)))
         ids = np.concatenate([np.load(one / IDS) for one in own]).astype(object)
         motion_table(ids, means).to_parquet(folder / f"{city.folder.name}.parquet", index=False)
+
+
+def _none_left(plan: Plan) -> str:
+    left_out: Counter[str] = Counter()
+    for folder in [*(tile.folder for tile in plan.tiles), *(part.folder for part in plan.profiles)]:
+        left_out.update(read_json(folder / TILE)["left_out"])
+    counts = ", ".join(f"{count} as {reason}" for reason, count in left_out.most_common() if count)
+    return (
+        f"prepare: no building is left to train on; left out: {counts or 'none'}. Where points are few, lower "
+        "prepare.min_points or add products."
+    )
 
 
 def _report(city: Ingested, plan: Plan) -> dict[str, Any]:

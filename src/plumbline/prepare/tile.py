@@ -82,7 +82,9 @@ def leave_to_neighbours(
         return track
     points = shapely.points(track.easting, track.northing)
     tree = shapely.STRtree(neighbours.geometry)
-    contested = np.unique(tree.query(points, predicate="dwithin", distance=max(params.buffer_m, 1e-9))[0])
+    # Farther than the buffer by more than rounding can take off: whose the points are is decided below.
+    reach = params.buffer_m * (1 + 1e-9) + 1e-6
+    contested = np.unique(tree.query(points, predicate="dwithin", distance=reach)[0])
     # Of footprints alike the first of the file counts.
     row = np.concatenate([neighbours.own, neighbours.row])
     order = np.argsort(row)

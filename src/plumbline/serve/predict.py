@@ -186,8 +186,8 @@ def _good_enough(path: Path, track: Track, ingest: Ingest) -> Track:
     left_out = len(track) - len(kept)
     if not len(kept):
         raise InputError(
-            f"{path}: ingest.min_coherence {ingest.min_coherence:g} and max_rmse_mm {ingest.max_rmse_mm} leave none of "
-            f"its {len(track)} points. Lower the one, or raise the other."
+            f"{path}: ingest.min_coherence {ingest.min_coherence:g} and max_rmse_mm {ingest.max_rmse_mm or 'unset'} "
+            f"leave none of its {len(track)} points. Lower min_coherence, or raise max_rmse_mm where it is set."
         )
     if left_out:
         log.info("%s: %d of %d points left out by ingest.min_coherence and max_rmse_mm", path, left_out, len(track))

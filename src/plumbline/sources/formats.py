@@ -156,7 +156,7 @@ def check_used(path: Path, about: params.Product, found: Found) -> None:
     if unused:
         kind = f"format {found.name}" if is_text else f"format {found.name} in a {path.suffix} file"
         raise InputError(
-            f"{path}: params.yaml states {', '.join(sorted(unused))} for it (ingest.products), which {kind} "
+            f"{path}: the params state {', '.join(sorted(unused))} for it (ingest.products), which {kind} "
             "does not use. Remove it there, or let a pattern before it fit this file."
         )
 

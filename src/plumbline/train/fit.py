@@ -92,7 +92,7 @@ def fit(
     folder = WORK / "checkpoints" / run
     last = resumed(folder, name, start_from)
     # It must not depend on the memory that happens to be free when a run is gone on with.
-    known = last and remembered(folder, BATCH_SIZE)
+    known = last and remembered(folder, BATCH_SIZE, int)
     size = known or batch_size(module.model, train, optimise, losses, module.section)
     say_what_is_lost(losses, last is not None)
     kept: dict[str, Any] = {"mode": "max", "save_on_train_epoch_end": True, "enable_version_counter": False}
@@ -101,7 +101,7 @@ def fit(
     # `save_last` of `best` would write only when there is a new best.
     newest = Checkpoint(folder, LAST, **kept)
     module.record = begin_record(module.model, key, data_sha256, settings)
-    records = loggers(name, module.record, WORK, (last and remembered(folder, RECORDED)) or {})
+    records = loggers(name, module.record, WORK, (last and remembered(folder, RECORDED, dict)) or {})
     # A strategy that deals the weights out leaves parts of them in `module`.
     whole = copy.deepcopy(module) if losses.strategy in PARTED else module
     data = Data(train, tune, optimise, losses, seed, size, folder / BATCH_SIZE, last is not None, module.section)

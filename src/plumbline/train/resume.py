@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,6 +18,7 @@ from plumbline.jobs import remove
 from plumbline.train.distributed import process_number
 from plumbline.train.start import CHECKPOINT
 
+Kind = TypeVar("Kind")
 BEST, LAST = "best", "last"
 """Names of the checkpoints, without their suffix."""
 BATCH_SIZE, RECORDED = "batch_size.json", "records.json"
@@ -61,13 +63,26 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             convert_zero_checkpoint_to_fp32_state_dict(path, whole := Path(folder) / "whole.ckpt")
             return read_checkpoint(whole)
+    with zipfile.ZipFile(path) as parts:
+        if changed := parts.testzip():  # torch does not look at the sums that it has written
+            raise zipfile.BadZipFile(f"{changed} is not as it was written")
     found: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
     return found
 
 
-def remembered(folder: Path, name: str) -> Any:
-    """What an interrupted run left in a file beside its checkpoints; None without one."""
-    return read_json(folder / name) if (folder / name).exists() else None
+def remembered(folder: Path, name: str, kind: type[Kind]) -> Kind | None:
+    """What an interrupted run left in a file beside its checkpoints; None without one, or one that tells nothing."""
+    path = folder / name
+    if not path.exists():
+        return None
+    try:
+        found = read_json(path)
+    except InputError:
+        found = None
+    if isinstance(found, kind):
+        return found
+    log.warning("%s: not readable; the run goes on as if it had not been there", path)
+    return None
 
 
 def _has_best(found: dict[str, Any]) -> bool:
@@ -88,7 +103,7 @@ def _usable(path: Path) -> dict[str, Any] | None:
         aside = path.with_name(f"{path.name}{UNREADABLE}")
         log.warning(
             "%s: not readable (%s); training starts from the beginning. It is kept as %s until the run has ended", path,
-            error, aside.name,
+            str(error) or type(error).__name__, aside.name,
         )  # fmt: skip
         if not process_number():
             remove(aside)

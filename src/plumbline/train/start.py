@@ -8,7 +8,6 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from plumbline import pretrained
@@ -16,6 +15,7 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.older import take_older_buffers, take_older_names
+from plumbline.model.weights_file import read_weights
 from plumbline.params import Train
 from plumbline.prepare.shards import SequenceSet
 from plumbline.train.match import check_preparation, check_spec
@@ -116,7 +116,7 @@ def load_pretrained(model: Diagnosis, folder: Path, position: str = "") -> None:
     check_spec(folder, model.network.spec, position)
     check_preparation(folder)
     try:
-        found = load_file(folder / "model.safetensors")
+        found = read_weights(folder / "model.safetensors")
     except (SafetensorError, OSError) as error:
         raise InputError(f"{folder / 'model.safetensors'}: not readable ({error}).") from None
     take_older_buffers(model, found, "")

@@ -1,0 +1,47 @@
+"""A file of weights, read with a look at what may have happened to it since it was written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+from torch import Tensor
+
+from plumbline.errors import InputError
+from plumbline.files import read_json, sha256_file
+
+MANIFEST = "manifest.json"
+"""Beside the weights of a model package: it lists the hashes of its files."""
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of the file.
+
+    Raises:
+        InputError: they are not those of the manifest beside them, or no numbers.
+        SafetensorError, OSError: the file is missing or cannot be read.
+    """
+    found = load_file(path)
+    _check_released(path)
+    for name, value in found.items():
+        if value.is_floating_point() and bool(value.isnan().any()):
+            raise InputError(
+                f"{path}: {name} holds values that are no numbers: the file is damaged, or its training went wrong. "
+                "Get the model again, or train it anew."
+            )
+    return found
+
+
+def _check_released(path: Path) -> None:
+    manifest = path.with_name(MANIFEST)
+    if not manifest.is_file():
+        return
+    content: Any = read_json(manifest)
+    files = content.get("files") if isinstance(content, dict) else None
+    listed = files.get(path.name) if isinstance(files, dict) else None
+    if isinstance(listed, dict) and listed.get("sha256") != (actual := sha256_file(path)):
+        raise InputError(
+            f"{path}: changed since it was released (SHA-256 {actual[:12]}… found, {str(listed.get('sha256'))[:12]}… "
+            "in the manifest). Get the model again."
+        )
