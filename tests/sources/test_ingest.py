@@ -122,7 +122,7 @@ def test_what_is_stated_is_of_the_users_own_files_and_not_of_simulated_ones(city
     )
     ingest([simulated], stated, tmp_path / "same")
     assert sha256_folder(tmp_path / "same") == sha256_folder(tmp_path / "plain")
-    with pytest.raises(InputError, match=r"ascending\.csv: params\.yaml states"):
+    with pytest.raises(InputError, match=r"ascending\.csv: the params state"):
         ingest([city], stated, tmp_path / "out")
 
 

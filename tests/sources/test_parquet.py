@@ -169,16 +169,16 @@ def test_footprints_are_no_product_and_other_tables_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"a\.parquet: a Parquet file, which format depsi is not"):
         read_points(tmp_path / "a.parquet", format="depsi")
     _, parquet = pair(tmp_path, NEWER)
-    with pytest.raises(InputError, match=r"states component for it .* format egms in a \.parquet file does not use"):
+    with pytest.raises(
+        InputError, match=r"the params state component for it .* format egms in a \.parquet file does not use"
+    ):
         read_points(parquet, {"*": Product(component="up")})
 
 
 def test_how_a_csv_is_written_may_not_be_stated_of_parquet(tmp_path):
     csv, parquet = pair(tmp_path, NEWER)
     read_points(csv, {"*": Product(separator=",")})
-    with pytest.raises(
-        InputError, match=r"\.parquet: params\.yaml states separator .*in a \.parquet file does not use"
-    ):
+    with pytest.raises(InputError, match=r"\.parquet: the params state separator .*in a \.parquet file does not use"):
         read_points(parquet, {"*": Product(separator=",")})
 
 

@@ -192,15 +192,15 @@ def save_diagnosis(model: Diagnosis, folder: Path) -> None:
     write_json(folder / "model.json", spec_of(model.network).model_dump())
 
 
-def load_diagnosis(folder: Path) -> Diagnosis:
-    """Read what `save_diagnosis` wrote; in evaluation mode.
+def load_diagnosis(folder: Path, broken: bool = False) -> Diagnosis:
+    """Read what `save_diagnosis` wrote; in evaluation mode. `broken`: see `read_weights`.
 
     Raises:
         InputError: a file is missing or damaged, or the weights do not fit the widths.
     """
     try:
         model = Diagnosis(NetworkSpec.model_validate(read_json(folder / "model.json")))
-        model.load_state_dict(read_weights(folder / "model.safetensors"))
+        model.load_state_dict(read_weights(folder / "model.safetensors", broken))
         model.preparation = told_preparation(folder) or PREPARATION
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise InputError(f"{folder}: not a readable model ({error}).") from None

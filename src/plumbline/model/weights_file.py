@@ -15,8 +15,8 @@ MANIFEST = "manifest.json"
 """Beside the weights of a model package: it lists the hashes of its files."""
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of the file.
+def read_weights(path: Path, broken: bool = False) -> dict[str, Tensor]:
+    """The tensors of the file; `broken`: also where values are no numbers, as for who is to measure that.
 
     Raises:
         InputError: they are not those of the manifest beside them, or no numbers.
@@ -25,7 +25,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     found = load_file(path)
     _check_released(path)
     for name, value in found.items():
-        if value.is_floating_point() and bool(value.isnan().any()):
+        if not broken and value.is_floating_point() and bool(value.isnan().any()):
             raise InputError(
                 f"{path}: {name} holds values that are no numbers: the file is damaged, or its training went wrong. "
                 "Get the model again, or train it anew."
