@@ -20,15 +20,22 @@ SECONDS_BETWEEN_LINES = 5.0
 _PASSWORD = re.compile(r"(://[^:/@\s]*):[^@/\s]+@")
 
 
-def setup_logging(verbose: bool = False) -> None:
-    """Send the package's log to standard error: rich on a terminal, `LEVEL message` lines elsewhere."""
+def setup_logging(verbose: bool = False, process: int = 0) -> None:
+    """Send the package's log to standard error: rich on a terminal, `LEVEL message` lines elsewhere.
+
+    Args:
+        verbose: say more.
+        process: of several that do one thing, the first, 0, speaks for all; of others errors are heard, with their number.
+    """
+    who = f"process {process}: " if process else ""
     if console.is_terminal:
         handler: logging.Handler = RichHandler(console=console, show_path=False, show_time=False)
+        handler.setFormatter(logging.Formatter(f"{who}%(message)s"))
     else:
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+        handler.setFormatter(logging.Formatter(f"%(levelname)s {who}%(message)s"))
     log.handlers = [handler]
-    log.setLevel(logging.DEBUG if verbose else logging.INFO)
+    log.setLevel(logging.ERROR if process else logging.DEBUG if verbose else logging.INFO)
     log.propagate = False
 
 

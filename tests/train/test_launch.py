@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import yaml
 from plumbline.errors import InputError
 from plumbline.train.launch import one_process_a_device
 from tests.first import as_first
-from tests.train.made import make_params, settings
+from tests.train.made import make_params, save_prepared, settings
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)]), "OMP_NUM_THREADS": "1"}
@@ -69,6 +70,33 @@ def test_a_killed_launcher_leaves_no_process_behind(tmp_path: Path) -> None:
             return
         time.sleep(0.1)
     pytest.fail("they outlived it")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("process", [0, 1])
+def test_a_killed_process_is_named_and_the_other_ends_without_a_traceback(tmp_path: Path, process: int) -> None:
+    """As where a system is short of memory."""
+    save_prepared(tmp_path / "data" / "prepare")
+    params = settings(devices=2, accelerator="cpu", epochs=1000, patience=1000)
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+    command = [sys.executable, "-m", "plumbline", "train"]
+    started = subprocess.Popen(command, env=ENVIRONMENT, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert started.stderr
+    said = []
+    for line in started.stderr:
+        said.append(line)
+        if line.startswith("INFO epoch 2 "):
+            break
+    else:
+        pytest.fail("".join(said))
+    children = {one.environ().get("RANK"): one for one in psutil.Process(started.pid).children()}
+    children[str(process)].kill()
+    text = "".join([*said, started.communicate(timeout=250)[1]])
+    assert started.returncode == 128 + signal.SIGKILL
+    assert text.count("INFO parameters") == 1  # the first process speaks for both
+    assert "Another process of this run ended or cannot be reached, so this one stops. The same command" in text
+    assert f"Training process {process} of 2 was killed (SIGKILL;" in text.strip().splitlines()[-1]
+    assert "Traceback" not in text
 
 
 @pytest.mark.chaos

@@ -16,7 +16,8 @@ from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor, nn
 from torch.distributed.fsdp import MixedPrecision
 
-from plumbline.errors import InputError
+from plumbline.console import log
+from plumbline.errors import InputError, PlumblineError
 from plumbline.jobs import alone
 from plumbline.params import Train
 
@@ -96,6 +97,27 @@ def repeatable() -> None:
 def process_number() -> int:
     """Of this process among all; the first one, 0, writes files and speaks."""
     return int(getattr(rank_zero_only, "rank", 0))
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Say in a line, not in a traceback, that another process has ended and no gradient can be shared any more.
+
+    Raises:
+        PlumblineError: that is what happened.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        gloo = "gloo/transport" in str(error)
+        if not (gloo or isinstance(error, dist.DistError)):
+            raise
+        log.debug("", exc_info=error)
+        reason = "" if gloo else f" ({str(error).strip().partition(chr(10))[0]})"
+        raise PlumblineError(
+            f"Another process of this run ended or cannot be reached, so this one stops{reason}. The same command goes "
+            "on from the last epoch that was finished."
+        ) from None
 
 
 @contextmanager

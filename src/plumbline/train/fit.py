@@ -33,6 +33,7 @@ from plumbline.train.distributed import (
     process_number,
     repeatable,
     threads,
+    together,
 )
 from plumbline.train.history import rounded
 from plumbline.train.interrupt import interruptible
@@ -137,9 +138,7 @@ def fit(
         num_sanity_val_steps=0,
         log_every_n_steps=50,
     )
-    if process_number():
-        log.setLevel(logging.ERROR)  # the first process speaks for all
-    else:
+    if not process_number():
         write_json(folder / RECORDED, recorded(records))
     module.train()  # a loaded model comes in evaluation mode
     with warnings.catch_warnings():
@@ -149,7 +148,7 @@ def fit(
         warnings.filterwarnings("ignore", message=".*number of training batches.*")
         warnings.filterwarnings("ignore", message=".*It is recommended to use `self.log.*")
         warnings.filterwarnings("ignore", message=".*Checkpoint directory .* exists and is not empty.*")
-        with interruptible(trainer):
+        with interruptible(trainer), together():
             trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
     if not trainer.is_global_zero:
         sys.exit(0)  # one process writes the results

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import uuid
 from collections.abc import Sequence
@@ -12,9 +13,11 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+from plumbline.console import log, setup_logging
 from plumbline.errors import InputError
 from plumbline.jobs import die_with_parent
 from plumbline.params import Train
+from plumbline.train.distributed import process_number
 
 
 def one_process_a_device(losses: Train) -> None:
@@ -28,8 +31,10 @@ def one_process_a_device(losses: Train) -> None:
     if "TORCHELASTIC_RUN_ID" in os.environ:
         if not die_with_parent():  # a killed torchrun would leave its processes training
             sys.exit(1)
+        setup_logging("--verbose" in sys.argv, process_number())
         return
     if "SLURM_NTASKS" in os.environ:
+        setup_logging("--verbose" in sys.argv, process_number())
         return
     if losses.nodes > 1:
         raise InputError(
@@ -55,8 +60,16 @@ def run(processes: int, arguments: Sequence[str]) -> int:
     try:
         elastic_launch(settings, sys.executable)(*arguments)
     except ChildFailedError as error:
-        code = error.get_first_failure()[1].exitcode
-        return 128 - code if code < 0 else code
+        # One that was killed ends the others: it is the cause, whoever was seen to end first.
+        process, failure = min(error.failures.items(), key=lambda one: (one[1].exitcode >= 0, one[1].timestamp))
+        if failure.exitcode >= 0:
+            return failure.exitcode
+        log.error(
+            "Training process %d of %d was killed (%s; a system short of memory does so, too). The same command goes on "
+            "from the last epoch that was finished.",
+            process, processes, signal.Signals(-failure.exitcode).name,
+        )  # fmt: skip
+        return 128 - failure.exitcode
     except SignalException as error:
         return 128 + int(error.sigval)
     return 0
