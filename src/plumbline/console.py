@@ -25,7 +25,8 @@ def setup_logging(verbose: bool = False, process: int = 0) -> None:
 
     Args:
         verbose: say more.
-        process: of several that do one thing, the first, 0, speaks for all; of others errors are heard, with their number.
+        process: of several that do one thing, the first, 0, speaks for all; of others only errors are said,
+            with their number.
     """
     who = f"process {process}: " if process else ""
     if console.is_terminal:

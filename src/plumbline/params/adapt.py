@@ -30,7 +30,7 @@ class Adapt(Section):
     """Of the network's parameters, changed at most."""
     epochs: int = Field(default=40, ge=1, le=10_000)
     learning_rate: Positive = 0.002
-    weight_decay: float = Field(default=0.1, ge=0)
+    weight_decay: float = Field(default=0.1, ge=0, le=10)
     """Pulls every change towards none, that is to the base."""
     batch_size: int = Field(default=25, ge=1, le=65536)
     quadrant_weight: float = Field(default=1.0, ge=0, le=MAX_WEIGHT)

@@ -54,7 +54,8 @@ class Optimise(Section):
     patience: int = Field(ge=1, le=10_000)
     """Epochs without a better score before stopping; by `plateau` the rate halves after a third of them."""
     learning_rate: Positive
-    weight_decay: float = Field(default=0.01, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0, le=10)
+    """Each step takes this times the rate off every weight (AdamW)."""
     batch_size: Annotated[int, BeforeValidator(_auto)] = Field(default=128, ge=0, le=65536)
     """Buildings a batch of one process; `auto` (or 0): a power of two by the free memory and the data, see
     `train/capacity.py`."""

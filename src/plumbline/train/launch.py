@@ -65,8 +65,8 @@ def run(processes: int, arguments: Sequence[str]) -> int:
         if failure.exitcode >= 0:
             return failure.exitcode
         log.error(
-            "Training process %d of %d was killed (%s; a system short of memory does so, too). The same command goes on "
-            "from the last epoch that was finished.",
+            "Training process %d of %d was killed (%s; a system short of memory does so, too). The same command goes "
+            "on from the last epoch that was finished.",
             process, processes, signal.Signals(-failure.exitcode).name,
         )  # fmt: skip
         return 128 - failure.exitcode
