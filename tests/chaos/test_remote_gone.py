@@ -21,7 +21,7 @@ from flows.remote import SEEN
 from flows.stages import NotRestoredError, UnreachableError, reproduce
 from tests.chaos.table import Fault
 from tests.flows.conftest import STAGE, make_project
-from tests.flows.test_system import free_port
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 FILES = 600

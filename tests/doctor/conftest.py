@@ -62,15 +62,6 @@ def told(check: Check, state: State, place: Place) -> str:
 
 
 @pytest.fixture
-def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
-
-
-@pytest.fixture
 def dead() -> Iterator[int]:
     """A port that is bound and at which nobody listens: every connection is refused."""
     with socket.socket() as held:

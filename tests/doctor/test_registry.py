@@ -17,6 +17,7 @@ from plumbline.files import sha256_file
 from plumbline.release.promotion import promote
 from plumbline.release.registry import Registry
 from tests.doctor.conftest import PLACE, faults, states
+from tests.ports import free_port
 from tests.release.conftest import MakePackage
 
 
@@ -73,16 +74,18 @@ def test_a_server_that_does_not_answer(folder: Path, dead: int, monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_a_server_takes_an_entry_and_none_is_left(registry: Registry, free_port: int, tmp_path: Path,
-                                                  monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_a_server_takes_an_entry_and_none_is_left(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A real MLflow server, where its own requirements are installed too."""
     pytest.importorskip("flask_cors")
+    port = free_port()
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db",
-               "--host", "127.0.0.1", "--port", str(free_port), "--workers", "1"]  # fmt: skip
+               "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]  # fmt: skip
     from tests.doctor.servers import answering
 
-    with answering(command, f"http://127.0.0.1:{free_port}/health"):
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port}")
+    with answering(command, f"http://127.0.0.1:{port}/health"):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
         (finding,) = check_registry(PLACE)
         assert finding.state is State.OK, finding
     with closing(sqlite3.connect(tmp_path / "mlflow.db")) as connection:

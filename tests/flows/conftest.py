@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -20,6 +19,8 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PREFECT = str(Path(sys.executable).with_name("prefect"))
@@ -144,9 +145,7 @@ def service(folder: Path, environment: Mapping[str, str], *arguments: str) -> It
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server on a free port with a database of its own, for all tests that need one: it starts in ten seconds."""
     home = tmp_path_factory.mktemp("prefect")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     environment = os.environ | {
         "PREFECT_HOME": str(home), "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "true",
     }  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from plumbline.doctor.clock import check_clock
 from plumbline.doctor.finding import Place, State
 from plumbline.doctor.server import check_server
 from tests.doctor.servers import answering
+from tests.ports import free_port
 
 PLACE = Place(frozenset())
 PREFECT = (sys.executable, "-m", "prefect")
@@ -31,9 +31,7 @@ def test_a_server_its_pool_and_its_worker(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(prefect_database, tmp_path)
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}/api"
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
     monkeypatch.setenv("PREFECT_API_URL", url)

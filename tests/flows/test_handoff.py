@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import pytest
 from flows import clone, remote
 from flows.stages import NotRestoredError, StageFailedError, UnreachableError, reproduce
 from tests.flows.conftest import Project, make_project
+from tests.ports import free_port
 
 BEFORE = ["simulate", "ingest", "prepare"]
 
@@ -25,9 +25,7 @@ BEFORE = ["simulate", "ingest", "prepare"]
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
     """Address of an S3 server with one bucket."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     address = f"http://127.0.0.1:{port}"

@@ -20,6 +20,7 @@ import pytest
 
 from flows.services import MARK
 from tests.flows.conftest import Project, make_project, stage_process, wait_until_gone
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(1200)]
 SYSTEM = ("-m", "flows.system")
@@ -87,13 +88,6 @@ def wait_for(question: Callable[[], Any], what: str) -> Any:
             return answer
         time.sleep(0.5)
     raise TimeoutError(f"{what} did not come")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="module")
