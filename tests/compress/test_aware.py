@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -249,6 +250,15 @@ def run(out, dies_before=None, **changed):
 
 def weights(out):
     return (Path(out) / "model.safetensors").read_bytes()
+
+
+def test_what_rounds_has_the_types_that_a_gpu_wants(spoiled, data):
+    """Its kernel reads the zero point as int32 and refuses all else; a CPU's takes any."""
+    rounding = measured(deepcopy(spoiled[0]), data)
+    rounders = [*rounding._inputs.values(), *rounding._weights.values()]
+    assert {rounder.zero_point.dtype for rounder in rounders} == {torch.int32}
+    assert {rounder.scale.dtype for rounder in rounders} == {torch.float32}
+    assert all(scale > 0 and scale != 1 for scale in rounding.input_scales().values())
 
 
 def test_int8_of_a_badly_scaled_network_loses_less(work, data):

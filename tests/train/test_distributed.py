@@ -255,8 +255,10 @@ def test_what_weights_in_parts_cannot_do_is_refused(section, changed, message):
 def test_float32_is_float32_on_a_gpu_and_the_same_each_time(monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", False)
+    torch.backends.cuda.enable_cudnn_sdp(True)
     distributed.repeatable()
     assert not torch.backends.cudnn.allow_tf32
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
     assert torch.backends.cudnn.deterministic
     assert torch.get_float32_matmul_precision() == "highest"  # both ways to say it are not mixed, which torch refuses
 

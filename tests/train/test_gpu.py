@@ -15,9 +15,11 @@ from plumbline.model.network import new_spec
 from plumbline.train.augment import turn
 from plumbline.train.batches import Batch
 from plumbline.train.deal import Scale
+from plumbline.train.fit import fit
 from plumbline.train.memory import gpu_share
+from plumbline.train.module import Optimisation
 from plumbline.train.objective import follow, objective
-from tests.train.made import make_batch, make_params, settings
+from tests.train.made import make_batch, make_params, make_sequences, settings
 from tests.train.test_deal import apart
 from tests.train.test_distributed import ENVIRONMENT
 from tests.train.test_fit import Killed, history, run, work
@@ -66,6 +68,23 @@ def test_a_step_happens_where_its_batch_is(attention, quadrant, severity, checkp
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     assert len(gradients) > 10
     assert {tensor.device.type for tensor in (loss, *released, *gradients)} == {"meta"}
+
+
+def test_the_teacher_comes_back_to_the_cpu_after_training(work):
+    """The scan of `compress` asks the same network. Each place that it is sent to is written down."""
+    sent = []
+
+    class Teacher(Diagnosis):
+        def to(self, device):
+            sent.append(torch.device(device).type)
+            return super().to(device)
+
+    section = make_params().model
+    module = Optimisation(Diagnosis(new_spec(section, 24)), losses := make_params().train, losses)
+    module.teacher = [Teacher(new_spec(section, 24))]
+    fit(module, make_sequences(40, 0), make_sequences(20, 1), name="train", key="k" * 64, data_sha256="", seed=0,
+        settings={})  # fmt: skip
+    assert sent == [module.device.type, "cpu"]
 
 
 @pytest.mark.parametrize(
@@ -130,10 +149,15 @@ def test_weights_in_parts_end_as_whole_ones_do(work, strategy):
         assert all("gpu_share" in line for line in lines)  # it is the GPU that is watched
 
 
-@pytest.mark.parametrize(("strategy", "devices"), [("auto", {}), pytest.param("fsdp", GPU, marks=needs_gpu)])
-def test_pruning_with_weights_in_parts_asks_the_teacher_where_they_are(work, strategy, devices):
+@pytest.mark.parametrize(
+    ("strategy", "devices", "changed"),
+    [("auto", {}, {}), pytest.param("auto", GPU, {}, marks=needs_gpu), pytest.param("fsdp", GPU, {}, marks=needs_gpu),
+     pytest.param("auto", GPU, {"quantisation_aware": 1, "patience": 2}, marks=needs_gpu)],
+)  # fmt: skip
+def test_pruning_asks_the_teacher_where_it_is(work, strategy, devices, changed):
+    """In training where the weights are, in the scan of sensitivity after it on the CPU."""
     params = settings(strategy=strategy, epochs=1, **devices)
-    params["compress"] |= {"epochs": 1, "sensitivity": 0, "importance_batches": 1}
+    params["compress"] |= {"epochs": 2, "sensitivity": 20, "importance_batches": 1, **changed}
     Path("params.yaml").write_text(yaml.safe_dump(params))
     for name in ("train", "compress"):
         command = [sys.executable, "-m", "plumbline", name]

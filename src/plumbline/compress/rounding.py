@@ -81,7 +81,10 @@ class Rounding:
             if self._measuring:
                 if inputs is not None:
                     inputs.activation_post_process(given[0])
-                    inputs.scale, inputs.zero_point = inputs.calculate_qparams()
+                    scale, zero_point = inputs.calculate_qparams()
+                    inputs.scale.copy_(scale)
+                    # Into what is int32: a GPU's kernel reads it as that, and refuses the int64 that it is given here.
+                    inputs.zero_point.copy_(zero_point)
                 return None
             if not self._measured:
                 return None

@@ -88,10 +88,13 @@ def gpus(losses: Train) -> int:
 def repeatable() -> None:
     """Let convolutions on a GPU compute in float32 where that is asked for, and the same at each time.
 
-    By themselves they round float32 to TF32, with as many bits as float16 has, and some add up in any order.
+    By themselves they round float32 to TF32, with as many bits as float16 has, and some add up in any order. Attention
+    in 16 bit goes by torch's own kernels: cuDNN's, which an H100 prefers, plans anew for each shape of a batch, about a
+    second each, and gives gradients that are NaN for some lengths with a mask (PyTorch issue 196678).
     """
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.deterministic = True
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def process_number() -> int:

@@ -118,36 +118,37 @@ def fit(
         ),
         EpochLine(optimise.epochs) if quiet else RichProgressBar(),
     ]
-    trainer = Trainer(
-        accelerator=losses.accelerator,
-        devices=losses.devices,
-        num_nodes=losses.nodes,
-        strategy=choose_strategy(losses),
-        precision=PRECISION[losses.precision],
-        sync_batchnorm=has_batch_norm(module),
-        use_distributed_sampler=False,
-        reload_dataloaders_every_n_epochs=1,  # how many steps an epoch has may change
-        max_epochs=optimise.epochs,
-        accumulate_grad_batches=optimise.accumulate,
-        gradient_clip_val=losses.gradient_clip,
-        logger=records,
-        callbacks=callbacks,
-        profiler=_profiler(losses, run),
-        enable_progress_bar=not quiet,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        log_every_n_steps=50,
-    )
-    if not process_number():
-        write_json(folder / RECORDED, recorded(records))
     module.train()  # a loaded model comes in evaluation mode
     with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="GPU available but not used.*")  # as train.accelerator asked
         # Lightning proposes worker processes; the batches are cut from arrays in memory faster than they could be sent.
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")
         warnings.filterwarnings("ignore", message=".*is deprecated, use.*", module="lightning.*")
         warnings.filterwarnings("ignore", message=".*number of training batches.*")
         warnings.filterwarnings("ignore", message=".*It is recommended to use `self.log.*")
         warnings.filterwarnings("ignore", message=".*Checkpoint directory .* exists and is not empty.*")
+        trainer = Trainer(
+            accelerator=losses.accelerator,
+            devices=losses.devices,
+            num_nodes=losses.nodes,
+            strategy=choose_strategy(losses),
+            precision=PRECISION[losses.precision],
+            sync_batchnorm=has_batch_norm(module),
+            use_distributed_sampler=False,
+            reload_dataloaders_every_n_epochs=1,  # how many steps an epoch has may change
+            max_epochs=optimise.epochs,
+            accumulate_grad_batches=optimise.accumulate,
+            gradient_clip_val=losses.gradient_clip,
+            logger=records,
+            callbacks=callbacks,
+            profiler=_profiler(losses, run),
+            enable_progress_bar=not quiet,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            log_every_n_steps=50,
+        )
+        if not process_number():
+            write_json(folder / RECORDED, recorded(records))
         with interruptible(trainer), together():
             trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
     if not trainer.is_global_zero:

@@ -63,6 +63,11 @@ class Optimisation(LightningModule):
         for teacher in self.teacher:
             teacher.to(self.device)
 
+    def on_fit_end(self) -> None:
+        """Give the teacher back to the CPU, where what comes after training asks it."""
+        for teacher in self.teacher:
+            teacher.to("cpu")
+
     def on_train_batch_start(self, batch: Example, batch_index: int) -> None:
         """Set the rate, and draw random numbers from seed and place in the run: a resumed run has the same ones."""
         place = (self.losses.seed, self.current_epoch, batch_index, self.global_rank)

@@ -54,27 +54,28 @@ def quick_fit(
         teacher, distil_weight, section: see `Optimisation`.
     """
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
-    trainer = Trainer(
-        accelerator="cpu",  # so few buildings are answered sooner than they are sent
-        devices=1,
-        max_epochs=losses.epochs,
-        gradient_clip_val=losses.gradient_clip,
-        callbacks=[Late(late, late_epoch)] if late else [],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
-        num_sanity_val_steps=0,
-        use_distributed_sampler=False,
-        reload_dataloaders_every_n_epochs=1,
-    )
     module = Optimisation(model, losses, losses, teacher, distil_weight, section)
     module.train()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")
         warnings.filterwarnings("ignore", message=".*is deprecated, use.*", module="lightning.*")
         warnings.filterwarnings("ignore", message=".*number of training batches.*")
+        warnings.filterwarnings("ignore", message="GPU available but not used.*")
+        trainer = Trainer(
+            accelerator="cpu",  # so few buildings are answered sooner than they are sent
+            devices=1,
+            max_epochs=losses.epochs,
+            gradient_clip_val=losses.gradient_clip,
+            callbacks=[Late(late, late_epoch)] if late else [],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            limit_val_batches=0,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+            reload_dataloaders_every_n_epochs=1,
+        )
         with interruptible(trainer), _on_threads(threads(losses)):
             whole = section.partition(".")[0]  # the short run of a section has that section's data
             data = Data(sequences, sequences, losses, losses, losses.seed, losses.batch_size, section=whole)
