@@ -12,7 +12,7 @@ from plumbline.sources.read import open_points, parts, read_points
 
 from .make import text
 from .write_columns import ABOUT, COLUMNS, IDS, described, rows
-from .write_points import LATITUDE, LONGITUDE, assert_track, expected, line_of_sight
+from .write_points import LATITUDE, LONGITUDE, assert_track, degrees, expected, line_of_sight
 
 HEIGHTS = [number + 0.5 for number in range(6)]
 PARAMS = yaml.safe_load((Path(__file__).parents[2] / "params.yaml").read_text(encoding="utf-8"))
@@ -230,3 +230,114 @@ def test_the_middle_of_a_zone_is_500_km_east():
     assert (LATITUDE, LONGITUDE) == (52.345, 4.911)
     x, y = Transformer.from_crs("EPSG:4326", "EPSG:32631", always_xy=True).transform(3.0, 0.0)
     assert (x, y) == pytest.approx((500_000, 0), abs=1e-6)
+
+
+@pytest.mark.parametrize("code", ["EPSG:4647", "EPSG:5650"])
+def test_eastings_with_their_zone_in_front_are_read(tmp_path, code):
+    """Germany's: 32 and 33 million metres, half as much again as half the Earth's circumference."""
+    places = [degrees(6)[1], degrees(6)[0]]
+    wanted = read_points(write(tmp_path, text(rows())), {"*": described()}, crs="EPSG:32631")
+    x, y = Transformer.from_crs(4326, code, always_xy=True).transform(*np.array(places, float))
+    assert min(x) > 32_000_000
+    cells = [
+        {**row, "Lon": f"{east:.4f}", "Lat": f"{north:.4f}"} for row, east, north in zip(rows(), x, y, strict=True)
+    ]
+    plane = write(tmp_path, text(cells))
+    columns = {name: column for name, column in COLUMNS.items() if name not in ("latitude", "longitude")}
+    about = described(columns=columns | {"easting": "Lon", "northing": "Lat"}, crs=code)
+    found = read_points(plane, {"*": about}, crs="EPSG:32631")
+    np.testing.assert_allclose(found.easting, wanted.easting, atol=0.01)
+    np.testing.assert_allclose(found.northing, wanted.northing, atol=0.01)
+    with pytest.raises(InputError, match=r"column Lon: .* found, a number from"):
+        read_points(plane, {"*": about.model_copy(update={"crs": "EPSG:32631"})})
+
+
+@pytest.mark.parametrize(
+    ("degrees", "said"), [(0.672, "radians?"), (0.0, "5 to 85"), (89.9, "5 to 85"), (-38, "5 to 85")]
+)
+def test_a_stated_incidence_is_one_of_a_satellite_s(degrees, said):
+    """Taken as degrees, radians would look straight down."""
+    assert f"incidence_deg: {degrees:g} found" in (text := refusal(incidence_deg=degrees))
+    assert said in text
+
+
+THOUSANDS = {
+    "1.001": (";", ",", "Decimals are written with commas in this file: write thousands without points."),
+    "1.001,5": (";", ",", "Decimals are written with commas in this file: write thousands without points."),
+    "1.5": (";", ",", "Decimals are written with commas in this file: write all alike."),
+    "1,001": ("\t", ".", "Where commas are its decimal signs, state decimal"),
+    "1,001.5": ("\t", ".", "Write thousands without commas."),
+}
+
+
+@pytest.mark.parametrize("cell", THOUSANDS)
+def test_thousands_that_stand_apart_are_never_taken_for_decimals(tmp_path, cell):
+    """A height of 1001 m that is read as 1.001 m among others of 998 m moves its points and says nothing."""
+    separator, decimal, advice = THOUSANDS[cell]
+    cells = rows()
+    lines = [separator.join(row.values()).replace(".", decimal) for row in cells]
+    lines[2] = lines[2].replace(f"{separator}2{decimal}5{separator}", f"{separator}{cell}{separator}", 1)
+    assert cell in lines[2]
+    path = write(tmp_path, "\n".join([separator.join(cells[0]), *lines]) + "\n")
+    with pytest.raises(InputError) as caught:
+        read_points(path, {"*": described()})
+    assert f"c.txt, line 4, column H: '{cell}' found, a number is needed. {advice}" in str(caught.value)
+
+
+def test_points_in_names_stay_where_decimals_have_commas(tmp_path):
+    cells = [{**row, "CODE": f"A.{number}"} for number, row in enumerate(rows())]
+    lines = [["v.mean" if name == "VEL" else name for name in cells[0]]]
+    for row in cells:
+        lines.append([value if name == "CODE" else value.replace(".", ",") for name, value in row.items()])
+    path = write(tmp_path, "\n".join(";".join(line) for line in lines) + "\n")
+    found = read_points(path, {"*": described()})
+    assert found.point_id.tolist() == [f"A.{number}" for number in range(6)]
+    np.testing.assert_allclose(found.height, HEIGHTS)
+
+
+def test_commas_between_cells_and_in_numbers_are_told_apart(tmp_path):
+    cells = rows()
+    content = text(cells).replace(cells[0]["H"], '"0,5"', 1)
+    with pytest.raises(InputError, match=r"'0,5' found, a number is needed. Commas stand between cells and in numbers"):
+        read_points(write(tmp_path, content), {"*": described()})
+
+
+@pytest.mark.parametrize(
+    ("days", "pattern"),
+    [
+        (("01/17/2018", "02/03/2018"), "%m/%d/%Y"), (("17/01/2018", "03/02/2018"), "%d/%m/%Y"),
+        (("2018-01-17T05:34:11", "2018-01-29T05:34:12"), "%Y-%m-%dT%H:%M:%S"), (("05-Jan-18", "17-Feb-18"), "%d-%b-%y"),
+        (("d_20190430T053411", "d_20190512T053412"), "d_%Y%m%dT%H%M%S"), (("D20180105", "D20180117"), "D%Y%m%d"),
+    ],
+)  # fmt: skip
+def test_the_description_to_begin_with_reads_the_days_that_it_was_made_from(tmp_path, days, pattern):
+    cells = [{"CODE": f"p{n}", "Lat": f"{LATITUDE + n / 7e4:.8f}", "Lon": f"{LONGITUDE + n / 7e4:.8f}", "COHER": "0.9",
+              **dict.fromkeys(days, "1.5")} for n in range(6)]  # fmt: skip
+    path = write(tmp_path, text(cells))
+    with pytest.raises(InputError) as caught:
+        read_points(path)
+    said = str(caught.value)
+    skeleton = said[said.index("ingest:") :].replace("NUMBER", "30")
+    about = parse_params(PARAMS | yaml.safe_load(skeleton)).ingest.products
+    assert about["c.txt"].epochs == pattern
+    assert about["c.txt"].columns["coherence"] == "COHER"
+    assert len(read_points(path, about).epochs) == 2
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [(b"II*\0\x08\0", "a GeoTIFF. Give points"), (b"CDF\x01", "a NetCDF file. Give points"),
+     (b"MATLAB 5.0 MAT-file", "a MATLAB file. Export its table as csv"), (b"\xef\xbb\xbf<?xml version", "an XML file"),
+     (b"<!DOCTYPE html><html>", "a web page"), (b"0.000  676342.407  5404670.1\n", "blanks seem to stand between")],
+)  # fmt: skip
+def test_files_that_are_no_tables_are_named_by_what_they_are(tmp_path, start, said):
+    (tmp_path / "c.txt").write_bytes(start + b"\n1 2 3\n")
+    with pytest.raises(InputError, match=said):
+        read_points(tmp_path / "c.txt")
+
+
+def test_a_crs_in_feet_is_not_only_given_another_name(tmp_path):
+    columns = {name: column for name, column in COLUMNS.items() if name not in ("latitude", "longitude")}
+    about = described(columns=columns | {"easting": "Lon", "northing": "Lat"}, crs="EPSG:2278")
+    with pytest.raises(InputError, match=r"its unit is the US survey foot. Bring the points into one that is"):
+        read_points(write(tmp_path, text(rows())), {"*": about})

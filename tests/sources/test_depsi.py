@@ -67,7 +67,7 @@ def test_without_the_viewing_angles_the_message_says_what_to_write_where(tmp_pat
         ),
         ("pnt_lon", "", "column pnt_lon: no value found, a number from -180 to 360"),
         ("pnt_id", "", "column pnt_id: no value found, an identifier is needed"),
-        ("pnt_height", "99999", "column pnt_height: 99999 found"),
+        ("pnt_height", "99998", "column pnt_height: 99998 found"),
         ("pnt_enscoh", "-0.1", "column pnt_enscoh: -0.1 found, a number from 0 to 1"),
         (f"d_{DAYS[1]}", "101", f"column d_{DAYS[1]}: 101000 mm found, at most 100000 mm"),
         (f"d_{DAYS[1]}", "1e308", f"column d_{DAYS[1]}: inf mm found"),
@@ -116,3 +116,14 @@ def test_latitude_and_longitude_in_each_other_s_columns_are_seen_where_the_city_
     cells = [row | {"pnt_lat": row["pnt_lon"], "pnt_lon": row["pnt_lat"]} for row in rows()]
     with pytest.raises(InputError, match=r"outside of EPSG:28992.*Are latitude and longitude swapped\?"):
         read_points(write(tmp_path, text(cells)), PRODUCTS, crs="EPSG:28992")
+
+
+def test_days_written_otherwise_are_said_and_amplitudes_are_not(tmp_path, caplog):
+    cells = [{**row, **{f"a_{day}": "3.5" for day in DAYS}, f"d_{DAYS[1]}T0534": row[f"d_{DAYS[1]}"]} for row in rows()]
+    for row in cells:
+        del row[f"d_{DAYS[1]}"]
+    track = read_points(write(tmp_path, text(cells)), PRODUCTS)
+    assert len(track.epochs) == len(DAYS) - 1
+    assert (
+        f"1 columns look like days, but are not named as d_YYYYMMDD and are left out: 'd_{DAYS[1]}T0534'" in caplog.text
+    )

@@ -202,3 +202,32 @@ def test_any_bytes_anywhere_are_refused_or_read(tmp_path, position, junk):
     at = int(position * len(content))
     track = unless_refused(lambda: read(tmp_path, content[:at] + junk + content[at + len(junk) :]), tmp_path / "t.csv")
     assert track is None or 1 <= len(track) <= 7
+
+
+@pytest.mark.parametrize("name", ["{}_x", "D{}", "{}.1"])
+def test_columns_that_look_like_days_and_are_not_read_are_said(tmp_path, caplog, name):
+    """As two releases that were joined have them: a third of the epochs would be missing without a word."""
+    content = text(rows(6))
+    read(tmp_path, content)
+    assert not caplog.records
+    read(tmp_path, content.replace(EPOCHS[1], name.format(EPOCHS[1])))
+    assert "1 columns look like days, but are not named as YYYYMMDD and are left out" in caplog.text
+    assert repr(name.format(EPOCHS[1])) in caplog.text
+
+
+def test_days_of_another_kind_are_named_where_there_are_no_others(tmp_path):
+    content = text(rows(6))
+    for day in EPOCHS:
+        content = content.replace(day, f"D{day}")
+    with pytest.raises(InputError, match=r"0 columns named by a date YYYYMMDD found.* 'D20200103', .* look like days"):
+        read(tmp_path, content)
+
+
+@pytest.mark.parametrize("code", ["-9999", "9999.0", "-32768", "-999"])
+def test_a_height_that_says_there_is_none_costs_its_point_and_not_the_file(tmp_path, caplog, code):
+    cells = rows(6)
+    cells[2]["height_ortho"] = code
+    assert read(tmp_path, text(cells)).point_id.tolist() == [row["pid"] for row in cells if row is not cells[2]]
+    assert "1 points have no height and are left out" in caplog.text
+    cells[2] |= {"height_ortho": "2.5", "temporal_coherence": "-9999"}
+    assert np.isnan(read(tmp_path, text(cells)).coherence).tolist() == [False, False, True, False, False, False]

@@ -181,3 +181,17 @@ def test_a_layer_that_ends_before_its_last_point_is_refused(tmp_path, suffix, sh
     path = packed(tmp_path, suffix) if zipped else next(p for p in tmp_path.iterdir() if p.suffix in (".shp", ".fgb"))
     with pytest.raises(InputError, match=r"plain\.\w+: .*(can be read of 600 that it says it has|cut off)"):
         read_points(path, {"*": described()})
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_heights_that_are_in_the_places_alone_are_a_column(tmp_path, suffix):
+    """`PointZ`: without it all points are taken to be of one height."""
+    cells = rows()
+    flat = frame([{name: value for name, value in row.items() if name != "H"} for row in cells], "Lon", "Lat", 4326)
+    flat.geometry = geopandas.points_from_xy(flat.Lon, flat.Lat, [float(row["H"]) for row in cells], crs=4326)
+    path = tmp_path / f"plain.{suffix}"
+    flat.to_file(path)
+    with pytest.raises(InputError, match="height: 'geometry_height'"):
+        read_points(path)
+    about = described(columns=COLUMNS | {"height": "geometry_height"})
+    np.testing.assert_allclose(in_order(read_points(path, {"*": about})).height, [float(row["H"]) for row in cells])

@@ -81,8 +81,8 @@ class Product(Section):
     """Name of the track, where it is not to be that of the file."""
     crs: str | None = None
     """CRS of the file's coordinates, for example `EPSG:32631`."""
-    incidence_deg: float | None = Field(default=None, gt=0, lt=90)
-    """Angle between the vertical and the line of sight, at the ground."""
+    incidence_deg: float | None = None
+    """Angle between the vertical and the line of sight, at the ground; 5 to 85."""
     heading_deg: float | None = Field(default=None, ge=-360, le=360)
     """Direction of flight, clockwise from north; the antenna looks to the right."""
     moved_m: tuple[Shift, Shift] | None = None
@@ -119,6 +119,13 @@ class Product(Section):
         unused = self.model_fields_set - {"format", "profiles"}
         if self.profiles is not None and unused:
             raise ValueError(f"profile rows do not use {', '.join(sorted(unused))}")
+        return self
+
+    @model_validator(mode="after")
+    def _incidence_in_degrees(self) -> Self:
+        if self.incidence_deg is not None and not 5 <= self.incidence_deg <= 85:
+            radians = " (radians?)" if 0 < self.incidence_deg < 1.5 else ""
+            raise ValueError(f"incidence_deg: {self.incidence_deg:g} found{radians}, 5 to 85 degrees are possible")
         return self
 
     @model_validator(mode="after")

@@ -23,7 +23,7 @@ from plumbline.serve.predictions import write_predictions
 from plumbline.sources.alignment import warn_of_offset
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.datum import warn_of_datum
-from plumbline.sources.distinct import check_distinct
+from plumbline.sources.distinct import check_distinct, warn_of_shared_names
 from plumbline.sources.epochs import observed
 from plumbline.sources.overlap import check_overlap
 from plumbline.sources.part import drop_poor
@@ -161,6 +161,7 @@ def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str |
     for path in points:
         if resolved.count(path.resolve()) > 1:
             raise InputError(f"{path}: given twice. Each file counts once.")
+    warn_of_shared_names(points, ingest.products)
     tracks: list[Track] = []
     for path in points:
         track = read_points(path, ingest.products, format_, tracks[0].crs if tracks else None)

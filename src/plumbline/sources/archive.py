@@ -29,6 +29,8 @@ ZIP_STARTS = (ZIP_START, b"PK\x05\x06", b"PK\x07\x08")
 SPREADSHEET = "[Content_Types].xml"
 """Of every file of Excel, which is a zip."""
 GZIP_START = b"\x1f\x8b"
+POINT = b"\x1f"
+"""What a point becomes in a file whose decimal sign is a comma; `read_header` and `parse` turn it back in texts."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,10 @@ class Product:
                 stream = io.BufferedReader(Recoded(stream, self.encoding, str(self)), BUFFER_BYTES)
             if (self.separator, self.decimal) != (b",", b"."):
                 # A comma that is neither becomes what the separator was: no cell is lost; a number with one is refused.
-                old, new = self.separator + b",", b"," + (b"." if self.decimal == b"," else self.separator)
+                # So is one with a point where commas are the decimal signs: 1.001 is a thousand and one.
+                old, new = self.separator + b",", b"," + self.separator
+                if self.decimal == b",":
+                    old, new = self.separator + b",.", b",." + POINT
                 stream = io.BufferedReader(Exchanged(stream, bytes.maketrans(old, new)), BUFFER_BYTES)
             yield stream
 

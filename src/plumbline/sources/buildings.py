@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import geopandas
@@ -20,6 +19,7 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.params import Footprints
 from plumbline.sources.identifiers import ID, drop_duplicates, identify, warn_of_drawn_twice
+from plumbline.sources.patterns import fits
 from plumbline.sources.polygons import has_holes, leave_out_hidden, make_valid, take_polygons, unlike_polygons
 from plumbline.sources.sieve import Sieve
 from plumbline.sources.vector import READ_FAULTS, first_line, read_vector
@@ -56,8 +56,7 @@ def read_buildings(
         InputError: the file cannot be read, has no CRS, no footprints, or ids that repeat; the message names the
             features.
     """
-    fits = (about for pattern, about in (stated or {}).items() if fnmatchcase(path.name, pattern))
-    own = next(fits, Footprints())
+    own = next((about for pattern, about in (stated or {}).items() if fits(path, pattern)), Footprints())
     id_column = own.id_column if id_column is None else id_column
     frame = read_vector(path, own.layer if layer is None else layer)
     if not len(frame):

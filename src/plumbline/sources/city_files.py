@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from pathlib import Path
 
 from plumbline.console import log
@@ -11,6 +10,7 @@ from plumbline.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.archive import find_csv, zip_members
 from plumbline.sources.geojson import LOOKED_AT, SEPARATOR
+from plumbline.sources.patterns import fits
 from plumbline.sources.read import is_product
 
 LABELS = "labels.csv"
@@ -22,6 +22,8 @@ VECTOR_SUFFIXES = (
     ".geojson", ".json", ".geojsonl", ".geojsons", ".gpkg", ".shp", ".parquet", ".geoparquet", ".fgb", ".gml",
 )  # fmt: skip
 PARTS_OF_SHAPEFILE = (".dbf", ".shx", ".prj", ".cpg", ".sbn", ".sbx", ".qix")
+TEXTS = (".txt", ".tsv", ".dat")
+"""Tables often; `predict` reads them by whatever name, a folder also has notes of that kind."""
 NOTES = (".md", ".dvc", ".xml")
 BINARY_SUFFIXES = (".parquet", ".h5", ".hdf5", ".he5")
 """Files that may be points or belong to them, or be footprints: their content tells."""
@@ -48,7 +50,7 @@ class CityFiles:
         for pattern, product in params.products.items():
             for path in self.products:
                 named = [path.parent / name for name in (product.geometry, product.coherence) if name]
-                beside += [other for other in named if fnmatch(path.name, pattern) and other.is_file()]
+                beside += [other for other in named if fits(path, pattern) and other.is_file()]
         return sorted(set(beside))
 
 
@@ -104,6 +106,8 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
             footprints.append(path)
         elif suffix == ".zip":
             products.append(path)
+        elif suffix in TEXTS:
+            log.warning("%s: passed over. If it holds points, name it .csv, so that it counts.", path)
         elif suffix not in NOTES:
             log.info("%s: passed over, it is neither a product nor footprints", path)
     if not products:

@@ -12,9 +12,9 @@ from plumbline.sources.egms import MIN_EPOCHS
 from plumbline.sources.epochs import check_pattern, find_days, like_days
 from plumbline.sources.grid import GLOBE
 from plumbline.sources.layer import Layer
-from plumbline.sources.layout import TO_MM, Angles, Layout, to_mm
+from plumbline.sources.layout import PLANE, TO_MM, Angles, Layout, to_mm
 from plumbline.sources.product import PointSource
-from plumbline.sources.project import is_elsewhere, is_globe
+from plumbline.sources.project import is_elsewhere, is_globe, ranges
 from plumbline.sources.table import read_header
 from plumbline.sources.tabular import open_csv
 
@@ -43,8 +43,11 @@ def open_columns(product: Product, about: params.Product, crs: str | None) -> Po
     if isinstance(product, Layer):
         _check_layer(product, known, crs_of_file)
     days = _days(product, [name for name in header if name not in known], about.epochs)
+    x_range, y_range = (PLANE, PLANE) if globe else ranges(str(product), crs_of_file)
     layout = Layout(
         days=days,
+        x_range=x_range,
+        y_range=y_range,
         x=has["longitude" if globe else "easting"],
         y=has["latitude" if globe else "northing"],
         crs=crs_of_file,

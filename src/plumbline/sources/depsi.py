@@ -11,13 +11,15 @@ from __future__ import annotations
 from plumbline import params
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product
-from plumbline.sources.epochs import find_days
+from plumbline.sources.epochs import find_days, warn_of_unread
 from plumbline.sources.grid import GLOBE
 from plumbline.sources.layout import Angles, Layout, to_mm
 from plumbline.sources.product import PointSource
 from plumbline.sources.tabular import open_csv
 
 DAYS = "d_%Y%m%d"
+OTHER_SERIES = ("a_", "h2ph_")
+"""Amplitudes, and heights to phases."""
 KNOWN = {"pnt_id", "pnt_lat", "pnt_lon", "pnt_height", "pnt_enscoh", "pnt_linear", "pnt_line", "pnt_pixel"}
 
 
@@ -33,8 +35,11 @@ def open_depsi(product: Product, header: list[str], about: params.Product, crs: 
         InputError: a column is missing or a day impossible, or `about` lacks an angle; what concerns rows, where
             reading gets to them.
     """
+    days = find_days(str(product), header, DAYS)
+    others = (name for name in header if name not in days and not name.startswith(OTHER_SERIES))
+    warn_of_unread(str(product), others, "d_YYYYMMDD")
     layout = Layout(
-        days=find_days(str(product), header, DAYS),
+        days=days,
         x="pnt_lon",
         y="pnt_lat",
         crs=about.crs or GLOBE,

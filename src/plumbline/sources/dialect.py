@@ -8,7 +8,7 @@ from dataclasses import replace
 from plumbline import params
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product
-from plumbline.sources.cells import DECIMAL_COMMA
+from plumbline.sources.cells import DECIMAL_COMMA, DECIMAL_POINT
 from plumbline.sources.table import MAX_HEADER_BYTES
 
 SEPARATORS = {",": b",", ";": b";", "tab": b"\t", "|": b"|"}
@@ -75,7 +75,7 @@ def _first_lines(product: Product) -> list[bytes]:
 def _is_preamble(line: bytes) -> bool:
     """A comment, a spreadsheet's note of its separator, or nothing."""
     text = line.removeprefix(b"\xef\xbb\xbf").strip()
-    return not text or text.startswith(b"#") or re.fullmatch(rb'"?sep=.?"?', text) is not None
+    return not text or text.startswith((b"#", b"%")) or re.fullmatch(rb'"?sep=.?"?', text) is not None
 
 
 def _is_header_of(comment: bytes, row: bytes) -> bool:
@@ -89,7 +89,9 @@ def _decimal(rows: list[bytes], separator: bytes) -> bytes:
     if separator == b",":
         return b"."
     cells = [cell for row in rows for cell in row.strip().split(separator)]
-    return b"," if any(DECIMAL_COMMA.fullmatch(cell) for cell in cells) else b"."
+    # Most cells tell it: spreadsheets also group thousands by the other sign, 1,001 or 1.001.
+    commas = sum(DECIMAL_COMMA.fullmatch(cell) is not None for cell in cells)
+    return b"," if commas > sum(DECIMAL_POINT.fullmatch(cell) is not None for cell in cells) else b"."
 
 
 def _decodes(line: bytes, encoding: str) -> bool:

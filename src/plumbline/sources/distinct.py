@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline import params
+from plumbline.console import log
 from plumbline.errors import InputError
+from plumbline.sources.formats import describe
 from plumbline.sources.track import Track
 
 SAME_LOS = 0.05
@@ -43,3 +47,16 @@ def check_distinct(tracks: Sequence[Track], names: Sequence[str]) -> None:
 
 def _position(track: Track) -> NDArray[np.complex128]:
     return np.asarray(track.easting + 1j * track.northing)
+
+
+def warn_of_shared_names(points: Sequence[Path], products: Mapping[str, params.Product]) -> None:
+    """Say so where one line of sight is stated for files of one name: exports of two tracks often have one name."""
+    for name in sorted({path.name for path in points}):
+        alike = [path for path in points if path.name == name]
+        said = [describe(path, products) for path in alike]
+        if len(alike) > 1 and said[0].incidence_deg is not None and all(one is said[0] for one in said):
+            log.warning(
+                "%s: the same line of sight is taken for all of them, as one pattern of ingest.products fits them. "
+                "Where they are of several tracks, write a pattern for each, with its folder: '%s'.",
+                ", ".join(map(str, alike)), "/".join(alike[0].absolute().parts[-2:]),
+            )  # fmt: skip

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product
-from plumbline.sources.nodata import drop_codes
+from plumbline.sources.epochs import FIRST_YEAR, LAST_YEAR, like_days, warn_of_unread
+from plumbline.sources.nodata import drop_codes, drop_height_codes
 from plumbline.sources.product import OUT_OF_ORDER, PointSource
+from plumbline.sources.rounding import warn_of_rounding
 from plumbline.sources.table import stream_columns
 from plumbline.sources.table_fault import fail_at
 from plumbline.sources.track import Track, drop_without_height
@@ -48,7 +50,6 @@ MAX_DISPLACEMENT_MM = 100_000.0
 UNIT_TOLERANCE = 0.005
 """Of the line of sight's length: components rounded to three decimals are off by up to 0.001."""
 MIN_EPOCHS = 2
-FIRST_YEAR, LAST_YEAR = 1990, 2100
 
 
 def is_egms(header: list[str]) -> bool:
@@ -84,8 +85,11 @@ def open_egms(product: Product, header: list[str]) -> PointSource:
         first, table = -1, None
         empty = True
         for first, table in stream_columns(product, header, columns.types):
+            block = make_track(name, epochs, columns, table, _Fail(product, first))
+            if empty:
+                warn_of_rounding(product, block.easting, block.northing, degrees=False)
             empty = False
-            yield make_track(name, epochs, columns, table, _Fail(product, first))
+            yield block
         if empty and product.is_whole:
             raise InputError(f"{product}: it has a header, but no points. Download it again, or leave it out.")
 
@@ -182,24 +186,32 @@ def _epochs(product: Product, header: list[str]) -> list[str]:
             year = 0
         if not FIRST_YEAR <= year <= LAST_YEAR:
             raise InputError(f"{product}, line 1: column {name} is no date YYYYMMDD.")
+    others = [name for name in header if not _is_day(name)]
     if len(days) < MIN_EPOCHS:
+        shown = ", ".join(map(repr, like_days(others)[:3]))
+        advice = f" {shown} look like days: name them so, or describe the file's columns." if shown else ""
         raise InputError(
             f"{product}, line 1: {len(days)} columns named by a date YYYYMMDD found, the displacements of at least "
-            f"{MIN_EPOCHS} epochs are needed."
+            f"{MIN_EPOCHS} epochs are needed.{advice}"
         )
+    warn_of_unread(str(product), others, "YYYYMMDD")
     return days
 
 
 def _numbers(table: pa.Table, column: str, bounds: tuple[float, float], fail: Fail) -> NDArray[np.float64]:
-    values = _known(table, column, bounds, fail)
-    if np.isnan(values).any():
-        fail(int(np.argmax(np.isnan(values))), column, "no value", _wanted(bounds))
+    values = np.asarray(table[column].to_numpy(), float)
+    within = (values >= bounds[0]) & (values <= bounds[1])  # false for NaN
+    if not within.all():
+        row = int(np.argmin(within))
+        fail(row, column, "no value" if np.isnan(values[row]) else f"{values[row]:.10g}", _wanted(bounds))
     return values
 
 
 def _known(table: pa.Table, column: str, bounds: tuple[float, float], fail: Fail) -> NDArray[np.float64]:
-    """As `_numbers`, with NaN where there is no value."""
-    values = np.asarray(table[column].to_numpy(), float)
+    """As `_numbers`, with NaN where there is no value, or what programs write in its place."""
+    values = np.array(table[column].to_numpy(), float)
+    drop = drop_height_codes if column in HEIGHTS else drop_codes
+    drop(values)
     bad = (values < bounds[0]) | (values > bounds[1])
     if bad.any():
         row = int(np.argmax(bad))

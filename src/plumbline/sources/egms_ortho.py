@@ -13,7 +13,7 @@ from plumbline import params
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.egms import COHERENCE, CRS, HEIGHTS, LOS, RANGES, RMSE, is_egms
-from plumbline.sources.epochs import find_days
+from plumbline.sources.epochs import find_days, warn_of_unread
 from plumbline.sources.layout import Layout
 from plumbline.sources.product import PointSource, noted
 from plumbline.sources.tabular import open_csv
@@ -46,8 +46,10 @@ def ortho_layout(product: Product, header: list[str], component: str) -> Layout:
     Raises:
         InputError: a column named by eight digits is no day.
     """
+    days = find_days(str(product), header, "%Y%m%d")
+    warn_of_unread(str(product), [name for name in header if name not in days], "YYYYMMDD")
     return Layout(
-        days=find_days(str(product), header, "%Y%m%d"),
+        days=days,
         x="easting",
         y="northing",
         crs=CRS,
@@ -59,6 +61,7 @@ def ortho_layout(product: Product, header: list[str], component: str) -> Layout:
         x_range=RANGES["easting"],
         y_range=RANGES["northing"],
         fixed_decimals=True,
+        cells=True,
     )
 
 

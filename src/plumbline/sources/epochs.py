@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import date, datetime
 
 import numpy as np
@@ -10,9 +11,10 @@ from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.sources.egms import FIRST_YEAR, LAST_YEAR
 
 DAYS_A_YEAR = 365.25
+FIRST_YEAR, LAST_YEAR = 1990, 2100
+"""In which there can be an observation."""
 PROBE = date(2013, 4, 25)
 """A pattern that gives this day back says year, month and day."""
 LIKE_A_DAY = re.compile(
@@ -85,6 +87,15 @@ def observed(source: str, epochs: NDArray[np.datetime64], values: NDArray[np.int
         log.warning("%s: no point has a value at %d of %d epochs (the first %s): they are left out",
                     source, (~kept).sum(), len(kept), epochs[~kept][0])  # fmt: skip
     return kept
+
+
+def warn_of_unread(source: str, names: Iterable[str], wanted: str) -> None:
+    """Say which of the columns that are not read look like days, in a format whose epochs are named as `wanted`."""
+    others = like_days(list(names))
+    if others:
+        log.warning("%s: %d columns look like days, but are not named as %s and are left out: %s. Name them so, or "
+                    "describe the file's columns in ingest.products.",
+                    source, len(others), wanted, ", ".join(map(repr, others[:3])))  # fmt: skip
 
 
 def like_days(names: list[str]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +15,12 @@ from plumbline.sources.depsi import is_depsi, open_depsi
 from plumbline.sources.dialect import dialect
 from plumbline.sources.egms import is_egms, open_egms, whole_names
 from plumbline.sources.egms_ortho import is_ortho, open_ortho
+from plumbline.sources.foreign import foreign
 from plumbline.sources.hdf5 import is_hdf5
 from plumbline.sources.layer import Layer, find_layer
 from plumbline.sources.mintpy import is_timeseries
 from plumbline.sources.parquet import is_parquet, read_names
+from plumbline.sources.patterns import fits
 from plumbline.sources.product import PointSource
 from plumbline.sources.project import projection
 from plumbline.sources.skeleton import described_as
@@ -115,6 +116,8 @@ def find(path: Path, about: params.Product, wanted: str | None, products: Mappin
         if wanted not in (None, *PARQUET_FORMATS):
             raise InputError(f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.")
         return Found(_by_header(Product(path), names, wanted), None, [])
+    if path.is_file() and (kind := foreign(path)) is not None:
+        raise InputError(f"{path}: {kind}. {KNOWN}.")
     product = find_layer(path) or dialect(find_csv(path), about)
     if wanted == "mintpy":
         raise InputError(f"{product}: not an HDF5 file, as format mintpy needs.")
@@ -132,6 +135,12 @@ def _by_header(product: Product, header: list[str], wanted: str | None, unfit: S
         if not fits:
             crs = product.crs if isinstance(product, Layer) else None
             tried = f" No pattern of ingest.products fits its name ({', '.join(unfit[:5])})." if unfit else ""
+            blanks = len(header) == 1 and len(header[0].split()) > 2
+            if blanks:
+                raise InputError(
+                    f"{product}: unknown format: blanks seem to stand between its cells. Write commas in their place "
+                    f"(`tr -s ' ' , < IN > OUT.csv`), with a first line that names the columns. {KNOWN}."
+                )
             raise InputError(
                 f"{product}: unknown format, {begins}. {KNOWN}.{tried} Any other table is read once its columns are "
                 f"described, in a file that --params names:\n{described_as(product.path.name, header, crs)}"
@@ -162,8 +171,8 @@ def check_used(path: Path, about: params.Product, found: Found) -> None:
 
 
 def describe(path: Path, products: Mapping[str, params.Product]) -> params.Product:
-    """What `products` says of the file: the first pattern that fits its name counts; nothing where none does."""
-    return next((about for pattern, about in products.items() if fnmatchcase(path.name, pattern)), params.Product())
+    """What `products` says of the file: the first pattern that fits it counts; nothing where none does."""
+    return next((about for pattern, about in products.items() if fits(path, pattern)), params.Product())
 
 
 def _as_asked(source: PointSource, product: Product, about: params.Product, crs: str | None) -> PointSource:

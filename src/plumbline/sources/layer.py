@@ -27,13 +27,14 @@ SUFFIXES = (".shp", ".gpkg", ".fgb", ".geojson")
 TEXTS = (".geojson", ".json")
 BATCH = 8192
 """Points turned into text at a time."""
+HEIGHT = "geometry_height"
 PLACES = {True: ("geometry_longitude", "geometry_latitude"), False: ("geometry_easting", "geometry_northing")}
 """Whether the CRS is of degrees -> names of the columns that the points' places get."""
 
 
 @dataclass(frozen=True)
 class Layer(Product):
-    """One layer of points; opened, it is a csv of its attributes behind two columns of its places."""
+    """One layer of points; opened, it is a csv of its attributes behind columns of its places."""
 
     source: str = ""
     """As GDAL names the file."""
@@ -41,6 +42,8 @@ class Layer(Product):
     crs: str | None = None
     """Of the places, as `EPSG:N` where it has a number."""
     places: tuple[str, str] = PLACES[False]
+    has_heights: bool = False
+    """Whether its points have a third coordinate, which is a column then."""
 
     @property
     def is_cuttable(self) -> bool:
@@ -55,7 +58,8 @@ class Layer(Product):
             InputError: unreadable; also from `read` of the stream, where damage shows only there.
         """
         with _opened(self.path, self.source, self.layer, batch_size=BATCH) as (about, batches):
-            stream = _AsCsv(str(self), self.places, about["geometry_name"], batches, self._count)
+            places = (*self.places, HEIGHT) if self.has_heights else self.places
+            stream = _AsCsv(str(self), places, about["geometry_name"], batches, self._count)
             yield io.BufferedReader(stream, BUFFER_BYTES)
 
     def _count(self) -> int:
@@ -87,7 +91,11 @@ def find_layer(path: Path) -> Layer | None:
     with _opened(path, source, points[0], batch_size=1) as (about, _):
         crs = pyproj.CRS(about["crs"]) if about["crs"] else None
     degrees = crs is not None and crs.is_geographic
-    return Layer(path, source=source, layer=points[0], crs=crs.to_string() if crs else None, places=PLACES[degrees])
+    kind = dict(layers)[points[0]]
+    return Layer(
+        path, source=source, layer=points[0], crs=crs.to_string() if crs else None, places=PLACES[degrees],
+        has_heights=kind.startswith("2.5D") or " Z" in kind,
+    )  # fmt: skip
 
 
 def _source(path: Path) -> str | None:
@@ -124,11 +132,11 @@ def _opened(path: Path, source: str, layer: str | None, batch_size: int) -> Iter
 
 class _AsCsv(io.RawIOBase):
     def __init__(
-        self, name: str, places: tuple[str, str], geometry: str, batches: Any, count: Callable[[], int]
+        self, name: str, places: tuple[str, ...], geometry: str, batches: Any, count: Callable[[], int]
     ) -> None:
         self._name, self._places, self._geometry = name, places, geometry or "wkb_geometry"
         self._schema, self._batches = batches.schema, iter(batches)
-        self._rest = _csv(pa.table(dict(zip(places, [[], []], strict=True)) | self._attributes(None)), header=True)
+        self._rest = _csv(pa.table({place: [] for place in places} | self._attributes(None)), header=True)
         self._row, self._count = 0, count
 
     def readable(self) -> bool:
@@ -179,8 +187,9 @@ class _AsCsv(io.RawIOBase):
                 f"{self._name}, feature {self._row + row + 1}, geometry: {found} found, a point is needed.{advice}"
             )
         self._row += len(batch)
-        return pa.table({self._places[0]: shapely.get_x(shapes), self._places[1]: shapely.get_y(shapes)}
-                        | self._attributes(batch))  # fmt: skip
+        coordinates = (shapely.get_x, shapely.get_y, shapely.get_z)
+        places = {name: of(shapes) for name, of in zip(self._places, coordinates, strict=False)}
+        return pa.table(places | self._attributes(batch))
 
     def _attributes(self, batch: pa.RecordBatch | None) -> dict[str, Any]:
         """Columns that a csv can hold; without a batch, none of their values."""

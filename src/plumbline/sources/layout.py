@@ -12,7 +12,7 @@ from plumbline import params
 
 Range = tuple[float, float]
 PLANE = (-20_040_000.0, 20_040_000.0)
-"""Half the Earth's circumference, m: no projected coordinate is larger."""
+"""Half the Earth's circumference, m: no projected coordinate is further from its CRS's middle."""
 
 
 TO_MM = {"mm": 1.0, "cm": 10.0, "m": 1000.0}
@@ -59,6 +59,8 @@ class Layout:
     y_range: Range = PLANE
     fixed_decimals: bool = False
     """Whether all displacements have as many decimals, so that a last cell that was cut shows."""
+    cells: bool = False
+    """Whether the places are middles of cells, on a grid."""
     skip: int = 0
     """Rows after the header that are no points."""
 

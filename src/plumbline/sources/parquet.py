@@ -14,7 +14,7 @@ from plumbline.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.egms import COHERENCE, CRS, HEIGHTS, LOS, RANGES, RMSE, is_egms
 from plumbline.sources.egms_ortho import find_component, is_ortho, ortho_layout
-from plumbline.sources.epochs import find_days
+from plumbline.sources.epochs import find_days, warn_of_unread
 from plumbline.sources.layout import Layout
 from plumbline.sources.product import PointSource, noted
 from plumbline.sources.tabular import open_rows
@@ -119,8 +119,10 @@ def open_parquet(path: Path, about: params.Product, crs: str | None, groups: Gro
 
 def _l2_layout(path: Path, header: list[str]) -> Layout:
     """L2a and L2b: as `egms.make_track` takes the columns of the csv."""
+    days = find_days(str(path), header, "%Y%m%d")
+    warn_of_unread(str(path), [name for name in header if name not in days], "YYYYMMDD")
     return Layout(
-        days=find_days(str(path), header, "%Y%m%d"),
+        days=days,
         x="easting",
         y="northing",
         crs=CRS,

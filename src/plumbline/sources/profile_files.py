@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from plumbline.console import log
@@ -18,6 +17,7 @@ from plumbline.sources.city_files import (
     PARTS_OF_SHAPEFILE,
     VECTOR_SUFFIXES,
 )
+from plumbline.sources.patterns import fits
 from plumbline.sources.profiles import looks_like_profiles
 
 OTHERS = frozenset({".csv", ".zip", *BINARY_SUFFIXES, *VECTOR_SUFFIXES, *PARTS_OF_SHAPEFILE})
@@ -91,8 +91,7 @@ def find_profiles(folder: Path, params: Ingest) -> ProfileFiles | None:
 
 def _stated(path: Path, params: Ingest) -> tuple[str, Product]:
     """The first pattern of `ingest.products` that fits a file, and what it says of it."""
-    fits = (item for item in params.products.items() if fnmatchcase(path.name, item[0]))
-    return next(fits, ("", Product()))
+    return next((item for item in params.products.items() if fits(path, item[0])), ("", Product()))
 
 
 def _to_state(path: Path) -> str:

@@ -13,6 +13,7 @@ from pyproj.exceptions import ProjError
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.sources.grid import GLOBE, MAX_STRETCH, MAX_TURN_DEG, length_of_a_metre, turn_of_axes
+from plumbline.sources.layout import PLANE, Range
 
 LATITUDES, LONGITUDES = (-90.0, 90.0), (-180.0, 360.0)
 """Degrees that may be found: longitudes are counted from -180 to 180, and by some from 0 to 360."""
@@ -74,6 +75,25 @@ def is_elsewhere(source: str, one: str, other: str) -> bool:
     places = np.array([way.transform(*middle) for way in ways])
     most = SAME_DEG if first.is_geographic and second.is_geographic else SAME_M
     return not float(np.abs(places[0] - places[1]).max()) <= most  # what cannot be shown there is elsewhere too
+
+
+def ranges(source: str, crs: str) -> tuple[Range, Range]:
+    """In which eastings and northings of a projected CRS can be: half the Earth's circumference about its middle.
+
+    Some have the number of their zone in front of the easting (EPSG:4647), so that the middle is at 32,500,000 m.
+
+    Raises:
+        InputError: `crs` is no CRS.
+    """
+    operation = _parse(source, crs).coordinate_operation
+    lengths = [] if operation is None else [one for one in operation.params if one.unit_name == "metre"]
+
+    def about(axis: str) -> Range:
+        names = (f"False {axis}".lower(), f"{axis} at false origin".lower())
+        middle = float(next((one.value for one in lengths if one.name.lower() in names), 0.0))
+        return PLANE[0] + middle, PLANE[1] + middle
+
+    return about("easting"), about("northing")
 
 
 def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[], Box | None]) -> Projection:
@@ -166,7 +186,12 @@ def _name(crs: CRS) -> str:
 def _check_metres(source: str, text: str, crs: CRS) -> None:
     units = {axis.unit_name for axis in crs.axis_info[:2]}
     if not crs.is_projected or units != {"metre"}:
-        raise InputError(f"{source}: {text} is not a projected CRS in metres. Write one, such as EPSG:32631.")
+        wrong = f"its unit is the {', '.join(sorted(units))}" if crs.is_projected else "it is not projected"
+        advice = (
+            "Bring the points into one that is (`ogr2ogr -t_srs EPSG:32631 OUT.gpkg IN`): another name alone would "
+            "move them" if crs.is_projected else "Write one, such as EPSG:32631"
+        )  # fmt: skip
+        raise InputError(f"{source}: {text} is not a projected CRS in metres: {wrong}. {advice}.")
 
 
 def _to(file_crs: str, crs: str) -> Projection:

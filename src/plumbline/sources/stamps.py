@@ -20,7 +20,7 @@ from plumbline import params
 from plumbline.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.depsi import stated_angles
-from plumbline.sources.egms import FIRST_YEAR, LAST_YEAR
+from plumbline.sources.epochs import FIRST_YEAR, LAST_YEAR
 from plumbline.sources.grid import GLOBE
 from plumbline.sources.layout import Layout, to_mm
 from plumbline.sources.product import PointSource

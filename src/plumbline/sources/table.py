@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pyarrow as pa
 
 from plumbline.errors import InputError
-from plumbline.sources.archive import Product
+from plumbline.sources.archive import POINT, Product
 from plumbline.sources.cells import parse
 from plumbline.sources.lines import blocks, open_rows
 from plumbline.sources.table_fault import check_last_line, fault
@@ -36,7 +36,7 @@ def read_header(product: Product) -> list[str]:
             stream.readline(MAX_HEADER_BYTES)
         line = stream.readline(MAX_HEADER_BYTES)
     try:
-        text = line.decode("utf-8-sig").rstrip("\r\n")
+        text = line.decode("utf-8-sig").rstrip("\r\n").replace(POINT.decode(), ".")
     except UnicodeDecodeError:
         raise InputError(f"{product}: not a csv (its first line is not text).") from None
     if not text.strip():

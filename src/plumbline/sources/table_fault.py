@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
@@ -79,10 +80,21 @@ def _explain(
         return ": not readable as a csv."
     wanted = "text in UTF-8" if pa.types.is_string(types[column]) else "a number"
     cell = (shown if len(shown) == len(header) else cells)[header.index(column)]
-    advice = ""
-    if product.separator != b"," and product.decimal == b"." and DECIMAL_COMMA.fullmatch(cell.encode()):
-        advice = " Where commas are its decimal signs, state decimal: ',' in ingest.products, or write points."
-    return f", column {column}: {cell[:60]!r} found, {wanted} is needed.{advice}"
+    return f", column {column}: {cell[:60]!r} found, {wanted} is needed.{_advice(product, cell.strip())}"
+
+
+def _advice(product: Product, cell: str) -> str:
+    """What to do about a cell that is no number as it is written."""
+    if product.decimal == b",":
+        thousands = "thousands without points" if re.fullmatch(r"-?\d{1,3}(\.\d{3})+(,\d+)?", cell) else "all alike"
+        return f" Decimals are written with commas in this file: write {thousands}." if "." in cell else ""
+    if re.fullmatch(r"-?\d{1,3}(,\d{3})+(\.\d+)?", cell) and (product.separator == b"," or "." in cell):
+        return " Write thousands without commas."
+    if DECIMAL_COMMA.fullmatch(cell.encode()):
+        if product.separator == b",":
+            return " Commas stand between cells and in numbers: export it with semicolons, or with points in numbers."
+        return " Where commas are its decimal signs, state decimal: ',' in ingest.products, or write points."
+    return ""
 
 
 def check_last_line(product: Product, tail: bytes) -> None:

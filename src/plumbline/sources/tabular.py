@@ -17,9 +17,10 @@ from plumbline.sources import los
 from plumbline.sources.archive import BUFFER_BYTES, Product
 from plumbline.sources.egms import MAX_DISPLACEMENT_MM, MIN_EPOCHS, RANGES, UNIT_TOLERANCE, Fail
 from plumbline.sources.layout import Angles, Layout, Range
-from plumbline.sources.nodata import drop_codes
+from plumbline.sources.nodata import drop_codes, drop_height_codes
 from plumbline.sources.product import OUT_OF_ORDER, PointSource
 from plumbline.sources.project import LATITUDES, LONGITUDES, Box, Projection, is_globe, most_of, projection, typical_box
+from plumbline.sources.rounding import warn_of_rounding
 from plumbline.sources.table import stream_columns
 from plumbline.sources.table_fault import fail_at
 from plumbline.sources.track import Track, drop_without_height
@@ -82,8 +83,10 @@ def open_rows(
 
     def blocks() -> Iterator[Track]:
         empty = is_whole
-        for first, table in reader.read(layout.types):
+        for number, (first, table) in enumerate(reader.read(layout.types)):
             empty = False
+            if not number and not layout.cells:
+                warn_of_rounding(source, *reader.positions(first, table), is_globe(source, layout.crs))
             yield reader.track(name, plane, epochs, days, first, table)
         if empty:
             raise InputError(f"{source}: it has a header, but no points. Download it again, or leave it out.")
@@ -172,20 +175,23 @@ class _Reader:
         return drop_without_height(track)
 
     def numbers(self, first: int, table: pa.Table, column: str, bounds: Range, hint: str = "") -> Floats:
-        values = self.known(first, table, column, bounds, hint)
-        if np.isnan(values).any():
-            wanted = f"a number from {bounds[0]:g} to {bounds[1]:g} is needed{hint}"
-            self.fail_row(first + int(np.argmax(np.isnan(values))), column, "no value", wanted)
+        values = np.asarray(table[column].to_numpy(), float)
+        within = (values >= bounds[0]) & (values <= bounds[1])  # false for NaN
+        if not within.all():
+            row = int(np.argmin(within))
+            found = "no value" if np.isnan(values[row]) else f"{values[row]:.10g}"
+            self.fail_row(first + row, column, found, f"a number from {bounds[0]:g} to {bounds[1]:g} is needed{hint}")
         return values
 
-    def known(self, first: int, table: pa.Table, column: str, bounds: Range, hint: str = "") -> Floats:
-        """As `numbers`, with NaN where there is no value."""
-        values = np.asarray(table[column].to_numpy(), float)
-        low, high = bounds
-        bad = (values < low) | (values > high)
+    def known(self, first: int, table: pa.Table, column: str, bounds: Range) -> Floats:
+        """As `numbers`, with NaN where there is no value, or what programs write in its place."""
+        values = np.array(table[column].to_numpy(), float)
+        drop = drop_height_codes if column == self.layout.height else drop_codes
+        drop(values)
+        bad = (values < bounds[0]) | (values > bounds[1])
         if bad.any():
             row = int(np.argmax(bad))
-            wanted = f"a number from {low:g} to {high:g} is needed{hint}"
+            wanted = f"a number from {bounds[0]:g} to {bounds[1]:g} is needed"
             self.fail_row(first + row, column, f"{values[row]:.10g}", wanted)
         return values
 

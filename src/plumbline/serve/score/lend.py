@@ -7,7 +7,6 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from plumbline.jobs import WORK, remove
 from plumbline.params import Section, load_params, parse_params
 from plumbline.params.score import Lend
 from plumbline.serve.score.results import read_result
+from plumbline.sources.patterns import fits
 
 BORROWED = Path("data/borrowed")
 KEPT = "lent"
@@ -155,8 +155,7 @@ def with_borrowed(text: str, city: str, entry: dict[str, Any], source: str) -> s
 
 def _said_of(files: Iterable[str], stated: Mapping[str, Section]) -> dict[str, Any]:
     """What `stated` says, by pattern, of delivered files: without it they cannot be read again."""
-    names = [Path(file).name for file in files]
-    fitting = {next((one for one in stated if fnmatchcase(name, one)), None) for name in names}
+    fitting = {next((one for one in stated if fits(Path(file), one)), None) for file in files}
     return {
         pattern: about.model_dump(mode="json", exclude_unset=True)
         for pattern, about in stated.items()
