@@ -1,8 +1,10 @@
 from dataclasses import replace
 
+import geopandas
 import numpy as np
 import pytest
 import shapely
+from pyproj import Transformer
 
 from plumbline.errors import InputError
 from plumbline.sources.overlap import check_overlap
@@ -84,6 +86,18 @@ def test_footprints_with_the_axes_exchanged_are_recognised(crs, first):
 def test_points_with_the_axes_exchanged_are_recognised():
     turned = replace(track(), easting=track().northing, northing=track().easting)
     assert "The points would overlap with easting and northing exchanged" in refusal(turned, squares())
+
+
+@pytest.mark.parametrize("drawn_in", ["EPSG:4326", "EPSG:25832", "EPSG:3035"])
+def test_points_with_degrees_exchanged_are_recognised_whatever_the_footprints_are_in(drawn_in):
+    """The zone is that of the wrong place, 37 degrees further east."""
+    place = shapely.box(11.40, 48.77, 11.401, 48.771)
+    buildings = geopandas.GeoDataFrame({"building_id": ["a"]}, geometry=[place], crs=4326).to_crs("EPSG:32639")
+    buildings.attrs["source_crs"] = drawn_in
+    wrong = Transformer.from_crs(4326, 32639, always_xy=True).transform([48.7702, 48.7705], [11.4002, 11.4006])
+    points = replace(track(2), crs="EPSG:32639", easting=np.array(wrong[0]), northing=np.array(wrong[1]))
+    assert "latitude" in (said := refusal(points, buildings))
+    assert "exchanged" in said
 
 
 @pytest.mark.parametrize("crs", ["EPSG:4326", "EPSG:32633", "something of one's own"])

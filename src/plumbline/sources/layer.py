@@ -87,7 +87,8 @@ def find_layer(path: Path) -> Layer | None:
     points = points or [name for name, kind in kinds.items() if kind == "MultiPoint"]
     if len(points) != 1:
         found = ", ".join(f"{name} ({kind})" for name, kind in layers) or "none"
-        raise InputError(f"{path}: one layer of points is needed. Its layers: {found}.")
+        several = " `ogr2ogr OUT.gpkg IN LAYER` writes one of them." if len(points) > 1 else ""
+        raise InputError(f"{path}: one layer of points is needed. Its layers: {found}.{several}")
     with _opened(path, source, points[0], batch_size=1) as (about, _):
         crs = pyproj.CRS(about["crs"]) if about["crs"] else None
     degrees = crs is not None and crs.is_geographic

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.errors import InputError
+from plumbline.sources.grid import GLOBE
 from plumbline.sources.track import Track
 
 NEAR_M = 50.0
@@ -102,12 +103,23 @@ def _swapped(
     x, y = pyproj.Transformer.from_crs(wanted, given, always_xy=True).transform(x, y)
     turned = np.array(pyproj.Transformer.from_crs(given, wanted, always_xy=True).transform(y, x))
     if not np.isfinite(turned).all() or not _meet(_box(easting, northing), _box(*turned)):
-        return ""
+        return _globe_swapped(_box(easting, northing), box, wanted)
     order = ("longitude", "latitude") if given.is_geographic else ("easting", "northing")
     return (
         f"They would overlap with {order[0]} and {order[1]} exchanged in one of the files: in that of the footprints, "
         f"the {order[0]} has to stand first; in that of the points, check which column is which.\n"
     )
+
+
+def _globe_swapped(points: NDArray[np.float64], box: NDArray[np.float64], crs: pyproj.CRS) -> str:
+    """A line for the message if the points would overlap with latitude and longitude exchanged; both boxes in `crs`."""
+    to_globe = pyproj.Transformer.from_crs(crs, GLOBE, always_xy=True)
+    (x, y), (longitude, latitude) = (
+        to_globe.transform(*np.array([[one[i], one[j]] for i in (0, 2) for j in (1, 3)]).T) for one in (points, box)
+    )
+    if not np.isfinite([*x, *y, *longitude, *latitude]).all() or not _meet(_box(y, x), _box(longitude, latitude)):
+        return ""
+    return "The points would overlap with latitude and longitude exchanged: check which column is which.\n"
 
 
 def _box(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
