@@ -195,3 +195,10 @@ def test_heights_that_are_in_the_places_alone_are_a_column(tmp_path, suffix):
         read_points(path)
     about = described(columns=COLUMNS | {"height": "geometry_height"})
     np.testing.assert_allclose(in_order(read_points(path, {"*": about})).height, [float(row["H"]) for row in cells])
+
+
+def test_of_several_layers_of_points_it_is_said_how_to_write_one(tmp_path):
+    for name in ("asc", "desc"):
+        frame(rows(), "Lon", "Lat", 4326).to_file(tmp_path / "both.gpkg", layer=name)
+    with pytest.raises(InputError, match=r"Its layers: asc \(Point\), desc \(Point\). `ogr2ogr OUT.gpkg IN LAYER`"):
+        read_points(tmp_path / "both.gpkg")
