@@ -245,6 +245,21 @@ def test_steps_leave_as_many_channels_as_one_step(tiny, data, monkeypatch, ratio
     assert tuned == sorted(tuned, reverse=True)
 
 
+@pytest.mark.parametrize("powers", [{}, {"shared": 0.4, "convolution": 2.0, "feedforward": 2.4}], ids=["even", "dear"])
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_each_stream_keeps_a_multiple_in_steps_too(tiny, data, monkeypatch, steps, powers):
+    """The last step rounds both, so those before must leave it channels to round with."""
+    monkeypatch.setattr(Pruning, "tune", lambda self, model: None)
+    whole = network(data, channels=24)
+    for ratio in (0.3, 0.45, 0.55, 0.6):
+        section = Compress(
+            pruning_ratio=ratio, pruning_steps=steps, importance_batches=1, epochs=1, patience=1, learning_rate=0.1,
+            multiple=8, powers=powers,
+        )  # fmt: skip
+        spec = spec_of(Pruning.of(whole, data, section, tiny.params.train).shrunk(ratio).network)
+        assert spec.distance_channels % 8 == spec.slope_channels % 8 == 0, ratio
+
+
 def test_slopes_are_those_of_the_losses(tiny, data):
     """By a difference: a step along one bias changes the summed loss by its slope times the step."""
     whole = network(data).double()

@@ -80,6 +80,23 @@ def test_a_size_is_kept_to_by_the_smallest_ratio(pruning, tune, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_size_is_kept_to_in_steps_and_the_table_has_that_of_the_network(pruning, tune, tmp_path, monkeypatch, seed):
+    """Streams of other inputs, whose shares are found anew in each step: another size than at once."""
+
+    def moved(self, model):
+        for parameter in model.parameters():
+            parameter.data += 0.3 * torch.randn_like(parameter) * parameter.data.std().nan_to_num(0.1)
+
+    torch.manual_seed(seed)
+    monkeypatch.setattr(Pruning, "tune", moved)
+    stepped = replace(pruning, section=pruning.section.model_copy(update={"pruning_steps": 4}))
+    most = count_parameters(pruning.teacher.network)["total"] // 2
+    model, rows = search(stepped, Target(max_parameters=most), tune, tmp_path)
+    (chosen,) = (row for row in rows if row["chosen"])
+    assert count_parameters(model.network)["total"] == chosen["parameters"] <= most
+
+
 def test_a_size_that_it_has_already_takes_nothing_away(pruning, tune, tmp_path):
     whole = count_parameters(pruning.teacher.network)["total"]
     model, _ = search(pruning, Target(max_parameters=whole), tune, tmp_path)

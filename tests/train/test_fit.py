@@ -272,6 +272,33 @@ def test_a_curriculum_is_run_to_its_end_however_short_patience_is(work):
     assert json.loads(Path("out/record.json").read_text())["best_epoch"] == 7
 
 
+def test_plateau_begins_with_the_epoch_in_which_all_are_drawn(work):
+    """As do the best epoch and patience: an easy epoch that scored high is none to be measured by."""
+    sequences = make_sequences(150, 3)
+    save_shards([replace(sequences, difficulty=(np.arange(150) % 3).astype(np.int8))], Path("data/prepare/train"))
+    # Steps too small to change a weight: the score falls no more than it rises.
+    run(epochs=8, patience=3, gradient_clip=1e-30, weight_decay=0.0, curriculum={"medium": 2, "hard": 4})
+    assert [row["learning_rate"] / 0.003 for row in history()] == pytest.approx([1, 1, 1, 1, 1, 0.5, 0.25])
+
+
+def test_a_curriculum_that_the_data_do_not_have_holds_nothing_up(work, said):
+    """All are drawn from the first epoch on, so that it may be the best one; and it is said."""
+    run(epochs=3, learning_rate=1e-12, curriculum={"medium": 2, "hard": 3})
+    assert json.loads(Path("out/record.json").read_text())["best_epoch"] == 1
+    (line,) = (line for line in said if "curriculum" in line)
+    assert line == (
+        "WARNING train.curriculum: no building is of a level that begins after epoch 1; from then on all are drawn."
+    )
+
+
+def test_buildings_that_are_longer_than_a_batch_may_be_are_told_of(work, said):
+    run(epochs=1, tokens=20)
+    assert "WARNING train.tokens: 20 found, and the longest building has 24 scatterers" in "\n".join(said)
+    said.clear()
+    run("other", epochs=1, tokens=24)
+    assert not any("tokens" in line for line in said)
+
+
 def test_weights_that_a_strategy_dealt_out_are_whole_in_the_result(work, monkeypatch):
     """FSDP needs a GPU; what it leaves behind is a module whose parameters are flat parts."""
 

@@ -35,7 +35,7 @@ class AwareOptimisation(Optimisation):
         """`train`: some of its buildings give the ranges."""
         super().__init__(model, section, losses, teacher, section.distil_weight, "compress")
         self.rounded_from = section.epochs - section.quantisation_aware
-        self.chosen_from = max(self.chosen_from, self.rounded_from)
+        self.chosen_from = self.rounded_from
         calibration = Calibration(train, BATCHES, BATCH_SIZE, seed=0)
         self._given = [
             {name: torch.from_numpy(np.array(value)) for name, value in inputs.items()}

@@ -1,8 +1,9 @@
 """How much a channel matters, as plug-ins: what pruning keeps.
 
-The scores are those of torch-pruning; all layers that lose a channel together have a say in its score. `taylor` is what
-the losses rise by if a channel's weights were 0, to first order (Molchanov et al. 2019, equation 8), `magnitude` the
-norm of the weights (Li et al. 2017, Pruning filters).
+The scores are those of torch-pruning; all layers that lose a channel together have a say in its score. `taylor` is the
+sum of |slope times weight| over a channel's weights, which bounds what the losses rise by, to first order, where they
+are 0 (after Molchanov et al. 2019, equation 8, which squares each), `magnitude` the norm of the weights (Li et al.
+2017, Pruning filters).
 """
 
 from __future__ import annotations

@@ -106,4 +106,16 @@ def _by_size(pruning: Pruning, target: Target, most: int) -> tuple[Diagnosis, li
     while high - low > FINEST:
         middle = (low + high) / 2
         low, high = (low, middle) if size(middle) <= most else (middle, high)
-    return pruning.shrunk(high), [{**row, "chosen": row["ratio"] == high} for row in rows]
+    # In steps the streams may share their channels otherwise than at once, and so come to another size.
+    model = pruning.shrunk(high)
+    while (left := count_parameters(model.network)["total"]) > most and high < target.largest_ratio:
+        high = min(high + FINEST, target.largest_ratio)
+        model = pruning.shrunk(high)
+    if left > most:
+        raise InputError(
+            f"compress.target.max_parameters: {most} found; {left} are left at largest_ratio {high:g} after "
+            "compress.pruning_steps. Ask for more, or for one step."
+        )
+    rows = [row for row in rows if row["ratio"] != high]
+    rows.append({"ratio": high, "parameters": left, "within": True})
+    return model, [{**row, "chosen": row["ratio"] == high} for row in rows]

@@ -55,12 +55,20 @@ def step_shares(start: Diagnosis, model: Diagnosis, part: float, ratio: float, s
     """
     wanted = shares(start, ratio, section, section.multiple)
     if part < 1:
-        wanted = {group: min(share, wanted[group]) for group, share in shares(start, part * ratio, section).items()}
-    before, now = (dict(diagnosis.network.named_modules()) for diagnosis in (start, model))
+        most = {group: share - _room(group, start, section.multiple) for group, share in wanted.items()}
+        now = shares(start, part * ratio, section)
+        wanted = {group: max(0.0, min(share, most[group])) for group, share in now.items()}
+    before, after = (dict(diagnosis.network.named_modules()) for diagnosis in (start, model))
     return {
-        group: max(0.0, 1 - (1 - share) * _width(before[group], start) / _width(now[group], model))
+        group: max(0.0, 1 - (1 - share) * _width(before[group], start) / _width(after[group], model))
         for group, share in wanted.items()
     }
+
+
+def _room(group: str, start: Diagnosis, multiple: int) -> float:
+    """Share that is left to the last step, so that it can round both of the streams that have these channels."""
+    layers = dict(start.network.named_modules())
+    return (multiple - 1) / _width(layers[group], start) if kind_of(group) == "shared" else 0.0
 
 
 def _rounded(left: float, width: int, multiple: int) -> float:

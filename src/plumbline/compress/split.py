@@ -33,7 +33,10 @@ class Split:
         wanted = self.multiple * round(int(is_first_C[best].sum()) / self.multiple)
         # Also of a stream of which all would go, or all would stay: what is left over is the other's width.
         least = self.multiple if left >= 2 * self.multiple else 1
-        number = min(max(wanted, left - other, least), most, left - least)
+        lowest, highest = max(left - other, least), min(most, left - least)
+        # The nearest multiple that both can have.
+        able = range(-(-lowest // self.multiple) * self.multiple, highest + 1, self.multiple)
+        number = min(able, key=lambda one: abs(one - wanted), default=min(max(wanted, lowest), highest))
         kept_C = torch.zeros_like(is_first_C)
         for part_C, count in ((is_first_C, number), (~is_first_C, left - number)):
             kept_C[score_C.masked_fill(~part_C, -torch.inf).topk(count).indices] = True

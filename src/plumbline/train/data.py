@@ -10,6 +10,7 @@ from lightning import LightningDataModule
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
+from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.files import write_json
 from plumbline.model.losses import build_losses
@@ -51,6 +52,19 @@ class Data(LightningDataModule):
         self.seed, self.batch_size, self.remember, self.resumed = seed, batch_size, remember, resumed
         self.section = section
         self.first_epoch = first_epochs(train, optimise, section)
+        self.complete = 0 if self.first_epoch is None else int(self.first_epoch.max())
+        """the first epoch, counted from 0, in which all buildings are drawn"""
+        if self.complete < optimise.curriculum.complete:
+            log.warning(
+                "%s.curriculum: no building is of a level that begins after epoch %d; from then on all are drawn.",
+                section, self.complete + 1,
+            )  # fmt: skip
+        longest = int(np.max(np.asarray(train.length), initial=0))
+        if 0 < optimise.tokens < longest:
+            log.warning(
+                "%s.tokens: %d found, and the longest building has %d scatterers: each that is longer is a batch alone.",
+                section, optimise.tokens, longest,
+            )  # fmt: skip
         self.weight: NDArray[np.float32] | None = None
         if losses.balance == "oversample":
             self.weight = building_weights(np.asarray(train.severity), np.asarray(train.quadrant), losses)

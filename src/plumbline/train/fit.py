@@ -96,6 +96,8 @@ def fit(
     known = last and remembered(folder, BATCH_SIZE, int)
     size = known or batch_size(module.model, train, optimise, losses, module.section)
     say_what_is_lost(losses, last is not None)
+    data = Data(train, tune, optimise, losses, seed, size, folder / BATCH_SIZE, last is not None, module.section)
+    module.chosen_from = max(module.chosen_from, data.complete)
     kept: dict[str, Any] = {"mode": "max", "save_on_train_epoch_end": True, "enable_version_counter": False}
     best = Best(module.chosen_from, folder, BEST, monitor="tune/score", **kept)
     module.last = folder / f"{LAST}{Checkpoint.FILE_EXTENSION}"
@@ -105,7 +107,6 @@ def fit(
     records = loggers(name, module.record, WORK, (last and remembered(folder, RECORDED, dict)) or {})
     # A strategy that deals the weights out leaves parts of them in `module`.
     whole = copy.deepcopy(module) if losses.strategy in PARTED else module
-    data = Data(train, tune, optimise, losses, seed, size, folder / BATCH_SIZE, last is not None, module.section)
     quiet = not console.is_terminal
     callbacks: list[Callback] = [
         *([Ema(optimise.ema_decay)] if optimise.ema_decay else []),

@@ -44,8 +44,8 @@ class Optimisation(LightningModule):
         self.teacher = [] if teacher is None else [teacher.eval().requires_grad_(False)]
         self.distil_weight = distil_weight
         self.history: list[dict[str, float]] = []
-        self.chosen_from = optimise.curriculum.complete
-        """first epoch, counted from 0, that the run may end with: before it, not all of the data were drawn"""
+        self.chosen_from = 0
+        """first epoch, counted from 0, that the run may end with: with a curriculum, that in which all are drawn"""
         self.record: dict[str, Any] = {}
         """what is known of the run, see `record`"""
         self.gradient_norm = torch.zeros(())
@@ -75,7 +75,7 @@ class Optimisation(LightningModule):
         turns = self.optimise.accumulate
         # In the middle of the step, so that neither the first nor the last goes nowhere.
         done = (batch_index // turns + 0.5) / (self.trainer.num_training_batches // turns)
-        scores = [row["score"] for row in self.history]
+        scores = [row["score"] for row in self.history[self.chosen_from :]]
         rate = self.optimise.learning_rate * rate_factor(self.optimise, self.current_epoch + done, scores)
         for optimiser in self.trainer.optimizers:
             for group in optimiser.param_groups:

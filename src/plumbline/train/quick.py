@@ -79,6 +79,7 @@ def quick_fit(
         with interruptible(trainer), _on_threads(threads(losses)):
             whole = section.partition(".")[0]  # the short run of a section has that section's data
             data = Data(sequences, sequences, losses, losses, losses.seed, losses.batch_size, section=whole)
+            module.chosen_from = data.complete
             trainer.fit(module, datamodule=data)
     model.eval()
 
