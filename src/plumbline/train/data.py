@@ -62,7 +62,7 @@ class Data(LightningDataModule):
         longest = int(np.max(np.asarray(train.length), initial=0))
         if 0 < optimise.tokens < longest:
             log.warning(
-                "%s.tokens: %d found, and the longest building has %d scatterers: each that is longer is a batch alone.",
+                "%s.tokens: %d found, and the longest building has %d scatterers: longer ones are batches alone.",
                 section, optimise.tokens, longest,
             )  # fmt: skip
         self.weight: NDArray[np.float32] | None = None
