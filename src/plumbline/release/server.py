@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import re
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,6 +67,8 @@ class Server:
         self.uri = uri
         self._shown, self._secrets = _without_password(uri)
         with self.answering():
+            if database := database_of(uri):
+                sqlite3.connect(database).close()  # MLflow asks one that cannot be opened for 100 seconds more
             self.client = MlflowClient(uri, uri)
 
     @property
@@ -96,7 +99,7 @@ class Server:
         """Whatever goes wrong with the server, or its files, is an `InputError` that names it, without its password."""
         try:
             yield
-        except (MlflowException, SQLAlchemyError, OSError) as error:
+        except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
             told = _of_disk(error)
             advice = "its files could not be read or written ({}). Make room on the disk, or let this user write there."
             if told is None:

@@ -1,4 +1,7 @@
-"""One process for each device of a machine, started and watched by torchrun."""
+"""One process for each device of a machine, started and watched by torchrun.
+
+Without Lightning, which takes seconds to load and which the process that only waits does not need.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ from plumbline.console import log, setup_logging
 from plumbline.errors import InputError
 from plumbline.jobs import die_with_parent
 from plumbline.params import Train
-from plumbline.train.distributed import process_number
 
 
 def one_process_a_device(losses: Train) -> None:
@@ -31,10 +33,10 @@ def one_process_a_device(losses: Train) -> None:
     if "TORCHELASTIC_RUN_ID" in os.environ:
         if not die_with_parent():  # a killed torchrun would leave its processes training
             sys.exit(1)
-        setup_logging("--verbose" in sys.argv, process_number())
+        setup_logging("--verbose" in sys.argv, int(os.environ["RANK"]))
         return
     if "SLURM_NTASKS" in os.environ:
-        setup_logging("--verbose" in sys.argv, process_number())
+        setup_logging("--verbose" in sys.argv, int(os.environ.get("SLURM_PROCID", 0)))
         return
     if losses.nodes > 1:
         raise InputError(
