@@ -14,10 +14,10 @@ import pandas as pd
 from benchmarks.heldout.scores import BARS, ENGINEER, HELD, MODEL, Scores, cell, of_quadrants, score_of, table
 from plumbline.charts import Line, Mark, line_chart
 from plumbline.files import atomic_file, write_json
-from plumbline.model.interval import AREA_BOUNDS_M2, POINT_BOUNDS
 from plumbline.serve.predictions import STATUSES
 from plumbline.strain import category
 from plumbline.validate.confidence import COVERED, accuracy_by_coverage, share_error
+from plumbline.validate.slices import AREA_BOUNDS_M2, POINT_BOUNDS
 
 MIN_SLICE = 200
 """Buildings, from which an interval is asked to hold its share."""

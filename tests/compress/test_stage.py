@@ -153,5 +153,5 @@ def test_what_train_freezes_is_said_not_to_be_frozen_here(tiny, tmp_path, monkey
 
 def test_it_is_calibrated_anew(tiny):
     whole, half = (load_diagnosis(tiny.data(stage)) for stage in ("train", "compress"))
-    assert whole.interval_scale.tolist() != half.interval_scale.tolist()  # the temperature of so little is at its bound
+    assert whole.interval_above.tolist() != half.interval_above.tolist()  # the temperature of so little is at its bound
     assert whole.novelty_limit == half.novelty_limit

@@ -47,9 +47,9 @@ def small_model(max_length: int = LONGEST, seed: int = 0, **model: Any) -> Diagn
     for parameter in diagnosis.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     for name, buffer in diagnosis.named_buffers():
-        if name.endswith(("_sd", "temperature", "_scale")):
+        if name.endswith(("_sd", "temperature", "_below", "_above")):
             buffer.uniform_(0.5, 2)
-        elif name.endswith(("_mean", "stretch", "steps", "interval_length")):
+        elif name.endswith(("_mean", "interval_length")):
             buffer.normal_(std=0.3)
     diagnosis.get_buffer("novelty_whitening").normal_()
     diagnosis.get_buffer("novelty_limit").fill_(3.0)

@@ -4,7 +4,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
 
 from plumbline.errors import InputError
 from plumbline.model.diagnosis import (
@@ -16,17 +15,6 @@ from plumbline.model.diagnosis import (
     load_diagnosis,
     save_diagnosis,
 )
-from plumbline.model.interval import (
-    LEAST_WIDTH,
-    POINT_BOUNDS,
-    STEPS,
-    deviation,
-    halves,
-    narrowness,
-    passed_bounds,
-    stretched,
-)
-from plumbline.prepare.features import GEOMETRY, names
 from tests.model.made import inputs, small_model
 
 
@@ -78,95 +66,6 @@ def test_temperature_divides_the_logits():
         torch.testing.assert_close(model(*batch).quadrant_probability, (logits / 2.5).softmax(-1))
 
 
-def test_the_interval_is_that_of_the_network_scaled_and_lengthened():
-    model, batch = small_model(), inputs([4, 9])
-    with torch.inference_mode():
-        model.get_buffer("interval_scale").fill_(1.5)
-        model.get_buffer("interval_steps").zero_()
-        model.get_buffer("interval_length").zero_()
-        model.get_buffer("interval_stretch").fill_(0.7)
-        low, middle, high = model.raw(*batch).severity_B3.T
-        answer = model(*batch)
-        torch.testing.assert_close(answer.severity_low, model.permille(middle - 1.5 * (middle - low) - 0.7))
-        torch.testing.assert_close(answer.severity_permille, model.permille(middle))
-        torch.testing.assert_close(answer.severity_high, model.permille(middle + 1.5 * (high - middle) + 0.7))
-
-
-def test_kinds_of_buildings_have_intervals_of_their_own():
-    model, batch = small_model(), inputs([4, 4, 4])
-    columns = names(GEOMETRY)
-    batch[2][:] = batch[2][0]
-    batch[2][:, columns.index("log_points")] = torch.tensor([9.0, 10.0, 10.0]).log()
-    batch[2][:, columns.index("log_area")] = torch.tensor([99.0, 99.0, 101.0]).log()
-    torch.testing.assert_close(
-        passed_bounds(batch[2]), torch.tensor([[0.0] * 6, [1.0] + [0.0] * 5, [1.0, 0, 0, 1.0, 0, 0]])
-    )
-    with torch.inference_mode():
-        model.get_buffer("interval_stretch").zero_()
-        model.get_buffer("interval_scale").fill_(1.0)
-        model.get_buffer("interval_length").zero_()
-        model.get_buffer("interval_steps").copy_(torch.tensor([0.5, 0, 0, -1.0, 0, 0]))
-        low, middle, _ = model.raw(*batch).severity_B3.T
-        halves = torch.tensor([1.0, 1.5, 0.5])
-        torch.testing.assert_close(model(*batch).severity_low, model.permille(middle - halves * (middle - low)))
-
-
-@pytest.mark.parametrize("bound", POINT_BOUNDS)
-def test_a_bound_of_points_is_reached_by_as_many(bound):
-    geometry = torch.zeros(2, len(GEOMETRY))
-    geometry[:, names(GEOMETRY).index("log_points")] = torch.tensor([bound - 1.0, bound]).log()
-    passed = passed_bounds(geometry)[:, POINT_BOUNDS.index(bound)]
-    assert passed.tolist() == [0, 1]
-
-
-@given(st.integers(0, 1000), st.lists(st.floats(0, 3), min_size=5, max_size=5))
-def test_a_severity_is_inside_where_its_deviation_is_within_the_scale_of_its_category(seed, scales):
-    generator = torch.Generator().manual_seed(seed)
-    middle, halves = torch.randn(40, 1, generator=generator), torch.rand(40, 2, generator=generator) + 0.2
-    severity = torch.cat([middle - halves[:, :1], middle, middle + halves[:, 1:]], dim=1)
-    truth, edges = 2 * torch.randn(40, generator=generator), torch.tensor([-0.5, 0.0, 0.5, 1.0])
-    scale = torch.tensor(scales)[torch.bucketize(truth, edges, right=True)]
-    low, high = stretched(severity, torch.tensor(scales).expand(40, 5), torch.zeros(5), edges)
-    within = deviation(severity, truth) <= scale - 1e-4
-    assert (low[within, 0] <= truth[within]).all()
-    assert (truth[within] <= high[within, 0]).all()
-
-
-@given(st.floats(0.01, 3), st.floats(0.01, 3), st.floats(0, 2), st.floats(0, 3))
-def test_a_length_is_shared_between_the_sides_as_the_halves_are(below, above, scale, length):
-    """Where the network's interval is at least `LEAST_WIDTH` long, it is `scale` times as long and `length` longer."""
-    model, severity = small_model(), torch.tensor([[-below, 0.0, above]])
-    for name, value in (("scale", scale), ("length", length)):
-        model.get_buffer(f"interval_{name}").fill_(value)
-    by_category = model.interval_scale_of(torch.zeros(1, STEPS), narrowness(severity))
-    low, high = stretched(severity, by_category, torch.zeros(5), torch.tensor([-0.5, 0.0, 0.5, 1.0]))
-    width = below + above
-    assert (high - low).item() == pytest.approx(scale * width + length * min(1, width / LEAST_WIDTH), rel=1e-4)
-    torch.testing.assert_close(-low * above, high * below, rtol=1e-4, atol=1e-6)
-
-
-@given(st.integers(0, 1000), st.floats(1.01, 4))
-def test_a_network_that_is_less_sure_has_an_interval_that_is_no_shorter(seed, times):
-    generator = torch.Generator().manual_seed(seed)
-    model, half = small_model(), torch.rand(30, 1, generator=generator) * 2
-    severity = torch.cat([-half, torch.zeros(30, 1), half], dim=1)
-    model.get_buffer("interval_length").abs_()
-    edges = torch.tensor([-0.5, 0.0, 0.5, 1.0])
-
-    def length(severity):
-        given_BC = model.interval_scale_of(torch.zeros(30, STEPS), narrowness(severity))
-        low, high = stretched(severity, given_BC, torch.zeros(5), edges)
-        return high - low
-
-    assert (length(times * severity) >= length(severity) - 1e-5).all()
-
-
-def test_narrowness_is_one_over_the_length_of_the_interval_down_to_the_least():
-    severity = torch.tensor([[-1.0, 0.0, 3.0], [0.0, 0.1, 0.2], [2.0, 1.0, 0.0]])
-    assert narrowness(severity)[:, 0].tolist() == pytest.approx([1 / 4, 1 / LEAST_WIDTH, 1 / LEAST_WIDTH])
-    assert torch.stack(halves(severity)).min() > 0
-
-
 def test_novelty_is_the_whitened_distance_over_its_limit():
     model, batch = small_model(), inputs([4, 9])
     with torch.inference_mode():
@@ -190,14 +89,6 @@ def test_a_time_is_strange_where_it_is_shorter_than_the_least_and_never_where_it
     assert short == pytest.approx(3.0)
     assert least == pytest.approx(1.0)
     assert long == pytest.approx(0.9 / 40)
-
-
-def test_a_model_saved_before_short_times_were_strange_knows_none(tmp_path):
-    save_diagnosis(small_model(), tmp_path)
-    state = load_file(tmp_path / "model.safetensors")
-    del state["least_years"]
-    save_file(state, tmp_path / "model.safetensors")
-    assert load_diagnosis(tmp_path).get_buffer("least_years").item() == 0
 
 
 def test_standardising_is_linear_near_zero_and_bounded_far_out():

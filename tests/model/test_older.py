@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from plumbline.errors import InputError
-from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
-from plumbline.model.interval import narrowness, passed_bounds
+from plumbline.model.diagnosis import Answer, load_diagnosis, save_diagnosis
+from plumbline.model.interval import KINDS
 from plumbline.model.older import RENAMED
 from tests.model.made import inputs, small_model
 
@@ -40,39 +40,31 @@ def test_names_and_description_of_then(tmp_path, kind):
             assert torch.equal(left, right)
 
 
-@pytest.mark.parametrize("stretch", [torch.tensor(0.4), torch.tensor([0.1, -0.2, 0.3, 0.0, 0.5])], ids=["one", "each"])
-def test_intervals_of_then_were_lengths_alone(tmp_path, stretch):
-    model, batch = small_model(), inputs([4, 9, 1])
-    for name, value in {"stretch": stretch, "scale": 1.0, "steps": 0.0, "length": 0.0}.items():
-        model.get_buffer(f"interval_{name}").copy_(torch.as_tensor(value))
-    save_diagnosis(model, tmp_path)
-    then = load_file(tmp_path / "model.safetensors")
-    del then["interval_scale"], then["interval_steps"], then["interval_length"]
-    save_file({**then, "interval_stretch": stretch}, tmp_path / "model.safetensors")
-    again = load_diagnosis(tmp_path)
-    with torch.inference_mode():
-        for left, right in zip(model(*batch), again(*batch), strict=True):
-            assert torch.equal(left, right)
-    if not stretch.ndim:
-        low, _, high = again.raw(*batch).severity_B3.T
-        torch.testing.assert_close(again(*batch).severity_low, again.permille(low - 0.4))
-        torch.testing.assert_close(again(*batch).severity_high, again.permille(high + 0.4))
+LENGTHS = {"stretch": torch.tensor(0.4)}
+STRETCHES = {"stretch": torch.zeros(5)}
+SCALES = {**STRETCHES, "scale": torch.tensor([0.5, 0.6, 0.7, 0.8, 0.9]), "steps": torch.ones(6)}
 
 
-def test_intervals_of_then_were_scaled_alike_however_narrow(tmp_path):
+@pytest.mark.parametrize("interval", [LENGTHS, STRETCHES, SCALES, {**SCALES, "length": torch.ones(5)}], ids=len)
+def test_intervals_of_then_had_one_scale_of_a_category(tmp_path, interval):
+    """All else of such a model is as it was."""
     model, batch = small_model(), inputs([4, 9, 1])
-    model.get_buffer("interval_length").zero_()
+    model.get_buffer("least_years").zero_()
     save_diagnosis(model, tmp_path)
     then = load_file(tmp_path / "model.safetensors")
-    del then["interval_length"]
-    save_file(then, tmp_path / "model.safetensors")
+    for name in [name for name in then if "interval" in name or name == "least_years"]:
+        del then[name]
+    if "length" in interval:
+        then["least_years"] = torch.zeros(())
+    save_file(then | {f"interval_{name}": value for name, value in interval.items()}, tmp_path / "model.safetensors")
     again = load_diagnosis(tmp_path)
-    passed = passed_bounds(batch[2])
-    scale = again.get_buffer("interval_scale") + (passed * again.get_buffer("interval_steps")).sum(-1, keepdim=True)
     with torch.inference_mode():
-        assert torch.equal(again.interval_scale_of(passed, narrowness(again.raw(*batch).severity_B3)), scale)
-        for left, right in zip(model(*batch), again(*batch), strict=True):
-            assert torch.equal(left, right)
+        for name, left, right in zip(Answer._fields, model(*batch), again(*batch), strict=True):
+            assert name in ("severity_low", "severity_high") or torch.equal(left, right)
+    wanted = interval.get("scale", torch.ones(5)).expand(KINDS, 5)
+    assert torch.equal(again.get_buffer("interval_below"), wanted)
+    assert torch.equal(again.get_buffer("interval_above"), wanted)
+    assert torch.equal(again.get_buffer("interval_length"), interval.get("length", torch.zeros(5)))
 
 
 def test_weights_that_lack_an_interval_are_refused(tmp_path):
@@ -81,5 +73,5 @@ def test_weights_that_lack_an_interval_are_refused(tmp_path):
     save_file(
         {name: value for name, value in weights.items() if "interval" not in name}, tmp_path / "model.safetensors"
     )
-    with pytest.raises(InputError, match="interval_scale"):
+    with pytest.raises(InputError, match="interval_below"):
         load_diagnosis(tmp_path)

@@ -12,6 +12,7 @@ from plumbline.model.position import LONGEST_LEARNED, Sinusoidal, build_position
 from plumbline.model.stream import Block, Convolution, Separable, Stream
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
+from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 from tests.model.made import SMALL, inputs, small_model
 
 
@@ -117,7 +118,8 @@ def test_the_ends_of_the_interval_never_cross(seed, scale):
     with torch.inference_mode():
         low, middle, high = model.raw(*batch).severity_B3.T
         answer = model(*batch)
-        model.get_buffer("interval_stretch").fill_(-100.0)
+        for name in ("below", "above", "length"):
+            model.get_buffer(f"interval_{name}").fill_(-100.0)
         narrow = model(*batch)
     assert (low <= middle).all()
     assert (middle <= high).all()
@@ -125,7 +127,9 @@ def test_the_ends_of_the_interval_never_cross(seed, scale):
         assert (part.severity_low <= part.severity_permille).all()
         assert (part.severity_permille <= part.severity_high).all()
         assert (part.severity_low >= 0).all()
-    torch.testing.assert_close(narrow.severity_low, narrow.severity_high)
+    torch.testing.assert_close(narrow.severity_permille, narrow.severity_high)
+    sound = narrow.severity_permille < CATEGORY_BOUNDS_PERMILLE[0]
+    torch.testing.assert_close(narrow.severity_low, narrow.severity_permille.where(~sound, torch.zeros(())))
 
 
 specs = st.fixed_dictionaries(

@@ -235,7 +235,7 @@ def test_few_labels_leave_the_calibration_of_the_base(base, adapters):
     known = load_diagnosis(base).state_dict()
     assert (few.about.temperature_calibrated, few.about.interval_calibrated) == (False, False)
     assert (many.about.temperature_calibrated, many.about.interval_calibrated) == (True, True)
-    for name in ("temperature", "interval_scale"):
+    for name in ("temperature", "interval_below", "interval_above"):
         assert torch.equal(few.tensors[f"buffer.{name}"], known[name])
         assert not torch.equal(many.tensors[f"buffer.{name}"], known[name])
 

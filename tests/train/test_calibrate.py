@@ -6,22 +6,11 @@ import torch
 from torch import nn
 
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.interval import INTERVAL_SHARE, deviation, narrowness
+from plumbline.model.interval import INTERVAL_SHARE
 from plumbline.model.network import RawAnswer
-from plumbline.prepare.features import GEOMETRY, names
 from plumbline.prepare.sequences import concatenate
 from plumbline.strain import category
-from plumbline.train.calibrate import (
-    CATEGORIES,
-    CATEGORY_SHARES,
-    MIN_CATEGORY,
-    MIN_FOR_STEPS,
-    calibrate,
-    category_quantiles,
-    quantile_regression,
-    raw_answers,
-    set_scales,
-)
+from plumbline.train.calibrate import calibrate
 from plumbline.train.doubts import LEAST_BUILDINGS
 from tests.model.made import small_model
 from tests.train.made import make_sequences
@@ -94,7 +83,7 @@ def test_the_interval_holds_its_share_of_buildings_never_seen(spread):
     """Conformal guarantee on exchangeable data, whether the raw interval was too wide or too narrow."""
     model, rng = echo_model(), np.random.default_rng(3)
     calibrate(model, echoed(model, rng, 8000, spread=spread))
-    assert (model.get_buffer("interval_scale").mean() < 1) == (spread < 0.5)
+    assert (model.get_buffer("interval_above").amax() < 1) == (spread < 0.5)
     again = echoed(model, rng, 8000, spread=spread)
     assert coverage(model, again) >= INTERVAL_SHARE - 0.02
     for number in range(5):
@@ -153,171 +142,3 @@ def test_calibrating_again_changes_nothing():
     calibrate(model, sequences)
     assert all(torch.equal(value, first[name]) for name, value in model.named_buffers())
     assert not model.training
-
-
-def of_kind(sequences, points, area):
-    """The same buildings, told to have so many scatterers on so many m2."""
-    sequences.geometry[:, names(GEOMETRY).index("log_points")] = np.log(points)
-    sequences.geometry[:, names(GEOMETRY).index("log_area")] = np.log(area)
-    return sequences
-
-
-class Flat(Echo):
-    """Says the same of all, so that the area is free to be anything."""
-
-    def forward(self, distance, slope, geometry, mask):
-        middle = geometry[:, :1]
-        return RawAnswer(geometry[:, :4], torch.cat([middle - HALF_WIDTH, middle, middle + HALF_WIDTH], dim=1))
-
-
-def test_every_kind_of_building_is_held_though_the_network_is_surer_of_one_than_it_should_be():
-    model, rng = echo_model(), np.random.default_rng(7)
-    model.network = Flat()
-
-    def drawn():
-        parts = []
-        for points, area, spread in ((6, 80.0, 0.6), (30, 80.0, 1.2), (80, 400.0, 0.3)):
-            part = echoed(model, rng, 3000, spread=spread)
-            middle = np.arcsinh(part.geometry[:, 0])
-            standard = torch.tensor(middle + rng.normal(0, spread, 3000), dtype=torch.float32)
-            parts.append(of_kind(replace(part, severity=model.permille(standard).numpy()), points, area))
-        return parts
-
-    calibrate(model, concatenate(drawn()))
-    steps = model.get_buffer("interval_steps")
-    # No building has 10 to 20 scatterers, nor 100 to 250 or 600 m2: only other bounds can be steps.
-    assert not steps[[0, 3, 5]].any()
-    assert steps[1] > 0
-    found = [coverage(model, part) for part in drawn()]
-    assert min(found) > 0.86
-    assert max(found) < 0.97
-
-
-def test_few_buildings_have_no_steps():
-    model, rng = echo_model(), np.random.default_rng(8)
-    model.network = Flat()
-    half = (MIN_FOR_STEPS - 1) // 2
-    parts = [of_kind(echoed(model, rng, half, spread=s), points, 80.0) for s, points in ((0.3, 5), (2.0, 60))]
-    calibrate(model, concatenate(parts))
-    assert not model.get_buffer("interval_steps").any()
-    calibrate(model, concatenate([*parts, *parts]))
-    assert model.get_buffer("interval_steps").any()
-
-
-class Unsure(Flat):
-    """Says how unsure it is in the sixth column: half the length of its interval."""
-
-    def forward(self, distance, slope, geometry, mask):
-        middle, half = geometry[:, :1], geometry[:, 5:6]
-        return RawAnswer(geometry[:, :4], torch.cat([middle - half, middle, middle + half], dim=1))
-
-
-def unsure(model, rng, half, spread, count):
-    """Buildings of one kind with an interval of so many on each side, whose severities spread otherwise."""
-    part = of_kind(make_sequences(count, shortest=5, longest=6), 30, 80.0)
-    middle = rng.normal(0, 1, count)
-    part.geometry[:, 0], part.geometry[:, 5] = np.sinh(middle), np.sinh(half)
-    standard = torch.tensor(middle + rng.normal(0, spread, count), dtype=torch.float32)
-    return replace(part, severity=model.permille(standard).numpy())
-
-
-NARROW, WIDE = (0.4, 0.7), (1.5, 1.0)
-"""Half of the interval, and the spread of the truth: of the one 2.9 halves are needed, of the other 1.1."""
-
-
-def test_narrow_intervals_are_held_as_wide_ones_are():
-    model, rng = echo_model(), np.random.default_rng(10)
-    model.network = Unsure()
-    calibrate(model, concatenate([unsure(model, rng, *kind, 4000) for kind in (NARROW, WIDE)]))
-    length = model.get_buffer("interval_length")
-    assert length[:-1].max() > 0.5
-    assert length[-1] == 0
-    again = [unsure(model, rng, *kind, 4000) for kind in (NARROW, WIDE)]
-    found = [coverage(model, part) for part in again]
-    length.zero_()
-    set_scales(model, raw_answers(model, concatenate(again)))
-    without = [coverage(model, part) for part in again]
-    assert without[0] < found[0] - 0.03
-    assert min(found) > INTERVAL_SHARE - 0.03
-
-
-def test_intervals_that_differ_by_nothing_have_no_length():
-    model, rng = echo_model(), np.random.default_rng(11)
-    model.network = Unsure()
-    calibrate(model, unsure(model, rng, *NARROW, 2000))
-    assert not model.get_buffer("interval_length").any()
-    calibrate(model, concatenate([unsure(model, rng, *kind, (MIN_FOR_STEPS - 1) // 2) for kind in (NARROW, WIDE)]))
-    assert not model.get_buffer("interval_length").any()
-
-
-@pytest.mark.parametrize("length", [0.0, 0.7, -0.4])
-def test_each_category_holds_its_rank_whatever_its_length(length):
-    """Split conformal prediction: of n buildings the scale lets `ceil(share (n + 1))` in, be they few or many."""
-    model, rng = echo_model(), np.random.default_rng(12)
-    model.network = Unsure()
-    model.get_buffer("severity_sd").fill_(1.0)  # so that all categories are there
-    raw = raw_answers(model, concatenate([unsure(model, rng, *kind, 1000) for kind in (NARROW, WIDE)]))
-    model.get_buffer("interval_steps").normal_(std=0.1)
-    model.get_buffer("interval_length").copy_(length * torch.arange(CATEGORIES))
-    set_scales(model, raw)
-    number = torch.tensor(category(model.permille(raw.standard_B).numpy()))
-    scale = model.interval_scale_of(raw.passed_BK, narrowness(raw.severity_B3))
-    held = deviation(raw.severity_B3, raw.standard_B) <= scale[torch.arange(len(scale)), number] + 1e-5
-    inside = [held[number == own] for own in range(CATEGORIES)]
-    assert min(len(part) for part in inside) >= MIN_CATEGORY
-    ranks = [[int(np.ceil(share * (len(part) + 1))) for part in inside] for share in CATEGORY_SHARES]
-    assert [int(part.sum()) for part in inside] in ranks
-
-
-def test_categories_are_asked_for_less_where_together_they_hold_more():
-    """Wide intervals reach over each other's categories; narrow ones do not."""
-    model, rng = echo_model(), np.random.default_rng(13)
-    model.network = Unsure()
-    found = {}
-    for name, kind in (("narrow", (0.02, 0.03)), ("wide", WIDE)):
-        model.get_buffer("severity_sd").fill_(1.0)
-        raw = raw_answers(model, unsure(model, rng, *kind, 4000))
-        set_scales(model, raw)
-        low, high = model.interval(raw.severity_B3, raw.passed_BK)
-        inside = ((low[:, 0] <= raw.standard_B) & (raw.standard_B <= high[:, 0])).double()
-        number = torch.tensor(category(model.permille(raw.standard_B).numpy()))
-        found[name] = inside.mean(), min(inside[number == own].mean() for own in range(CATEGORIES))
-    assert found["narrow"][0] >= INTERVAL_SHARE
-    assert found["narrow"][1] >= INTERVAL_SHARE - 0.01
-    assert found["wide"][0] >= INTERVAL_SHARE
-    assert found["wide"][1] >= CATEGORY_SHARES[0] - 0.001
-
-
-@pytest.mark.parametrize("count", [40, 60, 90, 200])
-@pytest.mark.parametrize("seed", range(4))
-def test_all_together_hold_the_rank_of_split_conformal_prediction(count, seed):
-    """`ceil(share (n + 1))` of n, not a share of n: of few buildings that is one more."""
-    model, rng = echo_model(), np.random.default_rng(seed)
-    model.network = Unsure()
-    model.get_buffer("severity_sd").fill_(1.0)
-    raw = raw_answers(model, unsure(model, rng, *WIDE, count))
-    set_scales(model, raw)
-    low, high = model.interval(raw.severity_B3, raw.passed_BK)
-    near = 1e-5  # those that a bound was set by lie on it, to rounding
-    held = int(((low[:, 0] - near <= raw.standard_B) & (raw.standard_B <= high[:, 0] + near)).sum())
-    assert held >= np.ceil(INTERVAL_SHARE * (count + 1))
-
-
-def test_a_category_with_few_buildings_takes_what_all_would_need_of_it():
-    generator = torch.Generator().manual_seed(0)
-    excess, number = torch.randn(400, CATEGORIES, generator=generator), torch.arange(400) % 4
-    number[: MIN_CATEGORY - 1] = 4
-    found = category_quantiles(excess, number, INTERVAL_SHARE)
-    assert found[4] == excess[:, 4].sort().values[int(np.ceil(INTERVAL_SHARE * 401)) - 1]
-    own = excess[number == 2, 2].sort().values
-    assert found[2] == own[int(np.ceil(INTERVAL_SHARE * (len(own) + 1))) - 1]
-
-
-def test_quantiles_of_groups_are_what_the_regression_finds():
-    """On indicators alone, quantile regression gives each group's own quantile."""
-    rng = np.random.default_rng(9)
-    group, values = rng.integers(0, 3, 999), rng.normal(0, 1, 999)
-    values += np.array([0.0, 5.0, -3.0])[group]
-    found = quantile_regression(np.eye(3)[group], values, 0.9)
-    for number in range(3):
-        assert np.mean(values[group == number] <= found[number] + 1e-9) == pytest.approx(0.9, abs=0.005)

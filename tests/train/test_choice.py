@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.train.calibrate import RawAnswers
 from plumbline.train.choice import chance_of_less, first_as_good, losses, on_scale_of
 from plumbline.train.level import Level, set_level
+from plumbline.train.scales import RawAnswers
 from tests.model.made import small_model
 
 

@@ -65,13 +65,13 @@ def overconfident(model: Diagnosis, data: Shards) -> None:
 
 def narrow_interval(model: Diagnosis, data: Shards) -> None:
     """Half of the interval that holds 90 %."""
-    for name in ("interval_scale", "interval_steps", "interval_length"):
+    for name in ("interval_below", "interval_above", "interval_length"):
         model.get_buffer(name).mul_(0.5)
 
 
 def wide_interval(model: Diagnosis, data: Shards) -> None:
     """An interval that nearly always holds the truth, and says nothing."""
-    for name in ("interval_scale", "interval_steps", "interval_length"):
+    for name in ("interval_below", "interval_above", "interval_length"):
         model.get_buffer(name).mul_(3)
 
 

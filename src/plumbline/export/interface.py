@@ -60,8 +60,8 @@ def interface() -> dict[str, Any]:
         "outputs": [
             tensor("quadrant_probability", "float32", "batch", 4, unit="1", order=list(QUADRANTS)),
             tensor("severity_permille", "float32", "batch", unit="permille of tensile strain"),
-            tensor("severity_low", "float32", "batch", unit="permille; 5 % of true values are below"),
-            tensor("severity_high", "float32", "batch", unit="permille; 5 % of true values are above"),
+            tensor("severity_low", "float32", "batch", unit="permille; 0 where there may be no damage"),
+            tensor("severity_high", "float32", "batch", unit="permille; 90 % of true values lie between both"),
             tensor("novelty", "float32", "batch", unit="1; above 1: unlike the training data"),
         ],
         "quadrants": list(QUADRANTS),

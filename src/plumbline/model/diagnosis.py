@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from plumbline.errors import InputError
 from plumbline.files import read_json, write_bytes, write_json
 from plumbline.model.heads import RawAnswer
-from plumbline.model.interval import STEPS, narrowness, passed_bounds, stretched
+from plumbline.model.interval import KINDS, kinds, narrowness, stretched
 from plumbline.model.network import Network, spec_of
 from plumbline.model.older import take_older_buffers
 from plumbline.model.prepared import PREPARED, told_preparation
@@ -71,10 +71,9 @@ class Diagnosis(nn.Module):
         self.register_buffer("severity_limit", torch.full((), torch.inf))
         self.register_buffer("temperature", torch.ones(()))
         categories = len(CATEGORY_BOUNDS_PERMILLE) + 1
-        self.register_buffer("interval_scale", torch.ones(categories))
-        self.register_buffer("interval_steps", torch.zeros(STEPS))
+        self.register_buffer("interval_below", torch.ones(KINDS, categories))
+        self.register_buffer("interval_above", torch.ones(KINDS, categories))
         self.register_buffer("interval_length", torch.zeros(categories))
-        self.register_buffer("interval_stretch", torch.zeros(categories))
         self.register_buffer("novelty_whitening", torch.eye(len(GEOMETRY)))
         self.register_buffer("novelty_limit", torch.full((), 1e3))
         self.register_buffer("geometry_middle", torch.zeros(len(GEOMETRY)))
@@ -128,7 +127,7 @@ class Diagnosis(nn.Module):
             distance: (B, L, F). slope: (B, L, F). geometry: (B, F). mask: (B, L) bool, one True a building at least.
         """
         raw = self.raw(distance, slope, geometry, mask)
-        low_B1, high_B1 = self.interval(raw.severity_B3, passed_bounds(geometry))
+        low_B1, high_B1 = self.interval(raw.severity_B3, kinds(geometry))
         return Answer(
             quadrant_probability=(raw.logits_B4 / self.temperature).softmax(-1),  # type: ignore[operator]
             severity_permille=self.permille(raw.severity_B3[:, 1:2]).squeeze(-1),
@@ -137,29 +136,22 @@ class Diagnosis(nn.Module):
             novelty=self.novelty(geometry),
         )
 
-    def interval(self, severity_B3: Tensor, passed_BK: Tensor) -> tuple[Tensor, Tensor]:
+    def interval(self, severity_B3: Tensor, kind_BK: Tensor) -> tuple[Tensor, Tensor]:
         """(B, 1) ends of the severity's interval, standardised, about the middle of `severity_B3`.
 
-        `passed_BK`: see `interval.passed_bounds`.
+        `kind_BK`: see `interval.kinds`.
         """
-        middle_B1 = severity_B3[:, 1:2]
-        low_B1, high_B1 = stretched(
-            severity_B3,
-            self.interval_scale_of(passed_BK, narrowness(severity_B3)),
-            self.get_buffer("interval_stretch"),
-            self.standard_severity(torch.tensor(CATEGORY_BOUNDS_PERMILLE).to(middle_B1)),
+        longer_BC = self.get_buffer("interval_length") * narrowness(severity_B3)
+        # Sums of products, written out: a product of matrices would be rounded with the network's.
+        below_BC, above_BC = (
+            (kind_BK[:, :, None] * self.get_buffer(f"interval_{side}")).sum(1) + longer_BC
+            for side in ("below", "above")
         )
-        # A category that lets nothing in, or a negative stretch, takes the interval past its middle: never.
-        return torch.minimum(low_B1, middle_B1), torch.maximum(high_B1, middle_B1)
+        return stretched(severity_B3, below_BC, above_BC, self.category_edges())
 
-    def interval_scale_of(self, passed_BK: Tensor, narrowness_B1: Tensor) -> Tensor:
-        """(B, C) how many halves of the network's own interval the ends are from its middle, by category.
-
-        Args:
-            passed_BK: see `interval.passed_bounds`. narrowness_B1: see `interval.narrowness`.
-        """
-        steps_B1 = (passed_BK * self.get_buffer("interval_steps")).sum(-1, keepdim=True)
-        return self.get_buffer("interval_scale") + steps_B1 + self.get_buffer("interval_length") * narrowness_B1
+    def category_edges(self) -> Tensor:
+        """(E,) bounds between the categories, standardised."""
+        return self.standard_severity(torch.tensor(CATEGORY_BOUNDS_PERMILLE).to(self.get_buffer("severity_sd")))
 
 
 def asinh(x: Tensor) -> Tensor:

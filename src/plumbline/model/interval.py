@@ -1,6 +1,6 @@
-"""The severity interval: the network's own, stretched until it holds its share of every category and kind of building.
+"""The severity interval: the network's own, each side stretched until it holds its share of every category and kind.
 
-Shape legend: B buildings, F columns of the geometry, C categories, E = C - 1 bounds between them, K steps.
+Shape legend: B buildings, F columns of the geometry, C categories, E = C - 1 bounds between them, K kinds of buildings.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from plumbline.prepare.features import GEOMETRY, names
 
 INTERVAL_SHARE = 0.9
 """Of the true severities, that an interval is to hold."""
-POINT_BOUNDS = (10, 20, 50)
-AREA_BOUNDS_M2 = (100, 250, 600)
-"""Bounds between kinds of buildings, by scatterers and by area of the footprint: what says most about a sensor."""
-# Half a scatterer less: the logarithm of a bound need not be that of a count, bit by bit.
-_STEPS = [("log_points", math.log(bound - 0.5)) for bound in POINT_BOUNDS] + [
-    ("log_area", math.log(bound)) for bound in AREA_BOUNDS_M2
-]
-STEPS = len(_STEPS)
+KIND_BOUNDS = (10, 20)
+"""Scatterers; bounds between kinds of buildings, which say most about what a sensor shows of them."""
+KINDS = len(KIND_BOUNDS) + 1
+NOTHING = -1e3
+"""Halves; the scale of a category that lets in nothing but what the middle lies in."""
 LEAST_HALF = 0.01
 """Standardised; what a half of the interval counts at least, so that every deviation is a number of halves."""
 LEAST_WIDTH = 0.5
 """Standardised; what the network's interval counts at least where a length is added to it: hardly one is narrower."""
+_LOG_POINTS = names(GEOMETRY).index("log_points")
 
 
-def passed_bounds(geometry_BF: Tensor) -> Tensor:
-    """(B, K) 1 for each bound between kinds of buildings that the building reaches, else 0; of raw geometry."""
-    columns = [names(GEOMETRY).index(name) for name, _ in _STEPS]
-    bounds_K = torch.tensor([bound for _, bound in _STEPS]).to(geometry_BF)
-    return (geometry_BF[:, columns] >= bounds_K).to(geometry_BF.dtype)
+def kinds(geometry_BF: Tensor) -> Tensor:
+    """(B, K) 1 in the column of the building's kind, else 0; of raw geometry."""
+    # Half a scatterer less: the logarithm of a bound need not be that of a count, bit by bit.
+    bounds_E = torch.tensor([math.log(bound - 0.5) for bound in KIND_BOUNDS]).to(geometry_BF)
+    passed_BE = (geometry_BF[:, _LOG_POINTS : _LOG_POINTS + 1] >= bounds_E).to(geometry_BF.dtype)
+    one_B1 = torch.ones_like(passed_BE[:, :1])
+    return torch.cat([one_B1, passed_BE], -1) - torch.cat([passed_BE, 0 * one_B1], -1)
 
 
 def halves(severity_B3: Tensor) -> tuple[Tensor, Tensor]:
@@ -50,27 +50,44 @@ def narrowness(severity_B3: Tensor) -> Tensor:
     return (below_B1 + above_B1).clamp(min=LEAST_WIDTH).reciprocal()
 
 
-def deviation(severity_B3: Tensor, standard_B: Tensor) -> Tensor:
-    """(B,) how many halves of the network's interval the truth is from its middle, on its side."""
-    below_B1, above_B1 = halves(severity_B3)
-    beyond_B = standard_B - severity_B3[:, 1]
-    return torch.where(beyond_B > 0, beyond_B / above_B1[:, 0], -beyond_B / below_B1[:, 0])
+def deviations(severity_B3: Tensor, standard_B: Tensor, edges_E: Tensor) -> tuple[Tensor, Tensor]:
+    """(B,) how many halves of the network's interval the truth is below its middle, and above; negative if it is not.
 
-
-def stretched(severity_B3: Tensor, scale_BC: Tensor, add_C: Tensor, edges_E: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, 1) ends: each half times `scale_BC` (at least 0) plus `add_C`, by each category's own as they reach into it.
-
-    All severities of a category count that its stretch lets in; the interval is what lies between the least and the
-    greatest. Where none is let in, the ends are plus and minus infinity.
+    From above, all severities of category 0 are one, its upper edge: an interval lets in all of it, or nothing.
     """
     below_B1, above_B1 = halves(severity_B3)
-    middle_B1 = severity_B3[:, 1:2]
-    scale_BC = scale_BC.clamp(min=0)
-    endless = torch.full_like(edges_E[:1], torch.inf)
-    from_BC = torch.maximum(middle_B1 - scale_BC * below_B1 - add_C, torch.cat([-endless, edges_E]))
-    to_BC = torch.minimum(middle_B1 + scale_BC * above_B1 + add_C, torch.cat([edges_E, endless]))
-    nowhere = torch.full_like(from_BC, torch.inf)
+    beyond_B = standard_B - severity_B3[:, 1]
+    short_B = severity_B3[:, 1] - standard_B.clamp(min=float(edges_E[0]))
+    return short_B / below_B1[:, 0], beyond_B / above_B1[:, 0]
+
+
+def distances(severity_B3: Tensor, edges_E: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, C) how many halves each category's upper edge is below the middle, and its lower edge above; so a scale that
+    is at least 0 and at least this lets the category in. Negative if the edge is not there."""
+    below_B1, above_B1 = halves(severity_B3)
+    middle_B1, endless_1 = severity_B3[:, 1:2], torch.full_like(edges_E[:1], torch.inf)
     return (
-        torch.where(from_BC <= to_BC, from_BC, nowhere).amin(-1, keepdim=True),
-        torch.where(from_BC <= to_BC, to_BC, -nowhere).amax(-1, keepdim=True),
+        (middle_B1 - torch.cat([edges_E, endless_1])) / below_B1,
+        (torch.cat([-endless_1, edges_E]) - middle_B1) / above_B1,
+    )
+
+
+def stretched(severity_B3: Tensor, below_BC: Tensor, above_BC: Tensor, edges_E: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, 1) ends: each half times its scale (at least 0), by each category's own as they reach into it.
+
+    The lower end is the least that a category lets in, minus infinity where category 0 is: how little damage there may
+    be below category 1 is not told apart. The upper end is the greatest. Neither passes the middle.
+    """
+    half_below_B1, half_above_B1 = halves(severity_B3)
+    middle_B1, endless_1 = severity_B3[:, 1:2], torch.full_like(edges_E[:1], torch.inf)
+    bottom_C, top_C = torch.cat([-endless_1, edges_E]), torch.cat([edges_E, endless_1])
+    nowhere_BC = torch.full_like(below_BC, torch.inf)
+    reach_BC = middle_B1 - below_BC.clamp(min=0) * half_below_B1
+    whole_C = torch.cat([-endless_1, torch.zeros_like(edges_E)])  # category 0, let in, is let in to its end
+    from_BC = torch.where(reach_BC <= top_C, torch.maximum(reach_BC, bottom_C) + whole_C, nowhere_BC)
+    reach_BC = middle_B1 + above_BC.clamp(min=0) * half_above_B1
+    to_BC = torch.where(reach_BC >= bottom_C, torch.minimum(reach_BC, top_C), -nowhere_BC)
+    return (
+        torch.minimum(from_BC.amin(-1, keepdim=True), middle_B1),
+        torch.maximum(to_BC.amax(-1, keepdim=True), middle_B1),
     )

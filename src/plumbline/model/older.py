@@ -23,18 +23,21 @@ RENAMED = {
 
 
 def take_older_buffers(model: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """A pre-hook of `load_state_dict`: what models of then lack does nothing to them.
+    """A pre-hook of `load_state_dict`: give models of then what they lack.
 
-    An interval of then was the network's own with lengths added, later scaled. The one stretch of the first models is
-    that of every category now. No time was too short for them.
+    An interval of then had one scale of each category, for both sides and all kinds of buildings, with steps between
+    kinds, and lengths that were added; without the steps and those it is nearly that. Whoever goes on from such a model
+    calibrates its interval anew. No time was too short for the first models.
     """
-    name = f"{prefix}interval_stretch"
-    if name in state and state[name].ndim == 0:
-        state[name] = state[name].expand_as(model.get_buffer("interval_stretch")).clone()
-    later_buffers = {"interval_scale": 1.0, "interval_steps": 0.0, "interval_length": 0.0, "least_years": 0.0}
-    for later, value in later_buffers.items():
-        if name in state and prefix + later not in state:
-            state[prefix + later] = torch.full_like(model.get_buffer(later), value)
+    if not any(f"{prefix}interval_{name}" in state for name in ("stretch", "scale")):
+        return
+    for name in ("steps", "stretch"):
+        state.pop(f"{prefix}interval_{name}", None)
+    scale = state.pop(f"{prefix}interval_scale", torch.ones(()))
+    for side in ("below", "above"):
+        state[f"{prefix}interval_{side}"] = scale.expand_as(model.get_buffer(f"interval_{side}")).clone()
+    for later in ("interval_length", "least_years"):
+        state.setdefault(prefix + later, torch.zeros_like(model.get_buffer(later)))
 
 
 def take_older_names(_network: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:

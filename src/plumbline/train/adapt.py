@@ -20,9 +20,10 @@ from plumbline.prepare.folds import fold_blocks
 from plumbline.prepare.sequences import Sequences
 from plumbline.train.adapter import BUFFERS, Adapter, check_size
 from plumbline.train.adapter_about import AboutAdapter
-from plumbline.train.calibrate import RawAnswers, best_temperature, set_scales
+from plumbline.train.calibrate import best_temperature
 from plumbline.train.choice import first_as_good, losses, on_scale_of
 from plumbline.train.lowrank import changes, count_changes
+from plumbline.train.scales import RawAnswers, set_scales
 from plumbline.train.score import SplitScore, score
 from plumbline.train.statistics import FARTHEST, fit_statistics
 from plumbline.train.ways import Fold, label_permille, made, try_ways, unchanged

@@ -29,7 +29,7 @@ ADAPTERS = Path("adapters")
 """Where adapters are kept, one folder each."""
 WEIGHTS, ABOUT = "adapter.safetensors", "adapter.json"
 BUFFERS = (
-    "temperature", "interval_scale", "interval_stretch", "severity_mean", "severity_sd", "severity_limit",
+    "temperature", "interval_below", "interval_above", "severity_mean", "severity_sd", "severity_limit",
     "novelty_limit", "geometry_middle", "geometry_reach", "least_years",
 )  # fmt: skip
 """Statistics that an adapter brings along. The standardisation of what is read stays: the frozen weights were trained

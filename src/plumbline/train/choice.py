@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.train.calibrate import RawAnswers, best_temperature
+from plumbline.train.calibrate import best_temperature
+from plumbline.train.scales import RawAnswers
 
 
 def on_scale_of(base: Diagnosis, model: Diagnosis, raw: RawAnswers) -> RawAnswers:

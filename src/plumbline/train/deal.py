@@ -97,7 +97,8 @@ class Examples(Dataset[Example]):
             own = np.zeros(1, dtype=np.intp)
         symmetry_S = np.zeros(len(index_S), dtype=np.int64)
         if self.augment:
-            seed = (self.steps.seed or 0, self.steps.epoch, share.step)
+            # From 1 on: a 0 at the end changes no seed, and the sampler's order is drawn by the words before it.
+            seed = (self.steps.seed or 0, self.steps.epoch, share.step + 1)
             symmetry_S = np.random.default_rng(seed).integers(len(SYMMETRIES), size=len(index_S))
         weight = self.buildings.weight
         weight_S = np.ones(len(index_S)) if weight is None else weight[index_S].astype(float)

@@ -13,11 +13,12 @@ from plumbline.model.diagnosis import SEVERITY_FLOOR, Diagnosis
 from plumbline.params import Train
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.sequences import Sequences
-from plumbline.train.calibrate import RawAnswers, raw_answers
+from plumbline.train.calibrate import raw_answers
 from plumbline.train.choice import chance_of_less, on_scale_of
 from plumbline.train.level import fit_level, set_level
 from plumbline.train.lowrank import attach, blend, changes
 from plumbline.train.quick import quick_fit
+from plumbline.train.scales import RawAnswers
 
 PARTS = (0.25, 0.5, 1.0)
 """Of what is learned from the labels, tried on held-out buildings."""

@@ -7,12 +7,14 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.model.interval import AREA_BOUNDS_M2, POINT_BOUNDS
 from plumbline.prepare.features import GEOMETRY, names
 from plumbline.prepare.resolution import strain_error
 from plumbline.prepare.shards import SequenceSet
 from plumbline.strain import DIFFICULTIES, category
 
+POINT_BOUNDS = (10, 20, 50)
+AREA_BOUNDS_M2 = (100, 250, 600)
+"""Bounds between slices, by scatterers and by area of the footprint: what says most about a sensor."""
 _LOG_AREA = names(GEOMETRY).index("log_area")
 
 

@@ -1,0 +1,195 @@
+"""The severity interval's scales: split conformal prediction for each category and kind of building, a side at a time.
+
+Shape legend: B buildings, C categories, K kinds of buildings (with the design of a regression: columns), n of one part.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from torch import Tensor, nn
+
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.interval import INTERVAL_SHARE, KINDS, NOTHING, deviations, distances, narrowness
+from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
+
+SHARES = (INTERVAL_SHARE, 0.91, 0.92, 0.94, 0.96, 0.98, 1.0)
+CATEGORIES = len(CATEGORY_BOUNDS_PERMILLE) + 1
+MIN_CATEGORY = 30
+"""With fewer buildings than this the quantile is hardly more than their largest value."""
+MIN_FOR_LENGTHS = 500
+"""With fewer buildings, what narrow intervals seem to differ by from wide ones is chance."""
+MIN_FOR_LENGTH = 100
+"""The same for the buildings of one category."""
+LEAST_SPREAD = 0.05
+"""Standard deviation of `narrowness`; where it is less in a category, narrow ones cannot be told from wide ones."""
+MOST_FOR_LENGTHS = 20_000
+"""More say nothing new; evenly taken from all."""
+ROUNDING = 1e-5
+"""Halves; so that a building that a scale is set by lies inside."""
+
+
+class RawAnswers(NamedTuple):
+    """What a model says of B buildings before calibration, and their labels on the same scale."""
+
+    logits_B4: Tensor
+    severity_B3: Tensor
+    quadrant_B: Tensor
+    standard_B: Tensor
+    kind_BK: Tensor
+    """See `interval.kinds`."""
+
+
+class Side(NamedTuple):
+    """One side of the interval, for n buildings."""
+
+    own_n: Tensor
+    """The least scale of its own category by which a building lies inside."""
+    other_nC: Tensor
+    """The least scale of each category by which that is let in."""
+    order: list[int]
+    """Categories from this side's far end on. Those before a building's own reach beyond it where they are let in."""
+
+    def take(self, rows: Tensor) -> Side:
+        """The same of some buildings."""
+        return Side(self.own_n[rows], self.other_nC[rows], self.order)
+
+    def unreached(self, category: int, scale_C: Tensor) -> Tensor:
+        """(n,) of this category: where none before it is let in."""
+        before = self.order[: self.order.index(category)]
+        return ~(self.other_nC[:, before] <= scale_C[before]).any(1)
+
+    def least_scale(self, category: int, scale_C: Tensor, leave: int) -> float:
+        """Of this category, for buildings of it: the least scale that leaves out so many of them at most."""
+        own_n = self.own_n[self.unreached(category, scale_C)].sort(descending=True).values
+        return max(float(own_n[leave]) + ROUNDING, NOTHING) if len(own_n) > leave else NOTHING
+
+    def missed(self, category: int, scale_C: Tensor) -> int:
+        """How many buildings of this category are left out."""
+        return int((self.unreached(category, scale_C) & (self.own_n > scale_C[category])).sum())
+
+
+def set_scales(model: Diagnosis, raw: RawAnswers) -> None:
+    """Set what the halves are scaled by in each category and kind of building, given the model's lengths.
+
+    Conformalised quantile regression (Romano, Patterson and Candes 2019), relative to the network's own interval (Sesia
+    and Candes 2020, A comparison of some conformal quantile regression methods). For each category on its own (Vovk
+    2012, Conditional validity of inductive conformal predictors): one for all holds its share of all buildings, but
+    leaves out three in ten of the worst; and for each kind.
+
+    An interval lies between the least and the greatest severity that are let in, so the ends of one category hold those
+    of the others that lie between. So a side is set a category at a time, from its far end on, and each is asked only
+    for those that no other reaches. The misses of a category are shared between both sides, and what one side does not
+    use is left to the other. Where a category has few buildings of a kind, all kinds are asked; where it has few at
+    all, it takes what all buildings would need of it. All together are to hold their share, too, if need be by asking
+    each category for more.
+    """
+    for share in SHARES:
+        _set_scales(model, raw, share)
+        low_B1, high_B1 = model.interval(raw.severity_B3, raw.kind_BK)
+        held_B = (low_B1[:, 0] <= raw.standard_B) & (raw.standard_B <= high_B1[:, 0])
+        if len(held_B) - int(held_B.sum()) <= misses(len(held_B), INTERVAL_SHARE):
+            return
+
+
+def misses(count: int, share: float) -> int:
+    """How many of so many may be left out: by the rank of split conformal prediction, of them and a new one."""
+    return count - min(count, math.ceil((count + 1) * share))
+
+
+def lengths(model: Diagnosis, raw: RawAnswers) -> Tensor:
+    """(C,) length that is added to the interval of each category.
+
+    Quantile regression (Koenker and Bassett 1978) of the deviation on category and the category's narrowness, so that
+    narrow intervals hold their share as wide ones do (Gibbs, Cherian and Candes 2025, Conformal prediction with
+    conditional guarantees). A category with few buildings has no length. Nor has the last: it needs as many halves of a
+    narrow interval as of a wide one, and X band buildings of it were held less with one.
+    """
+    length_C, category_B = torch.zeros(CATEGORIES), _category(model, raw)
+    narrow_B1 = narrowness(raw.severity_B3)
+    longer = _spread(narrow_B1[:, 0], category_B)
+    if len(category_B) < MIN_FOR_LENGTHS or not longer.any():
+        return length_C
+    own_BC = nn.functional.one_hot(category_B, CATEGORIES).to(narrow_B1)
+    design = torch.cat([narrow_B1 * own_BC[:, longer], own_BC[:, own_BC.any(0)]], dim=1)
+    every = -(-len(category_B) // MOST_FOR_LENGTHS)
+    values = torch.maximum(*deviations(raw.severity_B3, raw.standard_B, model.category_edges())).clamp(min=0)
+    found = quantile_regression(design[::every].double().numpy(), values[::every].double().numpy(), INTERVAL_SHARE)
+    length_C[longer] = torch.from_numpy(found[: int(longer.sum())]).to(length_C)
+    return length_C
+
+
+def quantile_regression(design: NDArray[np.float64], values: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """(K,) coefficients: of the (B,) `values`, `share` lie below `design` (B, K) times them.
+
+    By the dual linear programme (Koenker 2005, Quantile regression, section 6.2).
+    """
+    found = linprog(-values, A_eq=design.T, b_eq=(1 - share) * design.sum(0), bounds=(0, 1), method="highs")
+    return np.asarray(-found.eqlin.marginals)
+
+
+def _set_scales(model: Diagnosis, raw: RawAnswers, share: float) -> None:
+    """Set them so that each category with enough buildings holds this share."""
+    category_B, kind_B = _category(model, raw), raw.kind_BK.argmax(1)
+    below, above = _sides(model, raw)
+    few_C = category_B.bincount(minlength=CATEGORIES) < MIN_CATEGORY
+    start_C = torch.where(few_C, _of_all(model, raw, share), NOTHING)
+    for kind in range(KINDS):
+        low, high = {}, {}
+        for number in torch.nonzero(~few_C).flatten().tolist():
+            own, of_kind = category_B == number, (category_B == number) & (kind_B == kind)
+            rows = of_kind if of_kind.sum() >= MIN_CATEGORY else own
+            low[number], high[number] = below.take(rows), above.take(rows)
+        leave = {number: misses(len(side.own_n), share) for number, side in low.items()}
+        above_C = _scales(
+            high, start_C, {n: count if n == high[n].order[0] else count // 2 for n, count in leave.items()}
+        )
+        below_C = _scales(low, start_C, {n: count - high[n].missed(n, above_C) for n, count in leave.items()})
+        model.get_buffer("interval_below")[kind], model.get_buffer("interval_above")[kind] = below_C, above_C
+
+
+def _scales(sides: dict[int, Side], start_C: Tensor, leave: dict[int, int]) -> Tensor:
+    """(C,) scales of one side by which at most so many of each category are left out."""
+    scale_C = start_C.clone()
+    for number in sorted(sides, key=lambda number: sides[number].order.index(number)):
+        scale_C[number] = sides[number].least_scale(number, scale_C, leave[number])
+    return scale_C
+
+
+def _sides(model: Diagnosis, raw: RawAnswers) -> tuple[Side, Side]:
+    """Below the middle and above, for all buildings."""
+    edges_E, category_B1 = model.category_edges(), _category(model, raw)[:, None]
+    longer_BC = model.get_buffer("interval_length") * narrowness(raw.severity_B3)
+    orders = list(range(CATEGORIES)), list(reversed(range(CATEGORIES)))
+    found = []
+    for own_B, other_BC, order in zip(
+        deviations(raw.severity_B3, raw.standard_B, edges_E), distances(raw.severity_B3, edges_E), orders,
+        strict=True,
+    ):  # fmt: skip
+        # A scale is at least 0, which lets in what is not beyond the middle at all.
+        own_B = torch.where(own_B <= 0, -torch.inf, own_B - longer_BC.gather(1, category_B1)[:, 0])
+        found.append(Side(own_B, torch.where(other_BC <= 0, -torch.inf, other_BC - longer_BC), order))
+    return found[0], found[1]
+
+
+def _of_all(model: Diagnosis, raw: RawAnswers, share: float) -> Tensor:
+    """(C,) what this share of all buildings would need of each category."""
+    longer_BC = model.get_buffer("interval_length") * narrowness(raw.severity_B3)
+    need_B = torch.maximum(*deviations(raw.severity_B3, raw.standard_B, model.category_edges()))
+    return (need_B[:, None] - longer_BC).sort(0, descending=True).values[misses(len(need_B), share)] + ROUNDING
+
+
+def _spread(narrow_B: Tensor, category_B: Tensor) -> Tensor:
+    """(C,) categories, but the last, with enough buildings, whose intervals differ in length."""
+    parts = [narrow_B[category_B == number] for number in range(CATEGORIES - 1)]
+    return torch.tensor([len(part) >= MIN_FOR_LENGTH and bool(part.std() >= LEAST_SPREAD) for part in parts] + [False])
+
+
+def _category(model: Diagnosis, raw: RawAnswers) -> Tensor:
+    """(B,) of the true severities."""
+    return torch.bucketize(raw.standard_B, model.category_edges(), right=True)
