@@ -105,24 +105,27 @@ def processes(folder: Path, rounds: int) -> None:
 
 
 def precisions(folder: Path, rounds: int) -> None:
-    """On the GPU: float32, bf16, and bf16 compiled."""
-    common = {"case": "ours", "threads": 1, "batch_size": 1024}
+    """On the GPU: float32, bf16, and bf16 compiled; and where every batch is sent to it, as for large data."""
+    common = {"case": "ours", "threads": 1, "batch_size": 1024, "epochs": 30}
     cases: dict[str, Case] = {
         "float32": common | {"precision": 32},
         "bf16": common | {"precision": "bf16"},
         "bf16 compiled": common | {"precision": "bf16", "compile": True},
+        "bf16, data sent batch by batch": common | {"precision": "bf16", "resident": "never"},
     }
     table("Precisions, batches of 1,024", "precision", "buildings/s", "between the steps", "memory, MB")
     for name, row in compare(cases, folder, rounds).items():
         print(f"| {name} | {row['rate']:,.0f} | {row['between']:.1%} | {row['memory']:,.0f} |")
 
 
-def kernels(folder: Path, rounds: int, scatterers: int, kinds: list[str]) -> None:
+def kernels(folder: Path, rounds: int, scatterers: int, kinds: list[str], precision: str = "float32") -> None:
     """Attention kernels at several lengths, forward and backward."""
-    table(f"Attention alone, {scatterers:,} scatterers a batch", "scatterers a building",
+    table(f"Attention alone, {precision}, {scatterers:,} scatterers a batch", "scatterers a building",
           *(f"{kind}, {unit}" for kind in kinds for unit in ("ms", "MB")))  # fmt: skip
     for length in LENGTHS:
-        common = {"case": "attention", "length": length, "scatterers": scatterers, "threads": 1}
+        common = {
+            "case": "attention", "length": length, "scatterers": scatterers, "threads": 1, "precision": precision,
+        }  # fmt: skip
         found = compare({kind: common | {"kind": kind} for kind in kinds}, folder, rounds)
         cells = [f"{row['ms']:.1f} | {row['memory']:,.0f}" for row in found.values()]
         print(f"| {length} | " + " | ".join(cells) + " |")
@@ -163,7 +166,8 @@ def main() -> None:
         processes(folder, arguments.rounds)
         if gpu:
             precisions(folder, arguments.rounds)
-        kernels(folder, 1, 1 << 18 if gpu else 4096, ["math", "sdpa", *(["flex"] if gpu else [])])
+        for precision in ("float32", *(["bf16"] if gpu else [])):
+            kernels(folder, 1, 1 << 18 if gpu else 4096, ["math", "sdpa", *(["flex"] if gpu else [])], precision)
         checkpointing(folder, 1, 1 << 16 if gpu else 8192)
         if not gpu:
             print("\nNot measured, for want of a GPU: precisions, compilation, flex attention, the share of its time "

@@ -31,6 +31,7 @@ from plumbline.prepare.sequences import Sequences
 from plumbline.prepare.shards import load_shards
 from plumbline.train.batches import Batch
 from plumbline.train.deal import Example
+from plumbline.train.distributed import repeatable
 from plumbline.train.fit import fit
 from plumbline.train.module import Optimisation
 from plumbline.train.statistics import fit_statistics
@@ -38,7 +39,7 @@ from plumbline.train.statistics import fit_statistics
 Result = dict[str, float]
 FIRST_GENERATION_BATCH = 16
 EPOCHS = 3
-"""The first one warms up."""
+"""The first one warms up. A case may ask for more."""
 REPEATS = 5
 
 
@@ -102,9 +103,10 @@ def ours(params: Params, case: dict[str, Any]) -> Result:
     """As `plumbline train` does it, augmentation, mean of the weights and record included."""
     data = {name: load_shards(Path("data/prepare") / name) for name in ("train", "tune")}
     changed: dict[str, Any] = {
-        key: case[key] for key in ("devices", "threads", "precision", "batch_size") if key in case
+        key: case[key] for key in ("devices", "threads", "precision", "batch_size", "resident") if key in case
     }
-    section = params.train.model_copy(update={"epochs": EPOCHS, "patience": EPOCHS, **changed})
+    epochs = case.get("epochs", EPOCHS)
+    section = params.train.model_copy(update={"epochs": epochs, "patience": epochs, **changed})
     torch.manual_seed(0)
     model = Diagnosis(new_spec(params.model, params.prepare.max_points))
     fit_statistics(model, data["train"])
@@ -182,17 +184,21 @@ def timed(step: Callable[[], None]) -> Result:
 
 
 def attention(params: Params, case: dict[str, Any]) -> Result:
-    """One attention, forward and backward, of `scatterers` in all; buildings are half to all of the length."""
+    """One attention, forward and backward, of `scatterers` in all; buildings are half to all of the length.
+
+    With the mask that it needs, which training makes anew for each batch.
+    """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     buildings, length, heads = case["scatterers"] // case["length"], case["length"], params.model.heads
     torch.manual_seed(0)
     mask_BL = torch.arange(length) < torch.randint(length // 2, length + 1, (buildings, 1))
-    keys = ATTENTION[case["kind"]].keys(mask_BL.to(device))
+    mask_BL, kind = mask_BL.to(device), ATTENTION[case["kind"]]
+    dtype = torch.bfloat16 if case.get("precision") == "bf16" else torch.float32
     shape = (buildings, heads, length, 2 * params.model.channels // heads)
-    query, key, value = (torch.randn(shape, device=device, requires_grad=True) for _ in range(3))
+    query, key, value = (torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
 
     def step() -> None:
-        mixed = ATTENTION[case["kind"]].mix(query, key, value, keys)
+        mixed = kind.mix(query, key, value, kind.keys(mask_BL))
         torch.autograd.grad(mixed.square().mean(), (query, key, value))
 
     return timed(step)
@@ -227,6 +233,7 @@ def main() -> None:
     case = json.loads(sys.argv[1])
     if "threads" in case:
         torch.set_num_threads(case["threads"])
+    repeatable()  # as training
     result = CASES[case["case"]](load_params(Path(sys.argv[2]) / "params.yaml"), case)
     sys.stdout.write(json.dumps({key: float(value) for key, value in result.items()}) + "\n")
 

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from plumbline.console import log
 from plumbline.model import kernels
 from plumbline.model.attention import Attention
-from plumbline.model.kernels import FLEX, block_mask, blockwise, key_mask, masked_by_channel, written_out
+from plumbline.model.kernels import FLEX, FLEX_CHANNELS, block_mask, blockwise, key_mask, masked_by_channel, written_out
 from plumbline.params.plugins import ATTENTION
 
 LENGTHS = torch.tensor([[6], [2], [4]])
@@ -42,6 +42,29 @@ def test_flex_attention_under_its_block_mask_is_the_formula(channels):
     with torch.inference_mode():
         found = blockwise(flex_attention, query, key, value, block_mask(mask))
     torch.testing.assert_close(found, written_out(query, key, value, key_mask(mask)), atol=1e-5, rtol=1e-4)
+
+
+def test_as_many_channels_as_flex_needs_are_not_copied():
+    query, key, value = torch.randn(3, 2, 2, 5, FLEX_CHANNELS)
+    given = []
+    blockwise(lambda *parts, **_: given.extend(parts) or parts[0], query, key, value, keys=None)
+    assert all(one is other for one, other in zip(given, (query, key, value), strict=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("length", [150, 300])
+def test_flex_attention_of_several_blocks_has_the_gradients_of_the_formula(length):
+    torch.manual_seed(0)
+    mask = (torch.arange(length) < torch.tensor([[length], [1], [7], [length - 20]])).cuda()
+    parts = [torch.randn(4, 2, length, 16, device="cuda", requires_grad=True) for _ in range(3)]
+    found = []
+    for kind in ("math", "flex"):
+        mixed = ATTENTION[kind].mix(*parts, ATTENTION[kind].keys(mask))
+        real = mixed.transpose(1, 2)[mask]
+        found.append([real, *torch.autograd.grad(real.square().sum(), parts)])
+    for left, right in zip(*found, strict=True):
+        torch.testing.assert_close(left, right, atol=1e-3, rtol=1e-3)
 
 
 @pytest.mark.parametrize(("precision", "near"), [(torch.float32, 1e-6), (torch.float16, 2e-3)])

@@ -147,11 +147,10 @@ def test_a_container_has_the_memory_that_it_is_given(tmp_path):
 def test_memory_is_measured():
     cpu = torch.device("cpu")
     assert 0 < memory_share(cpu) < 1
+    used = {"reserved_bytes": {"all": {"current": 80}}, "allocated_bytes": {"all": {"current": 1, "peak": 76}}}
     with (
         mock.patch("torch.cuda.mem_get_info", return_value=(10, 100)),
-        mock.patch("torch.cuda.memory_reserved", return_value=80),
-        mock.patch("torch.cuda.memory_allocated", return_value=1),
-        mock.patch("torch.cuda.max_memory_allocated", return_value=76),
+        mock.patch("torch.cuda.memory_stats_as_nested_dict", return_value=used),
     ):
         assert memory_share(torch.device("cuda")) == pytest.approx(0.86)  # 10 are others', 4 are kept for what comes
     assert 0 < free_bytes(gpu=False) < total_bytes()

@@ -87,8 +87,9 @@ def sent():
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     command = [sys.executable, "-m", "tests.train.ranks", port]
-    second = subprocess.Popen([*command, "1"], env=ENVIRONMENT, cwd=ROOT)
-    first = subprocess.run([*command, "0"], env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    hidden = {**ENVIRONMENT, "CUDA_VISIBLE_DEVICES": ""}  # PowerSGD would wait for a GPU
+    second = subprocess.Popen([*command, "1"], env=hidden, cwd=ROOT)
+    first = subprocess.run([*command, "0"], env=hidden, cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert second.wait(60) == 0
     assert first.returncode == 0, first.stderr
     return json.loads(first.stdout)
@@ -148,6 +149,16 @@ def test_a_gradient_that_is_no_number_stays_none_in_int8():
     back = dequantise(*quantise(value))
     assert back[0, :BLOCK].isnan().all()
     assert torch.equal(back[0, BLOCK:], value[0, BLOCK:])
+
+
+def test_powersgd_is_refused_on_the_cpu_beside_a_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    asked = make_params(devices=2, communication="powersgd", accelerator="cpu").train
+    with pytest.raises(InputError, match=r"train\.communication: powersgd found, .*CUDA_VISIBLE_DEVICES="):
+        check_devices(asked)
+    check_devices(asked.model_copy(update={"communication": "int8"}))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    check_devices(asked.model_copy(update={"accelerator": "auto"}))
 
 
 @pytest.mark.parametrize(

@@ -133,10 +133,11 @@ def blockwise(
 ) -> Tensor:
     """Attention by `attend`, which is `flex_attention`, compiled or not; with as many channels as it needs."""
     channels = query_BHLE.shape[-1]
-    missing = max(0, FLEX_CHANNELS - channels)
-    # Zeros add nothing to a product; the scale is that of the channels there are.
-    wide = [pad(part, (0, missing)) for part in (query_BHLE, key_BHLE, value_BHLE)]
-    mixed: Tensor = attend(*wide, block_mask=keys, scale=1 / math.sqrt(channels))
+    missing = FLEX_CHANNELS - channels
+    parts = [query_BHLE, key_BHLE, value_BHLE]
+    if missing > 0:  # zeros add nothing to a product; the scale is that of the channels there are
+        parts = [pad(part, (0, missing)) for part in parts]
+    mixed: Tensor = attend(*parts, block_mask=keys, scale=1 / math.sqrt(channels))
     return mixed[..., :channels]
 
 

@@ -70,7 +70,7 @@ def check_devices(losses: Train) -> None:
     """Refuse what the machine does not have.
 
     Raises:
-        InputError: more GPUs asked for than there are, or fp16 without one.
+        InputError: more GPUs asked for than there are, fp16 without one, or powersgd beside one.
     """
     if losses.accelerator == "gpu" and not torch.cuda.is_available():
         raise InputError("train.accelerator: gpu found, and there is none that works. Use auto or cpu.")
@@ -78,6 +78,11 @@ def check_devices(losses: Train) -> None:
         raise InputError(f"train.devices: {losses.devices} found, and there are {gpus(losses)} GPUs.")
     if losses.precision == "fp16" and not gpus(losses):
         raise InputError("train.precision: fp16 found, which needs a GPU, and there is none. Use bf16 or 32.")
+    if losses.communication == "powersgd" and not gpus(losses) and torch.cuda.is_available():
+        raise InputError(  # PyTorch's hook waits for the GPU wherever there is one
+            "train.communication: powersgd found, which does not run on the CPU of a machine whose GPU can be seen. "
+            "Hide it (CUDA_VISIBLE_DEVICES=), use it (train.accelerator: auto), or use another communication."
+        )
 
 
 def gpus(losses: Train) -> int:

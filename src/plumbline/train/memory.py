@@ -29,8 +29,10 @@ def memory_share(device: torch.device) -> float:
     """
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
-        others = total - free - torch.cuda.memory_reserved(device)
-        return (others + torch.cuda.max_memory_allocated(device)) / total
+        # Both at once, and not flattened: this is asked for in every batch.
+        used = torch.cuda.memory_stats_as_nested_dict(device)
+        others = total - free - used["reserved_bytes"]["all"]["current"]
+        return float((others + used["allocated_bytes"]["all"]["peak"]) / total)
     memory = machine()
     return 1 - memory.free / memory.total
 

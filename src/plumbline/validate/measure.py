@@ -130,7 +130,7 @@ def run_seconds(
     """
     times: list[float] = []
     warm, start = 0, time.perf_counter()
-    while warm < WARM_UPS and time.perf_counter() - start < most_seconds:
+    while warm < max(WARM_UPS, len(batches)) and time.perf_counter() - start < most_seconds:
         model.run(batches[warm % len(batches)])
         warm += 1
     while len(times) < 2 or (len(times) < repeats and sum(times) < most_seconds):
