@@ -78,7 +78,7 @@ def stretched(severity_B3: Tensor, below_BC: Tensor, above_BC: Tensor, edges_E: 
     """(B, 1) ends: each half times its scale (at least 0), by each category's own as they reach into it.
 
     The lower end is the least that a category lets in, minus infinity where category 0 is: how little damage there may
-    be below category 1 is not told apart. The upper end is the greatest. Neither is closer to the middle than `NEAREST`.
+    be below category 1 is not told apart. The upper end is the greatest. `NEAREST` the middle there is none.
     """
     half_below_B1, half_above_B1 = halves(severity_B3)
     middle_B1, endless_1 = severity_B3[:, 1:2], torch.full_like(edges_E[:1], torch.inf)
