@@ -15,7 +15,7 @@ from benchmarks.heldout.scores import BARS, ENGINEER, HELD, MODEL, Scores, cell,
 from plumbline.charts import Line, Mark, line_chart
 from plumbline.files import atomic_file, write_json
 from plumbline.serve.predictions import STATUSES
-from plumbline.strain import category
+from plumbline.strain import CATEGORY_BOUNDS_PERMILLE, category
 from plumbline.validate.confidence import COVERED, accuracy_by_coverage, share_error
 from plumbline.validate.slices import AREA_BOUNDS_M2, POINT_BOUNDS
 
@@ -68,6 +68,9 @@ def markdown(cities: Sequence[Examined], title: str) -> str:
             f"Slices with fewer than {MIN_SLICE} buildings are left out; bold: outside of {HELD[0]:g} to {HELD[1]:g}. "
             "Median width in permille behind the number of buildings.",
             _slice_table(told),
+            "## Damaged for sure",
+            "Whose interval begins at category 1 or above: of the damaged, of the sound, and how many are damaged.",
+            _sure_table(told),
             "## Quadrant accuracy of the most confident", _curve_table(told),
             "![Accuracy against coverage](coverage.svg)",
         ]  # fmt: skip
@@ -166,6 +169,24 @@ def _slice_table(told: Sequence[Examined]) -> str:
     return "\n".join(lines)
 
 
+def _sure(answers: pd.DataFrame) -> dict[str, float]:
+    """Share of the damaged and of the sound whose lower end is in category 1 or above, and share of these damaged."""
+    answers = answers[answers["severity_low"].notna()]
+    sure = answers["severity_low"].astype(float).to_numpy() >= CATEGORY_BOUNDS_PERMILLE[0]
+    damaged = category(answers["true"].to_numpy()) > 0
+    parts = {"of_damaged": sure[damaged], "of_sound": sure[~damaged], "right": damaged[sure]}
+    return {name: float(part.mean()) for name, part in parts.items() if len(part)}
+
+
+def _sure_table(told: Sequence[Examined]) -> str:
+    lines = ["| city | of the damaged | of the sound | are damaged |", "|---|---|---|---|"]
+    for name, answers in _pooled(told):
+        found = _sure(answers)
+        cells = (f"{found[key]:.3f}" if key in found else "–" for key in ("of_damaged", "of_sound", "right"))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def _status_table(told: Sequence[Examined]) -> str:
     lines = ["| city | buildings | " + " | ".join(STATUSES) + " |", "|---" * (2 + len(STATUSES)) + "|"]
     for city in told:
@@ -207,6 +228,7 @@ def _figures(cities: Sequence[Examined], title: str) -> dict[str, Any]:
             }
             for city in cities
         ],
+        "sure": {name: _sure(answers) for name, answers in _pooled([c for c in cities if c.answers is not None])},
         "intervals": {name: _held(answers) for name, answers in _pooled([c for c in cities if c.answers is not None])},
         "curves": {
             city.name: {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -103,3 +104,14 @@ def test_without_a_model_least_squares_are_reported_alone(tmp_path):
     write_report([Examined("c", "sentinel", whole.rows[1:], None, None, whole.engineer)], "By hand", tmp_path)
     assert "interval holds" not in (tmp_path / "report.md").read_text()
     assert "polyline" in (tmp_path / "coverage.svg").read_text()
+
+
+def test_who_is_damaged_for_sure_is_told_of_damaged_and_sound(tmp_path):
+    made = city("one", 1.0, 0)
+    low = np.where(np.arange(BUILDINGS) < 100, 0.5, 0.0)
+    true = np.where(np.arange(BUILDINGS) % 4 == 0, 0.2, 2.0)  # of the first 100, and of all, three of four are damaged
+    write_report([replace(made, answers=made.answers.assign(severity_low=low, true=true))], "One", tmp_path)
+    page = (tmp_path / "report.md").read_text().partition("## Damaged for sure")[2]
+    assert row_of(page.partition("## Quadrant")[0], "one") == ["0.250", "0.250", "0.750"]
+    found = json.loads((tmp_path / "scores.json").read_text())["sure"]["one"]
+    assert found == {"of_damaged": 0.25, "of_sound": 0.25, "right": 0.75}
