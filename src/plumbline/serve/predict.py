@@ -29,6 +29,7 @@ from plumbline.sources.overlap import check_overlap
 from plumbline.sources.part import drop_poor
 from plumbline.sources.read import read_points
 from plumbline.sources.track import Track
+from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 SHORT_DAYS = 365
 """Less than one whole course of the seasons."""
@@ -80,6 +81,10 @@ def predict(
     torn = int(unsure.sum())
     warn_of_unjudged(table, torn)
     log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
+    damaged = int((table["burland_category"] >= 1).sum())
+    if damaged:
+        sure = int((table["severity_low"] >= CATEGORY_BOUNDS_PERMILLE[0]).sum())
+        log.info("%d of the ok are of category 1 or above, %d of them with their whole interval", damaged, sure)
     if torn:
         log.info("%d of the insufficient_points may be damaged, and no quadrant of theirs is probable enough "
                  "(--min-quadrant-confidence 0 judges them too)", torn)  # fmt: skip
