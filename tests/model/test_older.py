@@ -67,6 +67,15 @@ def test_intervals_of_then_had_one_scale_of_a_category(tmp_path, interval):
     assert torch.equal(again.get_buffer("interval_length"), interval.get("length", torch.zeros(5)))
 
 
+def test_an_adapter_of_then_brings_its_scale_for_both_sides():
+    """It is put into the state of its base, which has sides by now."""
+    model, again = small_model(), small_model(seed=1)
+    again.load_state_dict(model.state_dict() | {"interval_scale": SCALES["scale"], "interval_stretch": torch.zeros(5)})
+    for side in ("below", "above"):
+        assert torch.equal(again.get_buffer(f"interval_{side}"), SCALES["scale"].expand(KINDS, 5))
+    assert torch.equal(again.get_buffer("interval_length"), model.get_buffer("interval_length"))
+
+
 def test_weights_that_lack_an_interval_are_refused(tmp_path):
     save_diagnosis(small_model(), tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
