@@ -29,6 +29,8 @@ def take_older_buffers(model: nn.Module, state: dict[str, Any], prefix: str, *_:
     kinds, and lengths that were added; without the steps and those it is nearly that. Whoever goes on from such a model
     calibrates its interval anew. No time was too short for the first models.
     """
+    if f"{prefix}severity_limit" in state:  # not a part of a model alone
+        state.setdefault(f"{prefix}least_years", torch.zeros_like(model.get_buffer("least_years")))
     if not any(f"{prefix}interval_{name}" in state for name in ("stretch", "scale")):
         return
     for name in ("steps", "stretch"):
@@ -36,8 +38,7 @@ def take_older_buffers(model: nn.Module, state: dict[str, Any], prefix: str, *_:
     scale = state.pop(f"{prefix}interval_scale", torch.ones(()))
     for side in ("below", "above"):
         state[f"{prefix}interval_{side}"] = scale.expand_as(model.get_buffer(f"interval_{side}")).clone()
-    for later in ("interval_length", "least_years"):
-        state.setdefault(prefix + later, torch.zeros_like(model.get_buffer(later)))
+    state.setdefault(f"{prefix}interval_length", torch.zeros_like(model.get_buffer("interval_length")))
 
 
 def take_older_names(_network: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
