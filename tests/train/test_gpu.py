@@ -149,14 +149,15 @@ def test_weights_in_parts_end_as_whole_ones_do(work, strategy):
         assert all("gpu_share" in line for line in lines)  # it is the GPU that is watched
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize(
-    ("strategy", "devices", "changed"),
-    [("auto", {}, {}), pytest.param("auto", GPU, {}, marks=needs_gpu), pytest.param("fsdp", GPU, {}, marks=needs_gpu),
-     pytest.param("auto", GPU, {"quantisation_aware": 1, "patience": 2}, marks=needs_gpu)],
-)  # fmt: skip
-def test_pruning_asks_the_teacher_where_it_is(work, strategy, devices, changed):
+    ("strategy", "changed"),
+    [("auto", {}), ("fsdp", {}), ("auto", {"quantisation_aware": 1, "patience": 2})],
+)
+def test_pruning_asks_the_teacher_where_it_is(work, strategy, changed):
     """In training where the weights are, in the scan of sensitivity after it on the CPU."""
-    params = settings(strategy=strategy, epochs=1, **devices)
+    params = settings(strategy=strategy, epochs=1, **GPU)
     params["compress"] |= {"epochs": 2, "sensitivity": 20, "importance_batches": 1, **changed}
     Path("params.yaml").write_text(yaml.safe_dump(params))
     for name in ("train", "compress"):
