@@ -45,19 +45,28 @@ def atomic_file(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-@contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty temporary folder beside `path`; it takes the place of `path` if the block succeeds.
+def check_place(path: Path) -> None:
+    """Refuse what no folder can take the place of; before long work, that it may not be for nothing.
 
     Raises:
         InputError: `path` is a file, or the working directory or a folder around it.
-        NotWritable: no folder can be made there, or the disk is full.
     """
     with suppress(OSError):  # asked once: another process may just put its own there
         if not stat.S_ISDIR(path.stat().st_mode):
             raise InputError(f"{path}: is a file. Give the name of a folder.")
     if path.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise InputError(f"{path}: is the folder that this was started in, or one around it. Give the name of another.")
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty temporary folder beside `path`; it takes the place of `path` if the block succeeds.
+
+    Raises:
+        InputError: as of `check_place`.
+        NotWritable: no folder can be made there, or the disk is full.
+    """
+    check_place(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     with _refused(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -22,8 +22,10 @@ from plumbline.prepare.shards import save_shards
 from plumbline.train import distributed
 from plumbline.train.distributed import check_devices, choose_strategy, clip, has_batch_norm, threads
 from plumbline.train.int8 import BLOCK, dequantise, quantise
+from plumbline.train.launch import one_process_a_device
 from plumbline.train.resume import read_checkpoint
 from plumbline.train.traffic import Communication
+from tests.ports import free_port
 from tests.train.made import make_params, make_sequences, settings
 from tests.train.test_deal import apart
 from tests.train.test_fit import history, run, search, weights, work
@@ -58,6 +60,25 @@ def test_two_processes_end_with_the_weights_of_one_with_twice_the_batch(work):
         assert one == pytest.approx(other, rel=1e-4)
     lines = [json.loads(line) for line in next(Path(".plumbline/runs").glob("*/train.jsonl")).read_text().splitlines()]
     assert [line["epoch"] for line in lines if line["kind"] == "epoch"][-2:] == [1, 2]
+
+
+@pytest.mark.slow
+def test_two_machines_end_with_the_weights_of_one_with_twice_the_batch(work, monkeypatch):
+    """Two torchruns, each for one machine, that share a disk; by the command that a user without them is told."""
+    model, changed = {"dropout": 0.0}, {"epochs": 2, "freeze": ["*key.bias"], "accelerator": "cpu"}
+    run("one", batch_size=16, model=model, **changed)
+    Path("params.yaml").write_text(yaml.safe_dump(settings(model, batch_size=8, devices=1, nodes=2, **changed)))
+    monkeypatch.setattr(sys, "argv", ["plumbline", "train"])
+    with pytest.raises(InputError, match="torchrun ") as told:
+        one_process_a_device(make_params(devices=1, nodes=2).train)
+    words = str(told.value).split("torchrun ")[1].split()
+    words[words.index("FIRST_MACHINE:29400")] = f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "torch.distributed.run", *words]
+    machines = [subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [machine.communicate(timeout=250)[1] for machine in machines]
+    assert [machine.returncode for machine in machines] == [0, 0], said
+    assert sorted("INFO epoch 2 of" in one for one in said) == [False, True]  # the first machine speaks
+    assert apart("one", "data/train") < 1e-5
 
 
 @pytest.mark.slow

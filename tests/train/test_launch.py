@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,14 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-import torch
 import yaml
-from safetensors.torch import load_file
 
 from plumbline.errors import InputError
 from plumbline.train.launch import one_process_a_device
 from tests.first import as_first
-from tests.ports import free_port
 from tests.train.made import make_params, save_prepared, settings
 
 ROOT = Path(__file__).parents[2]
@@ -101,35 +97,6 @@ def test_a_killed_process_is_named_and_the_other_ends_without_a_traceback(tmp_pa
     assert "Another process of this run ended or cannot be reached, so this one stops. The same command" in text
     assert f"Training process {process} of 2 was killed (SIGKILL;" in text.strip().splitlines()[-1]
     assert "Traceback" not in text
-
-
-@pytest.mark.slow
-def test_two_machines_train_what_two_processes_of_one_do(tmp_path: Path) -> None:
-    """Two torchruns, each for one machine, that share a disk; by the command that a user without them is told."""
-    save_prepared(tmp_path / "data" / "prepare")
-    params, command = tmp_path / "params.yaml", ["-m", "plumbline", "train"]
-    params.write_text(yaml.safe_dump(settings(devices=2)))
-    alone = subprocess.run([sys.executable, *command], env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True)
-    assert alone.returncode == 0, alone.stderr
-    wanted = load_file(tmp_path / "data" / "train" / "model.safetensors")
-    shutil.rmtree(tmp_path / "data" / "train")
-
-    params.write_text(yaml.safe_dump(settings(devices=1, nodes=2)))
-    told = subprocess.run([sys.executable, *command], env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True)
-    assert told.returncode == 2
-    words = told.stderr[told.stderr.index("torchrun ") :].split()
-    words[0], words[words.index("FIRST_MACHINE:29400")] = "torch.distributed.run", f"127.0.0.1:{free_port()}"
-    machines = [
-        subprocess.Popen(
-            [sys.executable, "-m", *words], env=ENVIRONMENT, cwd=tmp_path, stderr=subprocess.PIPE, text=True
-        )
-        for _ in range(2)
-    ]
-    said = [one.communicate(timeout=250)[1] for one in machines]
-    assert [one.returncode for one in machines] == [0, 0], said
-    assert sorted("INFO epoch 2 of" in one for one in said) == [False, True]  # the first machine speaks
-    found = load_file(tmp_path / "data" / "train" / "model.safetensors")
-    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
 
 
 @pytest.mark.chaos

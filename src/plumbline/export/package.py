@@ -15,7 +15,7 @@ from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.export.interface import interface, same_inputs
 from plumbline.export.runtime import OnnxModel
-from plumbline.files import atomic_folder, read_json, sha256_file, write_json
+from plumbline.files import atomic_folder, check_place, read_json, sha256_file, write_json
 from plumbline.model.weights_file import MANIFEST as MANIFEST
 from plumbline.params import Prepare
 from plumbline.prepare.features import PREPARATION
@@ -102,6 +102,7 @@ def check_replaced(folder: Path, gate: Mapping[str, Any]) -> None:
         InputError: something else lies there; it is named.
     """
     if not folder.is_dir() or not any(folder.iterdir()):
+        check_place(folder)
         return
     try:
         found = verify_package(folder)
