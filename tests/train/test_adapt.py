@@ -16,7 +16,7 @@ from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.features import PREPARATION
 from plumbline.prepare.sequences import UNDEFINED, Sequences
-from plumbline.train.adapt import TooFewLabels, adapt
+from plumbline.train.adapt import TooFewLabels, _check_share, adapt
 from plumbline.train.adapter import (
     ABOUT,
     MAX_BYTES,
@@ -31,7 +31,7 @@ from plumbline.train.adapter import (
 )
 from plumbline.train.lowrank import attach, blend, changes, count_changes
 from plumbline.train.start import first_weights
-from plumbline.train.ways import changed, unchanged
+from plumbline.train.ways import changed, share, unchanged
 from tests.model.made import inputs, small_model
 from tests.train.made import make_params, make_sequences
 
@@ -182,6 +182,23 @@ def test_an_adapter_of_the_default_network_is_small(tmp_path):
         128, channels=32, heads=4, hidden=96).network.parameters())  # fmt: skip
     assert trained / total < 0.08
     assert 4 * trained < MAX_BYTES
+
+
+@pytest.mark.parametrize("rank", range(4, 17))
+def test_of_default_targets_as_many_are_changed_as_may_be(rank, caplog):
+    default = small_model(128, channels=32, heads=4, hidden=96, attention_layers=1)
+    section = Adapt(rank=rank)
+    start = unchanged(default, section)
+    assert share(start) < 0.08
+    low = {name for name, change in changes(start.network).items() if not change.late}
+    assert "heads.join_geometry.weight" in low
+    assert ("neck.attention.0.attention.query.weight" in low) == (rank <= 5)
+    with caplog.at_level("INFO", logger="plumbline"):
+        _check_share(start, default, section)
+    said = [record.getMessage().split(" at ")[0] for record in caplog.records]
+    left = ["heads.join_pooled.*.weight"] * (rank > 10) + ["neck.attention.*.attention.*.weight"]
+    assert said == [f"adapt: no change of {', '.join(left)}"] * (rank > 5)
+    assert share(unchanged(default, Adapt(rank=rank, targets=section.targets))) >= share(start)
 
 
 def test_too_large_a_share_is_refused_with_its_figure(base):

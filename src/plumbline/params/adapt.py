@@ -18,10 +18,11 @@ class Adapt(Section):
     alpha: float = Field(default=8.0, gt=0, le=1000)
     """A change is multiplied by `alpha / rank`, so that another rank needs no other learning rate."""
     targets: list[str] = Field(
-        default=["neck.attention.*.attention.*.weight", "heads.join_*.weight"],
+        default=["heads.join_geometry.weight", "heads.join_pooled.*.weight", "neck.attention.*.attention.*.weight"],
         min_length=1,
     )
-    """Matrices and convolutions that get a low-rank change: patterns of their names in the network."""
+    """Matrices and convolutions that get a low-rank change: patterns of their names in the network. Of the default ones
+    the first, as many as `max_share` holds at this rank."""
     unfreeze: list[str] = ["*norm*", "heads.join_*.bias", "heads.*_head.*"]
     """Parameters that are changed as a whole, late."""
     unfreeze_at: Fraction = 0.5

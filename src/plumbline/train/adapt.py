@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from copy import deepcopy
 
 import numpy as np
@@ -9,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.network import count_parameters
 from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.blocks import number_blocks
@@ -26,7 +27,7 @@ from plumbline.train.lowrank import changes, count_changes
 from plumbline.train.scales import RawAnswers, set_scales
 from plumbline.train.score import SplitScore, score
 from plumbline.train.statistics import FARTHEST, fit_statistics
-from plumbline.train.ways import Fold, label_permille, made, try_ways, unchanged
+from plumbline.train.ways import Fold, label_permille, made, share, try_ways, unchanged
 
 
 class TooFewLabels(InputError):
@@ -63,8 +64,8 @@ def adapt(
             f"{len(sequences)} labelled buildings that can be judged found, {params.min_labels} needed "
             "(adapt.min_labels). Label more buildings."
         )
-    parameters, share = _check_share(base, params)
     start = unchanged(base, params)
+    _check_share(start, base, params)
     check_size(_tensors(start), "adapt: an adapter of ")  # refused before all the fitting, not after
     number = _folds(centre, params)
     folds = [
@@ -84,24 +85,32 @@ def adapt(
     if interval:
         set_scales(model, said)
     about = AboutAdapter(
-        name=name, base_sha256=base_sha256, rank=params.rank, alpha=params.alpha, parameters=parameters, share=share,
-        labels=len(sequences), temperature_calibrated=temperature, interval_calibrated=interval, **way._asdict(),
-        before=_figures(base, before), after=_figures(model, said), prepare=prepare,
-        preparation=PREPARATION,
+        name=name, base_sha256=base_sha256, rank=params.rank, alpha=params.alpha,
+        parameters=count_changes(start.network), share=share(start), labels=len(sequences),
+        temperature_calibrated=temperature, interval_calibrated=interval, **way._asdict(),
+        before=_figures(base, before), after=_figures(model, said), prepare=prepare, preparation=PREPARATION,
     )  # fmt: skip
     return Adapter(about, _tensors(model))
 
 
-def _check_share(base: Diagnosis, params: Adapt) -> tuple[int, float]:
-    """Number of trained values, and their share of the network's."""
-    trained, total = count_changes(unchanged(base, params).network), count_parameters(base.network)["total"]
-    if trained > params.max_share * total:
+def _check_share(start: Diagnosis, base: Diagnosis, params: Adapt) -> None:
+    """Refuse to train more than is allowed; tell what of the default targets is left out for that."""
+    found = changes(start.network)
+    if share(start) > params.max_share:
+        trained = count_changes(start.network)
         raise InputError(
-            f"adapt: {trained} of {total} parameters would be trained, {trained / total:.1%}; at most "
-            f"{params.max_share:.0%} may be. Lower adapt.rank (from 4 on), name fewer adapt.targets or adapt.unfreeze, "
-            "or raise adapt.max_share."
+            f"adapt: {trained} of {round(trained / share(start))} parameters would be trained, {share(start):.1%}; at "
+            f"most {params.max_share:.0%} may be. Lower adapt.rank (from 4 on), name fewer adapt.targets or "
+            "adapt.unfreeze, or raise adapt.max_share."
         )
-    return trained, trained / total
+    if "targets" not in params.model_fields_set:
+        names = [name for name, _ in base.network.named_parameters()]
+        out = [one for one in params.targets if fnmatch.filter(names, one) and not fnmatch.filter(found, one)]
+        if out:
+            log.info(
+                "adapt: no change of %s at rank %d: at most %.0f %% of the parameters may be trained (adapt.max_share)",
+                ", ".join(out), params.rank, 100 * params.max_share,
+            )  # fmt: skip
 
 
 def _folds(centre: NDArray[np.float64], params: Adapt) -> NDArray[np.int64]:

@@ -10,13 +10,14 @@ from torch import Tensor
 
 from plumbline.console import track
 from plumbline.model.diagnosis import SEVERITY_FLOOR, Diagnosis
+from plumbline.model.network import count_parameters
 from plumbline.params import Train
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.sequences import Sequences
 from plumbline.train.calibrate import raw_answers
 from plumbline.train.choice import chance_of_less, on_scale_of
 from plumbline.train.level import fit_level, set_level
-from plumbline.train.lowrank import attach, blend, changes
+from plumbline.train.lowrank import attach, blend, changes, count_changes
 from plumbline.train.quick import quick_fit
 from plumbline.train.scales import RawAnswers
 
@@ -44,12 +45,30 @@ class Fold(NamedTuple):
 
 
 def unchanged(base: Diagnosis, params: Adapt) -> Diagnosis:
-    """A copy of `base` with changes attached that change nothing yet; the same ones for a seed."""
+    """A copy of `base` with changes attached that change nothing yet; the same ones for a seed.
+
+    Of targets that nobody asked for it has the first, as many as `params.max_share` holds; one at least.
+    """
+    if "targets" in params.model_fields_set:
+        return _attached(base, params, params.targets)
+    for number in range(len(params.targets), 0, -1):
+        model = _attached(base, params, params.targets[:number], lenient=True)
+        if share(model) <= params.max_share:
+            break
+    return model
+
+
+def _attached(base: Diagnosis, params: Adapt, targets: list[str], lenient: bool = False) -> Diagnosis:
     torch.manual_seed(params.seed)  # the first changes are drawn here
     model = deepcopy(base)
-    own = "targets" in params.model_fields_set
-    attach(model.network, params.targets, params.unfreeze, params.rank, params.alpha, lenient=not own)
+    attach(model.network, targets, params.unfreeze, params.rank, params.alpha, lenient=lenient)
     return model.eval()
+
+
+def share(model: Diagnosis) -> float:
+    """Of the network's own parameters: how many values its changes have."""
+    trained = count_changes(model.network)
+    return trained / (count_parameters(model.network)["total"] - trained)
 
 
 def changed(start: Diagnosis, sequences: Sequences, losses: Train, late_epoch: int) -> Diagnosis:
