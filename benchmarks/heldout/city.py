@@ -23,7 +23,9 @@ from plumbline.files import atomic_folder
 REAL = "sentinel_real"
 
 
-def make_city(out: Path, kind: str, buildings: int, seed: int, residuals: Path | None = None) -> None:
+def make_city(
+    out: Path, kind: str, buildings: int, seed: int, residuals: Path | None = None, neighbours: int = 1
+) -> None:
     """Write a city folder: one product a track, footprints, labels, and what nobody but a person looks at.
 
     Args:
@@ -32,15 +34,17 @@ def make_city(out: Path, kind: str, buildings: int, seed: int, residuals: Path |
         buildings: how many.
         seed: of everything drawn.
         residuals: EGMS L2b product whose residuals are the noise; for `sentinel_real`, and for no other.
+        neighbours: see `Residuals`.
 
     Raises:
-        InputError: `residuals` is missing where it is needed, given where it is not, or no EGMS L2b product.
+        InputError: `residuals` is missing where it is needed, given where it is not, or no EGMS L2b product; or it has
+            fewer than `neighbours` series.
     """
     if (residuals is not None) != (kind == REAL):
         raise InputError(f"--residuals: an EGMS L2b product is needed with --kind {REAL}, and with no other kind.")
     sensor: Sensor = SENSORS[kind]
     generator = np.random.default_rng([seed, list(SENSORS).index(kind)])
-    borrowed = Residuals(residuals) if residuals is not None else None
+    borrowed = Residuals(residuals, neighbours) if residuals is not None else None
     town = build_town(generator, buildings, PROJECTED if seed % 2 else GEOGRAPHIC)
     structures, labels = draw_structures(generator, town)
     views, length = draw_views(generator, sensor)

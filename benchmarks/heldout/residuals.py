@@ -1,4 +1,8 @@
-"""Borrowed noise: series of a real product less their line and annual course."""
+"""Borrowed noise: series of a real product less their line and annual course.
+
+A series' own line takes its noise's slowest part along, so that damage stands out more than it would on that ground.
+The line of its neighbourhood leaves that part in, with whatever single points there really do. The truth lies between.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +22,33 @@ Array = NDArray[np.float64]
 class Residuals:
     """Series of a real product, to be given to scatterers building by building."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, neighbours: int = 1) -> None:
         """Read an EGMS L2b product.
 
+        Args:
+            path: the product.
+            neighbours: the line taken off a series is the median of those of so many nearest series; 1: its own.
+
         Raises:
-            InputError: it is none, or no point of it has a value at every epoch.
+            InputError: it is none, no point of it has a value at every epoch, or fewer than `neighbours` have.
         """
         track = read_points(path)
         self.days = (track.epochs - track.epochs[0]) / np.timedelta64(1, "D")
         full = np.isfinite(track.displacement).all(1)
         if not full.any():
             raise InputError(f"{path}: no point has a value at every epoch. Give a product as the service delivers it.")
+        if not 1 <= neighbours <= full.sum():
+            raise InputError(f"--neighbours: {neighbours} found, 1 to {full.sum()}, the full series of {path}, needed.")
         self.place = np.column_stack([track.easting, track.northing])[full]
-        turn = 2 * np.pi * self.days / 365.25
-        design = np.column_stack([np.ones_like(turn), self.days, np.cos(turn), np.sin(turn)])
-        series = track.displacement[full].T.astype(float)
-        self.series = (series - design @ np.linalg.lstsq(design, series, rcond=None)[0]).T
         self.near = cKDTree(self.place)
+        turn = 2 * np.pi * self.days / 365.25
+        # Of days about their mean: whatever line is taken off, the series has no offset.
+        design = np.column_stack([np.ones_like(turn), self.days - self.days.mean(), np.cos(turn), np.sin(turn)])
+        series = track.displacement[full].T.astype(float)
+        fitted = np.linalg.lstsq(design, series, rcond=None)[0]
+        nearest = self.near.query(self.place, range(1, neighbours + 1))[1]
+        fitted[1] = np.median(fitted[1][nearest], axis=1)
+        self.series = (series - design @ fitted).T
 
     def borrow(self, generator: Generator, owner: NDArray[np.intp], days: NDArray[np.int64]) -> Array:
         """(P, E) mm for scatterers of buildings `owner` (P,), ascending.

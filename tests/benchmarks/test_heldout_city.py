@@ -118,6 +118,24 @@ def test_borrowed_noise_has_no_line_and_no_year(city, tmp_path):
     assert np.isin(series, residuals.series).all()
 
 
+def test_borrowed_noise_keeps_its_own_line_beside_that_of_its_neighbours(city, tmp_path):
+    pd.read_csv(next(city.glob("EGMS*.csv"))).fillna(0.0).to_csv(tmp_path / "full.csv", index=False)
+    own, local = (Residuals(tmp_path / "full.csv", count) for count in (1, 7))
+    years = (local.days - local.days.mean()) / 365.25
+    kept = local.series - own.series
+    slope = kept @ years / (years @ years)
+    np.testing.assert_allclose(kept, slope[:, None] * years, atol=1e-5)  # a line, and no offset
+    assert slope.std() > 0.1
+    # What a neighbourhood does together is gone: of each, the middle one of seven lines.
+    product = read_points(tmp_path / "full.csv")
+    line = np.polyfit(local.days, product.displacement.T, 1)[0] * 365.25
+    near = local.near.query(local.place, range(1, 8))[1]
+    expected = line - np.median(line[near], axis=1)
+    assert np.corrcoef(slope, expected)[0, 1] > 0.98
+    with pytest.raises(InputError, match="--neighbours: 0 found, 1 to"):
+        Residuals(tmp_path / "full.csv", 0)
+
+
 def test_scores_count_what_they_say():
     labels = pd.DataFrame(
         {"building_id": list("abcd"), "severity_permille": [0.2, 1.0, 2.0, 4.0], "quadrant": ["", "NE", "NW", "SW"]}
