@@ -12,10 +12,12 @@ from plumbline.prepare.shards import SequenceSet
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 Mask = NDArray[np.bool_]
-NEAR_PERMILLE = 0.2
-"""About the bound of category 1: from so far below to so far above, 0.4 to 0.6 of the buildings are damaged."""
-CHANCE = 0.25
-"""The likeliest of four quadrants is never less probable."""
+ELSEWHERE = 0.31
+"""The chance that a building is damaged, and not where is said, up to which a quadrant is told."""
+FULL_PERMILLE = 1.1
+"""From here on the quadrant's own probability decides."""
+LEAST_PERMILLE = 1e-6
+"""That is divided by."""
 
 
 def judged(sequences: SequenceSet, answers: Answers, limits: Prepare) -> Mask:
@@ -48,10 +50,12 @@ def blurred(sequences: SequenceSet, limits: Prepare) -> Mask:
 def torn(answers: Answers, limits: Prepare) -> Mask:
     """(B,) damaged, perhaps, with no quadrant as probable as is asked for.
 
-    Where category 1 begins a building is about as likely damaged as not. So `min_quadrant_confidence` is asked for in
-    full only well above it (`NEAR_PERMILLE`), nothing well below, and in between what lies between (decision 26).
+    Of the buildings said to have a severity s, some s / (s + 0.5 permille) are damaged, one in two where category 1
+    begins. So much is asked for that a building is damaged elsewhere with a chance of `ELSEWHERE`, and from
+    `FULL_PERMILLE` on `min_quadrant_confidence`; with another one than 0.55 more or less in that proportion (decision
+    29).
     """
-    first, full = CATEGORY_BOUNDS_PERMILLE[0], limits.min_quadrant_confidence
-    bounds = first - NEAR_PERMILLE, first + NEAR_PERMILLE
-    needed = np.interp(answers.severity_permille, bounds, (min(CHANCE, full), full), left=0)
+    severity = np.maximum(answers.severity_permille.astype(float), LEAST_PERMILLE)
+    asked, full = (1 - ELSEWHERE * (1 + CATEGORY_BOUNDS_PERMILLE[0] / said) for said in (severity, FULL_PERMILLE))
+    needed = limits.min_quadrant_confidence * np.clip(asked / full, 0, 1)
     return np.asarray(answers.quadrant_probability.max(axis=1, initial=0) < needed)

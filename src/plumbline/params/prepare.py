@@ -103,11 +103,11 @@ class Prepare(Section):
     min_points: int = Field(default=5, ge=3, le=1000)
     """A building with fewer usable points is not prepared. It is judged where as many are left when each track has
     taken one (`export.judged`)."""
-    max_strain_error_permille: Positive = 0.4
+    max_strain_error_permille: Positive = 0.6
     """By the noise of a building's points alone (`prepare.resolution`). With a larger one it is prepared, trained on
-    and measured, but `predict` does not judge it: what makes category 1 (0.5) is then less than 1.25 standard errors,
+    and measured, but `predict` does not judge it: what makes category 1 (0.5) is then less than one standard error,
     and errors of position and of the shape come on top."""
-    min_quadrant_confidence: Fraction = 0.5
+    min_quadrant_confidence: Fraction = 0.55
     """Where the likeliest quadrant of a damaged building is less probable, `predict` does not judge it: the answer
     would sooner be wrong than right. Near category 1 less is asked for (`export.judged.torn`)."""
     max_points: int = Field(default=128, ge=8, le=4096)
