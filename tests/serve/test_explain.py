@@ -200,8 +200,9 @@ def test_the_limit_of_what_is_judged_is_that_of_predict(tiny, tmp_path):
         found[bound] = geopandas.read_file(tmp_path / "e.gpkg", layer="buildings").set_index("building_id")
     (told,) = re.findall(r"no quadrant is probable enough; .* 0 explains them too\): (.*)", ended.err)
     assert set(told.split(", ")) == set(found[0].index) - set(found[0.6].index)
-    asked = 0.25 + 0.35 * (found[0]["severity_permille"] - 0.3).clip(0, 0.4) / 0.4
-    sure = (found[0]["severity_permille"] < 0.3) | (found[0]["quadrant_confidence"] >= asked)
+    # As in `test_predict`: from 1.1 permille on all of it, below less.
+    asked = 0.6 * ((1 - 0.31 * (1 + 0.5 / found[0]["severity_permille"])) / (1 - 0.31 * (1 + 0.5 / 1.1))).clip(0, 1)
+    sure = found[0]["quadrant_confidence"] >= asked
     assert 0 < sure.sum() < len(sure)
     assert set(found[0.6].index) == set(found[0].index[sure])
 

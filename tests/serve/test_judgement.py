@@ -84,7 +84,8 @@ def test_the_limit_moves_what_is_asked_in_proportion(severity, confidence, full)
     assert asked(severity, 0.25, 0.0) == [False]
     assert asked(severity, confidence * 0.999, full) >= asked(severity, confidence, full)
     # The more severe, the more is asked for, up to the limit.
-    assert asked(severity, confidence, full) <= asked(1.2, confidence, full) == [bool(np.float32(confidence) < full)]
+    assert asked(severity, confidence, full) <= asked(1.2, confidence, full)
+    assert asked(1.2, confidence, full) == [float(np.float32(confidence)) < full]
 
 
 def asked(severity, confidence, full=0.55):
