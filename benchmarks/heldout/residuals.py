@@ -46,8 +46,9 @@ class Residuals:
         design = np.column_stack([np.ones_like(turn), self.days - self.days.mean(), np.cos(turn), np.sin(turn)])
         series = track.displacement[full].T.astype(float)
         fitted = np.linalg.lstsq(design, series, rcond=None)[0]
-        nearest = self.near.query(self.place, range(1, neighbours + 1))[1]
-        fitted[1] = np.median(fitted[1][nearest], axis=1)
+        if neighbours > 1:  # of points at one place the nearest is not the point itself
+            nearest = self.near.query(self.place, neighbours)[1]
+            fitted[1] = np.median(fitted[1][nearest], axis=1)
         self.series = (series - design @ fitted).T
 
     def borrow(self, generator: Generator, owner: NDArray[np.intp], days: NDArray[np.int64]) -> Array:

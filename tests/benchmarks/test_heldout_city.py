@@ -107,7 +107,9 @@ def test_real_noise_is_asked_for_where_it_is_needed(tmp_path):
 
 
 def test_borrowed_noise_has_no_line_and_no_year(city, tmp_path):
-    pd.read_csv(next(city.glob("EGMS*.csv"))).fillna(0.0).to_csv(tmp_path / "full.csv", index=False)
+    product = pd.read_csv(next(city.glob("EGMS*.csv"))).fillna(0.0)
+    product.loc[1, ["easting", "northing"]] = product.loc[0, ["easting", "northing"]]  # two at one place
+    product.to_csv(tmp_path / "full.csv", index=False)
     residuals = Residuals(tmp_path / "full.csv")
     years = residuals.days / 365.25
     for shape in (np.ones_like(years), years, np.cos(2 * np.pi * years), np.sin(2 * np.pi * years)):
