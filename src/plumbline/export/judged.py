@@ -15,9 +15,9 @@ Mask = NDArray[np.bool_]
 ELSEWHERE = 0.31
 """The chance that a building is damaged, and not where is said, up to which a quadrant is told."""
 FULL_PERMILLE = 1.1
-"""From here on the quadrant's own probability decides."""
+"""From here on `min_quadrant_confidence` is asked for in full."""
 LEAST_PERMILLE = 1e-6
-"""That is divided by."""
+"""Least severity that is divided by."""
 
 
 def judged(sequences: SequenceSet, answers: Answers, limits: Prepare) -> Mask:
@@ -50,10 +50,9 @@ def blurred(sequences: SequenceSet, limits: Prepare) -> Mask:
 def torn(answers: Answers, limits: Prepare) -> Mask:
     """(B,) damaged, perhaps, with no quadrant as probable as is asked for.
 
-    Of the buildings said to have a severity s, some s / (s + 0.5 permille) are damaged, one in two where category 1
-    begins. So much is asked for that a building is damaged elsewhere with a chance of `ELSEWHERE`, and from
-    `FULL_PERMILLE` on `min_quadrant_confidence`; with another one than 0.55 more or less in that proportion (decision
-    29).
+    Of the buildings said to have a severity s, s / (s + 0.5 permille) are damaged: one in two where category 1 begins.
+    So much is asked for that the chance of damage elsewhere stays at `ELSEWHERE`, up to `min_quadrant_confidence`, which
+    is reached at `FULL_PERMILLE`. Another limit than 0.55 moves all that is asked for in proportion (decision 29).
     """
     severity = np.maximum(answers.severity_permille.astype(float), LEAST_PERMILLE)
     asked, full = (1 - ELSEWHERE * (1 + CATEGORY_BOUNDS_PERMILLE[0] / said) for said in (severity, FULL_PERMILLE))
