@@ -37,11 +37,13 @@ def make_city(
         neighbours: see `Residuals`.
 
     Raises:
-        InputError: `residuals` is missing where it is needed, given where it is not, or no EGMS L2b product; or it has
-            fewer than `neighbours` series.
+        InputError: `residuals` is missing where it is needed, given where it is not, or no EGMS L2b product; it has
+            fewer than `neighbours` series, or there is none for them.
     """
     if (residuals is not None) != (kind == REAL):
         raise InputError(f"--residuals: an EGMS L2b product is needed with --kind {REAL}, and with no other kind.")
+    if residuals is None and neighbours != 1:
+        raise InputError(f"--neighbours: {neighbours} found, without --residuals, whose series it is about.")
     sensor: Sensor = SENSORS[kind]
     generator = np.random.default_rng([seed, list(SENSORS).index(kind)])
     borrowed = Residuals(residuals, neighbours) if residuals is not None else None

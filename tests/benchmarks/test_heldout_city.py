@@ -104,6 +104,8 @@ def test_real_noise_is_asked_for_where_it_is_needed(tmp_path):
         make_city(tmp_path / "a", "sentinel_real", 10, 0)
     with pytest.raises(InputError, match="--residuals"):
         make_city(tmp_path / "b", "xband", 10, 0, tmp_path / "some.csv")
+    with pytest.raises(InputError, match="--neighbours: 30 found, without --residuals"):
+        make_city(tmp_path / "c", "xband", 10, 0, neighbours=30)
 
 
 def test_borrowed_noise_has_no_line_and_no_year(city, tmp_path):

@@ -64,12 +64,12 @@ def test_points_that_a_tilt_and_the_tracks_offsets_explain_say_nothing(points, t
 def test_damage_elsewhere_than_said_has_at_most_a_chance_of_three_in_ten(severity):
     # s / (s + 0.5) of those said to have s are damaged, so that 0.31 of them may be so in another quadrant.
     confidence = 1 - 0.31 * (severity + 0.5) / severity
-    assert asked(severity, confidence + 1e-3) == [False]
-    assert asked(severity, confidence - 1e-3) == [True]
+    assert asked(severity, confidence + 2e-3) == [False]
+    assert asked(severity, confidence - 2e-3) == [True]
 
 
 @pytest.mark.parametrize("severity", [1.1, 1.5, 3, 20])
-def test_a_quadrant_that_is_sooner_right_than_wrong_is_told_of_whoever_is_damaged(severity):
+def test_from_there_on_a_quadrant_as_probable_as_the_limit_is_told(severity):
     assert asked(severity, 0.551) == [False]
     assert asked(severity, 0.549) == [True]
 
@@ -82,7 +82,7 @@ def test_whoever_is_said_to_be_sound_needs_no_quadrant():
 @given(st.floats(0, 30), st.floats(0.25, 1), st.floats(0, 1))
 def test_the_limit_moves_what_is_asked_in_proportion(severity, confidence, full):
     assert asked(severity, 0.25, 0.0) == [False]
-    assert asked(severity, confidence * 0.999, full) >= asked(severity, confidence, full)
+    assert asked(severity, max(confidence * 0.999, 0.25), full) >= asked(severity, confidence, full)
     # The more severe, the more is asked for, up to the limit.
     assert asked(severity, confidence, full) <= asked(1.2, confidence, full)
     assert asked(1.2, confidence, full) == [float(np.float32(confidence)) < full]

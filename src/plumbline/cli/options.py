@@ -57,8 +57,8 @@ SureOption = Annotated[
     float | None,
     typer.Option(
         "--min-quadrant-confidence", min=0, max=1,
-        help="Judge a damaged building where one quadrant is at least so probable (less is asked for near category 1); "
-        "0: all. Else as the model's package says.",
+        help="Judge a building of 1.1 permille or more where one quadrant is at least so probable, a less damaged one "
+        "where one is proportionally less so; 0: all. Else as the model's package says.",
     ),
 ]  # fmt: skip
 WorkersOption = Annotated[

@@ -51,8 +51,9 @@ def torn(answers: Answers, limits: Prepare) -> Mask:
     """(B,) damaged, perhaps, with no quadrant as probable as is asked for.
 
     Of the buildings said to have a severity s, s / (s + 0.5 permille) are damaged: one in two where category 1 begins.
-    So much is asked for that the chance of damage elsewhere stays at `ELSEWHERE`, up to `min_quadrant_confidence`,
-    which is reached at `FULL_PERMILLE`. Another limit than 0.55 moves all that is asked for in proportion (decision 29).
+    One is left out where that, times the chance that its quadrant is another one, is above `ELSEWHERE`; from
+    `FULL_PERMILLE` on, where its quadrant is less probable than `min_quadrant_confidence`. What is asked below goes
+    with that limit in proportion (decision 29).
     """
     severity = np.maximum(answers.severity_permille.astype(float), LEAST_PERMILLE)
     asked, full = (1 - ELSEWHERE * (1 + CATEGORY_BOUNDS_PERMILLE[0] / said) for said in (severity, FULL_PERMILLE))

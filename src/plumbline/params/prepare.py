@@ -108,8 +108,8 @@ class Prepare(Section):
     and measured, but `predict` does not judge it: what makes category 1 (0.5) is then less than one standard error,
     and errors of position and of the shape come on top."""
     min_quadrant_confidence: Fraction = 0.55
-    """Where the likeliest quadrant of a damaged building is less probable, `predict` does not judge it: the answer
-    would sooner be wrong than right. Near category 1 less is asked for (`export.judged.torn`)."""
+    """Where the likeliest quadrant of a building of 1.1 permille or more is less probable, `predict` does not judge it.
+    Below that severity less is asked for, and 0 judges all (`export.judged.torn`)."""
     max_points: int = Field(default=128, ge=8, le=4096)
     """Longest sequence; a building with more points keeps a sample spread evenly along its long axis."""
     min_side_m: float = Field(default=2.0, ge=0, le=20)
