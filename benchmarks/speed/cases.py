@@ -103,15 +103,15 @@ def ours(params: Params, case: dict[str, Any]) -> Result:
     """As `plumbline train` does it, augmentation, mean of the weights and record included."""
     data = {name: load_shards(Path("data/prepare") / name) for name in ("train", "tune")}
     changed: dict[str, Any] = {
-        key: case[key] for key in ("devices", "threads", "precision", "batch_size", "resident") if key in case
+        key: case[key]
+        for key in ("devices", "threads", "precision", "compile", "batch_size", "resident")
+        if key in case
     }
     epochs = case.get("epochs", EPOCHS)
     section = params.train.model_copy(update={"epochs": epochs, "patience": epochs, **changed})
     torch.manual_seed(0)
     model = Diagnosis(new_spec(params.model, params.prepare.max_points))
     fit_statistics(model, data["train"])
-    if case.get("compile"):
-        model.network.compile(dynamic=True)
     module = Clocked(model, section, section)
     module.epochs = []
     fit(module, data["train"], data["tune"], name="bench", key=str(time.time_ns()), data_sha256="", seed=0,

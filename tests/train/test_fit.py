@@ -1,4 +1,5 @@
 import csv
+import functools
 import json
 import logging
 import os
@@ -20,6 +21,7 @@ import yaml
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from safetensors.torch import load_file
+from torch._dynamo.testing import CompileCounterWithBackend
 
 from plumbline.console import log
 from plumbline.errors import InputError
@@ -245,6 +247,25 @@ def test_a_run_that_was_cut_ends_as_if_it_had_not_been(work, said, kind, dies_be
     assert not list(CHECKPOINTS.iterdir())
     if kind != "accumulation":
         assert len({row["learning_rate"] for row in history("cut")}) > (kind != "curriculum")
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler on this machine")
+def test_compiled_steps_learn_the_same_and_leave_nothing_compiled_behind(work, monkeypatch):
+    """By all of torch's compiler but the making of machine code, which takes most of a minute."""
+    monkeypatch.delenv("CXX", raising=False)
+    counter = CompileCounterWithBackend("aot_eager")
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=counter))
+    changed = {"model": {"dropout": 0.0}, "epochs": 2, "learning_rate": 0.01, "ema_decay": 0.9}
+    run("plain", **changed)
+    assert not counter.frame_count
+    run("compiled", compile=True, **changed)
+    compiled = counter.frame_count
+    assert compiled
+    for left, right in zip(history("compiled"), history("plain"), strict=True):
+        assert left == pytest.approx(right, rel=1e-4)
+    run("again", **changed)
+    assert weights("again") == weights("plain")
+    assert counter.frame_count == compiled
 
 
 def test_a_run_that_had_stopped_early_is_not_gone_on_with(work, said, monkeypatch):

@@ -17,6 +17,8 @@ class Convolution(nn.Conv1d):
     """As `nn.Conv1d`, of sequences that lie in memory as (B, L, C): they are neither copied before nor after.
 
     torch has that for images only, of which a sequence is one of height 1. Export takes the operator for sequences.
+    Compiled, it is a product: torch compiles the gradient of a convolution anew for each length of a batch, and after
+    eight of them no more.
     """
 
     def __init__(self, channels_in: int, channels_out: int, kernel: int, groups: int = 1, bias: bool = True) -> None:
@@ -26,10 +28,26 @@ class Convolution(nn.Conv1d):
         """(B, channels out, L)."""
         if torch.compiler.is_exporting():
             return super().forward(x_BCL)
+        if torch.compiler.is_compiling() and self.groups in (1, self.in_channels):
+            return self._as_product(x_BCL.transpose(1, 2)).transpose(1, 2)
         image_BC1L, weight_OI1K = x_BCL.unsqueeze(2), self.weight.unsqueeze(2)
         padding = (0, self.kernel_size[0] // 2)
         out_BC1L = nn.functional.conv2d(image_BC1L, weight_OI1K, self.bias, padding=padding, groups=self.groups)
         return out_BC1L.squeeze(2)
+
+    def _as_product(self, x_BLC: Tensor) -> Tensor:
+        """(B, L, channels out): each place beside those that lie under the kernel with it, times the weights."""
+        length, kernel = x_BLC.shape[1], self.kernel_size[0]
+        padded_BLC = nn.functional.pad(x_BLC, (0, 0, kernel // 2, kernel // 2))
+        under = [padded_BLC[:, place : place + length] for place in range(kernel)]
+        if self.groups == 1:
+            weight_OKI = self.weight.transpose(1, 2)
+            return nn.functional.linear(torch.cat(under, dim=-1), weight_OKI.flatten(1), self.bias)
+        # Each channel by itself (`Separable`), as often as there are channels out of it.
+        times = self.out_channels // self.in_channels
+        parts = [part.repeat_interleave(times, -1) * self.weight[:, 0, i] for i, part in enumerate(under)]
+        out_BLC = torch.stack(parts).sum(0)
+        return out_BLC if self.bias is None else out_BLC + self.bias
 
 
 def plain(channels_in: int, channels_out: int, kernel: int) -> nn.Module:

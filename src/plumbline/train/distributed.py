@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
@@ -70,8 +71,14 @@ def check_devices(losses: Train) -> None:
     """Refuse what the machine does not have.
 
     Raises:
-        InputError: more GPUs asked for than there are, fp16 without one, or powersgd beside one.
+        InputError: more GPUs asked for than there are, fp16 without one, powersgd beside one, or no compiler.
     """
+    compiler = os.environ.get("CXX", "g++")
+    if losses.compile and not shutil.which(compiler):
+        raise InputError(
+            f"train.compile: true found, and no C++ compiler {compiler}. Install one (apt-get install g++), name yours "
+            "in the environment variable CXX, or use false."
+        )
     if losses.accelerator == "gpu" and not torch.cuda.is_available():
         raise InputError("train.accelerator: gpu found, and there is none that works. Use auto or cpu.")
     if gpus(losses) and losses.devices > gpus(losses):

@@ -53,25 +53,33 @@ class Optimisation(LightningModule):
         self.last: Path | None = None
         """where the newest checkpoint is, once there is one"""
         self.alarm = StepAlarm(losses, section)
+        self._raw = model.raw
         self._seen: list[tuple[Tensor, ...]] = []
         self._losses: list[Tensor] = []
 
     def on_fit_start(self) -> None:
-        """Bring the teacher to where the model is."""
+        """Bring the teacher to where the model is, and compile the model if that is asked for."""
         # FSDP moves the weights behind the module's back, whose `device` would stay the CPU.
         self._device = self.trainer.strategy.root_device
         for teacher in self.teacher:
             teacher.to(self.device)
+        if self.losses.compile:  # the steps alone: evaluation is a small part, and in another precision
+            self._raw = torch.compile(self.model.raw, dynamic=True)
 
     def on_fit_end(self) -> None:
         """Give the teacher back to the CPU, where what comes after training asks it."""
+        self._raw = self.model.raw
         for teacher in self.teacher:
             teacher.to("cpu")
 
     def on_train_batch_start(self, batch: Example, batch_index: int) -> None:
         """Set the rate, and draw random numbers from seed and place in the run: a resumed run has the same ones."""
         place = (self.losses.seed, self.current_epoch, batch_index, self.global_rank)
-        torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0]))
+        number = int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0])
+        if self.device.type == "cpu":
+            torch.default_generator.manual_seed(number)  # torch's own function notes the stack at each call, for GPUs
+        else:
+            torch.manual_seed(number)
         turns = self.optimise.accumulate
         # In the middle of the step, so that neither the first nor the last goes nowhere.
         done = (batch_index // turns + 0.5) / (self.trainer.num_training_batches // turns)
@@ -84,7 +92,7 @@ class Optimisation(LightningModule):
     def training_step(self, batch: Example, batch_index: int) -> Tensor:
         """Weighted sum of the losses of one share."""
         share = turn(batch.batch, batch.symmetry_B) if self.losses.augment else batch.batch
-        answer = self.model.raw(share.distance_BLF, share.slope_BLF, share.geometry_BF, share.mask_BL)
+        answer = self._raw(share.distance_BLF, share.slope_BLF, share.geometry_BF, share.mask_BL)
         # Sums of losses need more than 16 bit.
         answer = answer._replace(logits_B4=answer.logits_B4.float(), severity_B3=answer.severity_B3.float())
         loss = objective(self.model, answer, share, self.losses, batch.scale)
