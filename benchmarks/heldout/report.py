@@ -23,6 +23,8 @@ MIN_SLICE = 200
 """Buildings, from which an interval is asked to hold its share."""
 ERROR_BOUNDS_PERMILLE = (0.03, 0.06, 0.1)
 """Between strain errors that all are judged."""
+RARE = 0.02
+"""Share of damaged buildings of a place where most are sound; of the held-out cities half are damaged."""
 SHOWN = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0)
 """Coverages in the table of the curve."""
 
@@ -69,7 +71,8 @@ def markdown(cities: Sequence[Examined], title: str) -> str:
             "Median width in permille behind the number of buildings.",
             _slice_table(told),
             "## Damaged for sure",
-            "Whose interval begins at category 1 or above: of the damaged, of the sound, and how many are damaged.",
+            "Whose interval begins at a bound of the categories or above: of those damaged as badly, of the sound "
+            "(below category 1), how many of them are damaged, and how many would be where 2 in 100 buildings are.",
             _sure_table(told),
             "## Quadrant accuracy of the most confident", _curve_table(told),
             "![Accuracy against coverage](coverage.svg)",
@@ -169,21 +172,34 @@ def _slice_table(told: Sequence[Examined]) -> str:
     return "\n".join(lines)
 
 
-def _sure(answers: pd.DataFrame) -> dict[str, float]:
-    """Share of the damaged and of the sound whose lower end is in category 1 or above, and share of these damaged."""
+def _sure(answers: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Bound -> share of those as badly damaged, and of the sound, whose lower end is there; share of these damaged.
+
+    `rare`: that share where `RARE` of the buildings are as badly damaged, and all others sound.
+    """
     answers = answers[answers["severity_low"].notna()]
-    sure = answers["severity_low"].astype(float).to_numpy() >= CATEGORY_BOUNDS_PERMILLE[0]
-    damaged = category(answers["true"].to_numpy()) > 0
-    parts = {"of_damaged": sure[damaged], "of_sound": sure[~damaged], "right": damaged[sure]}
-    return {name: float(part.mean()) for name, part in parts.items() if len(part)}
+    low, true = answers["severity_low"].to_numpy(float), answers["true"].to_numpy(float)
+    damaged = category(true) > 0
+    found = {}
+    for bound in CATEGORY_BOUNDS_PERMILLE:
+        sure = low >= bound
+        parts = {"of_damaged": sure[true >= bound], "of_sound": sure[~damaged], "right": damaged[sure]}
+        shares = {name: float(part.mean()) for name, part in parts.items() if len(part)}
+        hits, alarms = RARE * shares.get("of_damaged", np.nan), (1 - RARE) * shares.get("of_sound", np.nan)
+        if hits + alarms > 0:
+            shares["rare"] = hits / (hits + alarms)
+        found[f"{bound:g}"] = shares
+    return found
 
 
 def _sure_table(told: Sequence[Examined]) -> str:
-    lines = ["| city | of the damaged | of the sound | are damaged |", "|---|---|---|---|"]
+    lines = ["| city | from, permille | of the damaged | of the sound | are damaged | where few are |"]
+    lines.append("|---" * 6 + "|")
     for name, answers in _pooled(told):
-        found = _sure(answers)
-        cells = (f"{found[key]:.3f}" if key in found else "–" for key in ("of_damaged", "of_sound", "right"))
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        for bound, found in _sure(answers).items():
+            keys = ("of_damaged", "of_sound", "right", "rare")
+            cells = (f"{found[key]:.3f}" if key in found else "–" for key in keys)
+            lines.append(f"| {name} | {bound} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

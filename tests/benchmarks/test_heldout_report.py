@@ -112,6 +112,20 @@ def test_who_is_damaged_for_sure_is_told_of_damaged_and_sound(tmp_path):
     true = np.where(np.arange(BUILDINGS) % 4 == 0, 0.2, 2.0)  # of the first 100, and of all, three of four are damaged
     write_report([replace(made, answers=made.answers.assign(severity_low=low, true=true))], "One", tmp_path)
     page = (tmp_path / "report.md").read_text().partition("## Damaged for sure")[2]
-    assert row_of(page.partition("## Quadrant")[0], "one") == ["0.250", "0.250", "0.750"]
+    # As many of the sound as of the damaged: so it says nothing of one in fifty.
+    assert row_of(page.partition("## Quadrant")[0], "one | 0.5") == ["0.5", "0.250", "0.250", "0.750", "0.020"]
     found = json.loads((tmp_path / "scores.json").read_text())["sure"]["one"]
-    assert found == {"of_damaged": 0.25, "of_sound": 0.25, "right": 0.75}
+    assert found["0.5"] == {"of_damaged": 0.25, "of_sound": 0.25, "right": 0.75, "rare": pytest.approx(0.02)}
+    assert found["0.75"] == {"of_damaged": 0.0, "of_sound": 0.0}
+    assert "3" in found
+
+
+def test_of_few_damaged_buildings_many_of_those_told_are(tmp_path):
+    """By Bayes' rule: one damaged in fifty, four of five of them told, and one of ten sound ones."""
+    made = city("one", 1.0, 0)
+    place, true = np.arange(BUILDINGS), np.where(np.arange(BUILDINGS) % 2 == 0, 0.2, 2.0)
+    low = np.where(true > 1, np.where(place % 10 < 8, 0.6, 0.0), np.where(place % 20 == 0, 0.6, 0.0))
+    write_report([replace(made, answers=made.answers.assign(severity_low=low, true=true))], "One", tmp_path)
+    found = json.loads((tmp_path / "scores.json").read_text())["sure"]["one"]["0.5"]
+    assert (found["of_damaged"], found["of_sound"]) == pytest.approx((0.8, 0.1))
+    assert found["rare"] == pytest.approx(0.02 * 0.8 / (0.02 * 0.8 + 0.98 * 0.1))

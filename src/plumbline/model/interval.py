@@ -12,8 +12,6 @@ from torch import Tensor
 
 from plumbline.prepare.features import GEOMETRY, names
 
-INTERVAL_SHARE = 0.9
-"""Of the true severities, that an interval is to hold."""
 KIND_BOUNDS = (10, 20)
 """Scatterers; bounds between kinds of buildings, which say most about what a sensor shows of them."""
 KINDS = len(KIND_BOUNDS) + 1

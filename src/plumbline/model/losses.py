@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from plumbline.model.heads import RawAnswer
-from plumbline.model.interval import INTERVAL_SHARE
 from plumbline.params import Train
 from plumbline.params.plugins import QUADRANT_LOSS, SEVERITY_LOSS
 from plumbline.params.train import QuadrantKind, SeverityKind
+from plumbline.strain import INTERVAL_SHARE
 
 LOW, HIGH = (1 - INTERVAL_SHARE) / 2, (1 + INTERVAL_SHARE) / 2
 """Quantiles that the interval's ends aim at before calibration."""

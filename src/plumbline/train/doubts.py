@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from plumbline.console import log
-from plumbline.model.interval import INTERVAL_SHARE
+from plumbline.strain import INTERVAL_SHARE
 
 LEAST_BUILDINGS = 9
 """With fewer no rank is as far up as `INTERVAL_SHARE` of them and the next: the largest holds less."""

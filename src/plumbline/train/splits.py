@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from plumbline.compass import QUADRANTS
 from plumbline.errors import InputError
-from plumbline.model.interval import INTERVAL_SHARE
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.sequences import UNDEFINED, Sequences
 from plumbline.prepare.shards import Shards, load_shards
+from plumbline.strain import INTERVAL_SHARE
 from plumbline.train.doubts import LEAST_BUILDINGS
 
 CHUNK = 1 << 18

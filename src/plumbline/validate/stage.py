@@ -16,10 +16,10 @@ from plumbline.export.runtime import Answers, OnnxModel
 from plumbline.export.stage import ARTIFACTS
 from plumbline.files import atomic_folder, sha256_folder, write_json
 from plumbline.model.diagnosis import load_diagnosis
-from plumbline.model.interval import INTERVAL_SHARE
 from plumbline.params import Prepare, Validate
 from plumbline.params.validate import OF_QUADRANTS
 from plumbline.prepare.shards import Shards, load_shards
+from plumbline.strain import INTERVAL_SHARE
 from plumbline.validate.baseline import least_squares
 from plumbline.validate.comparisons import drops_of
 from plumbline.validate.evidence import write_evidence

@@ -14,7 +14,7 @@ from plumbline.prepare.audit.drift import Columns
 from plumbline.prepare.sequences import Sequences
 from plumbline.prepare.shards import Shards
 from plumbline.serve.map import write_map
-from plumbline.serve.predict import warn_of_short, warn_of_unjudged
+from plumbline.serve.predict import say_damaged, warn_of_short, warn_of_unjudged
 from plumbline.serve.predictions import read_predictions, write_predictions
 from plumbline.serve.score.answers import answers, counts_of
 from plumbline.serve.score.changes import Changes, compare
@@ -49,6 +49,7 @@ def publish(reading: Reading, tiles: list[Tile], params: Score) -> Result:
     if torn := int(unsure.sum()):
         log.info("%s: %d buildings may be damaged, and in no quadrant that is probable enough", delivery.place, torn)
     warn_of_unjudged(table, torn)
+    say_damaged(table, f"{delivery.place}: ")
     tracks = _shown(tiles)
     warn_of_short(city.observed)
     last = max(track["last_epoch"] for track in city.about["tracks"])
