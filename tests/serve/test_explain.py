@@ -19,9 +19,11 @@ from plumbline.export.weights import load_network
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.explain import NEGLIGIBLE, TOLERANCE
 from plumbline.model.explain import explain as explain_tensors
+from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features import GEOMETRY, names
 from plumbline.serve import explain as module
+from plumbline.serve.abstained import sentences
 from plumbline.serve.explain import explain
 from plumbline.serve.explain_network import answer
 from plumbline.serve.explain_tables import buildings_path
@@ -181,7 +183,9 @@ def test_who_was_not_judged_is_named_and_where_asked_for_has_a_row(tiny, folder,
     words = [word for name in asked for word in ("--building", name)]
     ended = run_cli(*arguments(tiny, "explain", tmp_path / "e.gpkg", *words, "--plan", "e.html"), cwd=tmp_path)
     assert ended.code == 0, ended.err
-    assert f"not explained, because not judged ({left['status'].iloc[0]}): {asked[0]}" in ended.err
+    (why,) = re.findall(f"not explained, because not judged: {asked[0]}: (.*)", ended.err)
+    assert why in sentences(Prepare()).values()
+    assert f"Not judged: {why}" in (tmp_path / "e.html").read_text()
     rows = geopandas.read_file(tmp_path / "e.gpkg", layer="buildings").set_index("building_id")
     assert set(rows.index) == set(asked)
     assert rows.loc[asked[0], "status"] == left["status"].iloc[0]
@@ -198,7 +202,7 @@ def test_the_limit_of_what_is_judged_is_that_of_predict(tiny, tmp_path):
         ended = run_cli(*arguments(tiny, "explain", tmp_path / "e.gpkg", *words), cwd=tmp_path)
         assert ended.code == 0, ended.err
         found[bound] = geopandas.read_file(tmp_path / "e.gpkg", layer="buildings").set_index("building_id")
-    (told,) = re.findall(r"no quadrant is probable enough; .* 0 explains them too\): (.*)", ended.err)
+    (told,) = re.findall(r"because not judged: (.*): it may be damaged, .* 0 explains them too\)", ended.err)
     assert set(told.split(", ")) == set(found[0].index) - set(found[0.6].index)
     # As in `test_predict`: from 1.1 permille on all of it, below less.
     asked = 0.6 * ((1 - 0.31 * (1 + 0.5 / found[0]["severity_permille"])) / (1 - 0.31 * (1 + 0.5 / 1.1))).clip(0, 1)

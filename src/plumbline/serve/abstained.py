@@ -10,6 +10,8 @@ from plumbline.compass import frames
 from plumbline.params import Prepare
 from plumbline.prepare.odd import too_small_or_large
 
+UNSURE_WHERE = "unsure_where"
+"""Reason of those that want a probable quadrant alone."""
 NO_MATTER = ("too_small", "too_large")
 """Reasons that more points would not change."""
 
@@ -29,7 +31,7 @@ def why_not(
     why = np.array(predictions["status"], object)
     few = why == "insufficient_points"
     if unsure is not None:
-        why[few & unsure] = "unsure_where"
+        why[few & unsure] = UNSURE_WHERE
     why[few & (predictions["n_points"] == 0).to_numpy()] = "no_points"
     for name, odd in zip(NO_MATTER, too_small_or_large(frames(footprints).side, prepare), strict=True):
         why[few & odd] = name
@@ -41,7 +43,7 @@ def sentences(prepare: Prepare) -> dict[str, str]:
     return {
         "too_small": f"its shorter side is below {prepare.min_side_m:g} m, less than the places of points are sure",
         "too_large": f"its longer side is above {prepare.max_side_m:g} m, so that its parts move on their own",
-        "unsure_where": "it may be damaged, and its points do not tell in which quadrant",
+        UNSURE_WHERE: "it may be damaged, and its points do not tell in which quadrant",
         "no_points": "no usable point is on it",
         "insufficient_points": "its points are too few, all on one line, or too noisy to tell damage and its quadrant",
         "out_of_distribution": "it or its points are unlike anything the model was trained on",

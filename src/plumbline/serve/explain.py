@@ -24,6 +24,7 @@ from plumbline.params import Ingest, Prepare
 from plumbline.prepare.assign import assign_points
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.odd import outsized, period_overlap
+from plumbline.serve.abstained import UNSURE_WHERE, sentences, why_not
 from plumbline.serve.explain_network import answer, reasons
 from plumbline.serve.explain_page import write_page
 from plumbline.serve.explain_points import find_points
@@ -101,7 +102,8 @@ def explain(
         done.append(_explain_block(block, footprints, prepare, manifest.version, model))
         log.info("%d of %d buildings", sum(len(part.buildings) for part in done), len(rows))
     whole = Explained(*(pd.concat(part, ignore_index=True) for part in zip(*done, strict=True)))
-    _tell(whole)
+    said = why_not(whole.buildings, footprints.geometry.to_numpy()[rows], prepare, whole.unsure.to_numpy(bool))
+    _tell(whole.buildings["building_id"], said, sentences(prepare))
     if not chosen:
         is_ok = whole.buildings["status"] == "ok"
         whole = whole._replace(buildings=whole.buildings[is_ok], unsure=whole.unsure[is_ok])
@@ -168,12 +170,12 @@ def _explain_block(
     return Explained(*tables, pd.Series(unsure_where(prepared, answers, prepare)))
 
 
-def _tell(whole: Explained) -> None:
-    torn = "damaged, perhaps, and no quadrant is probable enough; --min-quadrant-confidence 0 explains them too"
-    why = whole.buildings["status"].mask(whole.unsure, torn)
-    for reason, names in whole.buildings["building_id"].groupby(why):
+def _tell(names: pd.Series, why: NDArray[np.object_], said: dict[str, str]) -> None:
+    for reason, own in names.groupby(why):
         if reason == "ok":
-            log.info("%d buildings explained", len(names))
-        else:
-            more = f" and {len(names) - NAMED} others" if len(names) > NAMED else ""
-            log.warning("not explained, because not judged (%s): %s%s", reason, ", ".join(names[:NAMED]), more)
+            log.info("%d buildings explained", len(own))
+            continue
+        more = f" and {len(own) - NAMED} others" if len(own) > NAMED else ""
+        hint = " (--min-quadrant-confidence 0 explains them too)" if reason == UNSURE_WHERE else ""
+        named = ", ".join(own[:NAMED]) + more
+        log.warning("not explained, because not judged: %s: %s%s", named, said[reason], hint)
