@@ -88,13 +88,15 @@ def test_the_teacher_comes_back_to_the_cpu_after_training(work):
 
 
 @pytest.mark.parametrize(
-    ("precision", "close"),
-    [pytest.param(32, 0.01, marks=needs_gpu), pytest.param("bf16", 0.05, marks=needs_gpu),
-     pytest.param("fp16", 0.1, marks=needs_gpu)],
+    ("precision", "compiled", "attention", "close"),
+    [pytest.param(32, False, "sdpa", 0.01, marks=needs_gpu), pytest.param("bf16", False, "sdpa", 0.05, marks=needs_gpu),
+     pytest.param("fp16", False, "sdpa", 0.1, marks=needs_gpu), pytest.param(32, True, "flex", 0.01, marks=needs_gpu),
+     pytest.param("bf16", True, "sdpa", 0.05, marks=needs_gpu)],
 )  # fmt: skip
-def test_every_precision_trains_on_a_gpu_as_the_cpu_does(work, precision, close):
-    run("cpu", epochs=3, accelerator="cpu", model={"dropout": 0.0})
-    lines = trained("gpu", {"dropout": 0.0}, epochs=3, precision=precision)
+def test_every_precision_trains_on_a_gpu_as_the_cpu_does(work, precision, compiled, attention, close):
+    model = {"dropout": 0.0, "attention": attention}
+    run("cpu", epochs=3, accelerator="cpu", model=model)
+    lines = trained("gpu", model, epochs=3, precision=precision, compile=compiled)
     for one, other in zip(history("cpu"), history("gpu"), strict=True):
         assert one["train_loss"] == pytest.approx(other["train_loss"], rel=close)
     assert all(0 < line["memory_share"] < 1 and line["memory_bytes"] > 0 for line in lines)
