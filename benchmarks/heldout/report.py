@@ -71,8 +71,8 @@ def markdown(cities: Sequence[Examined], title: str) -> str:
             "Median width in permille behind the number of buildings.",
             _slice_table(told),
             "## Damaged for sure",
-            "Whose interval begins at a bound of the categories or above: of those damaged as badly, of the sound "
-            "(below category 1), how many of them are damaged, and how many would be where 2 in 100 buildings are.",
+            "Whose interval begins at a bound of the categories or above: of the damaged (category 1 or above), of the "
+            f"sound, how many of them are damaged, and how many would be where {RARE:.0%} of all buildings are.",
             _sure_table(told),
             "## Quadrant accuracy of the most confident", _curve_table(told),
             "![Accuracy against coverage](coverage.svg)",
@@ -173,27 +173,27 @@ def _slice_table(told: Sequence[Examined]) -> str:
 
 
 def _sure(answers: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Bound -> share of those as badly damaged, and of the sound, whose lower end is there; share of these damaged.
+    """Bound -> share of the damaged, and of the sound, whose lower end is there; share of these that are damaged.
 
-    `rare`: that share where `RARE` of the buildings are as badly damaged, and all others sound.
+    `rare`: that share where `RARE` of the buildings are damaged, of the categories as here; none where no sound
+    building was told, so that one more would change all.
     """
     answers = answers[answers["severity_low"].notna()]
-    low, true = answers["severity_low"].to_numpy(float), answers["true"].to_numpy(float)
-    damaged = category(true) > 0
+    low, damaged = answers["severity_low"].to_numpy(float), category(answers["true"].to_numpy()) > 0
     found = {}
     for bound in CATEGORY_BOUNDS_PERMILLE:
         sure = low >= bound
-        parts = {"of_damaged": sure[true >= bound], "of_sound": sure[~damaged], "right": damaged[sure]}
+        parts = {"of_damaged": sure[damaged], "of_sound": sure[~damaged], "right": damaged[sure]}
         shares = {name: float(part.mean()) for name, part in parts.items() if len(part)}
-        hits, alarms = RARE * shares.get("of_damaged", np.nan), (1 - RARE) * shares.get("of_sound", np.nan)
-        if hits + alarms > 0:
+        if shares.get("of_sound") and "of_damaged" in shares:
+            hits, alarms = RARE * shares["of_damaged"], (1 - RARE) * shares["of_sound"]
             shares["rare"] = hits / (hits + alarms)
         found[f"{bound:g}"] = shares
     return found
 
 
 def _sure_table(told: Sequence[Examined]) -> str:
-    lines = ["| city | from, permille | of the damaged | of the sound | are damaged | where few are |"]
+    lines = ["| city | from, permille | of the damaged | of the sound | damaged | damaged, where few are |"]
     lines.append("|---" * 6 + "|")
     for name, answers in _pooled(told):
         for bound, found in _sure(answers).items():

@@ -21,8 +21,6 @@ CATEGORY_BOUNDS_PERMILLE = (0.5, 0.75, 1.5, 3.0)
 """Lower bounds of the categories 1 to 4."""
 INTERVAL_SHARE = 0.9
 """Of the true severities, that an interval is to hold."""
-MISSES_ONE_IN = round(1 / (1 - INTERVAL_SHARE))
-"""Of so many sound buildings one is said to be damaged with its whole interval, which has all of category 0 or none."""
 
 Array = NDArray[np.float64]
 Field = Callable[[Array, Array], tuple[Array, Array, Array]]

@@ -9,6 +9,7 @@ import geopandas
 import numpy as np
 import pandas as pd
 import pytest
+import shapely
 import torch
 
 from plumbline import pretrained
@@ -183,7 +184,7 @@ def test_who_was_not_judged_is_named_and_where_asked_for_has_a_row(tiny, folder,
     words = [word for name in asked for word in ("--building", name)]
     ended = run_cli(*arguments(tiny, "explain", tmp_path / "e.gpkg", *words, "--plan", "e.html"), cwd=tmp_path)
     assert ended.code == 0, ended.err
-    (why,) = re.findall(f"not explained, because not judged: {asked[0]}: (.*)", ended.err)
+    (why,) = re.findall(f"not explained, because not judged \\((.*)\\): {asked[0]}", ended.err)
     assert why in sentences(Prepare()).values()
     assert f"Not judged: {why}" in (tmp_path / "e.html").read_text()
     rows = geopandas.read_file(tmp_path / "e.gpkg", layer="buildings").set_index("building_id")
@@ -195,6 +196,20 @@ def test_who_was_not_judged_is_named_and_where_asked_for_has_a_row(tiny, folder,
     assert "Not judged" in (tmp_path / "e.html").read_text()
 
 
+def test_each_building_has_the_reason_of_its_own_footprint(tiny, tmp_path):
+    """The last of the file is too narrow; asked for with the first, which is not."""
+    footprints = geopandas.read_file(tiny.footprints).to_crs("EPSG:3035")
+    wall = footprints.geometry.iloc[-1].centroid
+    footprints.loc[len(footprints) - 1, "geometry"] = shapely.box(wall.x, wall.y, wall.x + 30, wall.y + 1)
+    footprints.to_file(tmp_path / "f.geojson", driver="GeoJSON")
+    first, last = footprints["building_id"].iloc[[0, -1]]
+    words = arguments(tiny, "explain", tmp_path / "e.gpkg", "--building", first, "--building", last)
+    words[words.index("--buildings") + 1] = tmp_path / "f.geojson"
+    ended = run_cli(*words, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert re.findall(r"not judged \(its shorter side is below 2 m, .*\): (.*)", ended.err) == [last]
+
+
 def test_the_limit_of_what_is_judged_is_that_of_predict(tiny, tmp_path):
     found = {}
     for bound in (0, 0.6):
@@ -202,7 +217,7 @@ def test_the_limit_of_what_is_judged_is_that_of_predict(tiny, tmp_path):
         ended = run_cli(*arguments(tiny, "explain", tmp_path / "e.gpkg", *words), cwd=tmp_path)
         assert ended.code == 0, ended.err
         found[bound] = geopandas.read_file(tmp_path / "e.gpkg", layer="buildings").set_index("building_id")
-    (told,) = re.findall(r"because not judged: (.*): it may be damaged, .* 0 explains them too\)", ended.err)
+    (told,) = re.findall(r"not judged \(it may be damaged, .* 0 explains them too\): (.*)", ended.err)
     assert set(told.split(", ")) == set(found[0].index) - set(found[0.6].index)
     # As in `test_predict`: from 1.1 permille on all of it, below less.
     asked = 0.6 * ((1 - 0.31 * (1 + 0.5 / found[0]["severity_permille"])) / (1 - 0.31 * (1 + 0.5 / 1.1))).clip(0, 1)

@@ -270,7 +270,10 @@ def test_without_points_and_with_one_building_there_is_still_a_map(tmp_path: Pat
     one = geopandas.GeoDataFrame({"building_id": ["a"]}, geometry=[house(12.5, 41.9)], crs="EPSG:32633")
     table = make_predictions(one, [status], [3], [[0.25] * 4], [1.0], [0.5], [2.0], "1")
     write_map(table.to_crs("EPSG:4326"), [], tmp_path / "map.html", "One", Prepare())
-    assert f"{int(status == 'ok')} buildings judged" in (tmp_path / "map.html").read_text()
+    text, judged = (tmp_path / "map.html").read_text(), status == "ok"
+    assert f"{int(judged)} buildings judged" in text
+    told = "1 of the 1 judged have their whole interval in category 1 or above; were all of them sound, about 0 would."
+    assert (told in text) == ("were all of them sound" in text) == judged
 
 
 def test_a_disk_that_fills_up_leaves_no_page(tmp_path: Path) -> None:

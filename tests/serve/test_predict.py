@@ -151,11 +151,7 @@ def test_a_damaged_building_is_judged_where_a_quadrant_is_probable_enough(case):
     assert f"INFO {unsure.sum()} of the insufficient_points may be damaged, and no quadrant of theirs" in ended.err
     category, low = table["burland_category"].fillna(0), table["severity_low"].fillna(0)
     told = f"INFO {(category >= 1).sum()} of the ok are of category 1 or above, {(low >= 0.5).sum()} of them with"
-    judged, sure = (table["status"] == "ok").sum(), (low >= 0.5).sum()
-    chance = round(judged / 10)
-    said = f"{told} their whole interval. Of {judged} sound buildings about {chance} would be, too (1 in 10)"
-    assert said in ended.err
-    assert (f"{said}: their number does not show" in ended.err) == (sure <= chance)
+    assert f"{told} their whole interval" in ended.err
     assert f"damaged? unsure where: {unsure.sum()}" in (case.folder / "map.html").read_text()
     case.more = ["--min-quadrant-confidence", "1.5"]
     assert case.run().code == 2

@@ -277,7 +277,7 @@ def test_a_folder_of_parts_is_read_anew_each_time(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("section", "changed", "message"),
     [("train", {"strategy": "deepspeed_stage_2", "precision": "bf16"}, "precision: bf16 found with strategy deepsp"),
-     ("train", {"compile": True}, "compile: works with strategy auto or ddp, not fsdp"),
+     ("train", {"compile": True}, "compile: true found with strategy fsdp, which deals the weights out"),
      ("compress", {"ema_decay": 0.9}, r"compress.ema_decay: 0.9 found, which needs train.strategy auto or ddp")],
 )  # fmt: skip
 def test_what_weights_in_parts_cannot_do_is_refused(section, changed, message):

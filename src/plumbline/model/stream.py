@@ -43,7 +43,8 @@ class Convolution(nn.Conv1d):
         if self.groups == 1:
             weight_OKI = self.weight.transpose(1, 2)
             return nn.functional.linear(torch.cat(under, dim=-1), weight_OKI.flatten(1), self.bias)
-        # Each channel by itself (`Separable`), as often as there are channels out of it.
+        # Each channel by itself (`Separable`), as often as there are channels out of it; in float32, where the operator
+        # would be rounded to the precision of products.
         times = self.out_channels // self.in_channels
         parts = [part.repeat_interleave(times, -1) * self.weight[:, 0, i] for i, part in enumerate(under)]
         out_BLC = torch.stack(parts).sum(0)

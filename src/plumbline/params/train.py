@@ -150,7 +150,7 @@ class Train(Optimise):
     precision: Literal[32, "bf16", "fp16"] = 32
     """Of products in training; weights stay in float32. fp16 (with scaled loss) needs a GPU, deepspeed_stage_2 32."""
     compile: bool = False
-    """Let torch compile the network for its training steps, which takes a minute and a C++ compiler."""
+    """Let torch compile what a step computes, for GPUs; docs/training.md says what it needs and costs."""
     accelerator: Literal["auto", "cpu", "gpu"] = "auto"
     devices: int = Field(default=1, ge=1, le=1024)
     """Processes on each machine, each with its own GPU where there are any; torchrun starts them."""
@@ -192,7 +192,10 @@ class Train(Optimise):
                 "features and statistics as well. Use precision 32, or another strategy"
             )
         if self.compile and self.strategy in ("fsdp", "deepspeed_stage_2"):
-            raise ValueError(f"compile: works with strategy auto or ddp, not {self.strategy}")
+            raise ValueError(
+                f"compile: true found with strategy {self.strategy}, which deals the weights out. Use false, or "
+                "strategy auto or ddp"
+            )
         if self.communication in OWING and self.precision == "fp16":
             raise ValueError(
                 f"communication: {self.communication} found with precision fp16; it keeps what it loses, and an "

@@ -176,6 +176,6 @@ def _tell(names: pd.Series, why: NDArray[np.object_], said: dict[str, str]) -> N
             log.info("%d buildings explained", len(own))
             continue
         more = f" and {len(own) - NAMED} others" if len(own) > NAMED else ""
-        hint = " (--min-quadrant-confidence 0 explains them too)" if reason == UNSURE_WHERE else ""
+        hint = "; --min-quadrant-confidence 0 explains them too" if reason == UNSURE_WHERE else ""
         named = ", ".join(own[:NAMED]) + more
-        log.warning("not explained, because not judged: %s: %s%s", named, said[reason], hint)
+        log.warning("not explained, because not judged (%s%s): %s", said[reason], hint, named)

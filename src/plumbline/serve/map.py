@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from plumbline.params import Prepare
 from plumbline.serve.abstained import sentences, why_not
+from plumbline.serve.damaged import MISSES_ONE_IN, whole_in_damage
 from plumbline.serve.map_data import MapPoints, isolated, map_crs, near_points
 from plumbline.serve.map_layers import draw_buildings, draw_points
 from plumbline.serve.outputs import write_text
 from plumbline.sources.track import Track
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE, MISSES_ONE_IN
+from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 MAX_POINTS = 50_000
 """Most points in a map, so that a phone can still move it."""
@@ -143,9 +144,13 @@ def _footer(shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int) 
     *bounds, last = (f"{bound:g}" for bound in CATEGORY_BOUNDS_PERMILLE)
     text = (
         f"{judged:,} buildings judged, {len(shown) - judged:,} abstained. The dark quarter of a footprint is its "
-        f"damaged quadrant. Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille. Of as many "
-        f"sound buildings about {judged / MISSES_ONE_IN:,.0f} would have a whole interval in category 1 or above."
+        f"damaged quadrant. Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille."
     )
+    if judged:
+        text += (
+            f" {whole_in_damage(shown):,} of the {judged:,} judged have their whole interval in category 1 or above; "
+            f"were all of them sound, about {judged / MISSES_ONE_IN:,.0f} would."
+        )
     near, drawn = sum(part.near for part in points), sum(len(part.velocity) for part in points)
     if every > 1:
         text += f" Of about {near * every:,} points near the buildings, {drawn:,} can be shown, evenly thinned."

@@ -17,6 +17,7 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.files import atomic_file
 from plumbline.params import Ingest, Prepare
 from plumbline.prepare.buildings import prepare_buildings
+from plumbline.serve.damaged import say_damaged
 from plumbline.serve.judgement import judgement, unsure_where
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predictions import write_predictions
@@ -29,7 +30,6 @@ from plumbline.sources.overlap import check_overlap
 from plumbline.sources.part import drop_poor
 from plumbline.sources.read import read_points
 from plumbline.sources.track import Track
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE, MISSES_ONE_IN
 
 SHORT_DAYS = 365
 """Less than one whole course of the seasons."""
@@ -110,23 +110,6 @@ def warn_of_unjudged(table: geopandas.GeoDataFrame, torn: int = 0) -> None:
         "little, %d are unlike all that the model was trained on. Do points and footprints lie on each other (a map "
         "shows it)? Cells of 100 m, as of EGMS L3, are too coarse for single houses.",
         judged, len(table), empty, few, int((status == "out_of_distribution").sum()),
-    )  # fmt: skip
-
-
-def say_damaged(table: geopandas.GeoDataFrame, where: str = "") -> None:
-    """Say how many are damaged, and beside it how many would be said to be if all were sound.
-
-    `where` begins the line.
-    """
-    damaged = int((table["burland_category"] >= 1).sum())
-    if not damaged:
-        return
-    judged = int((table["status"] == "ok").sum())
-    sure, chance = int((table["severity_low"] >= CATEGORY_BOUNDS_PERMILLE[0]).sum()), round(judged / MISSES_ONE_IN)
-    log.info(
-        "%s%d of the ok are of category 1 or above, %d of them with their whole interval. Of %d sound buildings about "
-        "%d would be, too (1 in %d)%s", where, damaged, sure, judged, chance, MISSES_ONE_IN,
-        "" if sure > chance else ": their number does not show that any is damaged. See the highest severity_low first",
     )  # fmt: skip
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -73,12 +75,8 @@ def check_devices(losses: Train) -> None:
     Raises:
         InputError: more GPUs asked for than there are, fp16 without one, powersgd beside one, or no compiler.
     """
-    compiler = os.environ.get("CXX", "g++")
-    if losses.compile and not shutil.which(compiler):
-        raise InputError(
-            f"train.compile: true found, and no C++ compiler {compiler}. Install one (apt-get install g++), name yours "
-            "in the environment variable CXX, or use false."
-        )
+    if losses.compile:
+        _check_compiler()
     if losses.accelerator == "gpu" and not torch.cuda.is_available():
         raise InputError("train.accelerator: gpu found, and there is none that works. Use auto or cpu.")
     if gpus(losses) and losses.devices > gpus(losses):
@@ -89,6 +87,20 @@ def check_devices(losses: Train) -> None:
         raise InputError(  # PyTorch's hook waits for the GPU wherever there is one
             "train.communication: powersgd found, which does not run on the CPU of a machine whose GPU can be seen. "
             "Hide it (CUDA_VISIBLE_DEVICES=), use it (train.accelerator: auto), or use another communication."
+        )
+
+
+def _check_compiler() -> None:
+    compiler, header = os.environ.get("CXX", "g++"), Path(sysconfig.get_path("include"), "Python.h")
+    if not shutil.which(compiler):
+        raise InputError(
+            f"train.compile: true found, and no C++ compiler {compiler}. Install one (apt-get install g++), name yours "
+            "in the environment variable CXX, or use false."
+        )
+    if not header.exists():
+        raise InputError(
+            f"train.compile: true found, and not {header}, which what torch compiles includes. Install Python's "
+            "headers (apt-get install python3-dev), or use false."
         )
 
 

@@ -64,7 +64,9 @@ class Optimisation(LightningModule):
         for teacher in self.teacher:
             teacher.to(self.device)
         if self.losses.compile:  # the steps alone: evaluation is a small part, and in another precision
-            self._raw = torch.compile(self.model.raw, dynamic=True)
+            # Lone buildings and scatterers are cases of their own; after the default of 8 torch compiles no more. Its
+            # overloads do not name the limit, which it takes.
+            self._raw = torch.compile(self.model.raw, dynamic=True, recompile_limit=64)  # type: ignore[call-overload]
 
     def on_fit_end(self) -> None:
         """Give the teacher back to the CPU, where what comes after training asks it."""

@@ -13,8 +13,9 @@ from plumbline.prepare.audit.conditions import conditions_of, load_conditions
 from plumbline.prepare.audit.drift import Columns
 from plumbline.prepare.sequences import Sequences
 from plumbline.prepare.shards import Shards
+from plumbline.serve.damaged import say_damaged
 from plumbline.serve.map import write_map
-from plumbline.serve.predict import say_damaged, warn_of_short, warn_of_unjudged
+from plumbline.serve.predict import warn_of_short, warn_of_unjudged
 from plumbline.serve.predictions import read_predictions, write_predictions
 from plumbline.serve.score.answers import answers, counts_of
 from plumbline.serve.score.changes import Changes, compare
