@@ -16,11 +16,11 @@ from mlflow import MlflowClient
 from torch import nn
 from torch.distributed.fsdp import MixedPrecision
 
-from plumbline.errors import InputError
+from plumbline.errors import InputError, PlumblineError
 from plumbline.params import parse_params
 from plumbline.prepare.shards import save_shards
 from plumbline.train import distributed
-from plumbline.train.distributed import check_devices, choose_strategy, clip, has_batch_norm, threads
+from plumbline.train.distributed import check_devices, choose_strategy, clip, has_batch_norm, threads, together
 from plumbline.train.int8 import BLOCK, dequantise, quantise
 from plumbline.train.launch import one_process_a_device
 from plumbline.train.resume import read_checkpoint
@@ -192,6 +192,13 @@ def test_what_the_machine_lacks_is_refused(changed, message, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(InputError, match=message):
         check_devices(make_params(**changed).train)
+
+
+def test_a_process_that_is_gone_is_told_of_in_a_line_and_other_errors_are_not():
+    with pytest.raises(PlumblineError, match="cannot be reached, so this one stops"), together():
+        raise RuntimeError("[third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer")
+    with pytest.raises(RuntimeError, match="shape"), together():
+        raise RuntimeError("shape mismatch")
 
 
 @pytest.mark.parametrize("strategy", ["fsdp", "deepspeed_stage_2"])

@@ -94,9 +94,11 @@ def test_a_killed_process_is_named_and_the_other_ends_without_a_traceback(tmp_pa
     text = "".join([*said, started.communicate(timeout=250)[1]])
     assert started.returncode == 128 + signal.SIGKILL
     assert text.count("INFO parameters") == 1  # the first process speaks for both
-    assert "Another process of this run ended or cannot be reached, so this one stops. The same command" in text
-    assert f"Training process {process} of 2 was killed (SIGKILL;" in text.strip().splitlines()[-1]
+    *others, last = [line for line in text.splitlines() if line.startswith("ERROR")]
+    assert f"Training process {process} of 2 was killed (SIGKILL;" in last == text.strip().splitlines()[-1]
     assert "Traceback" not in text
+    # The other one is ended within a tenth of a second: on a busy machine before it has said so itself.
+    assert all("Another process of this run ended or cannot be reached, so this one stops." in line for line in others)
 
 
 @pytest.mark.chaos
