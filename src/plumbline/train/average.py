@@ -38,24 +38,24 @@ class Ema(WeightAveraging):
     ) -> None:
         """Move the mean where the batch ended a step.
 
-        Lightning looks all weights up at each step, and asks the GPU how many there were: on a CPU that takes four
+        Lightning looks all weights up at each step, and asks the GPU how many there were: on a CPU that takes ten
         times as long as moving them. Here both are known from the first step on; a resumed run's mean is there by then.
         """
-        if trainer.global_step <= self._latest_update_step:
+        mean = self._average_model
+        if mean is None or trainer.global_step <= self._latest_update_step:
             return
-        assert self._average_model is not None
         if self._pairs is None:
-            both = self._average_model.module, pl_module
+            both = mean.module, pl_module
             of_both = [list[Tensor](part.parameters()) for part in both] + [list(part.buffers()) for part in both]
             self._pairs = tuple(of_both)
-            self._count = int(self._average_model.n_averaged)
+            self._count = int(mean.n_averaged)
         averaged, current, buffers_averaged, buffers_current = self._pairs
         self.move(averaged, current, self._count)
         # Statistics of the data, some of them infinite, which have no mean; those of a BatchNorm move.
         if buffers_averaged:
             torch._foreach_copy_(buffers_averaged, buffers_current)
         self._count += 1
-        self._average_model.n_averaged += 1  # which checkpoints hold
+        mean.n_averaged += 1  # which checkpoints hold
         self._latest_update_step = trainer.global_step
 
     def move(self, averaged: list[Tensor], current: list[Tensor], count: int) -> None:
