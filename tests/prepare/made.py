@@ -79,3 +79,26 @@ def make_scene(seed=0, buildings=12, most=20):
         for i, name in enumerate(("up", "down"))
     ]
     return tracks, make_buildings(polygons)
+
+
+def terrace(seed=0, houses=6, points=14, off_m=1.0, settled_mm=20.0, broken=None):
+    """Houses of 9 m by 12 m wall to wall, each settling on its own: (tracks, footprints, owner of each track's points).
+
+    Args:
+        off_m: standard deviation of the places that are told, along the row.
+        settled_mm: standard deviation of how far a house goes down; that of its tilt is a fortieth, mm/m.
+        broken: a house whose quarter at its far wall and far side goes down by 15 mm more.
+    """
+    rng = np.random.default_rng(seed)
+    footprints = np.array([box(9, 12, (9 * number, 0)) for number in range(houses)], object)
+    settled, tilt = rng.normal(0, settled_mm, houses), rng.normal(0, settled_mm / 40, houses)
+    tracks, owners = [], []
+    for name, los in zip(("up", "down"), los_of(ASCENDING, DESCENDING), strict=True):
+        owner = np.repeat(np.arange(houses), points)
+        own = rng.uniform(-0.5, 0.5, (len(owner), 2)) * (9, 12)
+        up = settled[owner] + tilt[owner] * own[:, 0]
+        up -= 15.0 * ((owner == broken) & (own > 0).all(1))
+        told = own + np.column_stack([9 * owner + rng.normal(0, off_m, len(owner)), np.zeros(len(owner))]) + ORIGIN
+        tracks.append(make_track(name, told, np.full(len(owner), 3.0), los, series(up * los[2], rng, noise=1.0)))
+        owners.append(owner)
+    return tracks, footprints, owners

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 
+from plumbline.params import Prepare
 from plumbline.prepare.collect import collect_scatterers
 from plumbline.prepare.motion import building_means, motion_table
+from plumbline.prepare.owners import find_owners
 from tests.prepare.made import ASCENDING, DESCENDING, EPOCHS, ORIGIN, box, los_of, make_track, series
 
 TURNS = (0, 30, -44, 20)
@@ -23,7 +25,7 @@ def town(sides=((0, 1), (0, 1), (0,), ()), common=0.0, seed=0):
         shared = common * rng.normal(size=(len(position), len(EPOCHS)))
         histories += np.repeat(shared, 8, axis=0)
         tracks.append(make_track(f"t{number}", np.concatenate(position), np.zeros(len(moved)), los, histories))
-    return collect_scatterers(tracks, footprints, 1.0)
+    return collect_scatterers(tracks, footprints, find_owners(tracks, footprints, Prepare(buffer_m=1.0)).of)
 
 
 def table(*args, **kwargs):

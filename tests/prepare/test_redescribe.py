@@ -10,6 +10,7 @@ from plumbline.prepare.collect import collect_scatterers, footprint_area
 from plumbline.prepare.course import unknown_courses
 from plumbline.prepare.describe import describe_buildings
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.prepare.owners import find_owners
 from plumbline.prepare.redescribe import recover, redescribe
 from tests.prepare.made import PARAMS, make_scene
 
@@ -63,7 +64,7 @@ def test_other_scatterers_give_what_prepare_gives_for_them(seed):
     """Some left out, the others moved and less sure; as if the products had been so from the beginning."""
     tracks, buildings = make_scene(seed, most=30)
     footprints = np.asarray(buildings.geometry.values)
-    before, frame = collect_scatterers(tracks, footprints, PARAMS.buffer_m)
+    before, frame = collect_scatterers(tracks, footprints, find_owners(tracks, footprints, PARAMS).of)
     # Sequences do not hold histories, and what one tells depends on all scatterers: so none has any here.
     before = replace(before, **unknown_courses(len(before))._asdict())
     before = before.take(np.bincount(before.building, minlength=len(footprints))[before.building] >= 5)

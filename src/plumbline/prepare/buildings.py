@@ -14,7 +14,8 @@ from plumbline.prepare.collect import MIN_EPOCHS, collect_scatterers, footprint_
 from plumbline.prepare.decompose import TrackMeans
 from plumbline.prepare.describe import describe_buildings
 from plumbline.prepare.motion import building_means
-from plumbline.prepare.odd import LeftOut, check_epochs, leave_out, outsized, period_overlap
+from plumbline.prepare.odd import LeftOut, check_epochs, leave_out, period_overlap
+from plumbline.prepare.owners import Owners, find_owners
 from plumbline.prepare.sequences import Sequences
 from plumbline.sources.track import Track
 
@@ -32,10 +33,16 @@ class Prepared(NamedTuple):
     """Why the others of the F footprints cannot be judged."""
     means: TrackMeans
     """How each of the F buildings moves as a whole, in each track."""
+    moved: int
+    """Points that count for another building than the nearest; see `owners.Owners`."""
 
 
 def prepare_buildings(
-    tracks: list[Track], buildings: geopandas.GeoDataFrame, params: Prepare, city: str = ""
+    tracks: list[Track],
+    buildings: geopandas.GeoDataFrame,
+    params: Prepare,
+    city: str = "",
+    owners: Owners | None = None,
 ) -> Prepared:
     """Assign, decouple and describe; a building that a rule of `odd` leaves out has no sequence.
 
@@ -44,14 +51,20 @@ def prepare_buildings(
         buildings: footprints in that CRS, with `building_id`.
         params: section `prepare`.
         city: name written beside each building.
+        owners: of the points of all `tracks`, where more footprints than these have been looked at for it.
 
     Raises:
         InputError: the tracks have fewer than `MIN_EPOCHS` epochs, or differ in CRS from each other or the footprints.
     """
     _check(tracks, buildings)
-    tracks = [tracks[number] for number in period_overlap(tracks).kept]
+    kept = period_overlap(tracks).kept
+    tracks = [tracks[number] for number in kept]
     footprints = np.asarray(buildings.geometry.values, dtype=object)
-    scatterers, frame = collect_scatterers(tracks, footprints, params.buffer_m, last=outsized(footprints, params))
+    if owners is None:
+        owners = find_owners(tracks, footprints, params)
+    else:
+        owners = owners._replace(of=[owners.of[number] for number in kept])
+    scatterers, frame = collect_scatterers(tracks, footprints, owners.of)
     left_out = leave_out(
         frame.side, scatterers.building, scatterers.xy, params.min_points, params.min_side_m, params.max_side_m
     )
@@ -64,6 +77,7 @@ def prepare_buildings(
         np.bincount(scatterers.building, minlength=len(footprints)).astype(np.int64),
         left_out,
         building_means(scatterers, frame, len(tracks)),
+        owners.moved,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.compass import Frames, frames
-from plumbline.prepare.assign import UNASSIGNED, assign_points
+from plumbline.prepare.assign import UNASSIGNED
 from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.trend import estimate_trend
 from plumbline.sources.epochs import DAYS_A_YEAR
@@ -40,13 +40,9 @@ def observation_period(tracks: list[Track]) -> Period:
 
 
 def collect_scatterers(
-    tracks: list[Track],
-    footprints: NDArray[np.object_],
-    buffer_m: float,
-    min_epochs: int = MIN_EPOCHS,
-    last: NDArray[np.bool_] | None = None,
+    tracks: list[Track], footprints: NDArray[np.object_], owners: list[NDArray[np.intp]], min_epochs: int = MIN_EPOCHS
 ) -> tuple[Scatterers, Frames]:
-    """Assign the points of all tracks to footprints and estimate their change.
+    """Gather the points of each footprint from all tracks and estimate their change.
 
     Points with fewer than `min_epochs` values are left out: their trend would be noise; so are those whose values are
     all the same.
@@ -54,12 +50,11 @@ def collect_scatterers(
     Args:
         tracks: in one projected CRS.
         footprints: (B,) shapely polygons in that CRS.
-        buffer_m, last: see `assign_points`.
+        owners: of each track, (N,) the footprint that has each of its points; see `owners.find_owners`.
         min_epochs: smallest number of values in a series.
     """
     frame = frames(footprints)
     period = observation_period(tracks)
-    owners = [assign_points(track.easting, track.northing, footprints, buffer_m, last) for track in tracks]
     parts = [
         _one_track(number, track, owner, frame, period, min_epochs)
         for number, (track, owner) in enumerate(zip(tracks, owners, strict=True))

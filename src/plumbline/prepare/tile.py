@@ -7,20 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pandas
-import shapely
 from numpy.typing import NDArray
 
 from plumbline.compass import QUADRANTS
 from plumbline.files import atomic_folder, write_json
 from plumbline.params import Prepare
-from plumbline.prepare.assign import UNASSIGNED, assign_points
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.decompose import TrackMeans
-from plumbline.prepare.odd import outsized
+from plumbline.prepare.owners import owners_in_tile
 from plumbline.prepare.sequences import UNDEFINED, Sequences
 from plumbline.prepare.track_figures import FIGURES, TrackFigures, point_figures, speeds
 from plumbline.sources.ground import ground_of
-from plumbline.sources.ingested import Ingested, Neighbours
+from plumbline.sources.ingested import Ingested
 from plumbline.sources.tiles import cells, tile_name
 from plumbline.sources.track import Track
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
@@ -52,8 +50,8 @@ def prepare_tile(tile: Tile) -> None:
     neighbours, footprints = tile.city.neighbours(tile.name), np.asarray(buildings.geometry.values)
     tracks = [track for track in tile.city.tracks(tile.name) if track.name in tile.tracks]
     figures = point_figures(tracks, [own_rows(track, tile.city, tile.name) for track in tracks])
-    tracks = [leave_to_neighbours(track, footprints, neighbours, tile.params) for track in tracks]
-    prepared = prepare_buildings(tracks, buildings, tile.params, tile.city.folder.name)
+    owners = owners_in_tile(tracks, footprints, neighbours, tile.params)
+    prepared = prepare_buildings(tracks, buildings, tile.params, tile.city.folder.name, owners)
     sequences, known = label(prepared.sequences, labels)
     ground = ground_of(buildings, tile.city.about["crs"], f"footprints of {tile.city.folder.name}")
     with atomic_folder(tile.folder) as out:
@@ -72,29 +70,6 @@ def own_rows(track: Track, city: Ingested, tile: str) -> NDArray[np.intp]:
     cell = cells(track.easting, track.northing, city.about["tile_m"])
     own = [number for number in np.unique(cell) if tile_name(int(number)) == tile]
     return np.flatnonzero(np.isin(cell, own))
-
-
-def leave_to_neighbours(
-    track: Track, footprints: NDArray[np.object_], neighbours: Neighbours, params: Prepare
-) -> Track:
-    """The points without those that belong to a building of another tile, by the rule of `assign_points`."""
-    if not len(neighbours.row):
-        return track
-    points = shapely.points(track.easting, track.northing)
-    tree = shapely.STRtree(neighbours.geometry)
-    # Farther than the buffer by more than rounding can take off: whose the points are is decided below.
-    reach = params.buffer_m * (1 + 1e-9) + 1e-6
-    contested = np.unique(tree.query(points, predicate="dwithin", distance=reach)[0])
-    # Of footprints alike the first of the file counts.
-    row = np.concatenate([neighbours.own, neighbours.row])
-    order = np.argsort(row)
-    everyone = np.concatenate([footprints, neighbours.geometry])[order]
-    owner = assign_points(
-        track.easting[contested], track.northing[contested], everyone, params.buffer_m, outsized(everyone, params)
-    )
-    is_own = order < len(footprints)
-    lost = contested[(owner != UNASSIGNED) & ~is_own[owner]]
-    return track.take(np.setdiff1d(np.arange(len(track)), lost))
 
 
 def label(sequences: Sequences, labels: pandas.DataFrame) -> tuple[Sequences, NDArray[np.bool_]]:

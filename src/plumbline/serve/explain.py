@@ -21,9 +21,9 @@ from plumbline.export.weights import load_network
 from plumbline.files import atomic_file
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Ingest, Prepare
-from plumbline.prepare.assign import assign_points
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.odd import outsized, period_overlap
+from plumbline.prepare.odd import period_overlap
+from plumbline.prepare.owners import Owners, find_owners
 from plumbline.serve.abstained import UNSURE_WHERE, sentences, why_not
 from plumbline.serve.explain_network import answer, reasons
 from plumbline.serve.explain_page import write_page
@@ -138,8 +138,7 @@ def _blocks(
     geometry = footprints.geometry.to_numpy()
     place = np.full(len(geometry) + 1, len(rows))  # the last is that of points of no building
     place[rows] = np.arange(len(rows))
-    last = outsized(geometry, params)
-    owners = [place[assign_points(track.easting, track.northing, geometry, params.buffer_m, last)] for track in tracks]
+    owners = [place[owner] for owner in find_owners(tracks, geometry, params).of]
     orders = [np.argsort(owner, kind="stable") for owner in owners]
     for start in range(0, len(rows), BLOCK):
         stop = min(start + BLOCK, len(rows))
@@ -158,7 +157,7 @@ def _explain_block(
     block: _Block, footprints: geopandas.GeoDataFrame, prepare: Prepare, version: str, model: Diagnosis
 ) -> Explained:
     own = footprints.iloc[block.row].reset_index(drop=True)
-    prepared = prepare_buildings(block.tracks, own, prepare)
+    prepared = prepare_buildings(block.tracks, own, prepare, owners=Owners(block.owners, 0))
     answers = answer(model, prepared.sequences)
     judged = judgement(prepared, answers, own, prepare, version)
     is_ok = (judged["status"] == "ok").to_numpy()[prepared.footprint]

@@ -141,6 +141,10 @@ def judge(
         model: what answers. version: of its package.
     """
     prepared = prepare_buildings(tracks, footprints, prepare)
+    if prepared.moved:
+        log.info(
+            "%d points beside two footprints count for the one that they move with, not the nearer", prepared.moved
+        )
     answers = model.answer(prepared.sequences)
     table = judgement(prepared, answers, footprints, prepare, version)
     return table, unsure_where(prepared, answers, prepare)

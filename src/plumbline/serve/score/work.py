@@ -23,7 +23,8 @@ from plumbline.jobs import WORK, clear, run_jobs
 from plumbline.params import Ingest
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.odd import period_overlap
-from plumbline.prepare.tile import leave_to_neighbours, own_rows
+from plumbline.prepare.owners import owners_in_tile
+from plumbline.prepare.tile import own_rows
 from plumbline.serve.judgement import judgement, unsure_where
 from plumbline.serve.map import MAX_POINTS
 from plumbline.serve.predictions import write_predictions
@@ -173,8 +174,8 @@ def judge_tile(tile: Tile) -> None:
     footprints = np.asarray(buildings.geometry.values)
     tracks = [track for track in tile.city.tracks(tile.name) if track.name in tile.tracks]
     shown = [track.take(own_rows(track, tile.city, tile.name)[:: tile.every]) for track in tracks]
-    tracks = [leave_to_neighbours(track, footprints, neighbours, manifest.prepare) for track in tracks]
-    prepared = prepare_buildings(tracks, buildings, manifest.prepare, tile.city.folder.name)
+    owners = owners_in_tile(tracks, footprints, neighbours, manifest.prepare)
+    prepared = prepare_buildings(tracks, buildings, manifest.prepare, tile.city.folder.name, owners)
     answers = model.answer(prepared.sequences)
     table = judgement(prepared, answers, buildings, manifest.prepare, manifest.version)
     with atomic_folder(tile.folder) as out:

@@ -1,0 +1,106 @@
+"""Pairs of buildings with a scatterer between them that may be either's.
+
+Shape legend: N points of all tracks, B footprints, K pairs of them, M points of the pairs (a point counts in each of
+its pairs).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+Float = NDArray[np.floating[Any]]
+Index = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+NEAR_M = 15.0
+"""What a building does beside another is told by its scatterers this near to that. Less than the halo of a tile."""
+OVERLAP = 0.1
+"""Footprints that share more than this of the smaller one are a building and its part, or its site: no neighbours."""
+NOBODY = -1
+
+
+class Rivals(NamedTuple):
+    """M points of K pairs of buildings, by pair."""
+
+    pair: NDArray[np.intp]
+    """(K, 2) footprints, ascending."""
+    point: Index
+    of: Index
+    """(M,) the pair."""
+    first: Mask
+    """(M,) whether the pair's first footprint has the point, by its position."""
+    claimed: Mask
+    """(M,) whether the other one is its nearest within the buffer, beside its own."""
+    sure: Mask
+    """(M,) whether no other footprint is within the buffer."""
+    odds: Float
+    """(M,) log odds that it is the first one's, by its position."""
+
+    def take(self, rows: Mask | Index) -> Rivals:
+        """The rows of `rows`; all pairs stay."""
+        return Rivals(
+            self.pair, self.point[rows], self.of[rows], self.first[rows], self.claimed[rows], self.sure[rows],
+            self.odds[rows],
+        )  # fmt: skip
+
+
+def find_rivals(
+    place: Float, owner: Index, usable: Index, footprints: NDArray[np.object_], buffer_m: float, aside: Mask
+) -> Rivals:
+    """The pairs of buildings with a point between them, and the points of each beside the other.
+
+    Args:
+        place: (N, 2) m. owner: (N,) by position, below 0 without one.
+        usable: rows of the points with an owner that say something.
+        footprints: (B,) in the same CRS. buffer_m: twice the standard deviation of a position, m.
+        aside: (B,) which are not judged, and so are no rivals.
+    """
+    points = shapely.points(place)
+    near, other = shapely.STRtree(footprints).query(points[usable], predicate="dwithin", distance=buffer_m)
+    near, other = _nearest_rival(points, owner, usable[near], other, footprints, aside)
+    rival_of = np.full(len(place), NOBODY)
+    rival_of[near] = other
+    pair = np.unique(np.sort(np.stack([owner[near], other], axis=1), axis=1), axis=0)
+
+    by_owner = usable[np.argsort(owner[usable], kind="stable")]
+    start, stop = (np.searchsorted(owner[by_owner], pair, side) for side in ("left", "right"))
+    count = (stop - start).ravel()
+    of = np.repeat(np.arange(count.size), count)
+    point = by_owner[np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(start.ravel(), count)]
+    of, first = of // 2, of % 2 == 0
+    mine, rival = np.where(first, pair[of].T, pair[of, ::-1].T)
+    odds = np.zeros(len(point))
+    claimed = rival_of[point] == rival
+    spread = buffer_m / 2
+    held = [log_ndtr(-_signed(points[point[claimed]], footprints[of_[claimed]]) / spread) for of_ in (mine, rival)]
+    odds[claimed] = np.where(first[claimed], 1, -1) * (held[0] - held[1])
+    own = rival_of[point] == NOBODY
+    beside = shapely.distance(points[point], footprints[rival]) <= NEAR_M
+    return Rivals(pair, point, of, first, claimed, own, odds).take(beside)
+
+
+def _nearest_rival(
+    points: NDArray[np.object_], owner: Index, point: Index, other: Index, footprints: NDArray[np.object_], aside: Mask
+) -> tuple[Index, Index]:
+    """Of the points and the footprints near them: each point with a rival of its owner, and the nearest such rival."""
+    own = owner[point]
+    kept = (own != other) & ~aside[own] & ~aside[other]
+    point, own, other = point[kept], own[kept], other[kept]
+    pair, at = np.unique(np.stack([own, other], axis=1), axis=0, return_inverse=True)
+    one, two = footprints[pair].T
+    shared = shapely.area(shapely.intersection(one, two)) > OVERLAP * np.minimum(shapely.area(one), shapely.area(two))
+    apart = ~shared[at.ravel()]
+    point, other = point[apart], other[apart]
+    order = np.lexsort((other, shapely.distance(points[point], footprints[other]), point))
+    point, first = np.unique(point[order], return_index=True)
+    return point, other[order][first]
+
+
+def _signed(points: NDArray[np.object_], footprints: NDArray[np.object_]) -> Float:
+    """(M,) distance of each point from its footprint, m; from the outline and negative inside."""
+    outside = shapely.distance(points, footprints)
+    return np.asarray(np.where(outside > 0, outside, -shapely.distance(points, shapely.boundary(footprints))))
