@@ -13,6 +13,7 @@ from plumbline.errors import GateRefused, InputError
 from plumbline.export.package import verify_package
 from plumbline.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.release.package import FILES, package, require_pass
+from plumbline.validate.alarms import ALARMS
 from tests.tiny import PARAMS, run_cli
 
 INPUTS = ("prepare", "export", "validate")
@@ -30,7 +31,8 @@ def test_the_package_is_what_was_validated(tiny):
     for name, source in FILES.items():
         assert manifest.files[name].sha256 == sha256_file(tiny.data("export") / source)
     assert manifest.gate == read_json(tiny.data("validate") / "gate.json")
-    assert manifest.metrics == read_json(tiny.data("validate") / "metrics.json")["all"]
+    metrics = read_json(tiny.data("validate") / "metrics.json")["all"]
+    assert manifest.metrics == {**metrics, ALARMS: read_json(tiny.data("validate") / "alarms.json")}
     assert manifest.hashes["test_data"] == sha256_folder(tiny.data("prepare") / "test")
     assert manifest.hashes["data"] == sha256_folder(tiny.data("prepare"))
     assert manifest.prepare == tiny.params.prepare

@@ -4,9 +4,18 @@ import pandas as pd
 import pytest
 
 from plumbline.console import log
-from plumbline.serve.damaged import say_damaged, whole_in_damage
+from plumbline.serve.damaged import flagged, say_damaged, whole_in_damage
 
-CHANCE, MORE, NONE = "does not show that any", "more than chance", "nothing shows that any"
+CHANCE, MORE, NONE = "does not show that any", "More than chance", "nothing shows that any"
+TOLD = {
+    "pruned": {"quadrant_accuracy": 0.6},
+    "false_alarms": {
+        "bounds_permille": [0.5, 0.75, 1.5],
+        "points_from": [0, 10, 20],
+        "sound": [999, 999, 1999],
+        "flagged": [[99, 49, 19], [99, 29, 9], [199, 39, 1]],
+    },
+}
 
 
 @pytest.fixture
@@ -22,45 +31,71 @@ def said():
     log.setLevel(level)
 
 
-def table(judged, damaged, sure, left_out=3):
+def table(judged, damaged, sure, left_out=3, low=0.5, points=30):
     """Of so many judged buildings these are of category 1 or above, and of them these with their whole interval."""
-    low = [0.5] * sure + [0.0] * (judged - sure) + [None] * left_out
+    lows = [low] * sure + [0.0] * (judged - sure) + [None] * left_out
     category = [1] * damaged + [0] * (judged - damaged) + [None] * left_out
     status = ["ok"] * judged + ["insufficient_points"] * left_out
-    return pd.DataFrame({"status": status, "burland_category": category, "severity_low": low}).astype(
-        {"burland_category": "Int64", "severity_low": float}
-    )
+    count = [points] * judged + [2] * left_out
+    return pd.DataFrame(
+        {"status": status, "burland_category": category, "severity_low": lows, "n_points": count}
+    ).astype({"burland_category": "Int64", "severity_low": float})
 
 
 @pytest.mark.parametrize(
     ("judged", "damaged", "sure", "expected", "ends"),
     [
-        (100, 40, 10, "about 10 of 100", CHANCE),
-        # Two standard deviations of 100 tosses at one in ten are 6.
-        (100, 40, 16, "about 10 of 100", CHANCE),
-        (100, 40, 17, "about 10 of 100", MORE),
-        (527, 108, 34, "about 53 of 527", CHANCE),
-        (527, 108, 67, "about 53 of 527", MORE),
-        (100, 6, 0, "about 10 of 100", NONE),
-        (20, 6, 1, "about 2 of 20", CHANCE),
+        (100, 40, 10, "100 sound buildings would have: from 0.5 permille 10 (about 10)", CHANCE),
+        # Poisson with a mean of 10: 18 and more in 1.4 of 100 cases, 19 and more in 0.7.
+        (100, 40, 18, "from 0.5 permille 18 (about 10)", CHANCE),
+        (100, 40, 19, "from 0.5 permille 19 (about 10)", MORE),
+        (527, 108, 34, "527 sound buildings would have: from 0.5 permille 34 (about 53)", CHANCE),
+        (527, 108, 75, "(about 53)", MORE),
+        (100, 6, 0, "from 0.5 permille 0 (about 10)", NONE),
+        (20, 6, 1, "from 0.5 permille 1 (about 2.0)", CHANCE),
     ],
 )
 def test_as_many_as_of_sound_buildings_show_nothing(said, judged, damaged, sure, expected, ends):
-    say_damaged(table(judged, damaged, sure))
+    """A package that does not tell is taken by what its interval was set to hold."""
+    say_damaged(table(judged, damaged, sure), {})
     (line,) = said
     assert line.startswith(f"{damaged} of the ok are of category 1 or above, {sure} of them with their whole interval.")
-    assert f"1 sound building in 10 has such an interval: {expected}." in line
+    assert expected in line
     assert [end in line for end in (CHANCE, MORE, NONE)] == [end == ends for end in (CHANCE, MORE, NONE)]
     assert not line.endswith(".")
 
 
+def test_each_bound_is_compared_with_what_the_package_tells_of_sound_buildings():
+    found = flagged(table(1000, 40, 30, low=1.6), TOLD)
+    assert [one.from_permille for one in found] == [0.5, 0.75, 1.5]
+    assert [one.found for one in found] == [30, 30, 30]
+    assert [one.expected for one in found] == pytest.approx([100, 20, 1])
+    assert [one.more_than_chance for one in found] == [False, False, True]
+
+
+def test_a_building_is_compared_with_those_of_as_many_scatterers():
+    few, many = flagged(table(500, 9, 9, points=9), TOLD), flagged(table(500, 9, 9, points=20), TOLD)
+    assert [one.expected for one in few] == pytest.approx([50, 25, 10])
+    assert [one.expected for one in many] == pytest.approx([50, 10, 0.5])
+    assert flagged(table(500, 9, 9, points=10), TOLD)[1].expected == pytest.approx(15)
+
+
+def test_how_many_of_those_beyond_chance_are_damaged_is_said(said):
+    say_damaged(table(1000, 40, 30, low=1.6), TOLD)
+    assert (
+        "from 0.5 permille 30 (about 100), from 0.75 permille 30 (about 20), from 1.5 permille 30 (about 1.0)"
+        in said[0]
+    )
+    assert said[0].endswith("More than chance makes of sound ones; damaged are about 29 of the 30 from 1.5")
+
+
 def test_of_few_buildings_nothing_is_said_of_chance(said):
-    say_damaged(table(19, 5, 2), "athens: ")
+    say_damaged(table(19, 5, 2), TOLD, "athens: ")
     assert said == ["athens: 5 of the ok are of category 1 or above, 2 of them with their whole interval"]
 
 
 def test_of_nobody_damaged_nothing_is_said(said):
-    say_damaged(table(30, 0, 0))
+    say_damaged(table(30, 0, 0), TOLD)
     assert not said
 
 

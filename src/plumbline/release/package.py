@@ -16,6 +16,8 @@ from plumbline.prepare.audit.conditions import FILE as REFERENCE
 from plumbline.prepare.audit.conditions import describe_conditions
 from plumbline.prepare.shards import load_shards
 from plumbline.release.card import model_card
+from plumbline.validate.alarms import ALARMS
+from plumbline.validate.alarms import FILE as ALARM_FILE
 from plumbline.validate.gates import check_format, failed_rules
 
 FILES = {
@@ -72,7 +74,7 @@ def package(prepared: Path, exported: Path, validated: Path, params: Params, out
             "code": _code(),
             "params": hashlib.sha256(params.model_dump_json(exclude=NO_PART).encode()).hexdigest(),
         },
-        "metrics": figures,
+        "metrics": {**figures, ALARMS: read_json(validated / ALARM_FILE)},
         "gate": gate,
         "records": {stage: read_json(prepared.with_name(stage) / RECORD) for stage in RECORDED},
     }

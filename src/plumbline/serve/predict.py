@@ -81,7 +81,7 @@ def predict(
     torn = int(unsure.sum())
     warn_of_unjudged(table, torn)
     log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
-    say_damaged(table)
+    say_damaged(table, manifest.metrics)
     if torn:
         log.info("%d of the insufficient_points may be damaged, and no quadrant of theirs is probable enough "
                  "(--min-quadrant-confidence 0 judges them too)", torn)  # fmt: skip

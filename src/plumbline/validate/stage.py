@@ -20,6 +20,8 @@ from plumbline.params import Prepare, Validate
 from plumbline.params.validate import OF_QUADRANTS
 from plumbline.prepare.shards import Shards, load_shards
 from plumbline.strain import INTERVAL_SHARE
+from plumbline.validate.alarms import FILE as ALARM_FILE
+from plumbline.validate.alarms import false_alarms
 from plumbline.validate.baseline import least_squares
 from plumbline.validate.comparisons import drops_of
 from plumbline.validate.evidence import write_evidence
@@ -32,6 +34,8 @@ from plumbline.validate.slices import slices
 
 Table = dict[str, dict[str, Figures]]
 BASELINE = "baseline"
+RELEASED = "pruned"
+"""The artifact that answers where no other is asked for: `model.onnx` of the package."""
 SHOWN = "int8"
 """The artifact whose answers are tabled and drawn."""
 SUMMARY = (
@@ -52,7 +56,10 @@ SUMMARY = (
 def validate(
     prepared: Path, trained: Path, compressed: Path, exported: Path, params: Validate, limits: Prepare, out: Path
 ) -> None:
-    """Write `gate.json`, `metrics.json`, `summary/ARTIFACT.json`, the report and tables behind plots into `out`.
+    """Write `gate.json`, figures, the report and tables behind plots into `out`.
+
+    `metrics.json` has all figures on every slice, `summary/ARTIFACT.json` some of them on all, and `alarms.json` what
+    is said of sound buildings.
 
     A refusal is a result too.
 
@@ -85,6 +92,7 @@ def validate(
     with atomic_folder(out) as folder:
         write_json(folder / "gate.json", gate)
         write_json(folder / "metrics.json", table)
+        write_json(folder / ALARM_FILE, false_alarms(test, answers[RELEASED], limits))
         for name, figures in table["all"].items():
             short = {key: float(f"{figures[key]:.4g}") for key in SUMMARY if key in figures}
             write_json(folder / "summary" / f"{name}.json", short)

@@ -50,12 +50,12 @@ def publish(reading: Reading, tiles: list[Tile], params: Score) -> Result:
     if torn := int(unsure.sum()):
         log.info("%s: %d buildings may be damaged, and in no quadrant that is probable enough", delivery.place, torn)
     warn_of_unjudged(table, torn)
-    say_damaged(table, f"{delivery.place}: ")
+    package = verify_package(tiles[0].package)
+    say_damaged(table, package.metrics, f"{delivery.place}: ")
     tracks = _shown(tiles)
     warn_of_short(city.observed)
     last = max(track["last_epoch"] for track in city.about["tracks"])
     before = former(results(out, delivery.place), last)
-    package = verify_package(tiles[0].package)
     left_out: Counter[str] = Counter()
     for tile in tiles:
         left_out.update(read_json(tile.folder / TILE)["left_out"])
