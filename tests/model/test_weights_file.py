@@ -35,7 +35,7 @@ def test_values_that_are_no_numbers_are_refused_by_name(folder, reader, name):
     path = folder / "model.safetensors"
     state = load_file(path)
     state[name].view(-1)[0] = torch.nan
-    save_file(state, path, {"preparation": "4"})
+    save_file(state, path, {"preparation": str(PREPARATION)})
     with pytest.raises(InputError, match=rf"model\.safetensors: {name} holds values that are no numbers"):
         READERS[reader](folder)
 

@@ -41,8 +41,7 @@ def test_two_processes_end_with_the_weights_of_one_with_twice_the_batch(work):
     """Real processes, started as a user does. The last step has 3 buildings for 4 shares, so one share is empty."""
     save_shards([make_sequences(163, 3)], Path("data/prepare/train"))
     model = {"dropout": 0.0}
-    # The key's bias has no gradient but rounding errors, which Adam makes steps of its own size.
-    changed = {"epochs": 2, "freeze": ["*key.bias"], "balance": "weights", "accelerator": "cpu"}
+    changed = {"epochs": 2, "balance": "weights", "accelerator": "cpu"}
     run("one", batch_size=16, model=model, **changed)
     own = {name: value for name, value in ENVIRONMENT.items() if name != "MLFLOW_TRACKING_URI"}
     two = settings(model, batch_size=4, accumulate=2, devices=2, **changed)
@@ -65,7 +64,7 @@ def test_two_processes_end_with_the_weights_of_one_with_twice_the_batch(work):
 @pytest.mark.slow
 def test_two_machines_end_with_the_weights_of_one_with_twice_the_batch(work, monkeypatch):
     """Two torchruns, each for one machine, that share a disk; by the command that a user without them is told."""
-    model, changed = {"dropout": 0.0}, {"epochs": 2, "freeze": ["*key.bias"], "accelerator": "cpu"}
+    model, changed = {"dropout": 0.0}, {"epochs": 2, "accelerator": "cpu"}
     run("one", batch_size=16, model=model, **changed)
     Path("params.yaml").write_text(yaml.safe_dump(settings(model, batch_size=8, devices=1, nodes=2, **changed)))
     monkeypatch.setattr(sys, "argv", ["plumbline", "train"])
@@ -192,6 +191,18 @@ def test_what_the_machine_lacks_is_refused(changed, message, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(InputError, match=message):
         check_devices(make_params(**changed).train)
+
+
+@pytest.mark.parametrize("network", [{"attention": "flex"}, {"compile": True}])
+def test_what_a_gpu_compiles_wants_a_c_compiler(network, monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    attention = network.get("attention", "sdpa")
+    changed = {"compile": network.get("compile", False), "accelerator": "auto"}
+    found = "model.attention: flex" if attention == "flex" else "train.compile: true"
+    with pytest.raises(InputError, match=f"{found} found, and no C compiler no-such-compiler"):
+        check_devices(make_params(**changed).train, attention)
+    check_devices(make_params(**changed | {"accelerator": "cpu"}).train, attention)
 
 
 def test_a_process_that_is_gone_is_told_of_in_a_line_and_other_errors_are_not():

@@ -25,10 +25,12 @@ from tests.train.test_distributed import ENVIRONMENT
 from tests.train.test_fit import Killed, history, run, work
 
 __all__ = ["work"]
-needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+needs_gpu = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
 GPU = {"accelerator": "gpu"}
-STILL = {"freeze": ["*key.bias"]}
-"""It has no gradient but rounding errors, which Adam makes steps of its own size."""
 
 
 def trained(folder, model=None, **changed):
@@ -36,7 +38,7 @@ def trained(folder, model=None, **changed):
     Path("params.yaml").write_text(yaml.safe_dump(settings(model, **GPU, **changed)))
     before = set(Path(".plumbline/runs").glob("*/train.jsonl"))
     command = [sys.executable, "-m", "plumbline", "train"]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
     Path("data/train").rename(folder)
     record = json.loads((Path(folder) / "record.json").read_text())
@@ -107,18 +109,18 @@ def test_every_precision_trains_on_a_gpu_as_the_cpu_does(work, precision, compil
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_data_kept_on_the_gpu_are_those_that_are_sent(work):
-    trained("kept", epochs=2, resident="always", **STILL)
-    trained("sent", epochs=2, resident="never", **STILL)
+    trained("kept", epochs=2, resident="always")
+    trained("sent", epochs=2, resident="never")
     assert apart("kept", "sent") < 1e-4
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_killed_run_goes_on_on_a_gpu(work):
-    run("whole", epochs=4, **GPU, **STILL)
+    run("whole", epochs=4, **GPU)
     with pytest.raises(Killed):
-        run("cut", epochs=4, dies_before=2, **GPU, **STILL)
-    run("cut", epochs=4, **GPU, **STILL)
+        run("cut", epochs=4, dies_before=2, **GPU)
+    run("cut", epochs=4, **GPU)
     for one, other in zip(history("whole"), history("cut"), strict=True):
         assert one == pytest.approx(other, rel=1e-4)
     assert apart("whole", "cut") < 1e-4
@@ -143,7 +145,7 @@ def test_weights_in_parts_end_as_whole_ones_do(work, strategy):
     """With one GPU there is one part; with two, two of them are tried against one of twice the batch."""
     devices = min(2, torch.cuda.device_count())
     model = {"dropout": 0.0}
-    common = {"epochs": 2, **STILL}
+    common = {"epochs": 2}
     trained("whole", model, batch_size=32, **common)
     lines = trained("parts", model, batch_size=32 // devices, devices=devices, strategy=strategy, **common)
     assert apart("whole", "parts") < 1e-3
@@ -164,7 +166,7 @@ def test_pruning_asks_the_teacher_where_it_is(work, strategy, changed):
     Path("params.yaml").write_text(yaml.safe_dump(params))
     for name in ("train", "compress"):
         command = [sys.executable, "-m", "plumbline", name]
-        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=280)
+        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=800)
         assert done.returncode == 0, done.stderr
     assert Path("data/compress/model.safetensors").stat().st_size < Path("data/train/model.safetensors").stat().st_size
 
@@ -173,7 +175,7 @@ def test_pruning_asks_the_teacher_where_it_is(work, strategy, changed):
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two CUDA devices")
 @pytest.mark.parametrize("communication", ["none", "fp16", "bf16", "powersgd", "int8"])
 def test_two_gpus_end_with_the_weights_of_one_with_twice_the_batch(work, communication):
-    common = {"epochs": 2, **STILL}
+    common = {"epochs": 2}
     trained("one", {"dropout": 0.0}, batch_size=16, **common)
     trained("two", {"dropout": 0.0}, batch_size=8, devices=2, communication=communication, **common)
     for one, other in zip(history("one"), history("two"), strict=True):

@@ -58,7 +58,7 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     teacher = load_diagnosis(trained)
     check_lengths(splits, prepared, teacher.network.spec, trained)
     # What the fine-tuning would refuse is refused before the search, which takes hours.
-    check_devices(params.train)
+    check_devices(params.train, teacher.network.spec.attention)
     first_epochs(splits.train, section, "compress")
     settings = {
         "compress": section.model_dump(), "train": params.train.model_dump(),

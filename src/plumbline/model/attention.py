@@ -22,6 +22,9 @@ class Attention(nn.Module):
         self.kernel: Kernel = ATTENTION[kind]
         self.query = Linear(width, inner)
         self.key = Linear(width, inner)
+        # It adds the same to all that a scatterer looks at, which the softmax takes off again. So its gradient is
+        # rounding errors alone, of which Adam would make whole steps, in each process others.
+        self.key.bias.requires_grad_(False)
         self.value = Linear(width, inner)
         self.out = Linear(inner, width)
 

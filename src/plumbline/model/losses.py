@@ -5,6 +5,7 @@ Shape legend: B buildings.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -69,8 +70,15 @@ class QuadrantLoss:
         if weight_B is not None:
             counts_B = counts_B * weight_B
         if self.class_weights is not None:
-            counts_B = counts_B * counts_B.new_tensor(self.class_weights)[quadrant_B.clamp(min=0)]
+            weights_4 = _weights(self.class_weights, counts_B.device, counts_B.dtype)
+            counts_B = counts_B * weights_4[quadrant_B.clamp(min=0)]
         return counts_B
+
+
+@functools.cache
+def _weights(of_quadrants: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """(4,) sent once: a GPU waits for what is sent."""
+    return torch.tensor(of_quadrants, device=device, dtype=dtype)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -45,6 +46,24 @@ QUADRANTS_TURNED = np.stack([quadrant_symmetry(*which) for which in SYMMETRIES])
 """(8, 4) where each symmetry takes each quadrant"""
 
 
+class _Tables(NamedTuple):
+    """All of it on one device, where a step's buildings look their rows up: nothing is sent, which a GPU waits for."""
+
+    symmetry_83: Tensor
+    quadrant_84: Tensor
+    turns: dict[tuple[Column, ...], tuple[Tensor, Tensor]]
+
+
+@functools.cache
+def _tables(device: torch.device) -> _Tables:
+    turns = {
+        columns: (torch.from_numpy(turn.source_8F).to(device), torch.from_numpy(turn.sign_8F).to(device))
+        for columns, turn in TURNS.items()
+    }
+    symmetry_83, quadrant_84 = torch.tensor(SYMMETRIES), torch.from_numpy(QUADRANTS_TURNED)
+    return _Tables(symmetry_83.to(device), quadrant_84.to(device), turns)
+
+
 def apply_symmetry(batch: Batch, which: Symmetry) -> Batch:
     """The same buildings in the other frame; sequences still run along the long axis."""
     return turn(batch, torch.full_like(batch.quadrant_B, SYMMETRIES.index(which)))
@@ -52,25 +71,21 @@ def apply_symmetry(batch: Batch, which: Symmetry) -> Batch:
 
 def turn(batch: Batch, choice_B: Tensor) -> Batch:
     """Each building in the frame `SYMMETRIES[choice_B]`; sequences still run along the long axis."""
-    mirror_x_B, mirror_y_B, _ = _of_each(np.array(SYMMETRIES), choice_B).unbind(1)
+    tables = _tables(choice_B.device)
+    mirror_x_B, mirror_y_B, _ = tables.symmetry_83[choice_B].unbind(1)
     place_BL = _places(batch.mask_BL, torch.where(_runs_along_x(batch), mirror_x_B, mirror_y_B))
-    turned_B4 = _of_each(QUADRANTS_TURNED, choice_B)
+    turned_B4 = tables.quadrant_84[choice_B]
     turned_B = turned_B4.gather(1, batch.quadrant_B.clamp(min=0)[:, None])[:, 0]
-    source_BF, sign_BF = (_of_each(table, choice_B) for table in TURNS[GEOMETRY])
+    source_BF, sign_BF = (table_8F[choice_B] for table_8F in tables.turns[GEOMETRY])
     return Batch(
-        _turn(batch.distance_BLF, TURNS[DISTANCE], choice_B, place_BL),
-        _turn(batch.slope_BLF, TURNS[SLOPE], choice_B, place_BL),
+        _turn(batch.distance_BLF, tables.turns[DISTANCE], choice_B, place_BL),
+        _turn(batch.slope_BLF, tables.turns[SLOPE], choice_B, place_BL),
         batch.geometry_BF.gather(1, source_BF) * sign_BF,
         batch.mask_BL,
         batch.severity_B,
         torch.where(batch.quadrant_B >= 0, turned_B, batch.quadrant_B),
         batch.weight_B,
     )
-
-
-def _of_each(table_8X: NDArray[Any], choice_B: Tensor) -> Tensor:
-    """(B, X) the row of each building's symmetry."""
-    return torch.from_numpy(table_8X).to(choice_B.device)[choice_B]
 
 
 def _runs_along_x(batch: Batch) -> Tensor:
@@ -88,8 +103,8 @@ def _places(mask_BL: Tensor, reverse_B: Tensor) -> Tensor:
     return torch.where(reverse_B[:, None] & mask_BL, backward_BL, place_BL)
 
 
-def _turn(values_BLF: Tensor, turns: Turns, choice_B: Tensor, place_BL: Tensor) -> Tensor:
+def _turn(values_BLF: Tensor, turns: tuple[Tensor, Tensor], choice_B: Tensor, place_BL: Tensor) -> Tensor:
     """Columns and scatterers in their new places, in one pass."""
-    source_BF, sign_BF = (_of_each(table, choice_B) for table in turns)
+    source_BF, sign_BF = (table_8F[choice_B] for table_8F in turns)
     from_BLF = place_BL[..., None] * values_BLF.shape[-1] + source_BF[:, None]
     return values_BLF.flatten(1).gather(1, from_BLF.flatten(1)).view(values_BLF.shape) * sign_BF[:, None]

@@ -27,6 +27,8 @@ from plumbline.params import Train
 AnyThing = TypeVar("AnyThing")
 ENDING_SECONDS = 10.0
 """A killed run is begun again at once, and processes that made its batches take some seconds to see that it is gone."""
+GLOO = "gloo/transport"
+"""In every message of a connection that is gone."""
 PARTED = ("fsdp", "deepspeed_stage_2")
 """Values of `train.strategy` by which each process has a part of something."""
 
@@ -69,14 +71,18 @@ def choose_strategy(losses: Train) -> Strategy | str:
     return name
 
 
-def check_devices(losses: Train) -> None:
-    """Refuse what the machine does not have.
+def check_devices(losses: Train, attention: str = "sdpa") -> None:
+    """Refuse what the machine does not have; `attention` is that of the network, for which torch may compile.
 
     Raises:
         InputError: more GPUs asked for than there are, fp16 without one, powersgd beside one, or no compiler.
     """
     if losses.compile:
-        _check_compiler()
+        _check_compiler("train.compile: true", "CXX", "g++", "C++")
+    if gpus(losses) and (losses.compile or attention == "flex"):
+        # Triton builds what starts a GPU's kernels in C; attention flex is compiled whether the network is or not.
+        wanted = "train.compile: true" if losses.compile else "model.attention: flex"
+        _check_compiler(wanted, "CC", "gcc", "C")
     if losses.accelerator == "gpu" and not torch.cuda.is_available():
         raise InputError("train.accelerator: gpu found, and there is none that works. Use auto or cpu.")
     if gpus(losses) and losses.devices > gpus(losses):
@@ -90,17 +96,19 @@ def check_devices(losses: Train) -> None:
         )
 
 
-def _check_compiler() -> None:
-    compiler, header = os.environ.get("CXX", "g++"), Path(sysconfig.get_path("include"), "Python.h")
+def _check_compiler(wanted: str, variable: str, usual: str, language: str) -> None:
+    """Of what is `wanted`, a key and its value: a compiler of `language`, the `usual` one if `variable` names none."""
+    compiler, header = os.environ.get(variable, usual), Path(sysconfig.get_path("include"), "Python.h")
+    instead = "false" if "compile" in wanted else "sdpa"
     if not shutil.which(compiler):
         raise InputError(
-            f"train.compile: true found, and no C++ compiler {compiler}. Install one (apt-get install g++), name yours "
-            "in the environment variable CXX, or use false."
+            f"{wanted} found, and no {language} compiler {compiler}. Install one (apt-get install {usual}), name yours "
+            f"in the environment variable {variable}, or use {instead}."
         )
     if not header.exists():
         raise InputError(
-            f"train.compile: true found, and not {header}, which what torch compiles includes. Install Python's "
-            "headers (apt-get install python3-dev), or use false."
+            f"{wanted} found, and not {header}, which what torch compiles includes. Install Python's "
+            f"headers (apt-get install python3-dev), or use {instead}."
         )
 
 
@@ -126,6 +134,11 @@ def process_number() -> int:
     return int(getattr(rank_zero_only, "rank", 0))
 
 
+def parted(error: Exception) -> bool:
+    """Whether it says that another process of the run cannot be reached."""
+    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and GLOO in str(error))
+
+
 @contextmanager
 def together() -> Iterator[None]:
     """Say in a line, not in a traceback, that another process has ended and no gradient can be shared any more.
@@ -136,11 +149,10 @@ def together() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        gloo = "gloo/transport" in str(error)
-        if not (gloo or isinstance(error, dist.DistError)):
+        if not parted(error):
             raise
         log.debug("", exc_info=error)
-        reason = "" if gloo else f" ({str(error).strip().partition(chr(10))[0]})"
+        reason = "" if GLOO in str(error) else f" ({str(error).strip().partition(chr(10))[0]})"
         raise PlumblineError(
             f"Another process of this run ended or cannot be reached, so this one stops{reason}. The same command goes "
             "on from the last epoch that was finished."
@@ -183,6 +195,16 @@ def clip(module: LightningModule, most: float | None) -> Tensor:
         norm: Tensor = model.clip_grad_norm_(bound)  # each process has a part of the gradient
         return norm
     return nn.utils.clip_grad_norm_([p for p in module.parameters() if p.grad is not None], bound)
+
+
+def leave_together() -> None:
+    """Part from the other processes of a run, if there are any, when all have come here.
+
+    Else those that end first leave a group that NCCL wants to be left at once, while the first one writes for minutes.
+    """
+    if dist.is_available() and dist.is_initialized():
+        dist.barrier()
+        dist.destroy_process_group()
 
 
 def gather(value: AnyThing) -> list[AnyThing]:

@@ -30,6 +30,7 @@ from plumbline.train.distributed import (
     check_devices,
     choose_strategy,
     has_batch_norm,
+    leave_together,
     process_number,
     repeatable,
     threads,
@@ -83,7 +84,7 @@ def fit(
     """
     started = time.monotonic()
     optimise, losses = module.optimise, module.losses
-    check_devices(losses)
+    check_devices(losses, module.model.network.spec.attention)
     # Which devices there are not, and advertisements, are no news in a log of epochs.
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
     torch.set_num_threads(threads(losses))
@@ -152,6 +153,8 @@ def fit(
             write_json(folder / RECORDED, recorded(records))
         with interruptible(trainer), together():
             trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
+    with together():
+        leave_together()
     if not trainer.is_global_zero:
         sys.exit(0)  # one process writes the results
     chosen = read_checkpoint(Path(best.best_model_path))

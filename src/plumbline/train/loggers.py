@@ -12,7 +12,7 @@ from typing import Any
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 
 from plumbline.console import hidden, log
-from plumbline.train.distributed import process_number
+from plumbline.train.distributed import parted, process_number
 
 TAGS = ("run_key", "data_sha256")
 ASKED = {
@@ -40,9 +40,16 @@ class _Record(MLFlowLogger):
         try:
             tell(*what)
         except Exception as error:  # whatever the record's server answers
+            if parted(error):
+                raise
             self.silent = True
-            told = hidden(f"MLflow at {_address()} does not answer any more ({error})")
+            told = hidden(f"MLflow at {_address()} does not answer any more ({_first_line(error)})")
             log.warning("%s; the rest of this run is not recorded there", told)
+
+
+def _first_line(error: Exception) -> str:
+    """Behind it stands the whole statement that a database refused."""
+    return str(error).strip().partition("\n")[0]
 
 
 def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str]) -> list[Logger]:
@@ -77,7 +84,7 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
         logger.log_hyperparams(record["params"])
         found.append(logger)
     except Exception as error:  # whatever the record's server answers, training goes on
-        told = hidden(f"MLflow at {address} does not answer ({error})")
+        told = hidden(f"MLflow at {address} does not answer ({_first_line(error)})")
         log.warning("%s; this run is not recorded there", told)
     finally:
         # Lightning makes the address that of the whole process: what it did next in another project went to this one.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import DeviceStatsMonitor
+from lightning.pytorch.accelerators.cpu import get_cpu_stats
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from plumbline.console import log
@@ -43,12 +43,13 @@ class Monitor(Callback):
     A line holds epoch and step (counted from 1), loss, rate, the gradient's norm before clipping, buildings a second of
     all processes, and memory: the most that this process has used (bytes), and the largest share that was in use by
     anybody. On a GPU also the share of the time that it was busy, where the package nvidia-ml-py (extra `gpu`) is
-    installed. TensorBoard has the figures of each line, MLflow those of each epoch.
+    installed. With `train.device_stats` also all that torch counts of a GPU's memory, and the machine's load.
+    TensorBoard has the figures of each line, MLflow those of each epoch.
     """
 
-    def __init__(self, path: Path, memory: MemoryAlarm) -> None:
+    def __init__(self, path: Path, memory: MemoryAlarm, device_stats: bool = False) -> None:
         """Write into `path`; `memory` looks at the memory in each batch."""
-        self.path, self.memory = path, memory
+        self.path, self.memory, self.device_stats = path, memory, device_stats
         self._buildings = 0
         self._step = 0
         """The last one that has a line."""
@@ -107,6 +108,9 @@ class Monitor(Callback):
         busy = gpu_share(device)
         if busy is not None:
             figures["gpu_share"] = busy
+        if self.device_stats:
+            seen = {**trainer.accelerator.get_device_stats(device), **get_cpu_stats()}
+            figures |= {f"device/{name}": float(value) for name, value in seen.items()}
         rate = trainer.optimizers[0].param_groups[0]["lr"]
         line |= {"epoch": trainer.current_epoch + 1, "step": trainer.global_step, "learning_rate": rate, **figures}
         # JSON has no NaN.
@@ -130,4 +134,4 @@ def _epoch(line: str) -> float:
 def monitors(losses: Train, path: Path, last: Path, section: str) -> list[Callback]:
     """What watches a run, by the section; arguments as for `MemoryAlarm`, and `path` of the lines."""
     memory = MemoryAlarm(losses, last, section)
-    return [memory, Monitor(path, memory), *([DeviceStatsMonitor(cpu_stats=True)] if losses.device_stats else [])]
+    return [memory, Monitor(path, memory, losses.device_stats)]

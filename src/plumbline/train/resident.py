@@ -57,7 +57,10 @@ class Resident(Buildings):
     def rows(self, index: NDArray[np.intp], own: NDArray[np.intp]) -> Batch:
         """As `Buildings.rows`, gathered on the device."""
         width = int(self.length[index[own]].max(initial=1))
-        index_B = torch.from_numpy(index[own]).to(self.start_B.device)
+        index_B = torch.from_numpy(index[own])
+        if self.start_B.is_cuda:
+            index_B = index_B.pin_memory()  # from elsewhere the GPU would be waited for
+        index_B = index_B.to(self.start_B.device, non_blocking=True)
         place_L = torch.arange(width, device=self.start_B.device)
         mask_BL = place_L < self.length_B[index_B][:, None]
         source_BL = torch.where(mask_BL, self.start_B[index_B][:, None] + place_L, 0)
