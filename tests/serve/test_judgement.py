@@ -62,8 +62,8 @@ def test_points_that_a_tilt_and_the_tracks_offsets_explain_say_nothing(points, t
 
 @pytest.mark.parametrize("severity", [0.4, 0.5, 0.6, 0.8, 1.0])
 def test_damage_elsewhere_than_said_has_at_most_a_chance_of_three_in_ten(severity):
-    # s / (s + 0.5) of those said to have s are damaged, so that 0.31 of them may be so in another quadrant.
-    confidence = 1 - 0.31 * (severity + 0.5) / severity
+    # s / (s + 0.5) of those said to have s are damaged, so that 0.32 of them may be so in another quadrant.
+    confidence = 1 - 0.32 * (severity + 0.5) / severity
     assert asked(severity, confidence + 2e-3) == [False]
     assert asked(severity, confidence - 2e-3) == [True]
 
