@@ -28,7 +28,8 @@ OUTPUTS = {
         "quantisation.csv",
     },
     "validate": {
-        "gate.json", "metrics.json", "summary", "severity.csv", "reliability.csv", "category_confusion.csv",
+        "gate.json", "metrics.json", "alarms.json", "summary",
+        "severity.csv", "reliability.csv", "category_confusion.csv",
         "quadrant_confusion.csv", "coverage.csv", "intervals.csv", "coverage.svg", "reliability.svg",
         "report.json", "report.html",
     },

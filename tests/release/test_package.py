@@ -10,10 +10,9 @@ import pytest
 import yaml
 
 from plumbline.errors import GateRefused, InputError
-from plumbline.export.package import verify_package
+from plumbline.export.package import ALARMS, verify_package
 from plumbline.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.release.package import FILES, package, require_pass
-from plumbline.validate.alarms import ALARMS
 from tests.tiny import PARAMS, run_cli
 
 INPUTS = ("prepare", "export", "validate")

@@ -13,7 +13,7 @@ from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 Mask = NDArray[np.bool_]
 ELSEWHERE = 0.32
-"""The chance that a building is damaged, and not where is said, up to which a quadrant is told."""
+"""The chance that a building is damaged, and not where is said, up to which a quadrant may be told."""
 FULL_PERMILLE = 1.1
 """From here on `min_quadrant_confidence` is asked for in full."""
 LEAST_PERMILLE = 1e-6
@@ -51,9 +51,10 @@ def torn(answers: Answers, limits: Prepare) -> Mask:
     """(B,) damaged, perhaps, with no quadrant as probable as is asked for.
 
     Of the buildings said to have a severity s, s / (s + 0.5 permille) are damaged: one in two where category 1 begins.
-    One is left out where that, times the chance that its quadrant is another one, is above `ELSEWHERE`; from
+    None is told where that, times the chance that its quadrant is another one, is above `ELSEWHERE`; from
     `FULL_PERMILLE` on, where its quadrant is less probable than `min_quadrant_confidence`. What is asked below goes
-    with that limit in proportion (decision 29).
+    with that limit in proportion: with 0.55 it is a chance of 0.309 just below `FULL_PERMILLE`, 0.315 at category 1
+    (decisions 29 and 31).
     """
     severity = np.maximum(answers.severity_permille.astype(float), LEAST_PERMILLE)
     asked, full = (1 - ELSEWHERE * (1 + CATEGORY_BOUNDS_PERMILLE[0] / said) for said in (severity, FULL_PERMILLE))

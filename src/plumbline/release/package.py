@@ -9,14 +9,13 @@ from typing import Any
 
 import plumbline
 from plumbline.errors import GateRefused, InputError
-from plumbline.export.package import write_package
+from plumbline.export.package import ALARMS, write_package
 from plumbline.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.params import Params
 from plumbline.prepare.audit.conditions import FILE as REFERENCE
 from plumbline.prepare.audit.conditions import describe_conditions
 from plumbline.prepare.shards import load_shards
 from plumbline.release.card import model_card
-from plumbline.validate.alarms import ALARMS
 from plumbline.validate.alarms import FILE as ALARM_FILE
 from plumbline.validate.gates import check_format, failed_rules
 

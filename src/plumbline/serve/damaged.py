@@ -10,8 +10,8 @@ import pandas as pd
 from scipy.stats import poisson
 
 from plumbline.console import log
+from plumbline.export.package import ALARMS
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE, INTERVAL_SHARE
-from plumbline.validate.alarms import ALARMS
 
 FEW = 20
 """Judged buildings, below which their number is compared with nothing."""

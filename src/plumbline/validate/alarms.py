@@ -13,8 +13,6 @@ from plumbline.params import Prepare
 from plumbline.prepare.shards import SequenceSet
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
-ALARMS = "false_alarms"
-"""Their name among the metrics of a package; packages from before 2026-11-25 have none."""
 FILE = "alarms.json"
 ALARM_BOUNDS_PERMILLE = CATEGORY_BOUNDS_PERMILLE[:3]
 """An interval that begins at the last bound, of category 4, is said of hardly anybody."""
