@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 Float = NDArray[np.floating[Any]]
 SEASON = 3
 """Columns that all curves share: offset, sine and cosine of the year."""
+LINE = 0
+"""Place of the straight line in the dictionary."""
 RIDGE = 1e-6
 """A curve that hardly varies over a row's epochs (few values) must not make the system singular."""
 

@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.prepare.curves import amplitudes, fitted, make_basis, normal_matrices
+from plumbline.prepare.curves import LINE, amplitudes, fitted, make_basis, normal_matrices
 from plumbline.prepare.noise import COLUMNS, trusted
 
 Float = NDArray[np.floating[Any]]
-LINE = 0
-"""Place of the straight line in the dictionary of curves."""
 CHUNK = 2048
 """Series worked on at a time: few enough for their arrays to stay in the processor's cache."""
 LEAST_ERROR = 0.2

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.prepare.course import CourseBasis, course_basis, fit_courses, unknown_courses
-from plumbline.prepare.curves import SEASON, Basis, amplitudes, fitted, make_basis, normal_matrices
+from plumbline.prepare.curves import LINE, SEASON, Basis, amplitudes, fitted, make_basis, normal_matrices
 from plumbline.prepare.memory import Kinds, kinds_of
 from plumbline.prepare.noise import (
     COLUMNS,
@@ -39,8 +39,6 @@ LEAST_KNOWN = 0.5
 """Share of the epochs that a series must have to count in that mean."""
 LEAST_YEARS = 1.0
 """Over less, the annual term takes the line along, and a curve that it does not take would win by that alone."""
-LINE = 0
-"""Place of the straight line in the dictionary."""
 LEAST_ERROR = 0.05
 """mm; no change is known better."""
 
