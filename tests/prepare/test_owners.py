@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import shapely
 
+from plumbline.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.assign import assign_points
 from plumbline.prepare.owners import find_owners
@@ -102,6 +103,15 @@ def test_series_with_gaps_jumps_and_few_values_are_borne():
         spoilt.append(replace(track, displacement=series))
     found = find_owners(spoilt, footprints, PARAMS)
     assert wrong(found.of, true) < 0.6 * wrong(by_position(tracks, footprints), true)
+
+
+def test_tracks_without_a_movement_are_refused():
+    """Before a line is laid through them: of one day it has no slope."""
+    tracks, footprints, _ = terrace(0)
+    for kept, message in ((np.zeros(9, np.intp), "must be later"), (np.arange(7), "7 epochs found")):
+        spoilt = [replace(track, epochs=track.epochs[kept], displacement=track.displacement[:, kept]) for track in tracks]
+        with pytest.raises(InputError, match=message):
+            find_owners(spoilt, footprints, PARAMS)
 
 
 def test_no_footprints_and_no_points_are_borne():

@@ -1,5 +1,6 @@
 import logging
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -12,8 +13,8 @@ TOLD = {
     "false_alarms": {
         "bounds_permille": [0.5, 0.75, 1.5],
         "points_from": [0, 10, 20],
-        "sound": [999, 999, 1999],
-        "flagged": [[99, 49, 19], [99, 29, 9], [199, 39, 1]],
+        "sound": [1000, 1000, 2000],
+        "flagged": [[100, 50, 20], [100, 30, 10], [200, 40, 2]],
     },
 }
 
@@ -78,6 +79,46 @@ def test_a_building_is_compared_with_those_of_as_many_scatterers():
     assert [one.expected for one in few] == pytest.approx([50, 25, 10])
     assert [one.expected for one in many] == pytest.approx([50, 10, 0.5])
     assert flagged(table(500, 9, 9, points=10), TOLD)[1].expected == pytest.approx(15)
+    both = pd.concat([table(500, 9, 9, points=9), table(500, 9, 9, points=20)])
+    assert [one.expected for one in flagged(both, TOLD)] == pytest.approx([100, 35, 10.5])
+
+
+@pytest.mark.parametrize("rate", [0.0005, 0.005, 0.065])
+@pytest.mark.parametrize("buildings", [100, 20_000])
+def test_of_towns_without_damage_fewer_than_1_in_100_have_more_than_chance(rate, buildings):
+    """However few sound ones the package has seen, and however many the town has."""
+    random = np.random.default_rng(1)
+    for sound in (40, 2900):
+        told = {"bounds_permille": [0.5], "points_from": [0, 10, 20]}
+        more = [
+            flagged(table(buildings, found, found), {"false_alarms": told | {"sound": [0, 0, sound], "flagged": seen}})
+            for found, of in zip(random.binomial(buildings, rate, 300), random.binomial(sound, rate, 300), strict=True)
+            for seen in [[[0], [0], [of]]]
+        ]
+        assert sum(one.more_than_chance for (one,) in more) <= 8
+
+
+def test_a_kind_that_the_package_has_hardly_seen_is_compared_with_all_kinds():
+    told = {**TOLD["false_alarms"], "sound": [0, 29, 1971], "flagged": [[0, 0, 0], [20, 20, 20], [180, 20, 0]]}
+    for points in (9, 10):
+        found = flagged(table(500, 9, 9, points=points), {"false_alarms": told})
+        assert [one.expected for one in found] == pytest.approx([50, 10, 5])
+    one = flagged(table(500, 9, 9), {"false_alarms": told})[0]
+    assert one.expected == pytest.approx(500 * 180 / 1971)
+
+
+def test_of_a_package_that_has_seen_hardly_any_sound_building_the_interval_tells():
+    told = {**TOLD["false_alarms"], "sound": [9, 10, 10], "flagged": [[0, 0, 0]] * 3}
+    assert flagged(table(500, 9, 9), {"false_alarms": told}) == flagged(table(500, 9, 9), {})
+
+
+def test_where_others_are_judged_than_the_package_would_nothing_is_compared(said):
+    say_damaged(table(100, 40, 30), None)
+    assert said == ["40 of the ok are of category 1 or above, 30 of them with their whole interval"]
+
+
+def test_of_nobody_judged_nothing_is_compared():
+    assert flagged(table(0, 0, 0), TOLD) == []
 
 
 def test_how_many_of_those_beyond_chance_are_damaged_is_said(said):
@@ -86,7 +127,7 @@ def test_how_many_of_those_beyond_chance_are_damaged_is_said(said):
         "from 0.5 permille 30 (about 100), from 0.75 permille 30 (about 20), from 1.5 permille 30 (about 1.0)"
         in said[0]
     )
-    assert said[0].endswith("More than chance makes of sound ones; damaged are about 29 of the 30 from 1.5")
+    assert said[0].endswith("More than chance makes of sound ones; damaged are at least about 29 of the 30 from 1.5")
 
 
 def test_of_few_buildings_nothing_is_said_of_chance(said):

@@ -152,6 +152,9 @@ def test_a_damaged_building_is_judged_where_a_quadrant_is_probable_enough(case):
     category, low = table["burland_category"].fillna(0), table["severity_low"].fillna(0)
     told = f"INFO {(category >= 1).sum()} of the ok are of category 1 or above, {(low >= 0.5).sum()} of them with"
     assert f"{told} their whole interval" in ended.err
+    # Of those whom another bound lets be judged nothing is known to compare with.
+    assert "sound buildings would have" not in ended.err
+    assert "were all of them sound" not in (case.folder / "map.html").read_text()
     assert f"damaged? unsure where: {unsure.sum()}" in (case.folder / "map.html").read_text()
     case.more = ["--min-quadrant-confidence", "1.5"]
     assert case.run().code == 2

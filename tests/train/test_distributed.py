@@ -205,6 +205,21 @@ def test_what_a_gpu_compiles_wants_a_c_compiler(network, monkeypatch):
     check_devices(make_params(**changed | {"accelerator": "cpu"}).train, attention)
 
 
+@pytest.mark.parametrize(
+    ("variable", "there"), [(None, "gcc"), (None, "clang"), ("ccache gcc -m64", "ccache"), ("", "gcc")]
+)
+def test_the_compilers_that_torch_finds_will_do(variable, there, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr("shutil.which", lambda name: name if name == there else None)
+    monkeypatch.delenv("CC", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("CC", variable)
+    check_devices(make_params(accelerator="auto").train, "flex")
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    with pytest.raises(InputError, match="no C compiler"):
+        check_devices(make_params(accelerator="auto").train, "flex")
+
+
 def test_a_process_that_is_gone_is_told_of_in_a_line_and_other_errors_are_not():
     with pytest.raises(PlumblineError, match="cannot be reached, so this one stops"), together():
         raise RuntimeError("[third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer")

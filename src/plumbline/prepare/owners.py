@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from plumbline.params import Prepare
 from plumbline.prepare.assign import UNASSIGNED, assign_points
-from plumbline.prepare.collect import observation_period, usable_rows
+from plumbline.prepare.collect import MIN_EPOCHS, observation_period, usable_rows
 from plumbline.prepare.contested import Points, moved_with
 from plumbline.prepare.line import line_changes
-from plumbline.prepare.odd import outsized
+from plumbline.prepare.odd import check_epochs, outsized
 from plumbline.prepare.rivals import find_rivals
 from plumbline.sources.ingested import Neighbours
 from plumbline.sources.track import Track
@@ -38,7 +38,11 @@ def find_owners(tracks: Sequence[Track], footprints: NDArray[np.object_], params
         footprints: (B,) shapely polygons in that CRS.
         params: `buffer_m` of it counts, and the bounds of what is judged. Without a buffer positions are taken as they
             are.
+
+    Raises:
+        InputError: a track cannot show a movement, see `check_epochs`.
     """
+    check_epochs(tracks, MIN_EPOCHS)
     last = outsized(footprints, params)
     owners = [assign_points(track.easting, track.northing, footprints, params.buffer_m, last) for track in tracks]
     if not params.buffer_m or len(footprints) < 2 or not tracks:

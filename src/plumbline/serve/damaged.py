@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import poisson
+from numpy.typing import NDArray
+from scipy.stats import nbinom, poisson
 
 from plumbline.console import log
 from plumbline.export.package import ALARMS
@@ -20,6 +21,8 @@ MISSES_ONE_IN = round(1 / (1 - INTERVAL_SHARE))
 
 It holds all of category 0 or nothing, so that those it misses are missed from above.
 """
+FEW_SOUND = 30
+"""Sound buildings of a kind, below which those of all kinds tell how many are flagged."""
 BY_CHANCE = 0.01
 """With a smaller probability, if all were sound, a number is more than chance."""
 
@@ -31,32 +34,62 @@ class Flagged(NamedTuple):
     found: int
     expected: float
     """Of as many sound ones."""
+    chance: float
+    """Probability that so many of them or more would be."""
 
     @property
     def more_than_chance(self) -> bool:
         """Whether as many would hardly be found if all were sound."""
-        return bool(poisson.sf(self.found - 1, self.expected) < BY_CHANCE)
+        return self.chance < BY_CHANCE
 
 
-def flagged(table: pd.DataFrame, metrics: Mapping[str, Any]) -> list[Flagged]:
+def flagged(table: pd.DataFrame, metrics: Mapping[str, Any] | None) -> list[Flagged]:
     """How many of the judged buildings have their whole interval above each bound, and how many sound ones would.
 
+    The number of sound ones is negative binomial: a Poisson number whose rate is itself known from F flagged of S
+    sound buildings only, as a gamma distribution of shape F + 1 and rate S + 1 (so that nothing is impossible). Of
+    several kinds mean and variance add up.
+
     Args:
-        table: predictions. metrics: of the manifest of the package that made them; without `ALARMS` in it only the
-            first bound is compared, by what the interval was set to hold.
+        table: predictions. metrics: of the manifest of the package that made them; without `ALARMS` in it, or with
+            fewer than `FEW_SOUND` buildings, only the first bound is compared, by what the interval was set to hold.
+            None where others were judged than the package's own params let: nothing is known to compare with.
+
+    Returns:
+        For each bound; nothing where there is nothing to compare with, or fewer than `FEW` are judged.
     """
     ok = table["status"] == "ok"
+    if metrics is None or ok.sum() < FEW:
+        return []
     low, points = table["severity_low"][ok].to_numpy(float), table["n_points"][ok].to_numpy(int)
     told = metrics.get(ALARMS)
-    if told is None:
-        return [_flagged(low, CATEGORY_BOUNDS_PERMILLE[0], len(low) / MISSES_ONE_IN)]
-    # The building itself is one more of its kind, so that nothing is said to be impossible.
-    rate = (np.array(told["flagged"]) + 1) / (np.array(told["sound"])[:, None] + 1)
-    expected = rate[np.searchsorted(told["points_from"], points, side="right") - 1].sum(0)
-    return [_flagged(low, bound, float(one)) for bound, one in zip(told["bounds_permille"], expected, strict=True)]
+    if told is None or sum(told["sound"]) < FEW_SOUND:
+        bound, expected = CATEGORY_BOUNDS_PERMILLE[0], len(low) / MISSES_ONE_IN
+        found = int((low >= bound).sum())
+        return [Flagged(bound, found, expected, float(poisson.sf(found - 1, expected)))]
+    # The last row is of all kinds.
+    sound = np.append(told["sound"], sum(told["sound"]))
+    alarms = np.vstack([told["flagged"], np.sum(told["flagged"], axis=0)])
+    kind = np.searchsorted(told["points_from"], points, side="right") - 1
+    kind[sound[kind] < FEW_SOUND] = len(sound) - 1
+    count = np.bincount(kind, minlength=len(sound))
+    expected = (count / np.maximum(sound, 1)) @ alarms
+    return [
+        Flagged(bound, found, float(mean), _chance(found, count, alarms[:, number], sound))
+        for number, (bound, mean) in enumerate(zip(told["bounds_permille"], expected, strict=True))
+        for found in [int((low >= bound).sum())]
+    ]
 
 
-def say_damaged(table: pd.DataFrame, metrics: Mapping[str, Any], where: str = "") -> None:
+def _chance(found: int, count: NDArray[np.intp], alarms: NDArray[np.intp], sound: NDArray[np.intp]) -> float:
+    """Of `count` (K,) sound buildings so many or more are flagged, where `alarms` of `sound` (K,) others were."""
+    rate = (alarms + 1) / (sound + 1)
+    mean = count @ rate
+    variance = mean + count**2 @ (rate / (sound + 1))
+    return float(nbinom.sf(found - 1, mean**2 / (variance - mean), mean / variance))
+
+
+def say_damaged(table: pd.DataFrame, metrics: Mapping[str, Any] | None, where: str = "") -> None:
     """Say how many are damaged, and whether as many would be said to be if all were sound.
 
     Args:
@@ -65,19 +98,17 @@ def say_damaged(table: pd.DataFrame, metrics: Mapping[str, Any], where: str = ""
     judged, damaged = int((table["status"] == "ok").sum()), int((table["burland_category"] >= 1).sum())
     if not damaged:
         return
-    counts = flagged(table, metrics)
-    said = [
-        f"{where}{damaged} of the ok are of category 1 or above, {counts[0].found} of them with their whole interval"
-    ]
-    if judged >= FEW:
+    whole = whole_in_damage(table)
+    said = [f"{where}{damaged} of the ok are of category 1 or above, {whole} of them with their whole interval"]
+    if counts := flagged(table, metrics):
         numbers = [f"from {one.from_permille:g} permille {one.found} (about {_about(one.expected)})" for one in counts]
         said.append(f"Whole intervals, and how many {judged} sound buildings would have: {', '.join(numbers)}")
         many = [one for one in counts if one.more_than_chance]
         if many:
             shares = [
-                f"about {one.found - one.expected:.0f} of the {one.found} from {one.from_permille:g}" for one in many
+                f"{one.found - one.expected:.0f} of the {one.found} from {one.from_permille:g}" for one in many
             ]
-            said.append(f"More than chance makes of sound ones; damaged are {', '.join(shares)}")
+            said.append(f"More than chance makes of sound ones; damaged are at least about {', '.join(shares)}")
         elif counts[0].found:
             said.append("So their number does not show that any is damaged; look at the highest severity_low first")
         else:
@@ -88,10 +119,6 @@ def say_damaged(table: pd.DataFrame, metrics: Mapping[str, Any], where: str = ""
 def whole_in_damage(table: pd.DataFrame) -> int:
     """How many have their whole interval in category 1 or above."""
     return int((table["severity_low"] >= CATEGORY_BOUNDS_PERMILLE[0]).sum())
-
-
-def _flagged(low: Any, bound: float, expected: float) -> Flagged:
-    return Flagged(bound, int((low >= bound).sum()), expected)
 
 
 def _about(expected: float) -> str:

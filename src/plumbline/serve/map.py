@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from plumbline.params import Prepare
 from plumbline.serve.abstained import sentences, why_not
-from plumbline.serve.damaged import MISSES_ONE_IN, whole_in_damage
+from plumbline.serve.damaged import flagged, whole_in_damage
 from plumbline.serve.map_data import MapPoints, isolated, map_crs, near_points
 from plumbline.serve.map_layers import draw_buildings, draw_points
 from plumbline.serve.outputs import write_text
@@ -33,7 +33,7 @@ WORST = 20
 
 def write_map(
     predictions: geopandas.GeoDataFrame, tracks: Sequence[Track], path: Path, title: str, prepare: Prepare,
-    every: int = 1, unsure: NDArray[np.bool_] | None = None,
+    every: int = 1, unsure: NDArray[np.bool_] | None = None, metrics: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Draw the predictions, and the points they rest on, into one HTML file that loads nothing from elsewhere.
 
@@ -45,6 +45,7 @@ def write_map(
         prepare: of the model that judged.
         every: one in so many points is in `tracks`.
         unsure: (B,) buildings that want a probable quadrant alone, see `why_not`.
+        metrics: see `flagged`.
 
     Raises:
         InputError: the file cannot be written.
@@ -69,7 +70,7 @@ def write_map(
         template_variables={
             "controls": [control.name for control in controls],
             "subtitle": _subtitle(shown, tracks),
-            "footer": _footer(shown, points, every),
+            "footer": _footer(shown, points, every, metrics),
         },
     )
     write_text(page, path)
@@ -139,7 +140,9 @@ def _subtitle(shown: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> str:
     return text
 
 
-def _footer(shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int) -> str:
+def _footer(
+    shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int, metrics: Mapping[str, Any] | None
+) -> str:
     judged = int((shown["status"] == "ok").sum())
     *bounds, last = (f"{bound:g}" for bound in CATEGORY_BOUNDS_PERMILLE)
     text = (
@@ -148,9 +151,11 @@ def _footer(shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int) 
     )
     if judged:
         text += (
-            f" {whole_in_damage(shown):,} of the {judged:,} judged have their whole interval in category 1 or above; "
-            f"were all of them sound, about {judged / MISSES_ONE_IN:,.0f} would."
+            f" {whole_in_damage(shown):,} of the {judged:,} judged have their whole interval in category 1 or above"
         )
+        for one in flagged(shown, metrics)[:1]:
+            text += f"; were all of them sound, about {one.expected:,.0f} would"
+        text += "."
     near, drawn = sum(part.near for part in points), sum(len(part.velocity) for part in points)
     if every > 1:
         text += f" Of about {near * every:,} points near the buildings, {drawn:,} can be shown, evenly thinned."

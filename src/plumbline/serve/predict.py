@@ -69,19 +69,20 @@ def predict(
     warn_of_short(tracks)
     say_one_side(tracks)
     table, unsure = judge(tracks, footprints, prepare, model, manifest.version)
+    metrics = manifest.metrics if prepare == manifest.prepare else None
     with ExitStack() as staged:
         if map_path is not None:
             from plumbline.serve.map import write_map  # Bokeh takes a second to load, and not everybody wants a map
 
             # Drawn before the predictions are written and put in its place after: both files or neither.
             drawn = staged.enter_context(atomic_file(map_path))
-            write_map(table, tracks, drawn, f"Plumbline: {buildings.stem}", prepare, unsure=unsure)
+            write_map(table, tracks, drawn, f"Plumbline: {buildings.stem}", prepare, unsure=unsure, metrics=metrics)
         write_predictions(table, output)
     counts = table["status"].value_counts()
     torn = int(unsure.sum())
     warn_of_unjudged(table, torn)
     log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
-    say_damaged(table, manifest.metrics)
+    say_damaged(table, metrics)
     if torn:
         log.info("%d of the insufficient_points may be damaged, and no quadrant of theirs is probable enough "
                  "(--min-quadrant-confidence 0 judges them too)", torn)  # fmt: skip

@@ -27,7 +27,7 @@ from plumbline.sources.track import Track, concatenate_tracks
 
 
 class Neighbours(NamedTuple):
-    """A point belongs to the nearest building: so a tile has to know the footprints around its own."""
+    """Whose a point is depends on all buildings near it: so a tile has to know the footprints around its own."""
 
     own: NDArray[np.int64]
     """(B,) rows of the tile's buildings in the file of the footprints."""

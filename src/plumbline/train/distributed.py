@@ -78,11 +78,11 @@ def check_devices(losses: Train, attention: str = "sdpa") -> None:
         InputError: more GPUs asked for than there are, fp16 without one, powersgd beside one, or no compiler.
     """
     if losses.compile:
-        _check_compiler("train.compile: true", "CXX", "g++", "C++")
+        _check_compiler("train.compile: true", "CXX", ("g++",), "C++")
     if gpus(losses) and (losses.compile or attention == "flex"):
         # Triton builds what starts a GPU's kernels in C; attention flex is compiled whether the network is or not.
         wanted = "train.compile: true" if losses.compile else "model.attention: flex"
-        _check_compiler(wanted, "CC", "gcc", "C")
+        _check_compiler(wanted, "CC", ("gcc", "clang"), "C")
     if losses.accelerator == "gpu" and not torch.cuda.is_available():
         raise InputError("train.accelerator: gpu found, and there is none that works. Use auto or cpu.")
     if gpus(losses) and losses.devices > gpus(losses):
@@ -96,13 +96,15 @@ def check_devices(losses: Train, attention: str = "sdpa") -> None:
         )
 
 
-def _check_compiler(wanted: str, variable: str, usual: str, language: str) -> None:
-    """Of what is `wanted`, a key and its value: a compiler of `language`, the `usual` one if `variable` names none."""
-    compiler, header = os.environ.get(variable, usual), Path(sysconfig.get_path("include"), "Python.h")
+def _check_compiler(wanted: str, variable: str, usual: tuple[str, ...], language: str) -> None:
+    """Of what is `wanted`, a key and its value: a compiler of `language`, a `usual` one if `variable` names none."""
+    # The variable may name what runs the compiler before it, and options after: "ccache gcc -m64".
+    named = os.environ.get(variable, "").split()[:1]
+    compilers, header = tuple(named) or usual, Path(sysconfig.get_path("include"), "Python.h")
     instead = "false" if "compile" in wanted else "sdpa"
-    if not shutil.which(compiler):
+    if not any(map(shutil.which, compilers)):
         raise InputError(
-            f"{wanted} found, and no {language} compiler {compiler}. Install one (apt-get install {usual}), name yours "
+            f"{wanted} found, and no {language} compiler {' or '.join(compilers)}. Install one (apt-get install {usual[0]}), name yours "
             f"in the environment variable {variable}, or use {instead}."
         )
     if not header.exists():

@@ -26,6 +26,11 @@ from plumbline.train.module import Optimisation
 from plumbline.train.splits import load_splits
 from plumbline.train.start import check_sources, first_weights, freeze, pretrained_folders
 
+FORM = 2
+"""Of what a checkpoint holds; counted up where a run begun by the code before cannot be gone on with.
+
+2: the key's bias of attention is not trained.
+"""
 WATCHING = ("alarms", "device_stats", "profile")
 """Keys of section `train` that change no weight."""
 
@@ -93,10 +98,11 @@ def write_model(module: Optimisation, out: Path, beside: Callable[[Path], None] 
 def run_key(data_sha256: str, settings: dict[str, Any], *inputs: Path) -> str:
     """Changes whenever the data, the settings or other input folders of a run change.
 
-    But for `WATCHING`: a run that an alarm has stopped is gone on with under another bound.
+    But for `WATCHING`: a run that an alarm has stopped is gone on with under another bound. And with `FORM`: a run
+    that code of another form has begun is left, and begun anew.
     """
     train = {name: value for name, value in settings["train"].items() if name not in WATCHING}
-    digest = hashlib.sha256(json.dumps({**settings, "train": train}, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps({**settings, "train": train, "form": FORM}, sort_keys=True).encode())
     digest.update(data_sha256.encode())
     for folder in inputs:
         digest.update(sha256_folder(folder).encode())

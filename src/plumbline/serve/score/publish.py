@@ -62,7 +62,7 @@ def publish(reading: Reading, tiles: list[Tile], params: Score) -> Result:
     with atomic_folder(out / delivery.place / delivery.result) as folder:
         write_predictions(table, folder / PREDICTIONS)
         title = f"Plumbline: {delivery.place}, {delivery.name}"
-        write_map(table, tracks, folder / MAP, title, package.prepare, tiles[0].every, unsure)
+        write_map(table, tracks, folder / MAP, title, package.prepare, tiles[0].every, unsure, package.metrics)
         changes = None
         if before is not None:
             _warn_of_tracks(before, city.about["tracks"])
