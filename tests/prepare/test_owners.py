@@ -109,7 +109,9 @@ def test_tracks_without_a_movement_are_refused():
     """Before a line is laid through them: of one day it has no slope."""
     tracks, footprints, _ = terrace(0)
     for kept, message in ((np.zeros(9, np.intp), "must be later"), (np.arange(7), "7 epochs found")):
-        spoilt = [replace(track, epochs=track.epochs[kept], displacement=track.displacement[:, kept]) for track in tracks]
+        spoilt = [
+            replace(track, epochs=track.epochs[kept], displacement=track.displacement[:, kept]) for track in tracks
+        ]
         with pytest.raises(InputError, match=message):
             find_owners(spoilt, footprints, PARAMS)
 

@@ -105,9 +105,7 @@ def say_damaged(table: pd.DataFrame, metrics: Mapping[str, Any] | None, where: s
         said.append(f"Whole intervals, and how many {judged} sound buildings would have: {', '.join(numbers)}")
         many = [one for one in counts if one.more_than_chance]
         if many:
-            shares = [
-                f"{one.found - one.expected:.0f} of the {one.found} from {one.from_permille:g}" for one in many
-            ]
+            shares = [f"{one.found - one.expected:.0f} of the {one.found} from {one.from_permille:g}" for one in many]
             said.append(f"More than chance makes of sound ones; damaged are at least about {', '.join(shares)}")
         elif counts[0].found:
             said.append("So their number does not show that any is damaged; look at the highest severity_low first")

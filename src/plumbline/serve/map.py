@@ -150,9 +150,7 @@ def _footer(
         f"damaged quadrant. Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille."
     )
     if judged:
-        text += (
-            f" {whole_in_damage(shown):,} of the {judged:,} judged have their whole interval in category 1 or above"
-        )
+        text += f" {whole_in_damage(shown):,} of the {judged:,} judged have their whole interval in category 1 or above"
         for one in flagged(shown, metrics)[:1]:
             text += f"; were all of them sound, about {one.expected:,.0f} would"
         text += "."

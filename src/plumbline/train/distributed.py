@@ -104,8 +104,8 @@ def _check_compiler(wanted: str, variable: str, usual: tuple[str, ...], language
     instead = "false" if "compile" in wanted else "sdpa"
     if not any(map(shutil.which, compilers)):
         raise InputError(
-            f"{wanted} found, and no {language} compiler {' or '.join(compilers)}. Install one (apt-get install {usual[0]}), name yours "
-            f"in the environment variable {variable}, or use {instead}."
+            f"{wanted} found, and no {language} compiler {' or '.join(compilers)}. Install one (apt-get install "
+            f"{usual[0]}), name yours in the environment variable {variable}, or use {instead}."
         )
     if not header.exists():
         raise InputError(
