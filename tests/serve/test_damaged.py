@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from plumbline.console import log
-from plumbline.serve.damaged import flagged, say_damaged, whole_in_damage
+from plumbline.serve.damaged import chance, flagged, say_damaged, whole_in_damage
 
 CHANCE, MORE, NONE = "does not show that any", "More than chance", "nothing shows that any"
 TOLD = {
@@ -89,13 +89,13 @@ def test_of_towns_without_damage_fewer_than_1_in_100_have_more_than_chance(rate,
     """However few sound ones the package has seen, and however many the town has."""
     random = np.random.default_rng(1)
     for sound in (40, 2900):
-        told = {"bounds_permille": [0.5], "points_from": [0, 10, 20]}
-        more = [
-            flagged(table(buildings, found, found), {"false_alarms": told | {"sound": [0, 0, sound], "flagged": seen}})
-            for found, of in zip(random.binomial(buildings, rate, 300), random.binomial(sound, rate, 300), strict=True)
-            for seen in [[[0], [0], [of]]]
-        ]
-        assert sum(one.more_than_chance for (one,) in more) <= 8
+        found, of = random.binomial([buildings, sound], rate, (1000, 2)).T
+        more = [chance(*one, np.array([sound])) < 0.01 for one in zip(found, *_columns(buildings, of), strict=True)]
+        assert sum(more) <= 12
+
+
+def _columns(buildings, of):
+    return np.full((len(of), 1), buildings), of[:, None]
 
 
 def test_a_kind_that_the_package_has_hardly_seen_is_compared_with_all_kinds():

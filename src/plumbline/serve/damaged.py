@@ -75,14 +75,19 @@ def flagged(table: pd.DataFrame, metrics: Mapping[str, Any] | None) -> list[Flag
     count = np.bincount(kind, minlength=len(sound))
     expected = (count / np.maximum(sound, 1)) @ alarms
     return [
-        Flagged(bound, found, float(mean), _chance(found, count, alarms[:, number], sound))
+        Flagged(bound, found, float(mean), chance(found, count, alarms[:, number], sound))
         for number, (bound, mean) in enumerate(zip(told["bounds_permille"], expected, strict=True))
         for found in [int((low >= bound).sum())]
     ]
 
 
-def _chance(found: int, count: NDArray[np.intp], alarms: NDArray[np.intp], sound: NDArray[np.intp]) -> float:
-    """Of `count` (K,) sound buildings so many or more are flagged, where `alarms` of `sound` (K,) others were."""
+def chance(found: int, count: NDArray[np.intp], alarms: NDArray[np.intp], sound: NDArray[np.intp]) -> float:
+    """Probability that of sound buildings so many or more are flagged.
+
+    Args:
+        found: so many. count: (K,) buildings of each kind, of all together one at least.
+        alarms: (K,) flagged of other sound ones. sound: (K,) of how many.
+    """
     rate = (alarms + 1) / (sound + 1)
     mean = count @ rate
     variance = mean + count**2 @ (rate / (sound + 1))
