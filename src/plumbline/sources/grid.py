@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from pyproj import CRS, Proj, Transformer
 
@@ -14,6 +16,12 @@ MAX_TURN_DEG = 45.0
 """Lines of sight and quadrants are by east and north: axes that point elsewhere, as those of South Africa (west, south)
 and of the poles, would turn one against the other. EPSG:3035 turns by 28 degrees in Iceland (docs/decisions/0003)."""
 STEP_DEG = 1e-5
+
+
+@functools.lru_cache(maxsize=64)
+def transformer(source: CRS | str, target: CRS | str) -> Transformer:
+    """From one CRS to another, x before y; to look the way up takes a tenth of a second, so each is looked up once."""
+    return Transformer.from_crs(source, target, always_xy=True)
 
 
 def length_of_a_metre(crs: CRS, longitude: float, latitude: float) -> float:
@@ -30,7 +38,7 @@ def turn_of_axes(crs: CRS, longitude: float, latitude: float) -> float:
     if not np.isfinite(longitude + latitude):
         return 0.0
     places = [longitude, longitude + STEP_DEG, longitude], [latitude, latitude, latitude + STEP_DEG]
-    x, y = Transformer.from_crs(GLOBE, crs, always_xy=True).transform(*places)
+    x, y = transformer(GLOBE, crs).transform(*places)
     at = np.array(x) + 1j * np.array(y)
     off = np.abs(np.angle((at[1:] - at[0]) / np.array([1, 1j]), deg=True))
     return float(off.max()) if np.isfinite(off).all() else 0.0

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.sources.grid import GLOBE
+from plumbline.sources.grid import GLOBE, transformer
 from plumbline.sources.track import Track
 
 NEAR_M = 50.0
@@ -100,8 +100,8 @@ def _swapped(
         return ""
     # All four corners: a rectangle does not stay one between projections.
     x, y = np.array([[box[i], box[j]] for i in (0, 2) for j in (1, 3)]).T
-    x, y = pyproj.Transformer.from_crs(wanted, given, always_xy=True).transform(x, y)
-    turned = np.array(pyproj.Transformer.from_crs(given, wanted, always_xy=True).transform(y, x))
+    x, y = transformer(wanted, given).transform(x, y)
+    turned = np.array(transformer(given, wanted).transform(y, x))
     if not np.isfinite(turned).all() or not _meet(_box(easting, northing), _box(*turned)):
         return _globe_swapped(_box(easting, northing), box, wanted)
     order = ("longitude", "latitude") if given.is_geographic else ("easting", "northing")
@@ -113,7 +113,7 @@ def _swapped(
 
 def _globe_swapped(points: NDArray[np.float64], box: NDArray[np.float64], crs: pyproj.CRS) -> str:
     """A line for the message if the points would overlap with latitude and longitude exchanged; both boxes in `crs`."""
-    to_globe = pyproj.Transformer.from_crs(crs, GLOBE, always_xy=True)
+    to_globe = transformer(crs, GLOBE)
     (x, y), (longitude, latitude) = (
         to_globe.transform(*np.array([[one[i], one[j]] for i in (0, 2) for j in (1, 3)]).T) for one in (points, box)
     )
@@ -134,7 +134,7 @@ def _extent(easting: NDArray[np.float64], northing: NDArray[np.float64], crs: st
     if not len(easting):
         return "none"
     corners = np.array([[easting.min(), northing.min()], [easting.max(), northing.max()]])
-    to_degrees = pyproj.Transformer.from_crs(crs, "EPSG:4326", always_xy=True)
+    to_degrees = transformer(crs, "EPSG:4326")
     west, south, east, north = to_degrees.transform_bounds(*corners.ravel())
     return (
         f"easting {corners[0, 0]:.0f} to {corners[1, 0]:.0f} m, northing {corners[0, 1]:.0f} to {corners[1, 1]:.0f} m "

@@ -12,7 +12,7 @@ from pyproj.exceptions import ProjError
 
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.sources.grid import GLOBE, MAX_STRETCH, MAX_TURN_DEG, length_of_a_metre, turn_of_axes
+from plumbline.sources.grid import GLOBE, MAX_STRETCH, MAX_TURN_DEG, length_of_a_metre, transformer, turn_of_axes
 from plumbline.sources.layout import PLANE, Range
 
 LATITUDES, LONGITUDES = (-90.0, 90.0), (-180.0, 360.0)
@@ -69,7 +69,7 @@ def is_elsewhere(source: str, one: str, other: str) -> bool:
     east = area.east + 360 * (area.west > area.east)
     middle = _middle((area.west, area.south, east, area.north))
     try:
-        ways = [Transformer.from_crs(GLOBE, crs, always_xy=True) for crs in (first, second)]
+        ways = [transformer(GLOBE, crs) for crs in (first, second)]
     except ProjError:
         return True  # one is of another planet
     places = np.array([way.transform(*middle) for way in ways])
@@ -195,14 +195,14 @@ def _check_metres(source: str, text: str, crs: CRS) -> None:
 
 
 def _to(file_crs: str, crs: str) -> Projection:
-    return Projection(crs, Transformer.from_crs(file_crs, crs, always_xy=True))
+    return Projection(crs, transformer(file_crs, crs))
 
 
 def _true_to_ground(source: str, crs: CRS, box: Box | None) -> Projection:
     """The file's own metres, where they are metres on the ground, to the east and to the north; else those of UTM."""
     if box is not None:
         try:
-            longitude, latitude = Transformer.from_crs(crs, GLOBE, always_xy=True).transform(*_middle(box))
+            longitude, latitude = transformer(crs, GLOBE).transform(*_middle(box))
             place = crs, longitude, latitude
             scale, turn = length_of_a_metre(*place), turn_of_axes(*place)
         except ProjError:
@@ -214,7 +214,7 @@ def _true_to_ground(source: str, crs: CRS, box: Box | None) -> Projection:
                 else f"the axes there are {turn:.0f} degrees off east and north"
             )  # fmt: skip
             log.info("%s: in %s (%s) %s; its points are taken to %s.", source, _name(crs), crs.name, why, zone)
-            return Projection(zone, Transformer.from_crs(crs, zone, always_xy=True))
+            return Projection(zone, transformer(crs, zone))
     return Projection(_name(crs), None)
 
 
