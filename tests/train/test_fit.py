@@ -569,7 +569,7 @@ def test_another_run_does_not_resume(work, said, change):
     assert [row["epoch"] for row in history()] == [1, 2]
 
 
-def test_run_key_tells_data_settings_and_other_inputs_apart(tmp_path):
+def test_run_key_tells_data_settings_other_inputs_and_forms_apart(tmp_path, monkeypatch):
     for name, content in (("a", "1"), ("b", "2")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(content)
@@ -579,6 +579,9 @@ def test_run_key_tells_data_settings_and_other_inputs_apart(tmp_path):
             *(run_key("a", plain, other) for other in (a, b))]  # fmt: skip
     assert len(set(keys)) == 5
     assert run_key("a", {**plain, "y": 2}) == run_key("a", {"y": 2, **plain})
+    # A checkpoint of other code, whose optimiser holds something else, cannot be gone on with.
+    monkeypatch.setattr("plumbline.train.stage.FORM", 1)
+    assert run_key("a", plain) not in keys
 
 
 def test_a_run_that_an_alarm_stopped_goes_on_under_another_bound(work, said):
