@@ -7,15 +7,14 @@ a history are derived from it here too (`derived`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from pyproj import Transformer
 
 from plumbline.simulate.derived import derived
 from plumbline.simulate.text import Bytes, history_cells, number_cells, rows, word_cells
 from plumbline.sources.epochs import DAYS_A_YEAR
+from plumbline.sources.grid import GLOBE, transformer
 
 Array = NDArray[np.float64]
 CRS = "EPSG:3035"
@@ -87,7 +86,7 @@ def egms_rows(rng: np.random.Generator, product: Product, points: Points, displa
         displacement: (N, T) mm towards the satellite; NaN becomes an empty cell.
     """
     displacement = np.round(displacement, 1)
-    longitude, latitude = _to_degrees().transform(*points.position.T)
+    longitude, latitude = transformer(CRS, GLOBE).transform(*points.position.T)
     columns: dict[str, Bytes] = {
         "pid": word_cells(identifiers(points.number)),
         "mp_type": number_cells(np.zeros(len(displacement)), 0),
@@ -117,8 +116,3 @@ def identifiers(number: NDArray[np.int64]) -> NDArray[np.bytes_]:
     """(N,) identifiers of ten letters and digits, in the order of the numbers (N,) from 0 to below 62^10."""
     digits = number[:, None] // 62 ** np.arange(9, -1, -1, dtype=np.int64) % 62
     return np.ascontiguousarray(BASE62[digits]).view("S10").ravel()
-
-
-@lru_cache(maxsize=1)
-def _to_degrees() -> Transformer:
-    return Transformer.from_crs(CRS, "EPSG:4326", always_xy=True)

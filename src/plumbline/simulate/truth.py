@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import shapely
 from numpy.typing import NDArray
-from pyproj import Transformer
 
 from plumbline.compass import QUADRANTS
 from plumbline.simulate.bays import Strains
 from plumbline.simulate.egms import CRS
+from plumbline.sources.grid import GLOBE, transformer
 from plumbline.strain import DIFFICULTIES, category
 
 FOOTPRINTS_BEGIN = (
@@ -35,7 +35,7 @@ def footprint_features(
         height: (B,) m; NaN where unknown; None where no building has one.
         further: (B,) more properties of each.
     """
-    to_degrees = Transformer.from_crs(CRS, "EPSG:4326", always_xy=True)
+    to_degrees = transformer(CRS, GLOBE)
     degrees = shapely.transform(polygon, lambda at: np.round(np.stack(to_degrees.transform(*at.T), axis=1), 9))
     # The outer ring counter-clockwise, as the RFC has it.
     shapes = shapely.to_geojson(shapely.orient_polygons(degrees, exterior_cw=False))
