@@ -98,13 +98,22 @@ def _columns(buildings, of):
     return np.full((len(of), 1), buildings), of[:, None]
 
 
-def test_a_kind_that_the_package_has_hardly_seen_is_compared_with_all_kinds():
-    told = {**TOLD["false_alarms"], "sound": [0, 29, 1971], "flagged": [[0, 0, 0], [20, 20, 20], [180, 20, 0]]}
-    for points in (9, 10):
-        found = flagged(table(500, 9, 9, points=points), {"false_alarms": told})
-        assert [one.expected for one in found] == pytest.approx([50, 10, 5])
-    one = flagged(table(500, 9, 9), {"false_alarms": told})[0]
-    assert one.expected == pytest.approx(500 * 180 / 1971)
+def test_a_kind_that_the_package_has_hardly_seen_is_compared_with_its_own():
+    """Dense points, which it has seen, are flagged less often: by their rate sound towns of sparse ones are damaged."""
+    told = {**TOLD["false_alarms"], "sound": [0, 29, 1971], "flagged": [[0, 0, 0], [3, 2, 1], [97, 8, 2]]}
+    found = flagged(table(300, 36, 36, points=15), {"false_alarms": told})
+    assert [one.expected for one in found] == pytest.approx([300 * n / 29 for n in (3, 2, 1)])
+    assert not any(one.more_than_chance for one in found)
+    assert all(one.more_than_chance for one in flagged(table(300, 36, 36, low=1.6), {"false_alarms": told}))
+    many = table(300, 200, 200, points=15, low=1.6)
+    assert all(one.more_than_chance for one in flagged(many, {"false_alarms": told}))
+
+
+def test_of_a_kind_that_the_package_has_not_seen_any_number_may_be_by_chance():
+    told = {**TOLD["false_alarms"], "sound": [0, 29, 1971], "flagged": [[0, 0, 0], [3, 2, 1], [97, 8, 2]]}
+    found = flagged(table(300, 299, 299, points=9, low=1.6), {"false_alarms": told})
+    assert [one.expected for one in found] == pytest.approx([30, 30, 30])
+    assert not any(one.more_than_chance for one in found)
 
 
 def test_of_a_package_that_has_seen_hardly_any_sound_building_the_interval_tells():

@@ -22,7 +22,7 @@ MISSES_ONE_IN = round(1 / (1 - INTERVAL_SHARE))
 It holds all of category 0 or nothing, so that those it misses are missed from above.
 """
 FEW_SOUND = 30
-"""Sound buildings of a kind, below which those of all kinds tell how many are flagged."""
+"""Sound buildings of all kinds together, below which a package does not tell how many are flagged."""
 BY_CHANCE = 0.01
 """With a smaller probability, if all were sound, a number is more than chance."""
 
@@ -48,7 +48,8 @@ def flagged(table: pd.DataFrame, metrics: Mapping[str, Any] | None) -> list[Flag
 
     The number of sound ones is negative binomial: a Poisson number whose rate is itself known from F flagged of S
     sound buildings only, as a gamma distribution of shape F + 1 and rate S + 1 (so that nothing is impossible). Of
-    several kinds mean and variance add up.
+    several kinds mean and variance add up. Each is asked for its own, however few: sparse points are flagged many times
+    as often as dense ones. Of a kind that the package has not seen any number may be.
 
     Args:
         table: predictions. metrics: of the manifest of the package that made them; without `ALARMS` in it, or with
@@ -67,16 +68,13 @@ def flagged(table: pd.DataFrame, metrics: Mapping[str, Any] | None) -> list[Flag
         bound, expected = CATEGORY_BOUNDS_PERMILLE[0], len(low) / MISSES_ONE_IN
         found = int((low >= bound).sum())
         return [Flagged(bound, found, expected, float(poisson.sf(found - 1, expected)))]
-    # The last row is of all kinds.
-    sound = np.append(told["sound"], sum(told["sound"]))
-    alarms = np.vstack([told["flagged"], np.sum(told["flagged"], axis=0)])
+    sound, alarms = np.asarray(told["sound"]), np.asarray(told["flagged"])
     kind = np.searchsorted(told["points_from"], points, side="right") - 1
-    kind[sound[kind] < FEW_SOUND] = len(sound) - 1
     count = np.bincount(kind, minlength=len(sound))
-    expected = (count / np.maximum(sound, 1)) @ alarms
+    share = np.where(sound[:, None] > 0, alarms / np.maximum(sound, 1)[:, None], 1 / MISSES_ONE_IN)
     return [
         Flagged(bound, found, float(mean), chance(found, count, alarms[:, number], sound))
-        for number, (bound, mean) in enumerate(zip(told["bounds_permille"], expected, strict=True))
+        for number, (bound, mean) in enumerate(zip(told["bounds_permille"], count @ share, strict=True))
         for found in [int((low >= bound).sum())]
     ]
 
