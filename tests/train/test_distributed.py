@@ -205,9 +205,7 @@ def test_what_a_gpu_compiles_wants_a_c_compiler(network, monkeypatch):
     check_devices(make_params(**changed | {"accelerator": "cpu"}).train, attention)
 
 
-@pytest.mark.parametrize(
-    ("variable", "there"), [(None, "gcc"), (None, "clang"), ("ccache gcc -m64", "ccache"), ("", "gcc")]
-)
+@pytest.mark.parametrize(("variable", "there"), [(None, "gcc"), (None, "clang"), ("/opt/bin/cc-15", "/opt/bin/cc-15")])
 def test_the_compilers_that_torch_finds_will_do(variable, there, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr("shutil.which", lambda name: name if name == there else None)
@@ -218,6 +216,14 @@ def test_the_compilers_that_torch_finds_will_do(variable, there, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(InputError, match="no C compiler"):
         check_devices(make_params(accelerator="auto").train, "flex")
+
+
+@pytest.mark.parametrize(("variable", "told"), [("g++ -O1", r"g\+\+ -O1"), ("env g++", r"env g\+\+"), ("", "''")])
+def test_a_compiler_that_torch_cannot_start_is_refused(variable, told, monkeypatch):
+    """Torch runs the whole value as one command; without a word of it training would end in its traceback."""
+    monkeypatch.setenv("CXX", variable)
+    with pytest.raises(InputError, match=rf"no C\+\+ compiler {told}\. .* without options, .* CXX"):
+        check_devices(make_params(accelerator="cpu", compile=True).train, "sdpa")
 
 
 def test_a_process_that_is_gone_is_told_of_in_a_line_and_other_errors_are_not():

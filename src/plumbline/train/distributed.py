@@ -98,14 +98,15 @@ def check_devices(losses: Train, attention: str = "sdpa") -> None:
 
 def _check_compiler(wanted: str, variable: str, usual: tuple[str, ...], language: str) -> None:
     """Of what is `wanted`, a key and its value: a compiler of `language`, a `usual` one if `variable` names none."""
-    # The variable may name what runs the compiler before it, and options after: "ccache gcc -m64".
-    named = os.environ.get(variable, "").split()[:1]
-    compilers, header = tuple(named) or usual, Path(sysconfig.get_path("include"), "Python.h")
+    # Torch and Triton run the variable's whole value as one command: "ccache gcc", options or nothing do not start.
+    named = os.environ.get(variable)
+    compilers, header = usual if named is None else (named,), Path(sysconfig.get_path("include"), "Python.h")
     instead = "false" if "compile" in wanted else "sdpa"
     if not any(map(shutil.which, compilers)):
         raise InputError(
-            f"{wanted} found, and no {language} compiler {' or '.join(compilers)}. Install one (apt-get install "
-            f"{usual[0]}), name yours in the environment variable {variable}, or use {instead}."
+            f"{wanted} found, and no {language} compiler {' or '.join(compilers) or repr(named)}. Install one (apt-get "
+            f"install {usual[0]}), name yours, without options, in the environment variable {variable} or take that "
+            f"away, or use {instead}."
         )
     if not header.exists():
         raise InputError(
