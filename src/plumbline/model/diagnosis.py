@@ -141,13 +141,17 @@ class Diagnosis(nn.Module):
 
         `kind_BK`: see `interval.kinds`.
         """
+        return stretched(severity_B3, *self.interval_scales(severity_B3, kind_BK), self.category_edges())
+
+    def interval_scales(self, severity_B3: Tensor, kind_BK: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, C) halves below the middle and above by which the interval reaches into each category."""
         longer_BC = self.get_buffer("interval_length") * narrowness(severity_B3)
         # Sums of products, written out: a product of matrices would be rounded with the network's.
         below_BC, above_BC = (
             (kind_BK[:, :, None] * self.get_buffer(f"interval_{side}")).sum(1) + longer_BC
             for side in ("below", "above")
         )
-        return stretched(severity_B3, below_BC, above_BC, self.category_edges())
+        return below_BC, above_BC
 
     def category_edges(self) -> Tensor:
         """(E,) bounds between the categories, standardised."""

@@ -24,7 +24,8 @@ from plumbline.train.adapter_about import AboutAdapter
 from plumbline.train.calibrate import best_temperature
 from plumbline.train.choice import first_as_good, losses, on_scale_of
 from plumbline.train.lowrank import changes, count_changes
-from plumbline.train.scales import RawAnswers, set_scales
+from plumbline.train.move import set_or_move
+from plumbline.train.scales import RawAnswers
 from plumbline.train.score import SplitScore, score
 from plumbline.train.statistics import FARTHEST, fit_statistics
 from plumbline.train.ways import Fold, label_permille, made, share, try_ways, unchanged
@@ -83,7 +84,7 @@ def adapt(
     if temperature:
         model.get_buffer("temperature").fill_(best_temperature(said.logits_B4, said.quadrant_B))
     if interval:
-        set_scales(model, said)
+        set_or_move(model, said)
     about = AboutAdapter(
         name=name, base_sha256=base_sha256, rank=params.rank, alpha=params.alpha,
         parameters=count_changes(start.network), share=share(start), labels=len(sequences),
