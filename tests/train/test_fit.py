@@ -396,6 +396,26 @@ def test_an_interrupted_run_is_one_run_in_mlflow(work, tiny, monkeypatch):
     assert json.loads(stored.read_text()) == record
 
 
+def test_a_run_killed_between_its_curve_and_its_checkpoint_has_no_point_twice(work, tiny, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    shutil.copy(tiny.root / "mlflow.db", "mlflow.db")
+    client = MlflowClient(f"sqlite:///{Path('mlflow.db').resolve()}")
+
+    def curve(run_id):
+        return [(point.step, point.value) for point in client.get_metric_history(run_id, "tune/score")]
+
+    run("whole", epochs=3)
+    whole = curve(search(client)[0].info.run_id)
+    assert len(whole) == 3
+    with pytest.raises(Killed):
+        run("cut", dies_before=1, epochs=3)
+    cut = search(client)[0].info.run_id
+    assert curve(cut) == whole[:1]
+    client.log_metric(cut, "tune/score", whole[1][1], step=whole[1][0])
+    run("cut", epochs=3)
+    assert curve(cut) == whole
+
+
 def test_a_run_that_mlflow_has_lost_meanwhile_is_begun_anew_there(work, tiny, monkeypatch, said):
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     shutil.copy(tiny.root / "mlflow.db", "mlflow.db")

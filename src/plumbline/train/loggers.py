@@ -24,11 +24,27 @@ ASKED = {
 class _Record(MLFlowLogger):
     """Lightning's. Where MLflow falls silent during a run, that is told of once, and the run goes on without it."""
 
-    silent = False
+    def __init__(self, name: str, run_id: str | None, **named: Any) -> None:
+        super().__init__(name, run_id=run_id, **named)
+        self.silent = False
+        self.gone_on = run_id is not None
+        self._last_steps: dict[str, int] = {}
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """As Lightning's."""
-        self._tried(super().log_metrics, metrics, step)
+        """As Lightning's, but no point twice: a run may have been killed between its curves and its checkpoint."""
+        self._tried(self._log_new, metrics, step)
+
+    def _log_new(self, metrics: Mapping[str, float], step: int | None) -> None:
+        if self.gone_on and step is not None:
+            metrics = {name: value for name, value in metrics.items() if step > self._last_step(name)}
+        super().log_metrics(metrics, step)
+
+    def _last_step(self, name: str) -> int:
+        """The last point of a curve from before, or -1."""
+        if name not in self._last_steps:
+            points = self.experiment.get_metric_history(self.run_id, name)
+            self._last_steps[name] = max((point.step for point in points), default=-1)
+        return self._last_steps[name]
 
     def finalize(self, status: str = "success") -> None:
         """As Lightning's."""
