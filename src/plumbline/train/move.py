@@ -11,7 +11,7 @@ from torch import Tensor
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.interval import stretched
 from plumbline.strain import INTERVAL_SHARE
-from plumbline.train.scales import CATEGORIES, MIN_CATEGORY, ROUNDING, RawAnswers, misses, set_scales
+from plumbline.train.scales import CATEGORIES, MIN_CATEGORY, ROUNDING, RawAnswers, category_of, misses, set_scales
 
 MOST_HALVES = 100.0
 """Of the network's interval; no more is added or taken away."""
@@ -21,8 +21,7 @@ STEPS = 40
 
 def set_or_move(model: Diagnosis, raw: RawAnswers) -> None:
     """Set the interval's scales by labels, where each category has enough of them; else move those that it has."""
-    category_B = torch.bucketize(raw.standard_B, model.category_edges(), right=True)
-    if bool((category_B.bincount(minlength=CATEGORIES) >= MIN_CATEGORY).all()):
+    if bool((category_of(model, raw).bincount(minlength=CATEGORIES) >= MIN_CATEGORY).all()):
         set_scales(model, raw)
     else:
         move_scales(model, raw)

@@ -110,7 +110,7 @@ def lengths(model: Diagnosis, raw: RawAnswers) -> Tensor:
     conditional guarantees). A category with few buildings has no length. Nor has the last: it needs as many halves of a
     narrow interval as of a wide one, and X band buildings of it were held less with one.
     """
-    length_C, category_B = torch.zeros(CATEGORIES), _category(model, raw)
+    length_C, category_B = torch.zeros(CATEGORIES), category_of(model, raw)
     narrow_B1 = narrowness(raw.severity_B3)
     longer = _spread(narrow_B1[:, 0], category_B)
     if len(category_B) < MIN_FOR_LENGTHS or not longer.any():
@@ -135,7 +135,7 @@ def quantile_regression(design: NDArray[np.float64], values: NDArray[np.float64]
 
 def _set_scales(model: Diagnosis, raw: RawAnswers, share: float) -> None:
     """Set them so that each category with enough buildings holds this share."""
-    category_B, kind_B = _category(model, raw), raw.kind_BK.argmax(1)
+    category_B, kind_B = category_of(model, raw), raw.kind_BK.argmax(1)
     below, above = _sides(model, raw)
     few_C = category_B.bincount(minlength=CATEGORIES) < MIN_CATEGORY
     start_C = torch.where(few_C, _of_all(model, raw, share), NOTHING)
@@ -163,7 +163,7 @@ def _scales(sides: dict[int, Side], start_C: Tensor, leave: dict[int, int]) -> T
 
 def _sides(model: Diagnosis, raw: RawAnswers) -> tuple[Side, Side]:
     """Below the middle and above, for all buildings."""
-    edges_E, category_B1 = model.category_edges(), _category(model, raw)[:, None]
+    edges_E, category_B1 = model.category_edges(), category_of(model, raw)[:, None]
     longer_BC = model.get_buffer("interval_length") * narrowness(raw.severity_B3)
     orders = list(range(CATEGORIES)), list(reversed(range(CATEGORIES)))
     found = []
@@ -191,6 +191,6 @@ def _spread(narrow_B: Tensor, category_B: Tensor) -> Tensor:
     return torch.tensor([len(part) >= MIN_FOR_LENGTH and bool(part.std() >= LEAST_SPREAD) for part in parts] + [False])
 
 
-def _category(model: Diagnosis, raw: RawAnswers) -> Tensor:
+def category_of(model: Diagnosis, raw: RawAnswers) -> Tensor:
     """(B,) of the true severities."""
     return torch.bucketize(raw.standard_B, model.category_edges(), right=True)
