@@ -3,6 +3,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,6 +26,7 @@ from plumbline.train.int8 import BLOCK, dequantise, quantise
 from plumbline.train.launch import one_process_a_device
 from plumbline.train.resume import read_checkpoint
 from plumbline.train.traffic import Communication
+from tests.machines import two_machines
 from tests.ports import free_port
 from tests.train.made import make_params, make_sequences, settings
 from tests.train.test_deal import apart
@@ -62,21 +64,27 @@ def test_two_processes_end_with_the_weights_of_one_with_twice_the_batch(work):
 
 
 @pytest.mark.slow
-def test_two_machines_end_with_the_weights_of_one_with_twice_the_batch(work, monkeypatch):
-    """Two torchruns, each for one machine, that share a disk; by the command that a user without them is told."""
+@pytest.mark.parametrize("apart_by", [pytest.param("a torchrun", marks=pytest.mark.chaos), "a network"])
+def test_two_machines_end_with_the_weights_of_one_with_twice_the_batch(work, monkeypatch, apart_by):
+    """By the command that a user without a torchrun is told. The two share a disk."""
     model, changed = {"dropout": 0.0}, {"epochs": 2, "accelerator": "cpu"}
     run("one", batch_size=16, model=model, **changed)
     Path("params.yaml").write_text(yaml.safe_dump(settings(model, batch_size=8, devices=1, nodes=2, **changed)))
     monkeypatch.setattr(sys, "argv", ["plumbline", "train"])
     with pytest.raises(InputError, match="torchrun ") as told:
         one_process_a_device(make_params(devices=1, nodes=2).train)
-    words = str(told.value).split("torchrun ")[1].split()
-    words[words.index("FIRST_MACHINE:29400")] = f"127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "torch.distributed.run", *words]
-    machines = [subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [machine.communicate(timeout=250)[1] for machine in machines]
-    assert [machine.returncode for machine in machines] == [0, 0], said
-    assert sorted("INFO epoch 2 of" in one for one in said) == [False, True]  # the first machine speaks
+    words = str(told.value).split(": torchrun ")[1]
+    with nullcontext() if apart_by == "a torchrun" else two_machines(work) as machines:
+        address, port = ("127.0.0.1", free_port()) if machines is None else (machines[0].address, 29400)
+        started = []
+        for number in range(2):
+            own = words.replace("NUMBER", str(number)).replace("ADDRESS", address).replace("29400", str(port))
+            command = [sys.executable, "-m", "torch.distributed.run", *own.split()]
+            command = command if machines is None else machines[number].command(*command)
+            started.append(subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True))
+        said = [one.communicate(timeout=250)[1] for one in started]
+    assert [one.returncode for one in started] == [0, 0], said
+    assert ["INFO epoch 2 of" in one for one in said] == [True, False]  # the first machine speaks
     assert apart("one", "data/train") < 1e-5
 
 

@@ -14,8 +14,9 @@ import pytest
 import yaml
 
 from plumbline.errors import InputError
-from plumbline.train.launch import one_process_a_device
+from plumbline.train.launch import network_to, one_process_a_device
 from tests.first import as_first
+from tests.machines import two_machines
 from tests.train.made import make_params, save_prepared, settings
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +26,7 @@ MEET = """
 import os, sys, time
 import torch, torch.distributed as dist
 from plumbline.params import Train
-from plumbline.train.launch import one_process_a_device
+from plumbline.train.launch import network_to, one_process_a_device
 one_process_a_device(Train(devices=2, epochs=1, patience=1, learning_rate=0.1))  # started by it: goes on
 dist.init_process_group("gloo")
 total = torch.tensor([dist.get_rank() + 1])
@@ -115,8 +116,31 @@ def test_bad_input_of_two_processes_ends_as_that_of_one(tmp_path: Path) -> None:
 
 def test_several_machines_need_a_torchrun_on_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["plumbline", "train"])
-    with pytest.raises(InputError, match=r"torchrun --nnodes 2 --nproc-per-node 4 .* -m plumbline train"):
+    with pytest.raises(InputError, match=r"torchrun --nnodes 2 .*--nproc-per-node 4 .* -m plumbline train"):
         one_process_a_device(make_params(devices=4, nodes=2).train)
+
+
+FIND = "import sys; from plumbline.train.launch import network_to; print(*map(network_to, sys.argv[1:]))"
+
+
+def test_the_network_between_machines_is_found_and_loopback_by_the_name_of_a_machine_refused(tmp_path: Path) -> None:
+    def found(*addresses: str) -> subprocess.CompletedProcess[str]:
+        words = machines[0].command(sys.executable, "-c", FIND, *addresses)
+        return subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=250)
+
+    with two_machines(tmp_path) as machines:
+        first, second = machines
+        assert (
+            found(first.address, second.address, "127.0.0.1", "localhost").stdout.split() == ["cable0"] * 2 + ["lo"] * 2
+        )
+        refused = found(first.name)
+    assert f"--master-addr: {first.name} found, which on this machine is 127.0.1.1" in refused.stderr
+
+
+def test_an_address_that_leads_nowhere_is_refused() -> None:
+    with pytest.raises(InputError, match=r"--master-addr: no-such-machine\.invalid found, to which there is no way"):
+        network_to("no-such-machine.invalid")
+    assert network_to("127.0.0.1") == "lo"
 
 
 def test_one_process_goes_on_by_itself() -> None:

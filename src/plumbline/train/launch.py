@@ -5,13 +5,16 @@ Without Lightning, which takes seconds to load and which the process that only w
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import signal
+import socket
 import sys
 import uuid
 from collections.abc import Sequence
 
+import psutil  # type: ignore[import-untyped]
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -21,6 +24,9 @@ from plumbline.errors import InputError
 from plumbline.jobs import die_with_parent
 from plumbline.params import Train
 
+GLOO_NETWORK = "GLOO_SOCKET_IFNAME"
+"""Variable by which gloo is told the network. By itself it takes that of the machine's name, which may be loopback."""
+
 
 def one_process_a_device(losses: Train) -> None:
     """Go on in each of `train.devices` processes: this one starts them, waits, and ends with their exit code.
@@ -28,24 +34,59 @@ def one_process_a_device(losses: Train) -> None:
     Returns at once where one process is enough, and in the processes that torchrun or SLURM have started.
 
     Raises:
-        InputError: several machines are asked for, and no torchrun has started this process.
+        InputError: several machines are asked for, and no torchrun has started this process, or by an address that
+            leads other machines to themselves.
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         if not die_with_parent():  # a killed torchrun would leave its processes training
             sys.exit(1)
         setup_logging("--verbose" in sys.argv, int(os.environ["RANK"]))
+        if losses.nodes > 1 and GLOO_NETWORK not in os.environ:
+            os.environ[GLOO_NETWORK] = network_to(os.environ["MASTER_ADDR"])
         return
     if "SLURM_NTASKS" in os.environ:
         setup_logging("--verbose" in sys.argv, int(os.environ.get("SLURM_PROCID", 0)))
         return
     if losses.nodes > 1:
         raise InputError(
-            f"train.nodes: {losses.nodes} found, and this process was not started by torchrun. On each machine: "
-            f"torchrun --nnodes {losses.nodes} --nproc-per-node {losses.devices} --rdzv-backend c10d "
-            f"--rdzv-endpoint FIRST_MACHINE:29400 -m plumbline {' '.join(sys.argv[1:])}"
+            f"train.nodes: {losses.nodes} found, and this process was not started by torchrun. On each machine, with "
+            f"NUMBER from 0 to {losses.nodes - 1} and the address of the one with 0: torchrun --nnodes {losses.nodes} "
+            f"--node-rank NUMBER --nproc-per-node {losses.devices} --master-addr ADDRESS --master-port 29400 "
+            f"-m plumbline {' '.join(sys.argv[1:])}"
         )
     if losses.devices > 1:
         sys.exit(run(losses.devices, ["-m", "plumbline", *sys.argv[1:]]))
+
+
+def network_to(address: str) -> str:
+    """Name of the network interface by which this machine reaches `address`, or has it.
+
+    Raises:
+        InputError: nothing has this name, or it is loopback's address by another name.
+    """
+    try:
+        family, *_, where = socket.getaddrinfo(address, 1, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as way:
+            way.connect(where)  # nothing is sent: the system only chooses the way
+            own = ipaddress.ip_address(way.getsockname()[0].partition("%")[0])
+    except OSError as error:
+        raise InputError(
+            f"torchrun --master-addr: {address} found, to which there is no way ({error.strerror}). Give the address "
+            "of machine 0 in the network of all of them."
+        ) from None
+    # Debian gives each machine its own name as 127.0.1.1.
+    if own.is_loopback and address != "localhost" and not address.startswith(("127.", "::1")):
+        raise InputError(
+            f"torchrun --master-addr: {address} found, which on this machine is {where[0]}, and no other machine "
+            "reaches that. Give its address in the network of all of them, one of `hostname -I`."
+        )
+    found: dict[object, str] = {
+        ipaddress.ip_address(one.address.partition("%")[0]): name
+        for name, addresses in psutil.net_if_addrs().items()
+        for one in addresses
+        if one.family in (socket.AF_INET, socket.AF_INET6)
+    }
+    return found[own]
 
 
 def run(processes: int, arguments: Sequence[str]) -> int:
