@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.ao.quantization import FakeQuantize, MinMaxObserver, PerChannelMinMaxObserver
 
 from plumbline.compress.pack import SMALLEST_MATRIX
 from plumbline.compress.quantize import KEPT_FLOAT
@@ -30,20 +29,18 @@ STORED_CODES = 127
 class Rounding:
     """The rounding of a network's layers, from when it is made to `remove`.
 
-    Nothing is rounded before `measure` has been called.
+    Nothing is rounded before `measure` has been called. No value is read back from a GPU, which would be waited for in
+    each layer.
     """
 
     def __init__(self, network: nn.Module, device: torch.device) -> None:
         """`network`: its linear layers and convolutions are rounded, on `device`, where its weights are."""
-        self._inputs = {name: _input_rounder().to(device) for name in product_layers(network)}
-        self._weights: dict[str, FakeQuantize] = {}
+        self._largest = {name: torch.zeros((), device=device) for name in product_layers(network)}
         self._measured, self._measuring = False, False
         self._handles: list[Any] = []
         for name, layer in _layers(network).items():
-            if name not in self._inputs and _weight(layer).numel() < SMALLEST_MATRIX:
+            if name not in self._largest and _weight(layer).numel() < SMALLEST_MATRIX:
                 continue
-            codes = PRODUCT_CODES if name in self._inputs else STORED_CODES
-            self._weights[name] = _weight_rounder(codes).to(device)
             self._handles += [
                 layer.register_forward_pre_hook(self._before(name)),
                 # Also where computing again for the gradients ends in the middle of a layer.
@@ -52,21 +49,18 @@ class Rounding:
 
     def measure(self, answer: Callable[[], object]) -> None:
         """Take the ranges of inputs from what `answer` sends through the network; it is not rounded meanwhile."""
-        for rounder in self._inputs.values():
-            rounder.activation_post_process.reset_min_max_vals()
-            rounder.enable_observer()
+        for largest in self._largest.values():
+            largest.zero_()
         self._measuring = True
         try:
             answer()
         finally:
             self._measuring = False
-            for rounder in self._inputs.values():
-                rounder.disable_observer()
         self._measured = True
 
     def input_scales(self) -> dict[str, float]:
         """Layer -> what 1 of its input's codes is worth."""
-        return {name: float(rounder.scale) for name, rounder in self._inputs.items()}
+        return {name: float(worth(largest, INPUT_CODES)) for name, largest in self._largest.items()}
 
     def remove(self) -> None:
         """Leave the network as it was."""
@@ -75,25 +69,18 @@ class Rounding:
         self._handles.clear()
 
     def _before(self, name: str) -> Callable[[nn.Module, tuple[Tensor]], tuple[Tensor] | None]:
-        inputs, weights = self._inputs.get(name), self._weights[name]
+        largest = self._largest.get(name)
 
         def before(layer: nn.Module, given: tuple[Tensor]) -> tuple[Tensor] | None:
             if self._measuring:
-                if inputs is not None:
-                    inputs.activation_post_process(given[0])
-                    scale, zero_point = inputs.calculate_qparams()
-                    inputs.scale.copy_(scale)
-                    # Into what is int32: a GPU's kernel reads it as that, and refuses the int64 that it is given here.
-                    inputs.zero_point.copy_(zero_point)
+                if largest is not None:
+                    largest.copy_(torch.maximum(largest, given[0].detach().abs().amax()))
                 return None
             if not self._measured:
                 return None
-            weight = _weight(layer)
-            weights.activation_post_process.reset_min_max_vals()
-            weights.activation_post_process.to(weight.device)  # where nothing has been seen, it begins on the CPU
             # In front of the parameter, which stays where the optimiser, checkpoints and other processes know it.
-            vars(layer)["weight"] = weights(weight)
-            return None if inputs is None else (inputs(given[0]),)
+            vars(layer)["weight"] = round_weight(_weight(layer), STORED_CODES if largest is None else PRODUCT_CODES)
+            return None if largest is None else (_round_input(given[0], largest),)
 
         return before
 
@@ -119,18 +106,22 @@ def _after(layer: nn.Module, *_: object) -> None:
     vars(layer).pop("weight", None)
 
 
-def _input_rounder() -> FakeQuantize:
-    """One range for all, symmetric about 0, as far as the largest value that was seen; see `Rounding.measure`."""
-    return _rounder(MinMaxObserver, INPUT_CODES, torch.per_tensor_symmetric)
-
-
-def _weight_rounder(codes: int) -> FakeQuantize:
+def round_weight(weight: Tensor, codes: int) -> Tensor:
     """A range for each channel out, symmetric about 0."""
-    return _rounder(PerChannelMinMaxObserver, codes, torch.per_channel_symmetric, ch_axis=0)
+    return _round(weight, worth(weight.detach().flatten(1).abs().amax(1), codes), codes)
 
 
-def _rounder(observer: type[Any], codes: int, scheme: torch.qscheme, **more: Any) -> FakeQuantize:
-    made: FakeQuantize = FakeQuantize(  # type: ignore[no-untyped-call]
-        observer, quant_min=-codes, quant_max=codes, dtype=torch.qint8, qscheme=scheme, **more
-    )
-    return made
+def _round_input(given: Tensor, largest: Tensor) -> Tensor:
+    """One range for all, symmetric about 0, as far as the largest value that was seen; see `Rounding.measure`."""
+    return _round(given[None], worth(largest[None], INPUT_CODES), INPUT_CODES)[0]
+
+
+def _round(values: Tensor, worth_O: Tensor, codes: int) -> Tensor:
+    """To whole multiples of a `worth` for each of the first dimension."""
+    # Zeros in float32: of whole numbers torch looks whether they are in the range, for which it waits for a GPU.
+    return torch.fake_quantize_per_channel_affine(values, worth_O, torch.zeros_like(worth_O), 0, -codes, codes)
+
+
+def worth(largest: Tensor, codes: int) -> Tensor:
+    """What 1 of the codes is worth; above 0 where there are zeros only."""
+    return (largest / codes).clamp(min=torch.finfo(largest.dtype).eps)
