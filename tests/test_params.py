@@ -334,6 +334,12 @@ def test_a_short_run_draws_all_of_its_buildings_whatever_the_curriculum():
     assert params.compress.short_run(params.train).curriculum.complete == 0
 
 
+@pytest.mark.parametrize(("key", "value"), [("train.class_weights", [1, 1e30, 1, 1]), ("compress.distil_weight", 1e30)])
+def test_a_weight_beyond_which_a_loss_overflows_is_refused(key, value):
+    assert f"{key}" in refusal(changed(key, value))
+    assert "1000000" in refusal(changed(key, value))
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -12,10 +13,13 @@ import textwrap
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from plumbline.errors import InputError
-from plumbline.export.package import MANIFEST, MODELS, Manifest, open_package, verify_package, write_package
+from plumbline.export.package import MANIFEST, MODELS, Manifest, open_package, verify_package, version_of, write_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.files import read_json, write_json
 from plumbline.prepare.features import GEOMETRY, PREPARATION, names
@@ -84,6 +88,23 @@ def test_the_same_model_measured_again_keeps_its_version_and_other_evidence_is_k
     ]  # fmt: skip
     assert {one.version for one in others} == {first.version}
     assert len({first.evidence, *(one.evidence for one in others)}) == 5
+
+
+@given(st.integers(0, 10**9), st.sampled_from(["{:012d}", "{:06d}e99999", "1e{:010d}", "{:x}"]))
+@example(777267, "{:06d}e60777")
+def test_no_version_is_read_as_a_number(number, form):
+    """By pandas, that is; a spreadsheet takes the same for numbers."""
+
+    def read(text):
+        return pd.read_csv(io.StringIO(f"version\n{text}\n"))["version"][0]
+
+    begin = form.format(number)
+    digest = (begin + hashlib.sha256(begin.encode()).hexdigest())[:64]
+    version = version_of(digest)
+    assert version in digest
+    assert len(version) == 12
+    assert read(version) == version
+    assert (version == digest[:12]) == (read(digest[:12]) == digest[:12])
 
 
 def test_a_package_of_format_1_is_read_and_held_to_its_own_rule(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -91,8 +92,8 @@ def write_package(files: Mapping[str, Path], about: Mapping[str, Any], card: str
         listed = {path.name: _file(path) for path in sorted(folder.iterdir())}
         content = {"format": FORMAT, "preparation": PREPARATION, **interface(), **about, "files": listed}
         manifest = Manifest.model_validate({**content, "version": ""})
-        version, evidence = _identity(manifest.model_dump(mode="json"))
-        manifest = manifest.model_copy(update={"version": version, "evidence": evidence})
+        content_sha256, evidence = _identity(manifest.model_dump(mode="json"))
+        manifest = manifest.model_copy(update={"version": version_of(content_sha256), "evidence": evidence})
         write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
         return verify_package(folder)
 
@@ -155,7 +156,10 @@ def verify_package(folder: Path) -> Manifest:
             )
     # The text too, as `write_json` makes it: a changed space in JSON leaves the content as it was.
     text = json.dumps(content, indent=2) + "\n"
-    if (manifest.version, manifest.evidence) != _identity(content) or path.read_bytes() != text.encode():
+    content_sha256, evidence = _identity(content)
+    versions = (version_of(content_sha256), content_sha256[:12])  # the second: of packages made before 2026-11-25
+    same = manifest.version in versions and manifest.evidence == evidence
+    if not same or path.read_bytes() != text.encode():
         raise InputError(f"{path}: changed since it was released (its content is not that of version "
                          f"{manifest.version}). Get the package again.")  # fmt: skip
     return manifest
@@ -189,15 +193,25 @@ def _file(path: Path) -> dict[str, Any]:
     return {"sha256": sha256_file(path), "bytes": path.stat().st_size}
 
 
+def version_of(content_sha256: str) -> str:
+    """The first 12 digits together that pandas or a spreadsheet, which read a column of versions, take for no number.
+
+    Else 777267e60777 would be infinity, and 012345678901 lose its 0: 1 in 140 begin so.
+    """
+    places = range(len(content_sha256) - 11)
+    parts = (content_sha256[place : place + 12] for place in places)
+    return next((part for part in parts if not re.fullmatch(r"\d+(e\d+)?", part)), content_sha256[:12])
+
+
 def _identity(manifest: Mapping[str, Any]) -> tuple[str, str]:
-    """Version and hash of the evidence of what stands in a manifest."""
+    """SHA-256 of what makes a version, and that of the evidence, of what stands in a manifest."""
     rest = {key: value for key, value in manifest.items() if key not in ("version", "evidence")}
     if rest["format"] == 1:
-        return _sha256(rest)[:12], ""
+        return _sha256(rest), ""
     told = {key: rest.pop(key) for key in EVIDENCE if key in rest}
     rest["files"] = dict(rest["files"])
     told["card"] = rest["files"].pop(CARD, None)
-    return _sha256(rest)[:12], _sha256(told)
+    return _sha256(rest), _sha256(told)
 
 
 def _sha256(content: Any) -> str:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from plumbline.params.plugins import IMPORTANCE
 from plumbline.params.section import Fraction, Positive, Section
-from plumbline.params.train import Curriculum, Optimise, Train
+from plumbline.params.train import MAX_WEIGHT, Curriculum, Optimise, Train
 
 ImportanceKind = Annotated[str, IMPORTANCE.name()]
 
@@ -87,7 +87,7 @@ class Compress(Optimise):
     freeze: list[str] = []
     """Parameters that fine-tuning leaves as pruning left them: patterns as those of `train.freeze`, which does not act
     here: what lost channels has to learn anew."""
-    distil_weight: float = Field(default=1.0, ge=0)
+    distil_weight: float = Field(default=1.0, ge=0, le=MAX_WEIGHT)
     """Weight of following the unpruned network's answers while fine-tuning."""
     quantisation_aware: int = Field(default=0, ge=0)
     """The last epochs of the fine-tuning, so many, in which the network answers as static int8 will; one of them is

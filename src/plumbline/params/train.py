@@ -18,6 +18,8 @@ MAX_THREADS = 1024
 """More than any one process can use; the operating system refuses some number above it."""
 MAX_WEIGHT = 1e6
 """Of a loss."""
+Weight = Annotated[float, Field(gt=0, le=MAX_WEIGHT)]
+"""Of a building's loss."""
 AUTO = 0
 """What `batch_size: auto` is read as."""
 
@@ -115,7 +117,7 @@ class Train(Optimise):
     quadrant_loss: QuadrantKind = "cross_entropy"
     focal_gamma: float = Field(default=2.0, ge=0, le=10)
     """How little `focal` counts buildings that are right already; 0: as cross-entropy does."""
-    class_weights: tuple[Positive, Positive, Positive, Positive] | None = None
+    class_weights: tuple[Weight, Weight, Weight, Weight] | None = None
     """How many buildings one of each quadrant counts as: NE, NW, SW, SE. None: one."""
     severity_loss: SeverityKind = "pinball"
     """Of the middle of the interval; see `model/losses.py`. Its ends have the pinball loss always."""
