@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-from safetensors.torch import load_file
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from plumbline.errors import InputError
 from plumbline.files import read_json, sha256_file
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MANIFEST = "manifest.json"
 """Beside the weights of a model package: it lists the hashes of its files."""
@@ -22,6 +22,9 @@ def read_weights(path: Path, broken: bool = False) -> dict[str, Tensor]:
         InputError: they are not those of the manifest beside them, or no numbers.
         SafetensorError, OSError: the file is missing or cannot be read.
     """
+    # Here: torch takes a second and 200 MB, and who wants the name of the manifest, as `predict`, needs none of it.
+    from safetensors.torch import load_file
+
     found = load_file(path)
     _check_released(path)
     for name, value in found.items():
