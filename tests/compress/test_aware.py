@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -232,14 +233,14 @@ ASKED = {"pruning_ratio": 0.0, "sensitivity": 0, "importance_batches": 1, "epoch
          "learning_rate": 0.003, "batch_size": 64, "schedule": "cosine"}  # fmt: skip
 
 
-def run(out, dies_before=None, **changed):
+def run(out, dies_before=None, train=None, **changed):
     """The stage, on a network that loses no channel; `dies_before` an epoch, counted from 0."""
 
     def on_train_epoch_start(self):
         if self.current_epoch == dies_before:
             raise Killed
 
-    content = settings(accelerator="cpu")
+    content = settings(accelerator="cpu", **(train or {}))
     content["compress"] = {**ASKED, **changed}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Optimisation, "on_train_epoch_start", on_train_epoch_start)
@@ -264,6 +265,31 @@ def test_the_rounding_reads_no_value_back_from_its_device(data, settings):
     done = {event.name for event in profile.events()}
     assert "aten::fake_quantize_per_channel_affine_cachemask" in done
     assert "aten::_local_scalar_dense" not in done
+
+
+def test_steps_that_torch_has_compiled_are_rounded_too(work, monkeypatch):
+    """What is compiled before the rounding begins goes on without it, and validation, which is not, shows nothing."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # traced, and not built
+    rounded, each = [], []
+
+    def counted(*given):
+        rounded.append(given)
+        return round_weight(*given)
+
+    def training_step(self, *given):
+        before = len(rounded)
+        loss = step(self, *given)
+        each.append((self.current_epoch, len(rounded) - before))
+        return loss
+
+    step = AwareOptimisation.training_step
+    monkeypatch.setattr("plumbline.compress.rounding.round_weight", counted)
+    monkeypatch.setattr(AwareOptimisation, "training_step", training_step)
+    run("out", epochs=2, quantisation_aware=1, train={"compile": True})
+    layers = len(product_layers(load_diagnosis(Path("out")).network))
+    assert {count for epoch, count in each if epoch == 0} == {0}
+    assert all(count >= layers for epoch, count in each if epoch == 1)
+    assert each[-1][0] == 1
 
 
 def test_int8_of_a_badly_scaled_network_loses_less(work, data):

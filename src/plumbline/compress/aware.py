@@ -17,6 +17,7 @@ from plumbline.train.module import Optimisation
 
 BATCHES, BATCH_SIZE = 8, 64
 """Of the buildings that give the ranges: by default those that `export` takes them from."""
+INPUTS = ("distance", "slope", "geometry", "mask")
 EVERY = 32
 """Batches of training after which ranges are measured anew: weights move, and ranges with them."""
 
@@ -37,9 +38,8 @@ class AwareOptimisation(Optimisation):
         self.rounded_from = section.epochs - section.quantisation_aware
         self.chosen_from = self.rounded_from
         calibration = Calibration(train, BATCHES, BATCH_SIZE, seed=0)
-        self._given = [
-            {name: torch.from_numpy(np.array(value)) for name, value in inputs.items()}
-            for inputs in iter(calibration.get_next, None)
+        self._given: list[list[Tensor]] = [
+            [torch.from_numpy(np.array(inputs[name])) for name in INPUTS] for inputs in iter(calibration.get_next, None)
         ]
         self._rounding: list[Rounding] = []
 
@@ -65,6 +65,8 @@ class AwareOptimisation(Optimisation):
         if not self._rounding:
             log.info("from epoch %d on the network is rounded as in int8", self.current_epoch + 1)
             self._rounding.append(Rounding(self.model.network, self.device))
+            self._raw = self.model.raw  # what torch has compiled knows of no hook, and would round nothing
+            self._given = [[tensor.to(self.device) for tensor in given] for given in self._given]
         training = self.model.training
         self.model.eval()
         with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
@@ -72,6 +74,5 @@ class AwareOptimisation(Optimisation):
         self.model.train(training)
 
     def _answer(self) -> None:
-        for inputs in self._given:
-            given: list[Tensor] = [inputs[name].to(self.device) for name in ("distance", "slope", "geometry", "mask")]
+        for given in self._given:
             self.model.raw(*given)

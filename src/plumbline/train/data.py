@@ -54,6 +54,8 @@ class Data(LightningDataModule):
         self.first_epoch = first_epochs(train, optimise, section)
         self.complete = 0 if self.first_epoch is None else int(self.first_epoch.max())
         """the first epoch, counted from 0, in which all buildings are drawn"""
+        self.steps_vary = bool(optimise.tokens) or self.complete > 0
+        """whether epochs may differ in their number of steps"""
         if self.complete < optimise.curriculum.complete:
             log.warning(
                 "%s.curriculum: no building is of a level that begins after epoch %d; from then on all are drawn.",

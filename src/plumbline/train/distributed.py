@@ -18,6 +18,7 @@ from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy, FSDPStr
 from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor, nn
 from torch.distributed.fsdp import MixedPrecision
+from torch.nn.parallel import DistributedDataParallel
 
 from plumbline.console import log
 from plumbline.errors import InputError, PlumblineError
@@ -31,6 +32,21 @@ GLOO = "gloo/transport"
 """In every message of a connection that is gone."""
 PARTED = ("fsdp", "deepspeed_stage_2")
 """Values of `train.strategy` by which each process has a part of something."""
+
+
+class Ddp(DDPStrategy):
+    """Lightning's, without what costs time and gives nothing here.
+
+    Buffers are the same in all processes, and none changes in a step, but for a SyncBatchNorm's, which all compute
+    alike: they are not sent before each forward pass. Nor is the network wrapped in a stream of its own, from which
+    torch warns of gradients (Lightning issue 21567).
+    """
+
+    def __init__(self) -> None:
+        super().__init__(forward_sync_buffers=False)
+
+    def _setup_model(self, model: nn.Module) -> DistributedDataParallel:
+        return DistributedDataParallel(model, device_ids=self.determine_ddp_device_ids(), **self._ddp_kwargs)
 
 
 class DeepSpeed(DeepSpeedStrategy):
@@ -54,7 +70,7 @@ def choose_strategy(losses: Train) -> Strategy | str:
     processes = losses.devices * losses.nodes
     name = losses.strategy if losses.strategy != "auto" else ("ddp" if processes > 1 else "auto")
     if name == "ddp":
-        return DDPStrategy()
+        return Ddp()
     if name in PARTED and not gpus(losses):
         raise InputError(f"train.strategy: {name} found, which needs a GPU, and there is none. Use ddp.")
     if name == "fsdp":

@@ -137,7 +137,7 @@ def fit(
             precision=PRECISION[losses.precision],
             sync_batchnorm=has_batch_norm(module),
             use_distributed_sampler=False,
-            reload_dataloaders_every_n_epochs=1,  # how many steps an epoch has may change
+            reload_dataloaders_every_n_epochs=int(data.steps_vary),  # each reload makes a first batch for nothing
             max_epochs=optimise.epochs,
             accumulate_grad_batches=optimise.accumulate,
             gradient_clip_val=losses.gradient_clip,

@@ -78,10 +78,10 @@ class Optimisation(LightningModule):
         """Set the rate, and draw random numbers from seed and place in the run: a resumed run has the same ones."""
         place = (self.losses.seed, self.current_epoch, batch_index, self.global_rank)
         number = int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0])
-        if self.device.type == "cpu":
-            torch.default_generator.manual_seed(number)  # torch's own function notes the stack at each call, for GPUs
-        else:
-            torch.manual_seed(number)
+        # Not `torch.manual_seed`, which notes the stack at each call for every kind of device that there is not.
+        torch.default_generator.manual_seed(number)
+        if self.device.type == "cuda":
+            torch.cuda.default_generators[self.device.index].manual_seed(number)
         turns = self.optimise.accumulate
         # In the middle of the step, so that neither the first nor the last goes nowhere.
         done = (batch_index // turns + 0.5) / (self.trainer.num_training_batches // turns)
