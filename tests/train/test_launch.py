@@ -33,8 +33,10 @@ total = torch.tensor([dist.get_rank() + 1])
 dist.all_reduce(total)
 print(f"{os.getpid()} of {dist.get_world_size()}: {int(total)}\\n", end="", flush=True)
 dist.barrier()
-if sys.argv[1] == "sleep":
+if sys.argv[1] == "sleep" or (sys.argv[1] == "left" and dist.get_rank() != int(sys.argv[2])):
     time.sleep(600)
+if sys.argv[1] == "left":
+    sys.exit(2)
 if dist.get_rank():
     time.sleep(1)  # the other may still be on its way out of the barrier: the end of this one would be its failure
 sys.exit(int(sys.argv[1]) if dist.get_rank() else 0)
@@ -42,10 +44,10 @@ sys.exit(int(sys.argv[1]) if dist.get_rank() else 0)
 LAUNCH = "import sys; from plumbline.train.launch import run; sys.exit(run(2, sys.argv[1:]))"
 
 
-def start(tmp_path: Path, how: str, first: bool = False) -> subprocess.Popen[str]:
+def start(tmp_path: Path, *how: str, first: bool = False) -> subprocess.Popen[str]:
     script = tmp_path / "meet.py"
     script.write_text(MEET)
-    command = [sys.executable, "-c", LAUNCH, str(script), how]
+    command = [sys.executable, "-c", LAUNCH, str(script), *how]
     return subprocess.Popen(
         as_first(*command) if first else command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
     )
@@ -53,10 +55,18 @@ def start(tmp_path: Path, how: str, first: bool = False) -> subprocess.Popen[str
 
 @pytest.mark.parametrize("first", [False, True], ids=["", "as a container's first process"])
 def test_two_processes_meet_and_their_exit_code_is_that_of_the_one_that_failed(tmp_path: Path, first: bool) -> None:
-    started = start(tmp_path, "3", first)
+    started = start(tmp_path, "3", first=first)
     said, _ = started.communicate(timeout=250)
     assert started.returncode == 3
     assert sorted(line.split(" ", 1)[1] for line in said.splitlines()) == ["of 2: 3"] * 2
+
+
+@pytest.mark.parametrize("process", [0, 1])
+def test_the_exit_code_is_not_that_of_the_one_that_is_ended_for_it(tmp_path: Path, process: int) -> None:
+    """As where one meets bad input before the other does."""
+    started = start(tmp_path, "left", str(process))
+    started.communicate(timeout=250)
+    assert started.returncode == 2
 
 
 def test_a_killed_launcher_leaves_no_process_behind(tmp_path: Path) -> None:

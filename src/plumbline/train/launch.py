@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import psutil  # type: ignore[import-untyped]
 from torch.distributed.elastic.multiprocessing import SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from plumbline.console import log, setup_logging
@@ -56,6 +56,15 @@ def one_process_a_device(losses: Train) -> None:
         )
     if losses.devices > 1:
         sys.exit(run(losses.devices, ["-m", "plumbline", *sys.argv[1:]]))
+
+
+def _order(failure: ProcessFailure) -> tuple[int, int]:
+    """The least is the cause of the end of all, whoever was seen to end first.
+
+    One that was killed ends the others, and torchrun ends by SIGTERM whoever is left when one has failed.
+    """
+    code = failure.exitcode
+    return (2 if code == -signal.SIGTERM else 0 if code < 0 else 1), failure.timestamp
 
 
 def network_to(address: str) -> str:
@@ -103,8 +112,7 @@ def run(processes: int, arguments: Sequence[str]) -> int:
     try:
         elastic_launch(settings, sys.executable)(*arguments)
     except ChildFailedError as error:
-        # One that was killed ends the others: it is the cause, whoever was seen to end first.
-        process, failure = min(error.failures.items(), key=lambda one: (one[1].exitcode >= 0, one[1].timestamp))
+        process, failure = min(error.failures.items(), key=lambda one: _order(one[1]))
         if failure.exitcode >= 0:
             return failure.exitcode
         log.error(
