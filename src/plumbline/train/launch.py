@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Sequence
 
 import psutil  # type: ignore[import-untyped]
+import torch
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -41,8 +42,11 @@ def one_process_a_device(losses: Train) -> None:
         if not die_with_parent():  # a killed torchrun would leave its processes training
             sys.exit(1)
         setup_logging("--verbose" in sys.argv, int(os.environ["RANK"]))
-        if losses.nodes > 1 and GLOO_NETWORK not in os.environ:
-            os.environ[GLOO_NETWORK] = network_to(os.environ["MASTER_ADDR"])
+        # GPUs go by NCCL, which finds its own way.
+        on_cpu = losses.accelerator == "cpu" or not torch.cuda.is_available()
+        if losses.nodes > 1 and on_cpu and GLOO_NETWORK not in os.environ:
+            found = network_to(os.environ["MASTER_ADDR"])
+            os.environ.update({GLOO_NETWORK: found} if found else {})
         return
     if "SLURM_NTASKS" in os.environ:
         setup_logging("--verbose" in sys.argv, int(os.environ.get("SLURM_PROCID", 0)))
@@ -58,17 +62,8 @@ def one_process_a_device(losses: Train) -> None:
         sys.exit(run(losses.devices, ["-m", "plumbline", *sys.argv[1:]]))
 
 
-def _order(failure: ProcessFailure) -> tuple[int, int]:
-    """The least is the cause of the end of all, whoever was seen to end first.
-
-    One that was killed ends the others, and torchrun ends by SIGTERM whoever is left when one has failed.
-    """
-    code = failure.exitcode
-    return (2 if code == -signal.SIGTERM else 0 if code < 0 else 1), failure.timestamp
-
-
-def network_to(address: str) -> str:
-    """Name of the network interface by which this machine reaches `address`, or has it.
+def network_to(address: str) -> str | None:
+    """Name of the network interface by which this machine reaches `address`, or has it; None: it has no name.
 
     Raises:
         InputError: nothing has this name, or it is loopback's address by another name.
@@ -95,7 +90,16 @@ def network_to(address: str) -> str:
         for one in addresses
         if one.family in (socket.AF_INET, socket.AF_INET6)
     }
-    return found[own]
+    return found.get(own)
+
+
+def _order(failure: ProcessFailure) -> tuple[int, int]:
+    """The least is the cause of the end of all, whoever was seen to end first.
+
+    One that was killed ends the others, and torchrun ends by SIGTERM whoever is left when one has failed.
+    """
+    code = failure.exitcode
+    return (2 if code == -signal.SIGTERM else 0 if code < 0 else 1), failure.timestamp
 
 
 def run(processes: int, arguments: Sequence[str]) -> int:
