@@ -61,7 +61,7 @@ def test_two_processes_meet_and_their_exit_code_is_that_of_the_one_that_failed(t
     assert sorted(line.split(" ", 1)[1] for line in said.splitlines()) == ["of 2: 3"] * 2
 
 
-@pytest.mark.parametrize("process", [0, 1])
+@pytest.mark.parametrize("process", [0, pytest.param(1, marks=pytest.mark.chaos)])
 def test_the_exit_code_is_not_that_of_the_one_that_is_ended_for_it(tmp_path: Path, process: int) -> None:
     """As where one meets bad input before the other does."""
     started = start(tmp_path, "left", str(process))
