@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 SPACES = ("net", "uts", "mnt")
+NEEDED = ("ip", "nsenter", "unshare", "hostname", "mount")
 
 
 class Machine(NamedTuple):
@@ -37,8 +38,8 @@ class Machine(NamedTuple):
 @contextmanager
 def two_machines(folder: Path) -> Iterator[list[Machine]]:
     """Both, until the end of the block; files of theirs are kept in `folder`. Skips the test where none can be made."""
-    if os.geteuid() or not all(map(shutil.which, ("ip", "nsenter", "unshare"))):
-        pytest.skip("two machines are made by root, with `ip` (Debian: iproute2), `unshare` and `nsenter`")
+    if os.geteuid() or not all(map(shutil.which, NEEDED)):
+        pytest.skip(f"two machines are made by root, with {', '.join(NEEDED)} (Debian: iproute2, util-linux, hostname)")
     with ExitStack() as stack:
         holders = [stack.enter_context(_namespaces()) for _ in range(2)]
         machines = [Machine(f"machine-{i}", f"10.77.0.{i + 1}", f"cable{i}", pid) for i, pid in enumerate(holders)]
@@ -65,7 +66,7 @@ def _namespaces() -> Iterator[int]:
     """Process that lives in namespaces of its own, which end with it."""
     holder = subprocess.Popen(["unshare", "--net", "--uts", "--mount", "sleep", "infinity"])
     try:
-        while not all(_space(holder.pid, space) != _space(os.getpid(), space) for space in SPACES):
+        while not _lives_apart(holder.pid):
             if holder.poll() is not None:
                 pytest.skip("this root may not make namespaces")
             time.sleep(0.01)
@@ -75,8 +76,12 @@ def _namespaces() -> Iterator[int]:
         holder.wait()
 
 
-def _space(pid: int, name: str) -> str:
-    return str(Path(f"/proc/{pid}/ns/{name}").readlink())
+def _lives_apart(pid: int) -> bool:
+    own, other = (Path(f"/proc/{number}/ns") for number in (os.getpid(), pid))
+    try:
+        return all((own / space).readlink() != (other / space).readlink() for space in SPACES)
+    except OSError:  # it has ended
+        return False
 
 
 def _run(*words: str) -> None:

@@ -32,6 +32,7 @@ from plumbline.prepare.shards import load_shards, save_shards
 from plumbline.train import distributed, stage
 from plumbline.train import fit as module_fit
 from plumbline.train.batches import loader
+from plumbline.train.data import Data
 from plumbline.train.loggers import ASKED
 from plumbline.train.module import Optimisation
 from plumbline.train.resume import resumed
@@ -247,6 +248,23 @@ def test_a_run_that_was_cut_ends_as_if_it_had_not_been(work, said, kind, dies_be
     assert not list(CHECKPOINTS.iterdir())
     if kind != "accumulation":
         assert len({row["learning_rate"] for row in history("cut")}) > (kind != "curriculum")
+
+
+def test_a_run_that_was_cut_ends_so_with_batches_made_ahead_too(work, monkeypatch):
+    """As on a GPU. What makes them begins before the trainer has said which epoch it is."""
+
+    def ahead(self, stage):
+        setup(self, stage)
+        self.ahead = {"num_workers": 1}
+
+    setup = Data.setup
+    monkeypatch.setattr(Data, "setup", ahead)
+    run("whole", epochs=4)
+    with pytest.raises(Killed):
+        run("cut", dies_before=2, epochs=4)
+    run("cut", epochs=4)
+    assert Path("cut/history.csv").read_text() == Path("whole/history.csv").read_text()
+    assert weights("cut") == weights("whole")
 
 
 @pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler on this machine")

@@ -144,13 +144,18 @@ def test_the_network_between_machines_is_found_and_loopback_by_the_name_of_a_mac
             found(first.address, second.address, "127.0.0.1", "localhost").stdout.split() == ["cable0"] * 2 + ["lo"] * 2
         )
         refused = found(first.name)
-    assert f"--master-addr: {first.name} found, which on this machine is 127.0.1.1" in refused.stderr
+    assert f"--master-addr): {first.name} found, which on this machine is 127.0.1.1" in refused.stderr
 
 
 def test_an_address_that_leads_nowhere_is_refused() -> None:
-    with pytest.raises(InputError, match=r"--master-addr: no-such-machine\.invalid found, to which there is no way"):
+    with pytest.raises(InputError, match=r"--master-addr\): no-such-machine\.invalid found, to which there is no way"):
         network_to("no-such-machine.invalid")
     assert network_to("127.0.0.1") == "lo"
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(InputError, match=r"a\.\.b found, to which there is no way"):
+        network_to("a..b")
 
 
 def test_one_process_goes_on_by_itself() -> None:

@@ -103,7 +103,8 @@ class Data(LightningDataModule):
             self.tables[0].length, self.batch_size, self.seed, self.weight, tokens=self.optimise.tokens,
             shares=self.optimise.accumulate * trainer.world_size, first_epoch=self.first_epoch,
         )  # fmt: skip
-        steps.set_epoch(trainer.current_epoch)
+        # As the trainer itself counts for samplers: where a run is gone on with, `current_epoch` is still one behind.
+        steps.set_epoch(trainer.fit_loop.epoch_progress.current.processed)
         self.tables[0].sampler = steps
         deal = Deal(steps, self.optimise.accumulate, trainer.global_rank, trainer.world_size)
         examples = Examples(self.tables[0], steps, self.losses.augment, build_losses(self.losses).quadrant)

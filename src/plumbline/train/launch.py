@@ -42,9 +42,9 @@ def one_process_a_device(losses: Train) -> None:
         if not die_with_parent():  # a killed torchrun would leave its processes training
             sys.exit(1)
         setup_logging("--verbose" in sys.argv, int(os.environ["RANK"]))
-        # GPUs go by NCCL, which finds its own way.
+        # GPUs go by NCCL, which finds its own way, and so does gloo where the machine's name is of use.
         on_cpu = losses.accelerator == "cpu" or not torch.cuda.is_available()
-        if losses.nodes > 1 and on_cpu and GLOO_NETWORK not in os.environ:
+        if losses.nodes > 1 and on_cpu and GLOO_NETWORK not in os.environ and named_as_loopback():
             found = network_to(os.environ["MASTER_ADDR"])
             os.environ.update({GLOO_NETWORK: found} if found else {})
         return
@@ -62,8 +62,16 @@ def one_process_a_device(losses: Train) -> None:
         sys.exit(run(losses.devices, ["-m", "plumbline", *sys.argv[1:]]))
 
 
+def named_as_loopback() -> bool:
+    """Whether this machine's own name leads to loopback, as Debian's installer has it, or nowhere."""
+    try:
+        return ipaddress.ip_address(socket.gethostbyname(socket.gethostname())).is_loopback
+    except OSError:
+        return True
+
+
 def network_to(address: str) -> str | None:
-    """Name of the network interface by which this machine reaches `address`, or has it; None: it has no name.
+    """Name of the network interface by which this machine reaches `address`, or has it; None: none that gloo could use.
 
     Raises:
         InputError: nothing has this name, or it is loopback's address by another name.
@@ -73,16 +81,16 @@ def network_to(address: str) -> str | None:
         with socket.socket(family, socket.SOCK_DGRAM) as way:
             way.connect(where)  # nothing is sent: the system only chooses the way
             own = ipaddress.ip_address(way.getsockname()[0].partition("%")[0])
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise InputError(
-            f"torchrun --master-addr: {address} found, to which there is no way ({error.strerror}). Give the address "
-            "of machine 0 in the network of all of them."
+            f"MASTER_ADDR (torchrun --master-addr): {address} found, to which there is no way ({error}). Give the "
+            "address of machine 0 in the network of all of them."
         ) from None
     # Debian gives each machine its own name as 127.0.1.1.
     if own.is_loopback and address != "localhost" and not address.startswith(("127.", "::1")):
         raise InputError(
-            f"torchrun --master-addr: {address} found, which on this machine is {where[0]}, and no other machine "
-            "reaches that. Give its address in the network of all of them, one of `hostname -I`."
+            f"MASTER_ADDR (torchrun --master-addr): {address} found, which on this machine is {where[0]}, and no other "
+            "machine reaches that. Give its address in the network of all of them, one of `hostname -I`."
         )
     found: dict[object, str] = {
         ipaddress.ip_address(one.address.partition("%")[0]): name
@@ -90,7 +98,8 @@ def network_to(address: str) -> str | None:
         for one in addresses
         if one.family in (socket.AF_INET, socket.AF_INET6)
     }
-    return found.get(own)
+    name = found.get(own)
+    return None if name == "lo" and not own.is_loopback else name
 
 
 def _order(failure: ProcessFailure) -> tuple[int, int]:
