@@ -138,9 +138,10 @@ def test_batches_made_ahead_for_a_gpu_are_the_same_ones(device, resident, ahead)
     losses = make_params(noise=0.5, point_dropout=0.2, resident=resident, batch_size=8, seed=3).train
     train, tune = make_sequences(50, 1), make_sequences(20, 2)
     data = Data(train, tune, losses, losses, 3, 8)
+    progress = SimpleNamespace(current=SimpleNamespace(processed=1))
     data.trainer = SimpleNamespace(
         strategy=SimpleNamespace(root_device=torch.device(device)), is_global_zero=True, world_size=1, global_rank=0,
-        current_epoch=1,
+        fit_loop=SimpleNamespace(epoch_progress=progress),
     )  # fmt: skip
     data.setup("fit")
     for loader in (data.train_dataloader(), data.val_dataloader()):
