@@ -44,8 +44,9 @@ def two_machines(folder: Path) -> Iterator[list[Machine]]:
         holders = [stack.enter_context(_namespaces()) for _ in range(2)]
         machines = [Machine(f"machine-{i}", f"10.77.0.{i + 1}", f"cable{i}", pid) for i, pid in enumerate(holders)]
         one, other = machines
-        _run("ip", "link", "add", one.network, "netns", str(one.pid), "type", "veth",
-             "peer", other.network, "netns", str(other.pid))  # fmt: skip
+        cable = ["ip", "link", "add", one.network, "netns", str(one.pid), "type", "veth", "peer", other.network]
+        if subprocess.run([*cable, "netns", str(other.pid)], capture_output=True).returncode:
+            pytest.skip("this root may not lay a cable between namespaces, or the system has none (veth)")
         for machine in machines:
             hosts = folder / machine.name
             # As Debian's installer writes it: a machine's own name is an address of loopback.

@@ -26,7 +26,7 @@ MEET = """
 import os, sys, time
 import torch, torch.distributed as dist
 from plumbline.params import Train
-from plumbline.train.launch import network_to, one_process_a_device
+from plumbline.train.launch import one_process_a_device
 one_process_a_device(Train(devices=2, epochs=1, patience=1, learning_rate=0.1))  # started by it: goes on
 dist.init_process_group("gloo")
 total = torch.tensor([dist.get_rank() + 1])
