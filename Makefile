@@ -14,10 +14,12 @@ export PATH := $(abspath $(BIN)):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run up down test tests chaos soak lint format bench pretrained lock clean
+.PHONY: help install run up down test tests chaos soak lint format bench pretrained lock clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+install: $(VENV)/.run  ## Install into .venv, and nothing else
 
 run: $(VENV)/.run  ## Run the whole pipeline: simulate ... package, release, map
 	$(BIN)/python -m flows.pipeline

@@ -105,7 +105,7 @@ def _without(torch: Torch, extra: bool) -> Iterator[Finding]:
     if extra:
         yield fault("the extra `gpu` is installed and no NVIDIA driver is found",
                     "Install the driver (in a container: start it with the GPU passed on), or install "
-                    "`plumbline[cpu]` instead.")  # fmt: skip
+                    "the extra `cpu` instead: in a clone, `pip install -e '.[cpu]'`.")  # fmt: skip
     elif torch.cuda:
         yield warning(f"PyTorch {torch.version} is a CUDA build and no NVIDIA driver is found: it runs on the CPU",
                       "Nothing, or its CPU build, which is smaller: see CONTRIBUTING.md.")  # fmt: skip
@@ -138,7 +138,7 @@ def _with(driver: Driver, torch: Torch, extra: bool) -> Iterator[Finding]:
     if not extra:
         yield warning(
             "onnxruntime is the CPU one: released models run on the CPU",
-            "`pip uninstall onnxruntime` and `pip install 'plumbline[gpu]'`, if they shall use the GPU.",
+            "`pip uninstall onnxruntime` and in a clone `pip install -e '.[gpu]'`, if they shall use the GPU.",
         )
 
 

@@ -20,11 +20,11 @@ def check_onnxruntime(place: Place) -> Iterator[Finding]:
     if len(installed) > 1:
         yield fault(f"{told} are both installed, over one another",
                     "`pip uninstall onnxruntime onnxruntime-gpu`, then install one of them: "
-                    "`pip install 'plumbline[cpu]'` or `'plumbline[gpu]'`.")  # fmt: skip
+                    "in a clone, `pip install -e '.[cpu]'` or `'.[gpu]'`.")  # fmt: skip
         return
     if not installed:
         yield fault("neither onnxruntime nor onnxruntime-gpu is installed",
-                    "`pip install 'plumbline[cpu]'`, or `'plumbline[gpu]'` on a machine with a GPU.")  # fmt: skip
+                    "In a clone, `pip install -e '.[cpu]'`, or `'.[gpu]'` on a machine with a GPU.")  # fmt: skip
         return
     ended = python(ASK, place.seconds)
     (name,) = installed

@@ -18,7 +18,8 @@ from plumbline.doctor.finding import Finding, Place, fault, ok, warning
 NAME = "plumbline"
 LOCKED = (3, 11)
 """Python that the lock files in requirements/ are for."""
-AGAIN = "Install it: `make run` in a clone, else `pip install plumbline[cpu]`."
+# Never by its name alone: on the public index "plumbline" is another project.
+AGAIN = "Install it: in a clone, `make install` or `pip install -e '.[cpu]'`."
 
 
 def check_python(_: Place) -> Iterator[Finding]:
