@@ -43,6 +43,14 @@ def test_weights_are_said_to_be_kept_where_there_are_any(alarm, tmp_path):
         look(last=last, **alarm)
 
 
+def test_a_last_step_that_spoils_the_weights_is_no_finished_run(work):
+    """Nothing looks at what the last step of an epoch has made but the answers after it."""
+    for _ in range(2):  # what it leaves behind is not taken for a run that has ended
+        with pytest.raises(InputError, match=r"^train: answers are no finite numbers after epoch 1.*learning_rate\.$"):
+            run("spoiled", epochs=1, batch_size=512, learning_rate=1e30)
+        assert not Path("spoiled").exists()
+
+
 def test_scaled_gradients_may_overflow_but_not_the_loss():
     look(norm=np.inf, precision="fp16")
     look(norm=np.inf, precision="fp16", alarms={"gradient_norm": 5.0, "action": "stop"})

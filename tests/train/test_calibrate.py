@@ -133,6 +133,16 @@ def test_a_temperature_that_could_not_be_fitted_is_said(said):
     assert "is at the end, 10.00, for 200 buildings with a quadrant: their answers are no better than" in said[-1]
 
 
+def test_damage_beyond_any_answer_is_said_where_the_interval_cannot_hold_it(said):
+    model, sequences = echo_model(), echoed(echo_model(), np.random.default_rng(6), 200)
+    model.get_buffer("severity_limit").fill_(float(np.sort(sequences.severity)[-10]))
+    calibrate(model, sequences)  # nine are beyond it: they may be missed
+    assert not [line for line in said if "answer goes beyond" in line]
+    model.get_buffer("severity_limit").fill_(float(np.sort(sequences.severity)[-41]))
+    calibrate(model, sequences)
+    assert sum("40 of 200 buildings to calibrate on have more than" in line for line in said) == 1
+
+
 def test_calibrating_again_changes_nothing():
     model = echo_model()
     sequences = echoed(model, np.random.default_rng(5), 500, 2.0, 2.0)

@@ -80,6 +80,32 @@ def test_the_mean_of_the_shares_losses_is_the_loss_of_the_step(shares, changed):
         assert totals[1] == pytest.approx(totals[0], rel=1e-5)
 
 
+@pytest.mark.parametrize("augment", [True, False])
+@pytest.mark.parametrize("changed", [{"balance": "weights"}, {"class_weights": (1.0, 2.0, 5.0, 9.0)}])
+def test_a_building_counts_as_much_in_small_steps_as_in_large_ones(changed, augment):
+    """The mean over steps of one building is the step of all: a weight over the step's own would be 1 in each."""
+    params = make_params(**changed)
+    model, made = model_of(params), make_sequences(40)
+    sequences = made.take(np.flatnonzero(made.quadrant >= 0))
+    means = []
+    for batch_size in (1, len(sequences)):
+        steps = SimilarLengths(sequences.length, batch_size, 3)
+        table = Buildings(sequences, params.train, steps)
+        examples = Examples(table, steps, augment, build_losses(params.train).quadrant)
+        totals = []
+        for epoch in range(60 if augment else 1):  # frames are drawn anew, and quadrants are turned with them
+            steps.set_epoch(epoch)
+            for share in Deal(steps):
+                batch, symmetry_B, scale = examples[share]
+                turned = turn(batch, symmetry_B)
+                answer = model.raw(*batch[:4])  # of the frame that it came in, so that only what counts is drawn
+                totals.append(objective(model, answer, turned, params.train, scale).item())
+        means.append(np.mean(totals))
+        if batch_size == 1:
+            assert np.std([float(examples[share].scale.quadrant) for share in Deal(steps)]) > 0.1
+    assert means[0] == pytest.approx(means[1], rel=0.02 if augment else 1e-5)
+
+
 def test_accumulated_batches_are_one_batch(work):
     changed = {"epochs": 2, "learning_rate": 0.01, "balance": "weights"}
     model = {"dropout": 0.0}

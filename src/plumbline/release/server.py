@@ -22,6 +22,7 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from plumbline.database import ask_database
 from plumbline.errors import InputError
 
 DEFAULT_DATABASE = Path("mlflow.db")
@@ -67,8 +68,8 @@ class Server:
         self.uri = uri
         self._shown, self._secrets = _without_password(uri)
         with self.answering():
-            if database := database_of(uri):
-                sqlite3.connect(database).close()  # MLflow asks one that cannot be opened for 100 seconds more
+            database_of(uri)  # refuses an address that is written wrongly
+            ask_database(uri)
             self.client = MlflowClient(uri, uri)
 
     @property

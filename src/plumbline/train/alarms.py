@@ -66,6 +66,23 @@ class StepAlarm:
             what = f"the gradient's norm is {norm_found:.3g} {place}, and train.alarms.gradient_norm {bound:g}"
             _raise_alarm(self.losses, what, last, self.section)
 
+    def look_at_answers(self, epoch: int, finite: bool, last: Path | None = None) -> None:
+        """Look at the answers after an epoch, whose last step nothing else looks at.
+
+        Args:
+            epoch: counted from 0.
+            finite: whether all of them are finite numbers.
+            last: as for `look`.
+
+        Raises:
+            InputError: they are not.
+        """
+        if not finite:
+            raise InputError(
+                f"{self.section}: answers are no finite numbers after epoch {epoch + 1}: its last step has spoiled "
+                f"the weights.{_kept(last)} Lower {self.section}.learning_rate."
+            )
+
 
 class MemoryAlarm(Callback):
     """Looks at the memory in every batch, where it holds most: all is computed, and no gradient yet."""

@@ -15,8 +15,8 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.interval import kinds
 from plumbline.prepare.shards import SequenceSet
 from plumbline.train.batches import loader
-from plumbline.train.doubts import COOLEST, HOTTEST, say_if_bounded, say_if_few
-from plumbline.train.scales import RawAnswers, lengths, set_scales
+from plumbline.train.doubts import COOLEST, HOTTEST, say_if_beyond, say_if_bounded, say_if_few
+from plumbline.train.scales import ROUNDING, RawAnswers, lengths, set_scales
 
 
 def calibrate(model: Diagnosis, sequences: SequenceSet) -> None:
@@ -29,6 +29,9 @@ def calibrate(model: Diagnosis, sequences: SequenceSet) -> None:
     low_B1, high_B1 = model.interval(raw.severity_B3, raw.kind_BK)
     width = float((model.permille(high_B1) - model.permille(low_B1)).mean())
     log.info("temperature %.2f, intervals of %.2f permille on average", model.temperature, width)
+    limit = model.get_buffer("severity_limit")
+    beyond = int((raw.standard_B > model.standard_severity(limit) + ROUNDING).sum())
+    say_if_beyond(beyond, len(raw.standard_B), float(limit))
     say_if_bounded(float(model.get_buffer("temperature")), int((raw.quadrant_B >= 0).sum()))
 
 

@@ -27,7 +27,9 @@ from plumbline.train.batches import Batch, Buildings, SimilarLengths
 class Scale(NamedTuple):
     """What a share's mean losses are multiplied by: its part of the whole step's, times the number of shares.
 
-    The trainer divides by the number of shares again: processes average their gradients, and turns their losses.
+    The trainer divides by the number of shares again: processes average their gradients, and turns their losses. The
+    weight of a step's buildings is taken over what as many of the split have on average: over their own, a step of one
+    building would have the same loss whatever that weighs.
     """
 
     quadrant: Tensor
@@ -85,9 +87,22 @@ class Examples(Dataset[Example]):
         """With `augment`, each building comes in a frame of its own choice; `quadrant` says how much each counts."""
         self.buildings, self.steps, self.augment = buildings, steps, augment
         self.quadrant = quadrant or QuadrantLoss()
+        self.usual_count = self._usual_count()
+        """what a building of the split whose quadrant is defined counts as, on average"""
 
     def __len__(self) -> int:
         return len(self.buildings)
+
+    def _usual_count(self) -> float:
+        quadrant_B, weight = torch.from_numpy(self.buildings.quadrant), self.buildings.weight
+        weight_B = torch.ones(len(quadrant_B)) if weight is None else torch.from_numpy(weight)
+        if self.augment:  # all frames of a building are as likely, and turn its quadrant into each of the four
+            turned = [self.quadrant.counts(torch.where(quadrant_B >= 0, q, -1), weight_B) for q in range(4)]
+            counts_B = torch.stack(turned).double().mean(0)
+        else:
+            counts_B = self.quadrant.counts(quadrant_B, weight_B).double()
+        defined_B = quadrant_B >= 0
+        return float(counts_B[defined_B].mean()) if defined_B.any() else 1.0
 
     def __getitem__(self, share: Share) -> Example:
         index_S, shares = share.index_S, share.shares
@@ -105,12 +120,12 @@ class Examples(Dataset[Example]):
         quadrant_S = self.buildings.quadrant[index_S]
         turned_S = np.where(quadrant_S >= 0, QUADRANTS_TURNED[symmetry_S, quadrant_S], -1)
         counts_S = self.quadrant.counts(torch.from_numpy(turned_S), torch.from_numpy(weight_S)).numpy()
-        parts = (counts_S, weight_S, np.ones(len(index_S)))
-        scale = Scale(*(torch.tensor(0.0 if empty else _part(part, own, shares)) for part in parts))
+        usual = (self.usual_count * float((quadrant_S >= 0).sum()), len(index_S), len(index_S))
+        parts = zip((counts_S, weight_S, np.ones(len(index_S))), usual, strict=True)
+        scale = Scale(*(torch.tensor(0.0 if empty else _part(part, own, total, shares)) for part, total in parts))
         return Example(self.buildings.rows(index_S, own), torch.from_numpy(symmetry_S[own]), scale)
 
 
-def _part(value_S: NDArray[np.float64], own: NDArray[np.intp], shares: int) -> float:
-    """The part of the sum that `own` has, times the number of shares; 0 where the sum is 0."""
-    total = float(value_S.sum())
+def _part(value_S: NDArray[np.float64], own: NDArray[np.intp], total: float, shares: int) -> float:
+    """The part of `total` that `own` has, times the number of shares; 0 where the total is 0."""
     return shares * float(value_S[own].sum()) / total if total else 0.0

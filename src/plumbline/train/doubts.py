@@ -13,6 +13,8 @@ FEW_BUILDINGS = 40
 """With fewer, what the interval holds of others varies by 5 points and more."""
 COOLEST, HOTTEST = 0.1, 10.0
 """Temperatures that are looked at."""
+MOST_BEYOND = 0.05
+"""Share of the buildings to calibrate on that may be damaged worse than any answer: half of what an interval misses."""
 MORE = "Give more labelled buildings, or a larger prepare.split.calibrate."
 
 
@@ -32,12 +34,22 @@ def say_if_few(count: int) -> None:
         )  # fmt: skip
 
 
+def say_if_beyond(beyond: int, count: int, limit_permille: float) -> None:
+    """Warn where so many of `count` buildings are beyond the largest answer that the interval cannot hold its share."""
+    if beyond > MOST_BEYOND * count:
+        log.warning(
+            "%d of %d buildings to calibrate on have more than %.2f permille, the most of any building trained on. No "
+            "answer goes beyond that, so that intervals hold less than %.0f %% where damage is severe",
+            beyond, count, limit_permille, 100 * INTERVAL_SHARE,
+        )  # fmt: skip
+
+
 def say_if_bounded(temperature: float, defined: int) -> None:
     """Warn where the quadrants' probabilities are not calibrated, `defined` buildings having a quadrant."""
     if not defined:
         log.warning(
             "temperature: none of the buildings to calibrate on has a quadrant (category 1 and more), so that it stays "
-            "1: the quadrants' probabilities are the network's own"
+            "1: the quadrants' probabilities are the network's own, and the interval is that of undamaged buildings"
         )
     elif not COOLEST * 1.001 < temperature < HOTTEST / 1.001:
         log.warning(

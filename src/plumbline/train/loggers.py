@@ -12,6 +12,7 @@ from typing import Any
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 
 from plumbline.console import hidden, log
+from plumbline.database import ask_database
 from plumbline.train.distributed import parted, process_number
 
 TAGS = ("run_key", "data_sha256")
@@ -90,6 +91,7 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
     named = os.environ.get("MLFLOW_TRACKING_URI")
     address = _address()
     try:
+        ask_database(address)
         beside = None if named is not None else (work / "mlruns").resolve().as_uri()
         known = before.get("run_id") if before.get("server") == _hashed(address) else None
         tags = {tag: record[tag] for tag in TAGS} | {"git_commit": (record["git"] or {}).get("commit", "none")}

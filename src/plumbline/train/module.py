@@ -130,6 +130,8 @@ class Optimisation(LightningModule):
         seen = [part for part in gather(parts) if part]
         probability, severity, quadrant_true, severity_true = map(np.concatenate, zip(*seen, strict=True))
         self._seen.clear()
+        finite = bool(np.isfinite(probability).all() and np.isfinite(severity).all())
+        self.alarm.look_at_answers(self.current_epoch, finite, self.last)
         result = score(probability, severity, quadrant_true, severity_true)
         loss = float(np.mean(gather(float(torch.stack(self._losses).mean()))))
         self._losses.clear()
