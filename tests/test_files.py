@@ -23,6 +23,7 @@ from plumbline.files import (
     atomic_file,
     atomic_folder,
     check_writable,
+    here,
     read_json,
     sha256_file,
     sha256_folder,
@@ -140,10 +141,33 @@ def test_a_folder_left_by_a_crash_of_the_same_process_number_is_no_hindrance(tmp
 def test_what_a_killed_process_left_beside_a_folder_goes_with_the_next_attempt(tmp_path, name):
     ended = subprocess.Popen(["true"])
     ended.wait()
-    (tmp_path / f".{name}.{ended.pid}.part").mkdir()
+    (tmp_path / f".{name}.{ended.pid}.part").mkdir()  # as versions before named it
+    (tmp_path / f".{name}.{here()}-{ended.pid}.part").mkdir()
     with atomic_folder(tmp_path / name):
         pass
     assert names(tmp_path) == [name]
+
+
+WRITE_ALSO = """
+from pathlib import Path
+from plumbline.files import atomic_folder
+with atomic_folder(Path("out")) as part:
+    (part / "other").touch()
+"""
+
+
+def test_what_a_process_of_another_container_is_at_work_on_stays(tmp_path):
+    """Its number means another process here, or none."""
+    alone = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no namespace can be made here")
+    with atomic_folder(tmp_path / "out") as mine:
+        (mine / "mine").touch()
+        subprocess.run([*alone, sys.executable, "-c", WRITE_ALSO], cwd=tmp_path, check=True)
+        assert names(tmp_path / "out") == ["other"]
+        assert names(mine) == ["mine"]
+    assert names(tmp_path) == ["out"]
+    assert names(tmp_path / "out") == ["mine"]
 
 
 values = st.recursive(

@@ -325,6 +325,9 @@ def test_a_short_run_has_the_losses_of_training_and_a_length_of_its_own():
     assert (short.epochs, short.learning_rate) == (params.compress.short.epochs, params.compress.short.learning_rate)
     assert (short.severity_weight, short.seed) == (params.train.severity_weight, params.train.seed)
     assert short.ema_decay == 0
+    params = parse_params(changed("train", {**GOOD["train"], "precision": "bf16", "compile": True}))
+    short = params.compress.short_run(params.train)
+    assert (short.precision, short.compile) == (32, False)
 
 
 def test_a_short_run_draws_all_of_its_buildings_whatever_the_curriculum():

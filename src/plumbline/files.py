@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import functools
 import glob
 import hashlib
 import json
 import os
 import re
 import shutil
+import socket
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,8 +21,8 @@ from plumbline.errors import InputError, NotWritable, PlumblineError, refused_by
 
 ATTEMPTS = 100
 """At most so often another process may come between, when a folder is put into its place."""
-_TEMPORARY = re.compile(r"^\.(.+)\.\d+\.part(\.[^.]+)?$")
-"""Name of what is not whole yet, of a file or a folder."""
+TEMPORARY = re.compile(r"^\.(.+)\.(?:([0-9a-f]{8})-)?(\d+)\.(?:part|old)(\.[^.]+)?$")
+"""Name of what is not whole yet, or no longer in its place: of what; where its process is, and its number; suffix."""
 
 
 @contextmanager
@@ -67,7 +69,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         NotWritable: no folder can be made there, or the disk is full.
     """
     check_place(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f".{path.name}.{_process()}.part")
     with _refused(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(path)
@@ -126,7 +128,7 @@ def forbidden(error: Exception) -> InputError | None:
 def given_name(path: Path) -> Path:
     """The path that `atomic_file` or `atomic_folder` was given, where `path` is, or lies in, what it has yielded; else
     `path`."""
-    return Path(*(_TEMPORARY.sub(r"\1\2", part) for part in path.parts))
+    return Path(*(TEMPORARY.sub(r"\1\4", part) for part in path.parts))
 
 
 def check_writable(path: Path) -> None:
@@ -182,7 +184,7 @@ def _refused(path: Path) -> Iterator[None]:
 
 def _put(temporary: Path, path: Path) -> None:
     """Let a folder take the place of another one, whoever else does so at the same moment: the last one stays."""
-    old = path.with_name(f".{path.name}.{os.getpid()}.old")
+    old = path.with_name(f".{path.name}.{_process()}.old")
     for again in reversed(range(ATTEMPTS)):
         _remove(old)  # of a killed process of this number, or of the attempt before
         # A folder cannot be renamed over a full one: move the old aside first, remove it last.
@@ -207,7 +209,29 @@ def _remove(path: Path) -> None:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
+    return path.with_name(f".{path.stem}.{_process()}.part{path.suffix}")
+
+
+def _process() -> str:
+    return f"{here()}-{os.getpid()}"
+
+
+@functools.cache
+def here() -> str:
+    """Among which processes a number means this one: of this machine, and in it of this container."""
+    try:
+        numbers = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        numbers = ""
+    return hashlib.sha256(f"{socket.gethostname()} {numbers}".encode()).hexdigest()[:8]
+
+
+def is_dead(temporary: Path) -> bool:
+    """Whether the process that made a temporary file or folder has ended; of one elsewhere nobody here can tell."""
+    told = TEMPORARY.match(temporary.name)
+    if told is None or told[2] not in (None, here()) or not Path("/proc/self").exists():
+        return False
+    return not Path(f"/proc/{told[3]}").exists()
 
 
 def _try(temporary: Path) -> None:
@@ -218,9 +242,9 @@ def _try(temporary: Path) -> None:
 def _remove_leftovers(path: Path) -> None:
     """Remove what killed processes have left beside `path`: a temporary folder, or the old one moved aside."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.*"):
-        number = left.name.removeprefix(f".{path.name}.").split(".")[0]
+        told = TEMPORARY.match(left.name)
         unfinished = left.suffix == ".part" or (left.suffix == ".old" and path.exists())
-        if unfinished and number.isdigit() and not Path(f"/proc/{number}").exists() and Path("/proc/self").exists():
+        if told and told[1] == path.name and unfinished and is_dead(left):
             _remove(left)
 
 

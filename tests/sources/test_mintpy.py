@@ -93,6 +93,25 @@ def test_pixels_whose_place_or_angle_is_not_known_are_left_out(tmp_path):
     assert dict(track.dropped) == {"no_data": 5}
 
 
+@pytest.mark.parametrize("code", [np.nan, -999, -9999, -32768])
+def test_pixels_whose_height_is_not_known_are_left_out(tmp_path, code):
+    """At 0 m they would move every height of their building, which counts from its lowest point."""
+    stack = Stack()
+    stack.geometry["height"][1, 1] = code
+    track = read_points(stack.write(tmp_path / "timeseries.h5"))
+    whole = read_points(Stack().write(tmp_path / "whole" / "timeseries.h5"))
+    assert track.point_id.tolist() == [name for name in whole.point_id.tolist() if name != "y1x1"]
+    assert dict(track.dropped) == {**whole.dropped, "no_height": 1}
+
+
+def test_a_pixel_of_unknown_coherence_stays(tmp_path):
+    stack = Stack()
+    stack.coherence[1, 1] = np.nan
+    track = read_points(stack.write(tmp_path / "timeseries.h5"))
+    assert np.isnan(track.coherence[track.point_id == "y1x1"]).all()
+    assert "y1x1" in track.point_id
+
+
 def test_files_of_other_names_are_named_in_the_description(tmp_path):
     path = Stack().write(tmp_path / "ts.h5", "g.h5", "c.h5")
     with pytest.raises(InputError, match=r"ts\.h5: no geometry file of its size \(4 x 3\) beside it or in inputs/"):

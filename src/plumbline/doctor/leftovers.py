@@ -10,10 +10,11 @@ from pathlib import Path
 
 from plumbline.doctor.finding import Finding, Place, ok, size, warning
 from plumbline.doctor.folders import files
+from plumbline.files import TEMPORARY, here, is_dead
 from plumbline.jobs import KEPT_SECONDS, WORK
 
-# `.NAME.PID.part` and `.NAME.PID.old` (plumbline.files), and `.NAME.removed` (plumbline.jobs).
-_UNFINISHED = re.compile(r"\.(.+)\.(?:(\d+)\.(?:part|old)(?:\.\w+)?|removed)$")
+_REMOVED = re.compile(r"^\.(.+)\.removed$")
+"""As `plumbline.jobs` names what it is about to remove."""
 WHERE = (".", "data", "data/*", "mlartifacts", f"{WORK}", f"{WORK}/*", f"{WORK}/*/*")
 GONE_ON_WITH = ("checkpoints", "ingest", "prepare", "score", "search")
 """Below `.plumbline`: trainings and portions, which can be made again. Other folders hold what cannot: Prefect's
@@ -43,13 +44,16 @@ def check_leftovers(_: Place) -> Iterator[Finding]:
 
 
 def _dead(path: Path) -> bool:
-    told = _UNFINISHED.match(path.name)
-    return bool(told) and (told[2] is None or not Path(f"/proc/{told[2]}").exists())  # type: ignore[index]
+    """What a process of this machine has left; that of another one may be at work, if it has not slept for a week."""
+    told = TEMPORARY.match(path.name)
+    if told is None or told[2] in (None, here()):
+        return is_dead(path) if told else bool(_REMOVED.match(path.name))
+    return time.time() - _changed(path) > KEPT_SECONDS
 
 
 def _only_copy_of(path: Path) -> Path | None:
     """What has to be put back: the old folder of a process that died before the new one was in its place."""
-    told = _UNFINISHED.match(path.name)
+    told = TEMPORARY.match(path.name)
     whole = path.with_name(told[1]) if told and path.suffix == ".old" else None
     return None if whole is None or whole.exists() else whole
 

@@ -25,7 +25,7 @@ from plumbline.sources.mintpy_files import find_geometry
 from plumbline.sources.mintpy_geometry import Geometry, Window
 from plumbline.sources.product import OUT_OF_ORDER, PointSource, noted
 from plumbline.sources.project import Projection, projection
-from plumbline.sources.track import Track
+from plumbline.sources.track import Track, drop_without_height
 
 SERIES = "timeseries"
 BLOCK_POINTS = 32_768
@@ -180,14 +180,15 @@ def _track(
         (f"northing in {plane.crs}", northing, (-np.inf, np.inf)),
         ("height", pixels.height, RANGES["height"]),
     ):
-        wrong = ~(np.isfinite(found) & (found >= low) & (found <= high))
+        # A height that is not known is no wrong one; a place that is not known was left out above.
+        wrong = ~((np.isfinite(found) & (found >= low) & (found <= high)) | ((what == "height") & np.isnan(found)))
         if wrong.any():
             point = int(np.argmax(wrong))
             raise InputError(
                 f"{geometry.source}, row {row[point]}, column {column[point]}: {what} of {found[point]:g} found, "
                 "which cannot be."
             )
-    return Track(
+    track = Track(
         name=name,
         crs=plane.crs,
         epochs=epochs,
@@ -200,3 +201,4 @@ def _track(
         coherence=pixels.coherence,
         dropped={NO_DATA: int(np.count_nonzero(~filled))},
     )
+    return drop_without_height(track)

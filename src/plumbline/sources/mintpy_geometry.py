@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from plumbline.errors import InputError
 from plumbline.sources import los
 from plumbline.sources.hdf5 import array, has_array, open_hdf5
+from plumbline.sources.nodata import drop_codes, drop_height_codes
 from plumbline.sources.project import LATITUDES, LONGITUDES, Box, unrolled
 
 Floats = NDArray[np.float64]
@@ -127,13 +128,17 @@ class Geometry:
             x, y = self._on_grid(column, 0), self._on_grid(row, 1)
             known = np.ones(count, bool)
         sight, sees = self._line_of_sight(window, count)
-        height = self._values("height", window) if "height" in self.arrays else np.zeros(count)
+        height = np.zeros(count)
+        if "height" in self.arrays:
+            height = self._values("height", window)
+            drop_height_codes(height)
         coherence = None
         if COHERENCE in self.arrays:
-            values = np.nan_to_num(self._values(COHERENCE, window))
-            self._check(COHERENCE, values, (0.0, 1.0), np.ones(count, bool), window)
+            values = self._values(COHERENCE, window)
+            drop_codes(values)
+            self._check(COHERENCE, values, (0.0, 1.0), ~np.isnan(values), window)
             coherence = values.astype(np.float32)
-        return Pixels(x, y, np.nan_to_num(height, nan=0.0), sight, coherence, known & sees)
+        return Pixels(x, y, height, sight, coherence, known & sees)
 
     def _line_of_sight(self, window: Window, count: int) -> tuple[Floats, NDArray[np.bool_]]:
         if self.angles is not None:

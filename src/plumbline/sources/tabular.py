@@ -197,8 +197,10 @@ class _Reader:
 
     def errors(self, first: int, table: pa.Table, column: str) -> NDArray[np.float32]:
         """Root mean square errors in mm; where there is none, NaN."""
+        values = np.array(table[column].to_numpy(), float)
+        drop_codes(values)
         with np.errstate(over="ignore"):
-            values = np.asarray(table[column].to_numpy(), float) * self.layout.rmse_to_mm
+            values *= self.layout.rmse_to_mm
         bad = (values < 0) | (values > MAX_DISPLACEMENT_MM)
         if bad.any():
             row = int(np.argmax(bad))
