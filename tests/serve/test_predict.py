@@ -18,7 +18,7 @@ from shapely import affinity
 
 from plumbline import pretrained
 from plumbline.export.package import verify_package
-from plumbline.serve.predict import warn_of_short
+from plumbline.serve.predict import read_tracks, warn_of_short
 from plumbline.serve.predictions import COLUMNS, JUDGEMENT, STATUSES, read_predictions
 from plumbline.strain import category
 from tests.full_disk import largest_file
@@ -222,6 +222,36 @@ def test_footprints_in_degrees_and_in_metres_answer_the_same(case):
     pd.testing.assert_frame_equal(answers(case)[columns], plain[columns], atol=1e-3)
 
 
+def test_all_is_worked_in_the_crs_that_params_name(case):
+    plain = answers(case)
+    (case.folder / "utm.yaml").write_text("ingest: {crs: EPSG:32631}\n")
+    case.more = ["--params", case.folder / "utm.yaml"]
+    case.output = case.folder / "utm.gpkg"
+    there = answers(case)
+    assert there.crs == "EPSG:32631"
+    assert there["status"].tolist() == plain["status"].tolist()
+    apart = there.geometry.to_crs("EPSG:3035").centroid.distance(plain.geometry.set_crs("EPSG:3035").centroid)
+    assert apart.max() < 0.1
+
+
+def test_patterns_that_fit_no_file_are_said(case):
+    """A misspelt one would give other names to buildings, or move no points, without a word."""
+    params = 'ingest: {products: {"a_typo*": {moved_m: [5, 5]}}, footprints: {"g*": {id_column: building_id}}}'
+    (case.folder / "p.yaml").write_text(params)
+    case.more = ["--params", case.folder / "p.yaml"]
+    ended = case.run()
+    assert ended.code == 0, ended.err
+    assert "ingest.products: none of the files given fits 'a_typo*'" in ended.err
+    assert "f.geojson: no pattern of ingest.footprints fits it ('g*')" in ended.err
+
+
+def test_tracks_whose_files_share_a_name_are_told_apart_by_their_folders(case):
+    for number, folder in enumerate(("asc", "desc")):
+        (case.folder / folder).mkdir()
+        case.points[number] = case.points[number].rename(case.folder / folder / "ts.csv")
+    assert [track.name for track in read_tracks(case.points)] == ["asc/ts", "desc/ts"]
+
+
 # What it refuses
 
 
@@ -279,13 +309,15 @@ def rewrite_buildings(case, change, suffix="gpkg"):
         footprints.to_file(case.buildings)
 
 
-def test_layers_of_somebody_else_are_not_lost(case):
+@pytest.mark.parametrize("layer", ["parcels", "buildings", "predictions"])
+def test_layers_of_somebody_else_are_not_lost(case, layer):
+    """Whatever they are called: it is by their columns that ours are known."""
     case.output = case.folder / "project.gpkg"
-    geopandas.read_file(case.buildings).to_file(case.output, layer="parcels")
+    geopandas.read_file(case.buildings).to_file(case.output, layer=layer)
     ended = case.run()
     assert ended.code == 2
-    assert "project.gpkg: has the layers parcels, which would be lost" in ended.err
-    assert len(geopandas.read_file(case.output, layer="parcels"))
+    assert f"project.gpkg: has the layers {layer}, which would be lost" in ended.err
+    assert len(geopandas.read_file(case.output, layer=layer))
     case.output.unlink()
     for _ in range(2):
         assert case.run().code == 0

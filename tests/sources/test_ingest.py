@@ -392,7 +392,7 @@ def copy_product(city: Path) -> None:
         ),
         (cut_zip, r"descending\.zip: not readable as a zip \(it is cut off\)"),
         (repeat_name, "two products are named descending"),
-        (copy_product, r"download \(1\)\.csv: 6 of its points are those of .*ascending\.csv"),
+        (copy_product, r"download \(1\)\.csv: 6 of its points lie where those of .*ascending\.csv"),
     ],
 )
 def test_a_faulty_city_is_refused_and_nothing_is_written(city, tmp_path, harm, message):

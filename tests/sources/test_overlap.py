@@ -106,3 +106,35 @@ def test_places_apart_are_not_taken_for_exchanged_axes(crs):
     buildings.geometry = buildings.translate(90_000, 40_000)
     buildings.attrs["source_crs"] = crs
     assert "exchanged" not in refusal(track(), buildings)
+
+
+def test_a_crs_that_is_chosen_for_a_track_elsewhere_is_refused():
+    """Latitude and longitude exchanged: the city would be drawn in a zone of another continent."""
+    buildings = squares().to_crs("EPSG:32637")
+    near = replace(
+        track(),
+        crs="EPSG:32637",
+        easting=buildings.centroid.x.to_numpy()[:1],
+        northing=buildings.centroid.y.to_numpy()[:1],
+    )
+    near = near.take(np.array([0])) if len(near) > 1 else near
+    far = replace(track(2, "far"), crs="EPSG:32637", easting=np.array([4.0e5, 4.1e5]))
+    with pytest.raises(InputError, match=r"far: no point .* EPSG:32637, which is chosen for its points, is of another"):
+        check_overlap([far, near], buildings, "a.csv, b.csv", "f.gpkg")
+
+
+@pytest.mark.parametrize(
+    ("longitude", "said"), [(13.2, None), (-9.1, "14 degrees off true north"), (-21.9, "28 degrees")]
+)
+def test_a_north_that_is_none_is_said_with_what_to_write(caplog, longitude, said):
+    latitude = 64.1 if longitude < -20 else 38.7
+    x, y = Transformer.from_crs(4326, 3035, always_xy=True).transform(longitude, latitude)
+    buildings = squares()
+    buildings.geometry = buildings.geometry.translate(x - EAST, y - NORTH)
+    points = track()
+    points = replace(points, easting=points.easting + x - EAST, northing=points.northing + y - NORTH)
+    with caplog.at_level("WARNING", "plumbline"):
+        check_overlap([points], buildings, "a.csv", "f.gpkg")
+    assert ("true north" in caplog.text) == bool(said)
+    assert said is None or said in caplog.text
+    assert said is None or f"ingest: {{crs: EPSG:326{27 if longitude < -20 else 29}}}" in caplog.text

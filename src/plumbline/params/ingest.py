@@ -186,6 +186,8 @@ class Ingest(Section):
     """Patterns of file names (`*`, `?`, `[]`) -> what such files do not say themselves; the first that fits counts."""
     footprints: dict[str, Footprints] = {}
     """The same for files of footprints."""
+    crs: Annotated[str, Field(min_length=1)] | None = None
+    """Projected CRS in m that all is worked in, and north is that of; None: that of a city's first product."""
     min_coherence: Fraction = 0.0
     """Points with a temporal coherence below are dropped, where the product gives one."""
     max_rmse_mm: Positive | None = None

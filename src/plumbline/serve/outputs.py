@@ -12,8 +12,10 @@ from plumbline.errors import InputError
 from plumbline.files import atomic_file, check_writable, told_unwritten
 from plumbline.serve.predictions import BUILDINGS, PREDICTIONS, SCATTERERS, check_output
 
-OWN_LAYERS = {PREDICTIONS, SCATTERERS, BUILDINGS, "layer_styles"}
-"""Of a GeoPackage that Plumbline has written; QGIS keeps the styles that are saved with it in the last."""
+OWN_LAYERS = {PREDICTIONS: "model_version", BUILDINGS: "model_version", SCATTERERS: "attention_share"}
+"""Of a GeoPackage that Plumbline has written, and a column of each: others call a layer `buildings`, too."""
+STYLES = "layer_styles"
+"""Where QGIS keeps the styles that are saved with a GeoPackage."""
 
 
 def check_inputs(paths: Sequence[Path]) -> None:
@@ -69,12 +71,17 @@ def _check_layers(output: Path) -> None:
     if output.suffix.lower() != ".gpkg" or not output.is_file():
         return
     try:
-        layers = {str(name) for name, _ in pyogrio.list_layers(output)}
+        layers = [str(name) for name, _ in pyogrio.list_layers(output)]
+        others = sorted(name for name in layers if name != STYLES and not _is_own(output, name))
     except pyogrio.errors.DataSourceError:
         return  # damaged, and nothing to lose
-    others = sorted(layers - OWN_LAYERS)
     if others:
         raise InputError(f"{output}: has the layers {', '.join(others)}, which would be lost. Give a file of its own.")
+
+
+def _is_own(output: Path, layer: str) -> bool:
+    column = OWN_LAYERS.get(layer)
+    return column is not None and column in pyogrio.read_info(output, layer=layer)["fields"]
 
 
 def write_text(text: str, path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import geopandas
@@ -28,6 +29,7 @@ from plumbline.sources.distinct import check_distinct, warn_of_shared_names
 from plumbline.sources.epochs import observed
 from plumbline.sources.overlap import check_overlap
 from plumbline.sources.part import drop_poor
+from plumbline.sources.patterns import fits
 from plumbline.sources.read import read_points
 from plumbline.sources.track import Track
 
@@ -169,19 +171,37 @@ def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str |
         if resolved.count(path.resolve()) > 1:
             raise InputError(f"{path}: given twice. Each file counts once.")
     warn_of_shared_names(points, ingest.products)
+    _say_unfit(ingest.products, points)
     tracks: list[Track] = []
     for path in points:
-        track = read_points(path, ingest.products, format_, tracks[0].crs if tracks else None)
+        track = read_points(path, ingest.products, format_, tracks[0].crs if tracks else ingest.crs)
         tracks.append(_observed(path, _good_enough(path, track, ingest)))
     for path, track in zip(points, tracks, strict=True):
         if track.crs != tracks[0].crs:
             raise InputError(f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of one CRS.")
         if not np.isfinite(track.displacement).any():
             log.warning("%s: no displacement in any of its %d points: every cell is empty", path, len(track))
+    tracks = _named_apart(points, tracks)
     names = [str(path) for path in points]
     check_distinct(tracks, names)
     warn_of_datum(tracks, names, ingest.products)
     return tracks
+
+
+def _named_apart(points: Sequence[Path], tracks: list[Track]) -> list[Track]:
+    """Tracks whose files share a name, by their folder as well: `asc/ts`, `desc/ts`."""
+    shared = {track.name for track in tracks if sum(track.name == other.name for other in tracks) > 1}
+    return [
+        replace(track, name=f"{path.absolute().parent.name}/{track.name}") if track.name in shared else track
+        for path, track in zip(points, tracks, strict=True)
+    ]
+
+
+def _say_unfit(patterns: Iterable[str], points: Sequence[Path]) -> None:
+    """A pattern that is misspelt says nothing of any file, and nobody would notice."""
+    unfit = [pattern for pattern in patterns if not any(fits(path, pattern) for path in points)]
+    if unfit:
+        log.info("ingest.products: none of the files given fits %s", ", ".join(map(repr, unfit)))
 
 
 def _observed(path: Path, track: Track) -> Track:

@@ -21,6 +21,7 @@ from plumbline.params import Footprints
 from plumbline.sources.identifiers import ID, drop_duplicates, identify, warn_of_drawn_twice
 from plumbline.sources.patterns import fits
 from plumbline.sources.polygons import has_holes, leave_out_hidden, make_valid, take_polygons, unlike_polygons
+from plumbline.sources.reproject import reprojected
 from plumbline.sources.sieve import Sieve
 from plumbline.sources.vector import READ_FAULTS, first_line, read_vector
 
@@ -56,7 +57,10 @@ def read_buildings(
         InputError: the file cannot be read, has no CRS, no footprints, or ids that repeat; the message names the
             features.
     """
-    own = next((about for pattern, about in (stated or {}).items() if fits(path, pattern)), Footprints())
+    own = next((about for pattern, about in (stated or {}).items() if fits(path, pattern)), None)
+    if stated and own is None:
+        log.info("%s: no pattern of ingest.footprints fits it (%s)", path, ", ".join(map(repr, stated)))
+    own = own or Footprints()
     id_column = own.id_column if id_column is None else id_column
     frame = read_vector(path, own.layer if layer is None else layer)
     if not len(frame):
@@ -70,7 +74,7 @@ def read_buildings(
     frame = frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=frame.crs))[keep]
     source_crs = _check_crs(path, frame)
     try:
-        frame = frame.to_crs(crs)
+        frame = reprojected(str(path), frame, crs)
     except ProjError as error:
         raise InputError(f"{path}: cannot be reprojected from {source_crs} to {crs} ({error}).") from None
     frame = frame[leave_out_hidden(sieve, frame.geometry.to_numpy(), crs)]

@@ -109,7 +109,7 @@ def products_crs(products: Sequence[Path], params: Ingest) -> str:
     Raises:
         InputError: a product is refused, or has coordinates in another projection.
     """
-    crs = open_points(products[0], params.products).crs
+    crs = open_points(products[0], params.products, crs=params.crs).crs
     for path in products[1:]:
         other = open_points(path, params.products, crs=crs).crs
         if other != crs:

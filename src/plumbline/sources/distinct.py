@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 
 from plumbline import params
 from plumbline.console import log
@@ -17,13 +18,15 @@ from plumbline.sources.track import Track
 SAME_LOS = 0.05
 """Largest difference of the mean line of sight of two copies."""
 SAME_SHARE = 0.5
-"""Two tracks with the same epochs that share so many of the smaller one's points, by name and place, are one."""
+"""Two tracks that share so many of the days and of the places of the smaller one are of the same data."""
+SAME_PLACE_M = 1.0
+"""Another release of a product, or another program, places a point within decimetres."""
 
 
 def check_distinct(tracks: Sequence[Track], names: Sequence[str]) -> None:
-    """Refuse a product that is given twice, as a copy or as a part of another.
+    """Refuse data that are given twice: as a copy, a part, or another release of a product, or by another program.
 
-    Two bursts of one track share their epochs, but not their points.
+    Two bursts of one track share their epochs, but not their points; two tracks on one raster not their epochs.
 
     Args:
         tracks: as read. names: of their files, for the message.
@@ -34,19 +37,26 @@ def check_distinct(tracks: Sequence[Track], names: Sequence[str]) -> None:
     for second in range(len(tracks)):
         for first in range(second):
             looks_alike = np.abs(tracks[first].los.mean(0) - tracks[second].los.mean(0)).max() < SAME_LOS
-            if not (looks_alike and np.array_equal(tracks[first].epochs, tracks[second].epochs)):
+            days = len(np.intersect1d(tracks[first].epochs, tracks[second].epochs))
+            if not looks_alike or days < SAME_SHARE * min(len(tracks[first].epochs), len(tracks[second].epochs)):
                 continue
-            named = np.isin(tracks[first].point_id, tracks[second].point_id)
-            shared = (named & np.isin(_position(tracks[first]), _position(tracks[second]))).sum()
+            shared = _shared(tracks[first], tracks[second])
             if shared >= SAME_SHARE * min(len(tracks[first]), len(tracks[second])):
                 raise InputError(
-                    f"{names[second]}: {shared} of its points are those of {names[first]}, with the same epochs. "
-                    "Give each product once."
+                    f"{names[second]}: {shared} of its points lie where those of {names[first]} do, seen from the same "
+                    f"side, on {days} days of both. These are the same data, and would count twice. Give one of both."
                 )
 
 
-def _position(track: Track) -> NDArray[np.complex128]:
-    return np.asarray(track.easting + 1j * track.northing)
+def _shared(one: Track, other: Track) -> int:
+    """How many of the points of the one with fewer have one of the other at their place."""
+    few, many = sorted((one, other), key=len)
+    near, _ = KDTree(_places(many)).query(_places(few), distance_upper_bound=SAME_PLACE_M)
+    return int(np.isfinite(near).sum())
+
+
+def _places(track: Track) -> NDArray[np.float64]:
+    return np.column_stack([track.easting, track.northing])
 
 
 def warn_of_shared_names(points: Sequence[Path], products: Mapping[str, params.Product]) -> None:

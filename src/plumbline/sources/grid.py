@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 from pyproj import CRS, Proj, Transformer
+from pyproj.exceptions import ProjError
 
 GLOBE = "EPSG:4326"
 """Degrees of latitude and longitude mean WGS 84, where nothing else is stated."""
@@ -20,8 +21,14 @@ STEP_DEG = 1e-5
 
 @functools.lru_cache(maxsize=64)
 def transformer(source: CRS | str, target: CRS | str) -> Transformer:
-    """From one CRS to another, x before y; to look the way up takes a tenth of a second, so each is looked up once."""
-    return Transformer.from_crs(source, target, always_xy=True)
+    """From one CRS to another, x before y; to look the way up takes a tenth of a second, so each is looked up once.
+
+    Never by taking one datum for another, which is wrong by a hundred metres, where PROJ knows better.
+    """
+    try:
+        return Transformer.from_crs(source, target, always_xy=True, allow_ballpark=False)
+    except ProjError:
+        return Transformer.from_crs(source, target, always_xy=True)
 
 
 def length_of_a_metre(crs: CRS, longitude: float, latitude: float) -> float:

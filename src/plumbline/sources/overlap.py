@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.sources.grid import GLOBE, transformer
+from plumbline.sources.grid import GLOBE, MAX_STRETCH, length_of_a_metre, transformer, turn_of_axes
+from plumbline.sources.project import utm_zone
 from plumbline.sources.track import Track
 
 NEAR_M = 50.0
 """A place with points has some within this distance of some building; position errors are below 20 m."""
+TOLD_TURN_DEG = 5.0
+"""Of a house in eighteen the quadrants have other names then than by true north."""
 POINTS_AT_A_TIME = 2_000
 """Where there is overlap at all, the first few points show it."""
 
@@ -42,11 +45,21 @@ def check_overlap(
     tree = shapely.STRtree(buildings.geometry.to_numpy())
     box = np.asarray(buildings.total_bounds, float)
     far = [track for track in tracks if not len(near_points(track, tree, box, near_m))]
-    if len(far) < len(tracks):
-        for track in far:
-            log.warning("%s: no point of it is within %g m of a footprint of %s.", track.name, near_m, footprints)
-        return
     crs = str(buildings.crs)
+    if len(far) < len(tracks):
+        if _stretches(crs, box):
+            raise InputError(
+                f"{tracks[0].name}: no point of it is within {near_m:g} m of a footprint of {footprints}, and {crs}, "
+                "which is chosen for its points, is of another part of the Earth. Leave it out, or look whether its "
+                "two coordinates are exchanged, or its CRS is another."
+            )
+        for track in far:
+            log.warning(
+                "%s: no point of it is within %g m of a footprint of %s. If it should have some: are its two "
+                "coordinates exchanged, or is its CRS another?", track.name, near_m, footprints,
+            )  # fmt: skip
+        _say_north(crs, box)
+        return
     easting = np.concatenate([track.easting for track in tracks])
     northing = np.concatenate([track.northing for track in tracks])
     source = buildings.attrs.get("source_crs", crs)
@@ -57,6 +70,23 @@ def check_overlap(
         f"{_swapped(easting, northing, box, source, crs)}"
         "Give the points and the footprints of one place, and check the CRS the footprints' file states."
     )
+
+
+def _stretches(crs: str, box: NDArray[np.float64]) -> bool:
+    """Whether a metre in the middle of a box is not one on the ground."""
+    longitude, latitude = transformer(crs, GLOBE).transform(*((box[:2] + box[2:]) / 2))
+    return abs(length_of_a_metre(pyproj.CRS(crs), longitude, latitude) - 1) > MAX_STRETCH
+
+
+def _say_north(crs: str, box: NDArray[np.float64]) -> None:
+    """Say so where the grid's north, by which quadrants are named, is not that of a compass."""
+    place = transformer(crs, GLOBE).transform(*((box[:2] + box[2:]) / 2))
+    off = turn_of_axes(pyproj.CRS(crs), *place)
+    if off > TOLD_TURN_DEG:
+        log.warning(
+            "north of %s, by which quadrants are named, is %.0f degrees off true north here. In UTM it is off by 3 at "
+            "most: `ingest: {crs: %s}` in the file that --params names", crs, off, utm_zone(crs, *place),
+        )  # fmt: skip
 
 
 def near_points(
