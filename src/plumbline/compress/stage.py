@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from plumbline.compress.aware import AwareOptimisation
+from plumbline.compress.once import Made, made_once
 from plumbline.compress.search import search
 from plumbline.compress.sensitivity import drawn, scan
 from plumbline.compress.shrink import Pruning
@@ -67,12 +68,18 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     data = sha256_folder(prepared)
     key = run_key(data, settings, trained)
     torch.set_num_threads(threads(params.train))
-    pruning = Pruning.of(teacher, splits.train, section, params.train)
-    tries, rows = WORK / "search" / key[:16], None
-    if section.target is None:
-        model = pruning.shrunk(section.pruning_ratio or 0.0)
-    else:
-        model, rows = search(pruning, section.target, splits.tune, tries)
+    tries = WORK / "search" / key[:16]
+
+    def pruning() -> Pruning:
+        # With a teacher of its own: that of the fine-tuning has no gradients any more when it is over.
+        return Pruning.of(load_diagnosis(trained), splits.train, section, params.train)
+
+    def pruned() -> Made:
+        if section.target is None:
+            return pruning().shrunk(section.pruning_ratio or 0.0), None
+        return search(pruning(), section.target, splits.tune, tries)
+
+    model, rows = made_once(pruned, tries / "pruned")
     before, after = (count_parameters(m.network)["total"] for m in (teacher, model))
     log.info("pruned: %d of %d parameters left (%.0f %%)", after, before, 100 * after / before)
     freeze(model, section.freeze, "compress")
@@ -87,7 +94,7 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
         settings=settings,
     )  # fmt: skip
     calibrate(done.module.model, splits.calibrate)
-    sensitivity = scan(pruning, splits.tune, section.sensitivity) if section.sensitivity else None
+    sensitivity = scan(pruning(), splits.tune, section.sensitivity) if section.sensitivity else None
 
     def tables(folder: Path) -> None:
         if rows:

@@ -57,9 +57,13 @@ def gpu_share(device: torch.device) -> float | None:
 def free_bytes(gpu: bool) -> int:
     """Free memory of this process's GPU, or of the machine."""
     if gpu:
-        number = os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or "0"  # by torchrun, or by SLURM
-        return torch.cuda.mem_get_info(int(number))[0]
+        return torch.cuda.mem_get_info(number_here())[0]
     return machine().free
+
+
+def number_here() -> int:
+    """Of this process among those of the run on this machine, as torchrun or SLURM says; 0 where neither started it."""
+    return int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or "0")
 
 
 def total_bytes() -> int:
