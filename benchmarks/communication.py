@@ -33,7 +33,8 @@ def main() -> None:
     arguments = parser.parse_args()
     content = yaml.safe_load(arguments.params.read_text(encoding="utf-8"))
     content["train"] |= {"epochs": arguments.epochs, "devices": arguments.processes, "accelerator": "cpu"}
-    content["train"]["batch_size"] = max(1, int(content["train"].get("batch_size", 128)) // arguments.processes)
+    size = content["train"].get("batch_size")  # found from free memory, or not stated: one that all hooks can have
+    content["train"]["batch_size"] = max(1, (size if isinstance(size, int) and size else 128) // arguments.processes)
     sys.stdout.write("| hook | bytes a step | of `none` | quadrant accuracy | severity MAE, permille |\n")
     sys.stdout.write("|---|---:|---:|---:|---:|\n")
     plain = 0.0

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from benchmarks.settings import project_settings
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.losses import quadrant_loss, severity_loss
+from plumbline.model.losses import QuadrantLoss, SeverityLoss
 from plumbline.model.network import new_spec
 from plumbline.params import Model, Train
 from plumbline.params.plugins import PADDING
@@ -97,8 +97,8 @@ def trained(data: Shards, strategy: str, masked: bool, seed: int) -> Diagnosis:
     for epoch in range(EPOCHS):
         for batch in batches(data, strategy, masked, None, seed, epoch):
             answer = model.raw(*batch[:4])
-            loss = quadrant_loss(answer, batch.quadrant_B)
-            loss = loss + 2 * severity_loss(answer, model.standard_severity(batch.severity_B))
+            loss = QuadrantLoss()(answer, batch.quadrant_B)
+            loss = loss + 2 * SeverityLoss()(answer, model.standard_severity(batch.severity_B))
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

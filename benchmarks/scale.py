@@ -25,7 +25,6 @@ POINTS = 5_000_000
 POINTS_A_BUILDING = 13.5
 """On it and around it, in the simulator's C band, both tracks together."""
 YEARS = 3.75
-SECTIONS = ("model", "train", "compress", "export", "validate", "package")
 
 
 def memory_mb(root: int) -> float:

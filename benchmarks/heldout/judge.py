@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.heldout.report import Examined, write_report
-from benchmarks.heldout.scores import ENGINEER, ENGINEER_ALL, MODEL, Scores, beside_labels, score, table
+from benchmarks.heldout.scores import ENGINEER, ENGINEER_ALL, MODEL, beside_labels, score, table
 from benchmarks.heldout.sensors import SENSORS
 from plumbline.compass import QUADRANTS
 from plumbline.errors import InputError
@@ -113,11 +113,6 @@ def examine(folder: Path, model: str | None) -> Examined:
         beside_labels(ok, labels).merge(known, on="building_id"),
         beside_labels(same, labels),
     )
-
-
-def judge_city(folder: Path, model: str | None) -> list[tuple[str, str, str, Scores]]:
-    """Rows of the table for one city."""
-    return examine(folder, model).rows
 
 
 def _is_trained(model: str) -> bool:

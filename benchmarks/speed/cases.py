@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.dropout import Dropout
-from plumbline.model.losses import quadrant_loss, severity_loss
+from plumbline.model.losses import QuadrantLoss, SeverityLoss
 from plumbline.model.network import new_spec
 from plumbline.model.stream import Convolution
 from plumbline.params import Params, load_params
@@ -146,8 +146,8 @@ def first_generation(params: Params, case: dict[str, Any]) -> Result:
         began = time.perf_counter()
         for batch in loader:
             answer = model.raw(*batch[:4])
-            loss = quadrant_loss(answer, batch.quadrant_B)
-            loss = loss + 2 * severity_loss(answer, model.standard_severity(batch.severity_B))
+            loss = QuadrantLoss()(answer, batch.quadrant_B)
+            loss = loss + 2 * SeverityLoss()(answer, model.standard_severity(batch.severity_B))
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()

@@ -12,7 +12,7 @@ from benchmarks.heldout.__main__ import main
 from benchmarks.heldout.city import make_city
 from benchmarks.heldout.courses import KINDS, course
 from benchmarks.heldout.files import write_product
-from benchmarks.heldout.judge import judge_city
+from benchmarks.heldout.judge import examine
 from benchmarks.heldout.judge import main as judge_main
 from benchmarks.heldout.observe import Product
 from benchmarks.heldout.residuals import Residuals
@@ -54,7 +54,7 @@ def test_a_city_goes_through_ingest_and_prepare(city, tmp_path, monkeypatch):
 
 
 def test_the_engineer_is_judged_on_the_city(city):
-    ((name, kind, who, scores),) = judge_city(city, None)
+    ((name, kind, who, scores),) = examine(city, None).rows
     assert (name, kind, scores.buildings) == ("sentinel_small", "sentinel", BUILDINGS)
     assert 0.25 < scores.quadrant < 0.9
     assert 0 < scores.severity < 3

@@ -12,8 +12,6 @@ from plumbline.model.losses import (
     QuadrantLoss,
     SeverityLoss,
     build_losses,
-    quadrant_loss,
-    severity_loss,
 )
 from plumbline.model.network import RawAnswer
 from plumbline.params import Train
@@ -27,12 +25,12 @@ def raw(logits, severity=((0.0, 0.0, 0.0),)):
 def test_quadrant_loss_is_the_mean_over_defined_quadrants():
     logits = [[2.0, 0, 0, 0], [0, 0, 3.0, 0], [9.0, 0, 0, 0]]
     wanted = np.mean([np.log(np.exp(2) + 3) - 2, np.log(np.exp(3) + 3)])
-    assert quadrant_loss(raw(logits), torch.tensor([0, 1, -1])).item() == pytest.approx(wanted, rel=1e-6)
+    assert QuadrantLoss()(raw(logits), torch.tensor([0, 1, -1])).item() == pytest.approx(wanted, rel=1e-6)
 
 
 def test_quadrant_loss_is_zero_with_gradients_where_none_is_defined():
     logits = torch.randn(3, 4, requires_grad=True)
-    loss = quadrant_loss(RawAnswer(logits, torch.zeros(3, 3)), torch.full((3,), -1))
+    loss = QuadrantLoss()(RawAnswer(logits, torch.zeros(3, 3)), torch.full((3,), -1))
     loss.backward()
     assert loss.item() == 0
     assert not logits.grad.any()
@@ -41,7 +39,7 @@ def test_quadrant_loss_is_zero_with_gradients_where_none_is_defined():
 def test_severity_loss_is_absolute_error_and_pinball():
     answer = raw([[0.0] * 4], ((-1.0, 0.5, 2.0),))
     wanted = 0.5 + LOW * 2 + (1 - HIGH) * 1  # truth 1: above the low end by 2, below the high end by 1
-    assert severity_loss(answer, torch.tensor([1.0])).item() == pytest.approx(wanted, rel=1e-6)
+    assert SeverityLoss()(answer, torch.tensor([1.0])).item() == pytest.approx(wanted, rel=1e-6)
 
 
 def test_severity_loss_is_least_at_the_quantiles():
@@ -50,7 +48,7 @@ def test_severity_loss_is_least_at_the_quantiles():
     optimiser = torch.optim.Adam([guess], lr=0.05)
     for _ in range(150):
         optimiser.zero_grad()
-        loss = severity_loss(RawAnswer(torch.zeros(len(truth), 4), guess.expand(len(truth), 3)), truth)
+        loss = SeverityLoss()(RawAnswer(torch.zeros(len(truth), 4), guess.expand(len(truth), 3)), truth)
         loss.backward()
         optimiser.step()
     np.testing.assert_allclose(guess.detach(), np.quantile(truth, [LOW, 0.5, HIGH]), atol=0.05)
@@ -67,7 +65,7 @@ def test_class_weights_are_those_of_torch_and_weigh_as_buildings_do(weighted):
         wanted = nn.functional.cross_entropy(answer.logits_B4, quadrant, torch.tensor(each), ignore_index=-1)
         torch.testing.assert_close(loss(answer, quadrant), wanted)
     own = torch.rand(20) if weighted else torch.ones(20)
-    torch.testing.assert_close(loss(answer, quadrant, own), quadrant_loss(answer, quadrant, own * of_building))
+    torch.testing.assert_close(loss(answer, quadrant, own), QuadrantLoss()(answer, quadrant, own * of_building))
     torch.testing.assert_close(loss.counts(quadrant, own), own * of_building * (quadrant >= 0))
 
 
@@ -76,7 +74,7 @@ def test_focal_loss_is_its_formula_and_cross_entropy_without_gamma():
     right = np.array([np.exp(2) / (np.exp(2) + 3), 1 / (np.exp(3) + 3)])
     wanted = ((1 - right) ** 1.5 * -np.log(right)).mean()
     assert QuadrantLoss("focal", 1.5)(answer, quadrant).item() == pytest.approx(wanted, rel=1e-5)
-    torch.testing.assert_close(QuadrantLoss("focal", 0.0)(answer, quadrant), quadrant_loss(answer, quadrant))
+    torch.testing.assert_close(QuadrantLoss("focal", 0.0)(answer, quadrant), QuadrantLoss()(answer, quadrant))
 
 
 @pytest.mark.parametrize("kind", list(QUADRANT_LOSS))
@@ -136,7 +134,7 @@ def test_a_building_of_weight_two_counts_as_two(kind):
 
 def test_the_losses_of_a_run_are_those_its_params_name():
     common = {"epochs": 1, "patience": 1, "learning_rate": 0.1}
-    assert build_losses(Train(**common)) == (quadrant_loss, severity_loss)
+    assert build_losses(Train(**common)) == (QuadrantLoss(), SeverityLoss())
     weights = (1.0, 2.0, 3.0, 4.0)
     named = {"quadrant_loss": "focal", "focal_gamma": 1.0, "class_weights": weights, "severity_loss": "huber"}
     assert build_losses(Train(**common, **named)) == (QuadrantLoss("focal", 1.0, weights), SeverityLoss("huber"))

@@ -90,12 +90,12 @@ def test_a_northward_motion_shifts_the_answers_by_what_is_stated(north):
     unit, track = np.repeat(np.arange(5), 2), np.tile(np.arange(2), 5)
     rate = (motion[unit] * LOS[track]).sum(1)
     found = decompose(unit, track, LOS[track], rate, np.full(10, 0.5), np.zeros(10), 5, 2)
-    np.testing.assert_allclose(found.up - motion[:, 2], found.up_per_north * north, atol=1e-9)
-    np.testing.assert_allclose(found.east - motion[:, 0], found.east_per_north * north, atol=1e-9)
     (a_east, a_north, a_up), (d_east, d_north, d_up) = LOS[:2]
     determinant = a_up * d_east - d_up * a_east
-    np.testing.assert_allclose(found.up_per_north, (a_north * d_east - d_north * a_east) / determinant)
-    np.testing.assert_allclose(found.east_per_north, (a_up * d_north - d_up * a_north) / determinant)
+    up_per_north = (a_north * d_east - d_north * a_east) / determinant
+    east_per_north = (a_up * d_north - d_up * a_north) / determinant
+    np.testing.assert_allclose(found.up - motion[:, 2], up_per_north * north, atol=1e-9)
+    np.testing.assert_allclose(found.east - motion[:, 0], east_per_north * north, atol=1e-9)
 
 
 def test_outliers_hardly_move_the_answer():

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.model.diagnosis import SEVERITY_FLOOR
-from plumbline.model.losses import quadrant_loss, severity_loss
+from plumbline.model.losses import QuadrantLoss, SeverityLoss
 from plumbline.model.network import RawAnswer
 from plumbline.params import Train
 from plumbline.strain import category
@@ -130,7 +130,7 @@ def test_a_loss_with_weights_is_that_of_the_buildings_repeated(times, seed):
     answer, quadrant, standard = answered(len(times), seed)
     weight, repeat = torch.tensor(times, dtype=torch.float32), torch.tensor(times)
     repeated = RawAnswer(*(part.repeat_interleave(repeat, dim=0) for part in answer))
-    for loss, label in ((quadrant_loss, quadrant), (severity_loss, standard)):
+    for loss, label in ((QuadrantLoss(), quadrant), (SeverityLoss(), standard)):
         wanted = loss(repeated, label.repeat_interleave(repeat)).item()
         assert loss(answer, label, weight).item() == pytest.approx(wanted, rel=1e-5, abs=1e-6)
         assert loss(answer, label, 7 * weight).item() == pytest.approx(wanted, rel=1e-5, abs=1e-6)
@@ -139,9 +139,9 @@ def test_a_loss_with_weights_is_that_of_the_buildings_repeated(times, seed):
 def test_weights_of_one_are_no_weights_and_undefined_quadrants_stay_out():
     answer, quadrant, standard = answered(30)
     one = torch.ones(30)
-    assert quadrant_loss(answer, quadrant, one).item() == pytest.approx(quadrant_loss(answer, quadrant).item())
-    assert severity_loss(answer, standard, one).item() == pytest.approx(severity_loss(answer, standard).item())
-    assert quadrant_loss(answer, torch.full((30,), -1), one).item() == 0
+    assert QuadrantLoss()(answer, quadrant, one).item() == pytest.approx(QuadrantLoss()(answer, quadrant).item())
+    assert SeverityLoss()(answer, standard, one).item() == pytest.approx(SeverityLoss()(answer, standard).item())
+    assert QuadrantLoss()(answer, torch.full((30,), -1), one).item() == 0
 
 
 @pytest.mark.parametrize("seed", [None, 3])

@@ -197,7 +197,8 @@ def load_diagnosis(folder: Path, broken: bool = False) -> Diagnosis:
     try:
         model = Diagnosis(NetworkSpec.model_validate(read_json(folder / "model.json")))
         model.load_state_dict(read_weights(folder / "model.safetensors", broken))
-        model.preparation = told_preparation(folder) or PREPARATION
+        told = told_preparation(folder)
+        model.preparation = PREPARATION if told is None else told
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise InputError(f"{folder}: not a readable model ({error}).") from None
     return model.eval()

@@ -107,12 +107,6 @@ def _pinball(error_B: Tensor, quantile: float) -> Tensor:
     return torch.maximum(quantile * error_B, (quantile - 1) * error_B)
 
 
-quadrant_loss = QuadrantLoss()
-"""Cross-entropy."""
-severity_loss = SeverityLoss()
-"""Absolute error of the middle and pinball loss of the ends."""
-
-
 class Losses(NamedTuple):
     """Both losses of a run."""
 

@@ -2,11 +2,11 @@
 
 A satellite sees `los_east * east + los_north * north + los_up * up`. Ascending and descending tracks look from the west
 and from the east, so together they tell up from east; near-polar orbits hardly see north, which is taken as zero. A
-northward motion n that is there all the same shifts the answers by `up_per_north * n` and `east_per_north * n`. For
-two tracks with the lines of sight a and d that is (Cramer's rule)
+northward motion n that is there all the same shifts up and east by so many times n, of two tracks with the lines of
+sight a and d (Cramer's rule)
 
-    up_per_north   = (a_north d_east - d_north a_east) / (a_up d_east - d_up a_east)
-    east_per_north = (a_up d_north - d_up a_north) / (a_up d_east - d_up a_east)
+    up   (a_north d_east - d_north a_east) / (a_up d_east - d_up a_east)
+    east (a_up d_north - d_up a_north) / (a_up d_east - d_up a_east)
 
 The datum. Each track measures against a reference of its own, so its rates hold an unknown constant r. Adding
 `los . m` of one motion m to the constants of all tracks and taking m off every unit changes no value: of the constants
@@ -53,10 +53,6 @@ class Decomposition(NamedTuple):
     """(U,) number of tracks that see the unit."""
     points: NDArray[np.int64]
     """(U,) number of points."""
-    up_per_north: Float
-    """(U,) error of `up` for a unit motion to the north."""
-    east_per_north: Float
-    """(U,) the same of `east`."""
     offset: Float
     """(T,) constant of each track, taken off its rates."""
 
@@ -134,11 +130,9 @@ def solve_units(means: TrackMeans) -> Decomposition:
     """
     offset = _offsets(means)
     answer, error = _solve(means, np.where(means.weight > 0, means.rate - offset, 0))
-    north, _ = _solve(means, means.los[..., 1])
     return Decomposition(
         up=answer[:, 1], up_se=error[:, 1], east=answer[:, 0], east_se=error[:, 0],
-        tracks=(means.weight > 0).sum(1), points=means.points.sum(1),
-        up_per_north=north[:, 1], east_per_north=north[:, 0], offset=offset,
+        tracks=(means.weight > 0).sum(1), points=means.points.sum(1), offset=offset,
     )  # fmt: skip
 
 

@@ -44,7 +44,11 @@ class Adapter:
     tensors: dict[str, Tensor]
 
     def applied(self, base: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The state of the base, changed; its own tensors are left as they are."""
+        """The state of the base, changed; its own tensors are left as they are.
+
+        Raises:
+            InputError: a tensor of the adapter is of a kind that is not known.
+        """
         state = dict(base)
         for name, value in self.tensors.items():
             if name.startswith("buffer."):
@@ -58,6 +62,8 @@ class Adapter:
                 state[parameter] = base[parameter] + (scaled @ self.tensors[f"{parameter}.lora_A"]).view_as(
                     base[parameter]
                 )
+            elif kind != "lora_A":
+                raise InputError(f"adapter: tensor {name!r} found, which says no change that this version knows of.")
         return state
 
 
