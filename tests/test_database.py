@@ -24,5 +24,5 @@ def test_one_that_answers_and_what_is_no_database_are_let_through(tmp_path):
 
 
 def test_a_driver_that_is_not_installed_is_named():
-    with pytest.raises(InputError, match=r"^MLFLOW_TRACKING_URI: its database needs the package \w+; install it\.$"):
+    with pytest.raises(InputError, match=r"^MLFLOW_TRACKING_URI: its database needs the module \w+; install it\.$"):
         ask_database("mssql+pymssql://somebody@127.0.0.1/mlflow")

@@ -12,6 +12,7 @@ import re
 import shutil
 import socket
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,8 @@ from plumbline.errors import InputError, NotWritable, PlumblineError, refused_by
 
 ATTEMPTS = 100
 """At most so often another process may come between, when a folder is put into its place."""
+STALE_SECONDS = 7 * 86_400.0
+"""Untouched for so long, what a process elsewhere makes is taken to be left: containers come back under other names."""
 TEMPORARY = re.compile(r"^\.(.+)\.(?:([0-9a-f]{8})-)?(\d+)\.(?:part|old)(\.[^.]+)?$")
 """Name of what is not whole yet, or no longer in its place: of what; where its process is, and its number; suffix."""
 
@@ -227,9 +230,13 @@ def here() -> str:
 
 
 def is_dead(temporary: Path) -> bool:
-    """Whether the process that made a temporary file or folder has ended; of one elsewhere nobody here can tell."""
+    """Whether the process that made a temporary file or folder has ended: of one elsewhere, if nothing is touched."""
     told = TEMPORARY.match(temporary.name)
-    if told is None or told[2] not in (None, here()) or not Path("/proc/self").exists():
+    if told is None or not Path("/proc/self").exists():
+        return False
+    if told[2] not in (None, here()):
+        with suppress(OSError):
+            return time.time() - temporary.stat().st_mtime > STALE_SECONDS
         return False
     return not Path(f"/proc/{told[3]}").exists()
 

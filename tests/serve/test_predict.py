@@ -234,6 +234,16 @@ def test_all_is_worked_in_the_crs_that_params_name(case):
     assert apart.max() < 0.1
 
 
+@pytest.mark.parametrize("crs", ["foo", "EPSG:4326", "EPSG:2263", "EPSG:3857", "EPSG:2048"])
+def test_a_crs_that_is_none_to_work_in_is_refused_by_its_name(case, crs):
+    (case.folder / "c.yaml").write_text(f"ingest: {{crs: '{crs}'}}\n")
+    case.more = ["--params", case.folder / "c.yaml"]
+    ended = case.run()
+    assert ended.code == 2
+    assert f"ingest.crs: {crs}" in ended.err or f"ingest.crs: '{crs}'" in ended.err
+    assert not case.output.exists()
+
+
 def test_patterns_that_fit_no_file_are_said(case):
     """A misspelt one would give other names to buildings, or move no points, without a word."""
     params = 'ingest: {products: {"a_typo*": {moved_m: [5, 5]}}, footprints: {"g*": {id_column: building_id}}}'

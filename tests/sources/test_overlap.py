@@ -119,8 +119,24 @@ def test_a_crs_that_is_chosen_for_a_track_elsewhere_is_refused():
     )
     near = near.take(np.array([0])) if len(near) > 1 else near
     far = replace(track(2, "far"), crs="EPSG:32637", easting=np.array([4.0e5, 4.1e5]))
-    with pytest.raises(InputError, match=r"far: no point .* EPSG:32637, which is chosen for its points, is of another"):
+    with pytest.raises(
+        InputError, match=r"^far: no point .* chosen for it: EPSG:32637 draws a metre there as 1\.\d\d m"
+    ):
         check_overlap([far, near], buildings, "a.csv, b.csv", "f.gpkg")
+    with pytest.raises(InputError, match=r"^ingest\.crs: EPSG:32637 draws .* Write one of that place, as EPSG:32633\."):
+        check_overlap([near], buildings, "a.csv", "f.gpkg", asked_crs="EPSG:32637")
+    check_overlap([near], buildings, "a.csv", "f.gpkg")  # its own, which was looked at when it was read
+
+
+def test_a_footprint_that_is_astray_says_nothing_of_the_place(caplog):
+    buildings = squares()
+    geometry = buildings.geometry.tolist()
+    geometry[-1] = shapely.box(1.0e6, 1.0e6, 1.0e6 + 10, 1.0e6 + 10)
+    buildings.geometry = geometry
+    far = replace(track(2, "far"), easting=np.array([4.0e6, 4.1e6]))
+    with caplog.at_level("WARNING", "plumbline"):
+        check_overlap([far, track()], buildings, "a.csv, b.csv", "f.gpkg")
+    assert "true north" not in caplog.text
 
 
 @pytest.mark.parametrize(

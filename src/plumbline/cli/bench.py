@@ -132,7 +132,7 @@ def _own(
     ingest = load_ingest(params) if params else Ingest()
     tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs, stated=ingest.footprints)
-    check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
+    check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings), asked_crs=ingest.crs)
     if labels is not None and known is not None:
         known = of_footprints(known, footprints, labels, buildings)
     sequences = prepare_buildings(tracks, footprints, manifest.prepare).sequences

@@ -16,7 +16,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from plumbline.compress.pack import pack
-from plumbline.console import log
+from plumbline.errors import InputError
 from plumbline.prepare.shards import SequenceSet
 
 OPERATORS = ["MatMul", "Gemm", "Conv"]
@@ -29,13 +29,20 @@ class Calibration(CalibrationDataReader):  # type: ignore[misc]
     """Batches of real training buildings, each of others."""
 
     def __init__(self, data: SequenceSet, batches: int, batch_size: int, seed: int) -> None:
-        """Draw them. Warns where two hold the same values: ranges then tell of fewer buildings than they seem to."""
+        """Draw them.
+
+        Raises:
+            InputError: two hold the same values, so that ranges tell of fewer buildings than they seem to.
+        """
         index = np.random.default_rng(seed).permutation(len(data))[: batches * batch_size]
         drawn: list[NDArray[np.intp]] = [np.sort(part) for part in np.array_split(index, min(batches, len(index)))]
         self._data = data
         self._batches = iter(drawn)
         if len({float(self._inputs(part)["slope"].astype(float).sum()) for part in drawn}) < len(drawn):
-            log.warning("int8 calibration: two batches of the training split are the same. Is a city there twice?")
+            raise InputError(
+                "int8 calibration: two batches of the training split hold the same values. Is a city there twice? "
+                "Leave one out, or make export.calibration_batches smaller."
+            )
 
     def get_next(self) -> dict[str, NDArray[np.generic]] | None:
         """The next batch, or None after the last."""

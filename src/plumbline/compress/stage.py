@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -106,3 +107,5 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     write_model(done.module, out, tables)
     shutil.rmtree(done.checkpoints)
     shutil.rmtree(tries, ignore_errors=True)
+    with suppress(OSError):  # of other runs there may be some
+        tries.parent.rmdir()

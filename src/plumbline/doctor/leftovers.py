@@ -10,7 +10,7 @@ from pathlib import Path
 
 from plumbline.doctor.finding import Finding, Place, ok, size, warning
 from plumbline.doctor.folders import files
-from plumbline.files import TEMPORARY, here, is_dead
+from plumbline.files import TEMPORARY, is_dead
 from plumbline.jobs import KEPT_SECONDS, WORK
 
 _REMOVED = re.compile(r"^\.(.+)\.removed$")
@@ -44,11 +44,7 @@ def check_leftovers(_: Place) -> Iterator[Finding]:
 
 
 def _dead(path: Path) -> bool:
-    """What a process of this machine has left; that of another one may be at work, if it has not slept for a week."""
-    told = TEMPORARY.match(path.name)
-    if told is None or told[2] in (None, here()):
-        return is_dead(path) if told else bool(_REMOVED.match(path.name))
-    return time.time() - _changed(path) > KEPT_SECONDS
+    return is_dead(path) or bool(_REMOVED.match(path.name))
 
 
 def _only_copy_of(path: Path) -> Path | None:

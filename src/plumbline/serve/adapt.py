@@ -72,7 +72,7 @@ def adapt(
     known = read_labels(labels, few=True)
     tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
-    check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
+    check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings), asked_crs=ingest.crs)
     warn_of_offset(tracks, footprints, ", ".join(map(str, points)), ingest.products)
     known = of_footprints(known, footprints, labels, buildings)
     prepare = prepare_of(base_folder, prepare).model_copy(update={"max_points": base.network.spec.max_length})

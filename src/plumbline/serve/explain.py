@@ -93,7 +93,7 @@ def explain(
     model = load_network(package)
     tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
-    check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
+    check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings), asked_crs=ingest.crs)
     warn_of_offset(tracks, footprints, ", ".join(map(str, points)), ingest.products)
     rows = _rows(footprints["building_id"].to_numpy(object), chosen, buildings)
     tracks = [tracks[number] for number in period_overlap(tracks).kept]

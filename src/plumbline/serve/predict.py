@@ -30,6 +30,7 @@ from plumbline.sources.epochs import observed
 from plumbline.sources.overlap import check_overlap
 from plumbline.sources.part import drop_poor
 from plumbline.sources.patterns import fits
+from plumbline.sources.project import check_asked
 from plumbline.sources.read import read_points
 from plumbline.sources.track import Track
 
@@ -66,7 +67,7 @@ def predict(
     prepare = asked_for(manifest.prepare, min_quadrant_confidence)
     tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
-    check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings))
+    check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings), asked_crs=ingest.crs)
     warn_of_offset(tracks, footprints, ", ".join(map(str, points)), ingest.products)
     warn_of_short(tracks)
     say_one_side(tracks)
@@ -170,6 +171,7 @@ def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str |
     for path in points:
         if resolved.count(path.resolve()) > 1:
             raise InputError(f"{path}: given twice. Each file counts once.")
+    check_asked(ingest.crs)
     warn_of_shared_names(points, ingest.products)
     _say_unfit(ingest.products, points)
     tracks: list[Track] = []

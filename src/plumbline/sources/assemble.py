@@ -50,8 +50,12 @@ def assemble(planned: CityPlan, plan: Plan, out: Path) -> None:
         raise InputError(f"{city.folder}: two products are named {twice[0]}. Give each a name of its own.")
     check_distinct(samples, names)
     warn_of_datum(samples, names, params.products)
-    check_overlap(samples, buildings, ", ".join(names), str(city.footprints))
-    borrowed = city.name if is_simulated(city.folder) else None
+    simulated = is_simulated(city.folder)
+    # Simulated labels name quadrants by the grid, wherever it is.
+    check_overlap(
+        samples, buildings, ", ".join(names), str(city.footprints), asked_crs=params.crs, tell_north=not simulated
+    )
+    borrowed = city.name if simulated else None
     warn_of_offset(samples, buildings, ", ".join(names), params.products, borrowed)
     tiles: dict[str, Counter[str]] = {}
     tracks = []

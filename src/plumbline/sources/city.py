@@ -21,6 +21,7 @@ from plumbline.sources.city_files import CityFiles
 from plumbline.sources.labelled import of_footprints
 from plumbline.sources.labels import no_labels, read_labels
 from plumbline.sources.part import FOOTPRINTS, TILES
+from plumbline.sources.project import check_asked
 from plumbline.sources.read import open_points
 from plumbline.sources.tiles import HALO_M, make_tiles, tile_name
 
@@ -109,6 +110,7 @@ def products_crs(products: Sequence[Path], params: Ingest) -> str:
     Raises:
         InputError: a product is refused, or has coordinates in another projection.
     """
+    check_asked(params.crs)
     crs = open_points(products[0], params.products, crs=params.crs).crs
     for path in products[1:]:
         other = open_points(path, params.products, crs=crs).crs

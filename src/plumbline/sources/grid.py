@@ -35,7 +35,9 @@ def length_of_a_metre(crs: CRS, longitude: float, latitude: float) -> float:
     """Length in the CRS of a metre on the ground, along the meridian or the parallel, whichever is further from 1."""
     if not np.isfinite(longitude + latitude):
         return 1.0
-    factors = Proj(crs).get_factors(longitude, latitude)
+    meridian = crs.prime_meridian  # from which the formulas of the CRS count
+    west = 0.0 if meridian is None else float(np.degrees(meridian.longitude * float(meridian.unit_conversion_factor)))
+    factors = Proj(crs).get_factors(longitude - west, latitude)
     scales = [float(scale) for scale in (factors.meridional_scale, factors.parallel_scale) if np.isfinite(scale)]
     return max(scales, key=lambda scale: abs(scale - 1), default=1.0)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from plumbline.console import log
 from plumbline.errors import InputError
-from plumbline.sources.grid import GLOBE, MAX_STRETCH, length_of_a_metre, transformer, turn_of_axes
+from plumbline.sources.grid import GLOBE, MAX_STRETCH, MAX_TURN_DEG, length_of_a_metre, transformer, turn_of_axes
 from plumbline.sources.project import utm_zone
 from plumbline.sources.track import Track
 
@@ -20,13 +20,16 @@ NEAR_M = 50.0
 """A place with points has some within this distance of some building; position errors are below 20 m."""
 TOLD_TURN_DEG = 5.0
 """Of a house in eighteen the quadrants have other names then than by true north."""
+Place = tuple[float, float]
+"""Easting and northing, m."""
 POINTS_AT_A_TIME = 2_000
 """Where there is overlap at all, the first few points show it."""
 
 
 def check_overlap(
-    tracks: Sequence[Track], buildings: geopandas.GeoDataFrame, points: str, footprints: str, near_m: float = NEAR_M
-) -> None:
+    tracks: Sequence[Track], buildings: geopandas.GeoDataFrame, points: str, footprints: str, near_m: float = NEAR_M,
+    asked_crs: str | None = None, tell_north: bool = True,
+) -> None:  # fmt: skip
     """Refuse points and footprints that have nothing to do with each other.
 
     A single track without a point near a footprint is only warned of, as long as another has one.
@@ -37,28 +40,31 @@ def check_overlap(
         points: the file or files of the points, for the message.
         footprints: the file of the footprints, for the message.
         near_m: distance from a footprint up to which a point counts, m.
+        asked_crs: the CRS, where params name it; else it is the first product's.
+        tell_north: warn where the CRS has a north of its own.
 
     Raises:
-        InputError: no point is near any footprint; the message has both extents, and says so if the two coordinates
-            of either seem to be in the wrong order.
+        InputError: a CRS that is asked for, or chosen for a product elsewhere, stretches or turns the place; or no
+            point is near any footprint: the message has both extents, and says so if the two coordinates of either seem
+            to be in the wrong order.
     """
     tree = shapely.STRtree(buildings.geometry.to_numpy())
     box = np.asarray(buildings.total_bounds, float)
-    far = [track for track in tracks if not len(near_points(track, tree, box, near_m))]
+    near = {number: rows for number, track in enumerate(tracks) if len(rows := near_points(track, tree, box, near_m))}
     crs = str(buildings.crs)
-    if len(far) < len(tracks):
-        if _stretches(crs, box):
-            raise InputError(
-                f"{tracks[0].name}: no point of it is within {near_m:g} m of a footprint of {footprints}, and {crs}, "
-                "which is chosen for its points, is of another part of the Earth. Leave it out, or look whether its "
-                "two coordinates are exchanged, or its CRS is another."
-            )
-        for track in far:
+    if near:
+        number, rows = next(iter(near.items()))
+        # Where the points are: of the footprints one may be astray.
+        place = float(tracks[number].easting[rows[0]]), float(tracks[number].northing[rows[0]])
+        if number or asked_crs is not None:
+            _check_crs(crs, place, tracks[0].name if asked_crs is None else None)
+        for number in set(range(len(tracks))) - set(near):
             log.warning(
                 "%s: no point of it is within %g m of a footprint of %s. If it should have some: are its two "
-                "coordinates exchanged, or is its CRS another?", track.name, near_m, footprints,
+                "coordinates exchanged, or is its CRS another?", tracks[number].name, near_m, footprints,
             )  # fmt: skip
-        _say_north(crs, box)
+        if tell_north:
+            _say_north(crs, place, footprints)
         return
     easting = np.concatenate([track.easting for track in tracks])
     northing = np.concatenate([track.northing for track in tracks])
@@ -72,20 +78,31 @@ def check_overlap(
     )
 
 
-def _stretches(crs: str, box: NDArray[np.float64]) -> bool:
-    """Whether a metre in the middle of a box is not one on the ground."""
-    longitude, latitude = transformer(crs, GLOBE).transform(*((box[:2] + box[2:]) / 2))
-    return abs(length_of_a_metre(pyproj.CRS(crs), longitude, latitude) - 1) > MAX_STRETCH
+def _check_crs(crs: str, place: Place, chosen_by: str | None) -> None:
+    """Refuse a CRS that draws a place too long, or turned; `chosen_by` a product that lies elsewhere, if one has."""
+    parsed = pyproj.CRS(crs)
+    longitude, latitude = transformer(parsed, GLOBE).transform(*place)
+    scale, turn = length_of_a_metre(parsed, longitude, latitude), turn_of_axes(parsed, longitude, latitude)
+    if abs(scale - 1) <= MAX_STRETCH and turn <= MAX_TURN_DEG:
+        return
+    drawn = f"{crs} draws a metre there as {scale:.2f} m, and its axes are {turn:.0f} degrees off east and north"
+    if chosen_by is not None:
+        raise InputError(
+            f"{chosen_by}: no point of it is near a footprint, and the CRS of all is chosen for it: {drawn}. Leave it "
+            "out, or look whether its two coordinates are exchanged, or its CRS is another."
+        )
+    raise InputError(f"ingest.crs: {drawn}. Write one of that place, as {utm_zone(crs, longitude, latitude)}.")
 
 
-def _say_north(crs: str, box: NDArray[np.float64]) -> None:
+def _say_north(crs: str, place: Place, footprints: str) -> None:
     """Say so where the grid's north, by which quadrants are named, is not that of a compass."""
-    place = transformer(crs, GLOBE).transform(*((box[:2] + box[2:]) / 2))
-    off = turn_of_axes(pyproj.CRS(crs), *place)
+    longitude, latitude = transformer(crs, GLOBE).transform(*place)
+    off = turn_of_axes(pyproj.CRS(crs), longitude, latitude)
     if off > TOLD_TURN_DEG:
         log.warning(
-            "north of %s, by which quadrants are named, is %.0f degrees off true north here. In UTM it is off by 3 at "
-            "most: `ingest: {crs: %s}` in the file that --params names", crs, off, utm_zone(crs, *place),
+            "%s: north of %s, by which quadrants are named, is %.0f degrees off true north here. In UTM it is off by 3 "
+            "at most: `ingest: {crs: %s}` in the file that --params names",
+            footprints, crs, off, utm_zone(crs, longitude, latitude),
         )  # fmt: skip
 
 

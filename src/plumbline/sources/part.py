@@ -31,6 +31,8 @@ POINTS, HALO = "points", "halo"
 PART, IDENTITY, SAMPLE, REPEATED = "part.json", "identity.npy", "sample.parquet", "repeated.npy"
 TILES, FOOTPRINTS = "tiles.npz", "footprints.parquet"
 """Of the city: its tiles, and its footprints as well-known binary, in the points' CRS."""
+SAMPLED_M = 50.0
+"""Side of the squares that a sample is of."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def read_part(
             go_on()
             seen.append(identity(block.point_id))
             sizes = sizes.plus(sizes_of(block.displacement, SIZED))
-            samples.append(without_series(block.take(_sample(block, seen[-1], part.sampled))))
+            samples.append(without_series(block.take(_sample(block, part.sampled))))
             rows = np.arange(row, row := row + len(block))
             if len(repeated):
                 block = block.keep(~np.isin(rows, repeated), "duplicate_id")
@@ -129,9 +131,10 @@ def without_series(track: Track) -> Track:
     return replace(track, epochs=track.epochs[:0], displacement=empty, dropped={})
 
 
-def _sample(block: Track, identities: NDArray[np.uint64], one_in: int) -> NDArray[np.intp]:
-    """Points whose identifier's hash says so, the same ones in every product; and the outermost of the block."""
-    chosen = np.flatnonzero(identities % np.uint64(one_in) == 0)
+def _sample(block: Track, one_in: int) -> NDArray[np.intp]:
+    """Points of some squares, the same ones of every product and of every release of it; and the block's outermost."""
+    east, north = (np.floor(x / SAMPLED_M).astype(np.int64) for x in (block.easting, block.northing))
+    chosen = np.flatnonzero((east * 73_856_093 ^ north * 19_349_663) % one_in == 0)  # Teschner et al. 2003
     ends = [f(x) for x in (block.easting, block.northing) if len(x) for f in (np.argmin, np.argmax)]
     return np.union1d(chosen, ends).astype(np.intp)
 

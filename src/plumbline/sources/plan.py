@@ -84,9 +84,9 @@ def cut_found(found: Sequence[CityFiles], rows: Sequence[ProfileFiles], params: 
 
 
 def _stated_of(folder: Path, params: Ingest) -> Ingest:
-    """Section `ingest` as it acts on a city folder: `products` and `footprints` are of the user's own files alone.
+    """Section `ingest` as it acts on a city folder: `products`, `footprints`, `crs` are of the user's own files alone.
 
     Simulated files say all themselves. A pattern that fits them too, as `*` does, and the names of a borrowed city's
     files, which are those of their originals, would move points off the footprints that they were made for.
     """
-    return params.model_copy(update={"products": {}, "footprints": {}}) if is_simulated(folder) else params
+    return params.model_copy(update={"products": {}, "footprints": {}, "crs": None}) if is_simulated(folder) else params

@@ -127,6 +127,19 @@ def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[
     return chosen
 
 
+def check_asked(crs: str | None) -> None:
+    """Refuse what `ingest.crs` names, where it is no projected CRS in metres.
+
+    Raises:
+        InputError: it is none.
+    """
+    if crs is None:
+        return
+    parsed = _parse("ingest.crs", crs)
+    if not parsed.is_projected or {axis.unit_name for axis in parsed.axis_info[:2]} != {"metre"}:
+        raise InputError(f"ingest.crs: {crs} is not a projected CRS in metres. Write one, such as EPSG:32631.")
+
+
 def utm_zone(source: str, longitude: float, latitude: float) -> str:
     """EPSG code of the 6-degree zone of UTM (WGS 84) that holds a place.
 

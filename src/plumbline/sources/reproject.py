@@ -41,8 +41,8 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
         if not shown or _is_finite(geometry):
             return frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=roughly.crs))
     log.warning(
-        "%s: no way is known from %s to %s but to take one datum for the other: footprints may lie 100 m off. Bring "
-        "them into %s by a program that has that country's grids.", source, frame.crs.name, roughly.crs.name, crs,
+        "%s: no way is known from %s to %s but to take one datum for the other: footprints may lie up to 100 m off. "
+        "Bring them into %s by a program that has that country's grids.", source, frame.crs.name, roughly.crs.name, crs,
     )  # fmt: skip
     return roughly
 
