@@ -65,7 +65,7 @@ def test_a_stage_with_a_target_writes_its_search_and_leaves_no_tries(tiny, tmp_p
     assert [row["chosen"] for row in rows] == ["False", "True"]
     assert int(rows[1]["parameters"]) == read_json(root / "data/compress/metrics.json")["parameters"]
     assert not (root / "data/compress/sensitivity.csv").exists()
-    assert list((root / ".plumbline/search").iterdir()) == []
+    assert not (root / ".plumbline/search").exists()
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_a_building_counts_as_much_in_small_steps_as_in_large_ones(changed, augm
         table = Buildings(sequences, params.train, steps)
         examples = Examples(table, steps, augment, build_losses(params.train).quadrant)
         totals = []
-        for epoch in range(60 if augment else 1):  # frames are drawn anew, and quadrants are turned with them
+        for epoch in range(20 if augment else 1):  # frames are drawn anew, and quadrants are turned with them
             steps.set_epoch(epoch)
             for share in Deal(steps):
                 batch, symmetry_B, scale = examples[share]
@@ -103,7 +103,7 @@ def test_a_building_counts_as_much_in_small_steps_as_in_large_ones(changed, augm
         means.append(np.mean(totals))
         if batch_size == 1:
             assert np.std([float(examples[share].scale.quadrant) for share in Deal(steps)]) > 0.1
-    assert means[0] == pytest.approx(means[1], rel=0.02 if augment else 1e-5)
+    assert means[0] == pytest.approx(means[1], rel=0.04 if augment else 1e-5)
 
 
 def test_accumulated_batches_are_one_batch(work):
