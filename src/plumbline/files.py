@@ -22,8 +22,8 @@ from plumbline.errors import InputError, NotWritable, PlumblineError, refused_by
 
 ATTEMPTS = 100
 """At most so often another process may come between, when a folder is put into its place."""
-STALE_SECONDS = 7 * 86_400.0
-"""Untouched for so long, what a process elsewhere makes is taken to be left: containers come back under other names."""
+KEPT_SECONDS = 7 * 86_400.0
+"""How long what nobody goes on with is kept: portions of an interrupted run, and what a process elsewhere began."""
 TEMPORARY = re.compile(r"^\.(.+)\.(?:([0-9a-f]{8})-)?(\d+)\.(?:part|old)(\.[^.]+)?$")
 """Name of what is not whole yet, or no longer in its place: of what; where its process is, and its number; suffix."""
 
@@ -236,7 +236,7 @@ def is_dead(temporary: Path) -> bool:
         return False
     if told[2] not in (None, here()):
         with suppress(OSError):
-            return time.time() - temporary.stat().st_mtime > STALE_SECONDS
+            return time.time() - temporary.stat().st_mtime > KEPT_SECONDS
         return False
     return not Path(f"/proc/{told[3]}").exists()
 

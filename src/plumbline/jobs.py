@@ -21,12 +21,10 @@ from typing import IO, Any, Protocol, TypeVar
 
 from plumbline.console import log, setup_logging, track
 from plumbline.errors import InputError, NotWritable, PlumblineError
-from plumbline.files import sha256_folder, unwritten
+from plumbline.files import KEPT_SECONDS, sha256_folder, unwritten
 
 WORK = Path(".plumbline")
 """Untracked: checkpoints and finished portions. Outside of a stage's outputs, which DVC deletes before it runs."""
-KEPT_SECONDS = 7 * 86_400
-"""How long the portions of an interrupted run are kept that nobody has gone on with."""
 PR_SET_PDEATHSIG = 1
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 

@@ -38,7 +38,7 @@ class Calibration(CalibrationDataReader):  # type: ignore[misc]
         drawn: list[NDArray[np.intp]] = [np.sort(part) for part in np.array_split(index, min(batches, len(index)))]
         self._data = data
         self._batches = iter(drawn)
-        if len({float(self._inputs(part)["slope"].astype(float).sum()) for part in drawn}) < len(drawn):
+        if len({float(data.pad(part)["slope"].astype(float).sum()) for part in drawn}) < len(drawn):
             raise InputError(
                 "int8 calibration: two batches of the training split hold the same values. Is a city there twice? "
                 "Leave one out, or make export.calibration_batches smaller."
@@ -47,10 +47,7 @@ class Calibration(CalibrationDataReader):  # type: ignore[misc]
     def get_next(self) -> dict[str, NDArray[np.generic]] | None:
         """The next batch, or None after the last."""
         index = next(self._batches, None)
-        return None if index is None else self._inputs(index)
-
-    def _inputs(self, index: NDArray[np.intp]) -> dict[str, NDArray[np.generic]]:
-        return self._data.pad(index)
+        return None if index is None else self._data.pad(index)
 
 
 class Quantiser:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from plumbline.doctor.finding import Finding, Place, ok, size, warning
 from plumbline.doctor.folders import files
-from plumbline.files import TEMPORARY, is_dead
-from plumbline.jobs import KEPT_SECONDS, WORK
+from plumbline.files import KEPT_SECONDS, TEMPORARY, is_dead
+from plumbline.jobs import WORK
 
 _REMOVED = re.compile(r"^\.(.+)\.removed$")
 """As `plumbline.jobs` names what it is about to remove."""
