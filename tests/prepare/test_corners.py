@@ -3,20 +3,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.prepare.corners import SHAPES, SIGNS, corner_shape, fit_corners, strain_per_mm
+from plumbline.prepare.corners import PULLS, SHAPES, SIGNS, WAYS, corner_shape, fit_corners, strain_per_mm
 from plumbline.strain import structure_strain
 from tests.prepare.made import ASCENDING, DESCENDING, los_of
 
 SIDE = np.array([[24.0, 18.0]])
 
 
-def observe(rng, corner, drop, count=80, noise=0.3, shape=0, error=0.5):
-    """Fits of one building with a corner that dropped by `drop` mm, without rigid motion."""
+def observe(rng, corner, drop, count=80, noise=0.3, shape=0, error=0.5, pull=0.0):
+    """Fits of one building with a corner that dropped by `drop` mm and moved away by `pull` times that."""
     xy = rng.uniform(-0.5, 0.5, (1, count, 2)) * SIDE
     height, track = rng.uniform(0, 12, (1, count)), rng.integers(0, 2, (1, count))
     los = los_of(ASCENDING, DESCENDING)[track]
     up = drop * corner_shape(xy, SIDE, shape)[..., corner] if corner is not None else np.zeros((1, count))
-    residual = up * los[..., 2] + rng.normal(0, noise, (1, count))
+    away = -pull * up[..., None] * SIGNS[corner or 0] / np.sqrt(2)
+    residual = up * los[..., 2] + (away * los[..., :2]).sum(-1) + rng.normal(0, noise, (1, count))
     return fit_corners(
         xy, height, los, residual, np.full((1, count), error), track, np.ones((1, count), bool), SIDE
     )  # fmt: skip
@@ -54,6 +55,33 @@ def test_the_expected_severity_follows_the_shape_that_fits(shape):
     expected = [fit.expected_severity[0, 2] for fit in fits]
     assert np.mean(expected) == pytest.approx(2.0, rel=0.15)
     assert all(fit.log_odds[0].argmax() == 2 for fit in fits)
+
+
+@pytest.mark.parametrize("pull", PULLS)
+@pytest.mark.parametrize("corner", range(4))
+def test_the_expected_severity_follows_how_far_a_corner_moves_away(corner, pull):
+    drop = 2.0 / strain_per_mm(24.0, 18.0, 0, pull)
+    fits = [observe(np.random.default_rng(seed), corner, -drop, pull=pull) for seed in range(10)]
+    assert all(fit.log_odds[0].argmax() == corner for fit in fits)
+    assert np.mean([fit.expected_severity[0, corner] for fit in fits]) == pytest.approx(2.0, rel=0.15)
+
+
+def test_a_pull_is_not_told_where_one_track_alone_sees_along_the_wall():
+    """Straight down and away look alike there: what is probable beforehand decides."""
+    rng = np.random.default_rng(3)
+    xy, count = rng.uniform(-0.5, 0.5, (1, 60, 2)) * SIDE, (1, 60)
+    los = np.broadcast_to([0.5, -0.5, np.sqrt(0.5)], (*count, 3))  # nothing along the diagonal to the north-east
+    residual = -10 * corner_shape(xy, SIDE)[..., 0] * los[..., 2]
+    fit = fit_corners(
+        xy, np.zeros(count), los, residual, np.full(count, 0.5), np.zeros(count, int), np.ones(count, bool), SIDE
+    )
+    each = [10 * strain_per_mm(24.0, 18.0, 0, pull) for pull in PULLS]
+    assert fit.expected_severity[0, 0] == pytest.approx(np.average(each, weights=list(PULLS.values())), rel=0.1)
+
+
+def test_what_a_corner_may_do_begins_with_what_the_engineer_fits():
+    assert WAYS[0] == (0, 0.0)
+    assert sum(PULLS.values()) == pytest.approx(1)
 
 
 def test_without_damage_nothing_is_gained():
@@ -107,13 +135,13 @@ def test_strain_per_mm_is_proportional_and_alike_for_all_corners(shape):
         assert SIGNS[found.quadrant].tolist() == [sign_x, sign_y]
 
 
-@settings(max_examples=40)
-@given(st.floats(0.5, 60), st.floats(0.5, 60), st.sampled_from(range(len(SHAPES))))
-def test_strain_per_mm_is_the_label_of_any_size(side_x, side_y, shape):
+@settings(max_examples=60)
+@given(st.floats(0.5, 60), st.floats(0.5, 60), st.sampled_from(range(len(SHAPES))), st.floats(0, 2))
+def test_strain_per_mm_is_the_label_of_any_size(side_x, side_y, shape, pull):
     def field(x, y):
         up = SHAPES[shape](np.stack([2 * x / side_x, 2 * y / side_y], axis=-1))
-        return up, np.zeros_like(up), np.zeros_like(up)
+        return -up, pull * up / np.sqrt(2), pull * up / np.sqrt(2)
 
-    assert strain_per_mm(side_x, side_y, shape) == pytest.approx(
+    assert strain_per_mm(side_x, side_y, shape, pull) == pytest.approx(
         structure_strain(field, side_x, side_y).severity_permille, rel=1e-9
     )

@@ -1,9 +1,10 @@
 """Fits of one broken corner at a time: what the engineer's least squares would say of each quadrant.
 
 Each corner is fitted together with what rigid motion the robust plane may have left, by three shapes: the product
-of the distances from the centre lines, a hinge that starts nearer to the corner, and one across the diagonal. The first
-alone is the engineer's answer; the three together, weighted by how well they explain the scatterers (Laplace's
-approximation of the evidence, MacKay 1992), are what the network is told.
+of the distances from the centre lines, a hinge that starts nearer to the corner, and one across the diagonal. Each of
+them straight down, and also away from the building by some share of the drop: what stretches strains more than it
+drops. The first shape straight down is the engineer's answer; all together, weighted by how well they explain the
+scatterers (Laplace's approximation of the evidence, MacKay 1992), are what the network is told.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from plumbline.prepare.decouple import rigid_design
 from plumbline.prepare.robust import Fit, misfit, student_fit, student_fits
-from plumbline.strain import bay_length
+from plumbline.strain import bay_length, principal_tensile_strain
 
 Float = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]
@@ -43,6 +44,13 @@ SHAPES: tuple[Callable[[Float], Float], ...] = (
 )
 """Shapes of a unit drop: (..., 2) relative distances from the centre towards the corner -> (...)."""
 
+PULLS = {0.0: 0.6, 0.4: 0.25, 0.9: 0.15}
+"""How far a corner that drops also moves away along the diagonal of the building's frame, as a share of the drop; and
+how probable that is before looking."""
+WAYS = [(shape, pull) for pull in PULLS for shape in range(len(SHAPES))]
+"""What a corner may do; the first is the engineer's."""
+LOG_PRIOR = np.log([PULLS[pull] / len(SHAPES) for _, pull in WAYS])
+
 
 class Corners(NamedTuple):
     """(b, 4) fits of each corner, in the order of `compass.QUADRANTS`."""
@@ -56,9 +64,9 @@ class Corners(NamedTuple):
     severity: Float
     """Strain of the first shape's fit by the label definition, permille."""
     log_odds: Float
-    """Log probability of each corner, given that one is broken, over all shapes."""
+    """Log probability of each corner, given that one is broken, over all of `WAYS`."""
     expected_severity: Float
-    """Strain averaged over the shapes by their evidence, permille."""
+    """Strain averaged over them by their evidence, permille."""
 
 
 def corner_shape(xy: Float, side: Float, shape: int = 0) -> Float:
@@ -75,7 +83,7 @@ def fit_corners(
     xy: Float, height: Float, los: Float, residual: Float, error: Float, track: NDArray[np.intp],
     mask: NDArray[np.bool_], side: Float,
 ) -> Corners:  # fmt: skip
-    """Robust least squares of each corner's shapes together with the rigid motion, on what the robust plane left.
+    """Robust least squares of each corner's ways together with the rigid motion, on what the robust plane left.
 
     Args:
         xy: (b, P, 2). height: (b, P). los: (b, P, 3). residual, error: (b, P) mm along LOS.
@@ -87,17 +95,20 @@ def fit_corners(
     variance = error**2 + (undamaged.spread**2)[:, None]
     nothing = _badness(undamaged, variance, mask, likely)
 
-    shapes = len(SHAPES)
-    per_mm = np.stack([_strain_per_mm(side, shape) for shape in range(shapes)], axis=1)
-    response = np.stack([corner_shape(xy, side, shape) for shape in range(shapes)], axis=-1) * los[..., 2, None, None]
-    prior = np.empty((len(xy), 4 * shapes, len(likely) + 1))
+    ways = len(WAYS)
+    per_mm = np.stack([_strain_per_mm(side, *way) for way in WAYS], axis=1)
+    away = (los[..., None, :2] * SIGNS).sum(-1) / np.sqrt(2)
+    response = np.stack(
+        [corner_shape(xy, side, shape) * (los[..., 2, None] - pull * away) for shape, pull in WAYS], axis=-1
+    )
+    prior = np.empty((len(xy), 4 * ways, len(likely) + 1))
     prior[..., :-1], prior[..., -1] = likely, np.tile((per_mm / LIKELY_PERMILLE) ** 2, 4)
-    own = np.ascontiguousarray(np.moveaxis(response.reshape(*mask.shape, 4 * shapes), 1, 2))
+    own = np.ascontiguousarray(np.moveaxis(response.reshape(*mask.shape, 4 * ways), 1, 2))
     fit = student_fits(rigid, own, residual, error, mask, prior)
-    apart = (len(xy), 4, shapes)
+    apart = (len(xy), 4, ways)
     drop: Float = fit.solution[..., -1].reshape(apart)
     badness = _badness(fit, variance[:, None, :], mask[:, None, :], prior)
-    evidence = (-badness - np.log(fit.last_precision / prior[..., -1]) / 2).reshape(apart)
+    evidence = (-badness - np.log(fit.last_precision / prior[..., -1]) / 2).reshape(apart) + LOG_PRIOR
     badness = badness.reshape(apart)
 
     severity = np.abs(drop) * per_mm[:, None, :]
@@ -119,14 +130,14 @@ def _badness(fit: Fit, variance: Float, mask: NDArray[np.bool_], prior: Float) -
     return np.asarray(misfit(fit.residual, variance, mask) + (prior * fit.solution**2).sum(-1) / 2)
 
 
-def _strain_per_mm(side: Float, shape: int) -> Float:
+def _strain_per_mm(side: Float, shape: int, pull: float) -> Float:
     # To 0.5 m, so that a city asks for few different pairs; the strain of a shape hardly changes in between.
     rounded = np.maximum(np.round(2 * side) / 2, 0.5)
-    return np.array([strain_per_mm(*pair, shape) for pair in np.sort(rounded, axis=1).tolist()])
+    return np.array([strain_per_mm(*pair, shape, pull) for pair in np.sort(rounded, axis=1).tolist()])
 
 
 @lru_cache(maxsize=65536)
-def strain_per_mm(side_x: float, side_y: float, shape: int = 0) -> float:
+def strain_per_mm(side_x: float, side_y: float, shape: int = 0, pull: float = 0.0) -> float:
     """Severity in permille of a unit drop (1 mm) of a corner on a building with these sides, m.
 
     It is what `structure_strain` says, from few bays: every shape is convex and level beyond the centre, so the
@@ -140,7 +151,9 @@ def strain_per_mm(side_x: float, side_y: float, shape: int = 0) -> float:
     end, before_x, before_y = SHAPES[shape](
         np.array([[1, 1], [1 - 2 * bay_x / side_x, 1], [1, 1 - 2 * bay_y / side_y]])
     )
-    return float(max((end - before_x) / bay_x - tilt_x, tilt_x, (end - before_y) / bay_y - tilt_y, tilt_y)) / 2
+    rise, tilt = np.array([(end - before_x) / bay_x, (end - before_y) / bay_y]), np.array([tilt_x, tilt_y])
+    stretched = principal_tensile_strain(rise - tilt, pull / np.sqrt(2) * rise)
+    return float(max(stretched.max(), principal_tensile_strain(tilt, 0.0).max()))
 
 
 @lru_cache(maxsize=4096)

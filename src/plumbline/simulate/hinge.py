@@ -19,7 +19,7 @@ CORNERS = np.array([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]])
 PRODUCT, DIAGONAL, RADIAL, SIGMOID = range(4)
 """Families: two hinges crossing; one oblique hinge; rings about the corner; two crossing hinges that level off."""
 FAMILY_SHARES = (0.35, 0.35, 0.15, 0.15)
-OPENING_SHARE, MOST_OPENING = 0.3, 0.35
+OPENING_SHARE, MOST_OPENING = 0.5, 1.0
 """Share of failures that also move away from the building, and how far at most, as a share of the drop."""
 
 
