@@ -12,7 +12,7 @@ from plumbline.prepare.shards import SequenceSet
 from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 Mask = NDArray[np.bool_]
-ELSEWHERE = 0.32
+ELSEWHERE = 0.33
 """The chance that a building is damaged, and not where is said, up to which a quadrant may be told."""
 FULL_PERMILLE = 1.1
 """From here on `min_quadrant_confidence` is asked for in full."""
