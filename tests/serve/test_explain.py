@@ -222,7 +222,7 @@ def test_the_limit_of_what_is_judged_is_that_of_predict(tiny, tmp_path):
     (told,) = re.findall(r"not judged \(it may be damaged, .* 0 explains them too\): (.*)", ended.err)
     assert set(told.split(", ")) == set(found[0].index) - set(found[0.6].index)
     # As in `test_predict`: from 1.1 permille on all of it, below less.
-    asked = 0.6 * ((1 - 0.32 * (1 + 0.5 / found[0]["severity_permille"])) / (1 - 0.32 * (1 + 0.5 / 1.1))).clip(0, 1)
+    asked = 0.6 * ((1 - 0.33 * (1 + 0.5 / found[0]["severity_permille"])) / (1 - 0.33 * (1 + 0.5 / 1.1))).clip(0, 1)
     sure = found[0]["quadrant_confidence"] >= asked
     assert 0 < sure.sum() < len(sure)
     assert set(found[0.6].index) == set(found[0].index[sure])

@@ -141,9 +141,9 @@ def test_a_damaged_building_is_judged_where_a_quadrant_is_probable_enough(case):
     ended = case.run()
     assert ended.code == 0, ended.err
     table = read_predictions(case.output)
-    # From 1.1 permille on all of it; below, so much less as damage elsewhere is less likely (0.32 of s / (s + 0.5)).
+    # From 1.1 permille on all of it; below, so much less as damage elsewhere is less likely (0.33 of s / (s + 0.5)).
     told = loose["severity_permille"]
-    asked = bound * ((1 - 0.32 * (1 + 0.5 / told)) / (1 - 0.32 * (1 + 0.5 / 1.1))).clip(0, 1)
+    asked = bound * ((1 - 0.33 * (1 + 0.5 / told)) / (1 - 0.33 * (1 + 0.5 / 1.1))).clip(0, 1)
     unsure = (loose["status"] == "ok") & (loose["quadrant_confidence"] < asked)
     assert 0 < (unsure & damaged).sum() < damaged.sum()
     assert (table.loc[unsure, "status"] == "insufficient_points").all()
