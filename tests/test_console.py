@@ -56,7 +56,7 @@ def test_track_reports_now_and_then(plain, monkeypatch, caplog):
     clock = iter(range(0, 100, 2))
     # Its own: on the module `time` other threads would move the clock.
     monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    log.propagate = True
+    log.handlers, log.propagate = [], True  # what a command before left would catch each line again
     with caplog.at_level(logging.INFO, "plumbline"):
         assert list(track("abcdef", 6, "work")) == list("abcdef")
     # Two seconds an item, and a line after more than five.
