@@ -66,7 +66,7 @@ def test_the_expected_severity_follows_how_far_a_corner_moves_away(corner, pull)
     assert np.mean([fit.expected_severity[0, corner] for fit in fits]) == pytest.approx(2.0, rel=0.15)
 
 
-def test_a_pull_is_not_told_where_one_track_alone_sees_along_the_wall():
+def test_a_pull_is_not_told_where_the_line_of_sight_has_nothing_of_its_way():
     """Straight down and away look alike there: what is probable beforehand decides."""
     rng = np.random.default_rng(3)
     xy, count = rng.uniform(-0.5, 0.5, (1, 60, 2)) * SIDE, (1, 60)
