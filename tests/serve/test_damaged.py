@@ -7,7 +7,7 @@ import pytest
 from plumbline.console import log
 from plumbline.serve.damaged import chance, flagged, say_damaged, whole_in_damage
 
-CHANCE, MORE, NONE = "does not show that any", "More than chance", "nothing shows that any"
+CHANCE, MORE, NONE = "does not show that any", "shows no damage by itself", "nothing shows that any"
 TOLD = {
     "pruned": {"quadrant_accuracy": 0.6},
     "false_alarms": {
@@ -46,11 +46,11 @@ def table(judged, damaged, sure, left_out=3, low=0.5, points=30):
 @pytest.mark.parametrize(
     ("judged", "damaged", "sure", "expected", "ends"),
     [
-        (100, 40, 10, "100 sound buildings would have: from 0.5 permille 10 (about 10)", CHANCE),
+        (100, 40, 10, "as on the data of the interval: from 0.5 permille 10 (about 10)", CHANCE),
         # Poisson with a mean of 10: 18 and more in 1.4 of 100 cases, 19 and more in 0.7.
         (100, 40, 18, "from 0.5 permille 18 (about 10)", CHANCE),
         (100, 40, 19, "from 0.5 permille 19 (about 10)", MORE),
-        (527, 108, 34, "527 sound buildings would have: from 0.5 permille 34 (about 53)", CHANCE),
+        (527, 108, 34, "527 sound buildings would have, if it were one in 10 of them as", CHANCE),
         (527, 108, 75, "(about 53)", MORE),
         (100, 6, 0, "from 0.5 permille 0 (about 10)", NONE),
         (20, 6, 1, "from 0.5 permille 1 (about 2.0)", CHANCE),

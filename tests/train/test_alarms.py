@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -11,6 +12,7 @@ from plumbline.errors import InputError
 from plumbline.train.alarms import MOST_LEFT_OUT, StepAlarm
 from plumbline.train.memory import free_bytes, gpu_share, machine, memory_bytes, memory_share, total_bytes
 from plumbline.train.module import Optimisation
+from plumbline.train.monitor import Monitor
 from plumbline.train.stage import train
 from tests.train.made import make_params
 from tests.train.test_fit import CHECKPOINTS, run, said, work
@@ -39,8 +41,9 @@ def test_weights_are_said_to_be_kept_where_there_are_any(alarm, tmp_path):
         look(last=last, **alarm)
     assert "kept" not in str(caught.value)
     last.touch()
-    with pytest.raises(InputError, match=rf"\. The weights of the epoch before are kept in {last}\."):
+    with pytest.raises(InputError, match=rf"\. The weights of the epoch before are kept in {last}\.") as caught:
         look(last=last, **alarm)
+    assert ("the same command goes on from there" in str(caught.value)) == ("alarms" in alarm)
 
 
 def test_a_last_step_that_spoils_the_weights_is_no_finished_run(work):
@@ -205,6 +208,28 @@ def test_a_step_of_several_batches_has_one_line(work):
     (path,) = Path(".plumbline/runs").glob("train-*/train.jsonl")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["step"] for line in lines if line["kind"] == "step"] == [50]
+
+
+def test_buildings_a_second_are_those_of_all_processes_and_validation_takes_none_of_the_time(tmp_path, monkeypatch):
+    clock, logged = SimpleNamespace(now=100.0), {}
+    monkeypatch.setattr("plumbline.train.monitor.time", SimpleNamespace(monotonic=lambda: clock.now))
+    trainer = SimpleNamespace(
+        world_size=3, is_global_zero=True, current_epoch=0, global_step=1, log_every_n_steps=50, loggers=[],
+        optimizers=[SimpleNamespace(param_groups=[{"lr": 0.1}])],
+    )  # fmt: skip
+    module = SimpleNamespace(
+        device=torch.device("cpu"), gradient_norm=torch.ones(()), log_dict=lambda figures, **_: logged.update(figures)
+    )
+    monitor = Monitor(tmp_path / "train.jsonl", SimpleNamespace(most=0.5))
+    monitor.on_train_epoch_start(trainer, module)
+    for count in (5, 3):
+        monitor.on_train_batch_end(trainer, module, {}, SimpleNamespace(symmetry_B=torch.zeros(count)), 0)
+    clock.now += 2
+    monitor.on_validation_start(trainer, module)
+    clock.now += 50
+    monitor.on_train_epoch_end(trainer, module)
+    assert json.loads((tmp_path / "train.jsonl").read_text())["samples_per_second"] == 3 * (5 + 3) / 2
+    assert logged["monitor/samples_per_second"] == 3 * (5 + 3) / 2
 
 
 def test_lines_of_json_say_how_the_run_is_doing(work):

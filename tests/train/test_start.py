@@ -14,7 +14,7 @@ from plumbline.prepare.features import PREPARATION
 from plumbline.prepare.shards import load_shards
 from plumbline.pretrained import PACKAGE
 from plumbline.train import match
-from plumbline.train.start import first_weights, freeze, load_pretrained
+from plumbline.train.start import check_learns, first_weights, freeze, load_pretrained
 from plumbline.train.statistics import STANDARDISATION
 from tests.train.made import make_params, make_sequences
 from tests.train.test_fit import Killed, run, said, work
@@ -44,6 +44,15 @@ def test_a_pattern_that_fits_nothing_is_refused():
 def test_freezing_everything_is_refused():
     with pytest.raises(InputError, match="every parameter is frozen"):
         freeze(fresh(), ["*"])
+
+
+@pytest.mark.parametrize(("head", "key"), [("quadrant", "severity"), ("severity", "quadrant")])
+def test_a_run_whose_loss_moves_nothing_that_is_trained_is_refused(head, key):
+    model = fresh()
+    freeze(model, ["[!h]*", "heads.[!qs]*", f"heads.{key}_head.*"])
+    check_learns(model, make_params(**{f"{key}_weight": 0}).train)
+    with pytest.raises(InputError, match=rf"only heads.{head}_head is trained, and {head}_weight is 0"):
+        check_learns(model, make_params(**{f"{head}_weight": 0}).train)
 
 
 def test_pretrained_weights_come_with_their_standardisation_and_not_with_what_they_had_seen(work, said):
@@ -110,6 +119,19 @@ def test_without_the_word_checkpoint_an_interrupted_run_begins_anew(work, said):
         run(dies_before=1, start_from=["random"])
     run(start_from=["random"])
     assert not any("resuming" in line for line in said)
+
+
+def test_an_interrupted_run_of_other_params_is_named_with_what_differs(work, said):
+    with pytest.raises(Killed):
+        run(dies_before=1)
+    run("other", seed=9, epochs=1)
+    told = [line for line in said if "is not gone on with" in line]
+    assert len(told) == 1
+    assert "it has other train.epochs, train.seed. As it was" in told[0]
+    assert "checkpoints/train-" in told[0]
+    run()
+    assert any("resuming from the checkpoint" in line for line in said)
+    assert sum("is not gone on with" in line for line in said) == 1
 
 
 OTHER = [

@@ -200,5 +200,8 @@ def load_diagnosis(folder: Path, broken: bool = False) -> Diagnosis:
         told = told_preparation(folder)
         model.preparation = PREPARATION if told is None else told
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
-        raise InputError(f"{folder}: not a readable model ({error}).") from None
+        raise InputError(
+            f"{folder}: not a readable model ({error}). Run the stage again that wrote it (`plumbline train`, "
+            "`plumbline compress`), or copy the folder again."
+        ) from None
     return model.eval()

@@ -174,8 +174,8 @@ def check_epochs(tracks: Sequence[Observed], min_epochs: int) -> None:
         count = len(track.epochs)
         if count < min_epochs:
             raise InputError(
-                f"{track.name}: {count} epoch{'' if count == 1 else 's'} found; a movement needs {min_epochs} or more. "
-                "Leave the file out."
+                f"track {track.name}: {count} epoch{'' if count == 1 else 's'} found; a movement needs {min_epochs} or "
+                "more. Leave its file out, or take a product of a longer time."
             )
         back = np.flatnonzero(np.diff(track.epochs) <= np.timedelta64(0, "D"))
         if len(back):

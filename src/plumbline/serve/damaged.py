@@ -63,11 +63,11 @@ def flagged(table: pd.DataFrame, metrics: Mapping[str, Any] | None) -> list[Flag
     if metrics is None or ok.sum() < FEW:
         return []
     low, points = table["severity_low"][ok].to_numpy(float), table["n_points"][ok].to_numpy(int)
-    told = metrics.get(ALARMS)
-    if told is None or sum(told["sound"]) < FEW_SOUND:
+    if not measured(metrics):
         bound, expected = CATEGORY_BOUNDS_PERMILLE[0], len(low) / MISSES_ONE_IN
         found = int((low >= bound).sum())
         return [Flagged(bound, found, expected, float(poisson.sf(found - 1, expected)))]
+    told = metrics[ALARMS]
     sound, alarms = np.asarray(told["sound"]), np.asarray(told["flagged"])
     kind = np.searchsorted(told["points_from"], points, side="right") - 1
     count = np.bincount(kind, minlength=len(sound))
@@ -77,6 +77,11 @@ def flagged(table: pd.DataFrame, metrics: Mapping[str, Any] | None) -> list[Flag
         for number, (bound, mean) in enumerate(zip(told["bounds_permille"], count @ share, strict=True))
         for found in [int((low >= bound).sum())]
     ]
+
+
+def measured(metrics: Mapping[str, Any]) -> bool:
+    """Whether a package tells how many sound buildings it flags."""
+    return ALARMS in metrics and sum(metrics[ALARMS]["sound"]) >= FEW_SOUND
 
 
 def chance(found: int, count: NDArray[np.intp], alarms: NDArray[np.intp], sound: NDArray[np.intp]) -> float:
@@ -105,9 +110,16 @@ def say_damaged(table: pd.DataFrame, metrics: Mapping[str, Any] | None, where: s
     said = [f"{where}{damaged} of the ok are of category 1 or above, {whole} of them with their whole interval"]
     if counts := flagged(table, metrics):
         numbers = [f"from {one.from_permille:g} permille {one.found} (about {_about(one.expected)})" for one in counts]
-        said.append(f"Whole intervals, and how many {judged} sound buildings would have: {', '.join(numbers)}")
+        known = metrics is not None and measured(metrics)
+        rate = "" if known else f", if it were one in {MISSES_ONE_IN} of them as on the data of the interval"
+        said.append(f"Whole intervals, and how many {judged} sound buildings would have{rate}: {', '.join(numbers)}")
         many = [one for one in counts if one.more_than_chance]
-        if many:
+        if many and not known:
+            said.append(
+                "More than that; but nobody has counted how many sound buildings this model flags, so it shows no "
+                "damage by itself. Look at the highest severity_low first"
+            )
+        elif many:
             shares = [f"{one.found - one.expected:.0f} of the {one.found} from {one.from_permille:g}" for one in many]
             said.append(f"More than chance makes of sound ones; damaged are at least about {', '.join(shares)}")
         elif counts[0].found:

@@ -109,10 +109,13 @@ class MemoryAlarm(Callback):
 
 def _raise_alarm(losses: Train, what: str, last: Path | None, section: str) -> None:
     if losses.alarms.action == "stop":
-        raise InputError(f"{section}: {what}. Stopped, because train.alarms.action is stop.{_kept(last)}")
+        raise InputError(f"{section}: {what}. Stopped, because train.alarms.action is stop.{_kept(last, go_on=True)}")
     log.warning("%s: %s", section, what)
 
 
-def _kept(last: Path | None) -> str:
-    """What is left of the run; in its first epoch nothing is."""
-    return f" The weights of the epoch before are kept in {last}." if last is not None and last.exists() else ""
+def _kept(last: Path | None, go_on: bool = False) -> str:
+    """What is left of the run; in its first epoch nothing is. `go_on`: whether another bound lets it go on."""
+    if last is None or not last.exists():
+        return ""
+    way = " With another bound, or `action: warn`, the same command goes on from there." if go_on else ""
+    return f" The weights of the epoch before are kept in {last}.{way}"

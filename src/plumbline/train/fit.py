@@ -42,7 +42,17 @@ from plumbline.train.loggers import log_record, loggers, recorded
 from plumbline.train.module import Optimisation
 from plumbline.train.monitor import EpochLine, monitors
 from plumbline.train.record import begin_record
-from plumbline.train.resume import BATCH_SIZE, BEST, LAST, RECORDED, read_checkpoint, remembered, resumed
+from plumbline.train.resume import (
+    BATCH_SIZE,
+    BEST,
+    LAST,
+    RECORDED,
+    SETTINGS,
+    read_checkpoint,
+    remembered,
+    resumed,
+    say_others,
+)
 from plumbline.train.start import CHECKPOINT, RANDOM
 from plumbline.train.traffic import Communication, say_what_is_lost
 
@@ -93,6 +103,8 @@ def fit(
     run = f"{name}-{key[:16]}"
     folder = WORK / "checkpoints" / run
     last = resumed(folder, name, start_from)
+    if last is None and CHECKPOINT in start_from and not process_number():
+        say_others(folder, name, settings)
     # It must not depend on the memory that happens to be free when a run is gone on with.
     known = last and remembered(folder, BATCH_SIZE, int)
     size = known or batch_size(module.model, train, optimise, losses, module.section)
@@ -151,6 +163,7 @@ def fit(
         )
         if not process_number():
             write_json(folder / RECORDED, recorded(records))
+            write_json(folder / SETTINGS, settings)
         with interruptible(trainer), together():
             trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
     with together():

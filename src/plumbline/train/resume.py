@@ -21,8 +21,10 @@ from plumbline.train.start import CHECKPOINT
 Kind = TypeVar("Kind")
 BEST, LAST = "best", "last"
 """Names of the checkpoints, without their suffix."""
-BATCH_SIZE, RECORDED = "batch_size.json", "records.json"
-"""Files beside the checkpoints: the size that was found, and where the curves are."""
+BATCH_SIZE, RECORDED, SETTINGS = "batch_size.json", "records.json", "settings.json"
+"""Files beside the checkpoints: the size that was found, where the curves are, and the params."""
+NAMED = 4
+"""Params that two runs differ in, said at most."""
 UNREADABLE = ".unreadable"
 """Added to the name of a checkpoint that could not be read: not removed, since a disk that fails for a moment, or
 another version of a library, says the same of a whole one."""
@@ -49,6 +51,36 @@ def resumed(folder: Path, name: str, start_from: Sequence[str]) -> Path | None:
         return None
     log.info("%s: resuming from the checkpoint of an interrupted run, after epoch %d", name, found["epoch"] + 1)
     return last
+
+
+def say_others(folder: Path, name: str, settings: dict[str, Any]) -> None:
+    """Name the interrupted runs of this stage that are not gone on with, and what was asked of them that is not now.
+
+    A run is gone on with by the same data and params alone: whoever changed one would else wonder where hours went.
+
+    Args:
+        folder: of this run's checkpoints; those of others lie beside it.
+        name: of the stage. settings: of this run.
+    """
+    for last in sorted(folder.parent.glob(f"{name}-*/{LAST}.ckpt")):
+        if last.parent == folder or (other := remembered(last.parent, SETTINGS, dict)) is None:
+            continue
+        before, now = _flat(other), _flat(settings)
+        differ = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+        log.info(
+            "%s: an interrupted run in %s is not gone on with: %s. As it was, it would be; remove the folder if it is "
+            "not wanted", name, last.parent,
+            f"it has other {', '.join(differ[:NAMED])}{' and more' * (len(differ) > NAMED)}" if differ
+            else "it had other data or first weights",
+        )  # fmt: skip
+
+
+def _flat(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """The values under their whole names, `train.alarms.action`."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        found |= _flat(value, f"{before}{key}.") if isinstance(value, dict) else {before + key: value}
+    return found
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from plumbline.train.history import write_history
 from plumbline.train.lengths import check_lengths
 from plumbline.train.module import Optimisation
 from plumbline.train.splits import load_splits
-from plumbline.train.start import check_sources, first_weights, freeze, pretrained_folders
+from plumbline.train.start import check_learns, check_sources, first_weights, freeze, pretrained_folders
 
 FORM = 2
 """Of what a checkpoint holds; counted up where a run begun by the code before cannot be gone on with.
@@ -60,6 +60,7 @@ def _train(prepared: Path, params: Params, out: Path) -> None:
     check_lengths(splits, prepared, model.network.spec)
     first_weights(model, splits.train, params.train, params.model.position)
     freeze(model, params.train.freeze)
+    check_learns(model, params.train)
     counts = count_parameters(model.network)
     log.info("parameters: %s", ", ".join(f"{name} {count}" for name, count in counts.items()))
     settings = {

@@ -22,6 +22,8 @@ from plumbline.train.match import check_preparation, check_spec
 from plumbline.train.statistics import STANDARDISATION, fit_statistics
 
 CHECKPOINT, RANDOM = "checkpoint", "random"
+QUADRANT_HEAD, SEVERITY_HEAD = "heads.quadrant_head", "heads.severity_head"
+"""Beginnings of the names of what one loss alone moves."""
 
 
 def check_sources(losses: Train, out: Path) -> None:
@@ -135,6 +137,21 @@ def _compare(folder: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Ten
             raise InputError(
                 f"train.start_from: {folder}: {name}: {there} found, {here} needed. "
                 "Its model.json says otherwise: the folder is damaged. Take it out of the list."
+            )
+
+
+def check_learns(model: Diagnosis, losses: Train) -> None:
+    """Refuse a run none of whose weights a loss can move: decay alone would change them.
+
+    Raises:
+        InputError: all that is not frozen belongs to the head whose loss has no weight.
+    """
+    names = [name for name, value in model.network.named_parameters() if value.requires_grad]
+    for head, key in ((QUADRANT_HEAD, "quadrant_weight"), (SEVERITY_HEAD, "severity_weight")):
+        if not getattr(losses, key) and all(name.startswith(head) for name in names):
+            raise InputError(
+                f"train.freeze, train.{key}: only {head} is trained, and {key} is 0, so nothing is learnt; give it a "
+                "weight, or freeze less."
             )
 
 
