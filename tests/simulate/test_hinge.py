@@ -128,6 +128,22 @@ def test_a_lifted_corner_opens_as_well():
         assert along_x[0] == along_y[0] == pytest.approx(0.2 / np.sqrt(2))
 
 
+@pytest.mark.parametrize(("corner", "east", "north"), [(0, 1, 1), (1, -1, 1), (2, -1, -1), (3, 1, -1)])
+def test_a_corner_that_opens_moves_away_from_its_own_building(corner, east, north):
+    hinges = single(PRODUCT, corner=np.array([corner]), half=np.array([[10.0, 6.0]]), opening=np.array([0.2]))
+    moved = hinges.field(np.zeros(1, int), np.array([10.0 * east]), np.array([6.0 * north]))
+    outwards = 0.2 / np.sqrt(2)
+    np.testing.assert_allclose(np.ravel(moved), [-1, outwards * east, outwards * north])
+
+
+def test_half_of_the_failures_open_by_up_to_the_drop_itself():
+    """By a third of it at most, and seldom, networks took what cities had for less strain than it was (decision 33)."""
+    opening = draw_hinges(np.random.default_rng(9), np.full((2000, 2), 15.0), np.ones((2000, 4), bool)).opening
+    assert (opening > 0).mean() == pytest.approx(0.5, abs=0.04)
+    assert 0.98 < opening.max() <= 1.0
+    assert opening[opening > 0].mean() == pytest.approx(0.5, abs=0.04)
+
+
 def test_the_undamaged_share_has_no_drop_and_a_few_of_the_others_rise():
     rng = np.random.default_rng(8)
     hinges, _ = scaled_to_target(rng, draw_hinges(rng, np.full((1000, 2), 15.0), np.ones((1000, 4), bool)), 0.7)

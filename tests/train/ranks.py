@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from plumbline.params import Train
 from plumbline.train.hooks import HOOKS
 
-STEPS = 30
+STEPS = 45
 BEGUN = 5
 """Of these, so many until every hook does what it does."""
 ACKNOWLEDGED = 120
@@ -31,23 +31,23 @@ ACKNOWLEDGED = 120
 def network() -> nn.Module:
     """Matrices, vectors, and an odd number of parameters."""
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(48, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 3, bias=False))
+    return nn.Sequential(nn.Linear(48, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 4, bias=False))
 
 
 def main(port: str, rank: int) -> None:
     """Train with each hook on the same data, half of it in each process."""
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     generator = torch.Generator().manual_seed(1)
-    x, weight = torch.randn(64, 48, generator=generator), torch.randn(48, 3, generator=generator)
+    x, weight = torch.randn(64, 48, generator=generator), torch.randn(48, 4, generator=generator)
     y = (x @ weight).tanh()
     found = {}
     for name, make in HOOKS.items():
-        section = Train(epochs=1, patience=1, learning_rate=1, powersgd_start=2)
+        section = Train(epochs=1, patience=1, learning_rate=1, powersgd_rank=3, powersgd_start=3)
         hook = make(section)
         model = DistributedDataParallel(network())
         model.register_comm_hook(None, lambda _, bucket, hook=hook: hook.send(bucket))
         optimiser = torch.optim.SGD(model.parameters(), lr=0.2)
-        losses, errors = [], []
+        losses, errors, sent = [], [], []
         for step in range(STEPS):
             if step == BEGUN:
                 before = wire_bytes()
@@ -58,13 +58,14 @@ def main(port: str, rank: int) -> None:
             optimiser.step()
             wanted = torch.cat([g.flatten() for g in whole(model.module, x, y, before=got, rate=0.2)])
             errors.append(float((got - wanted).norm() / wanted.norm()))
+            sent.append(hook.step_bytes)
             losses.append(float(nn.functional.mse_loss(model.module(x), y)))
         wire = (wire_bytes() - before) / (STEPS - BEGUN)
         both = [torch.empty_like(got) for _ in range(2)]
         dist.all_gather(both, got)
         found[name] = {
             "losses": losses, "errors": errors, "bytes": hook.step_bytes, "plain": hook.step_plain_bytes,
-            "wire": wire, "alike": bool(torch.equal(*both)),
+            "sent": sent, "wire": wire, "alike": bool(torch.equal(*both)),
         }  # fmt: skip
     if rank == 0:
         sys.stdout.write(json.dumps(found))

@@ -11,6 +11,7 @@ from plumbline.model.network import new_spec
 from plumbline.train import capacity
 from plumbline.train.batches import Buildings, SimilarLengths
 from plumbline.train.capacity import LARGEST, SMALLEST, batch_size, building_bytes, fitting
+from plumbline.train.deal import Deal, Examples
 from plumbline.train.resident import Resident, data_bytes, is_resident
 from tests.train.made import make_params, make_sequences
 from tests.train.test_fit import Killed, run, said, work
@@ -85,14 +86,21 @@ def test_a_resumed_run_keeps_the_size_that_was_found(work, monkeypatch):
 
 
 @pytest.mark.parametrize("balance", ["none", "weights"])
-def test_resident_data_give_the_same_batches(balance):
+@pytest.mark.parametrize("processes", [1, 3])
+def test_resident_data_give_the_same_batches(balance, processes):
+    """To each process its share of a step; with 3 of them the last step has one building, and two shares are empty."""
     sequences, losses = make_sequences(40), make_params(balance=balance).train
     table = Buildings(sequences, losses)
     resident = Resident(table, torch.device("cpu"))
-    for index in SimilarLengths(sequences.length, 7, 3):
-        for one, other in zip(table[index], resident[index], strict=True):
+    steps = SimilarLengths(sequences.length, 13, 3, shares=processes)
+    seen = []
+    for share in (share for rank in range(processes) for share in Deal(steps, 1, rank, processes)):
+        plain, kept = (Examples(one, steps, augment=True)[share] for one in (table, resident))
+        seen += kept.batch.severity_B.tolist() if kept.scale.buildings else []
+        for one, other in zip((*plain.batch, *plain.scale), (*kept.batch, *kept.scale), strict=True):
             assert one.dtype == other.dtype
             torch.testing.assert_close(one, other, rtol=0, atol=0)
+    assert sorted(seen) == sorted(sequences.severity.tolist())
 
 
 def test_where_data_are_kept_on_the_device():

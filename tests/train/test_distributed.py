@@ -143,20 +143,26 @@ def test_the_bytes_that_are_counted_are_those_on_the_wire(sent, name):
 
 
 def test_plain_bytes_are_those_of_a_ring_of_two(sent):
-    parameters = 48 * 64 + 64 + 64 * 64 + 64 + 64 * 3
+    parameters = 48 * 64 + 64 + 64 * 64 + 64 + 64 * 4
     assert sent["none"]["bytes"] == 4 * parameters
     assert {found["plain"] for found in sent.values()} == {4 * parameters}
 
 
 def test_powersgd_sends_two_factors_of_each_matrix_and_vectors_whole(sent):
-    """Of the narrow last matrix as well: 2 (3 + 64) numbers in place of 192."""
+    """As wide as `powersgd_rank` asks. Of the narrow last matrix as well: 3 (4 + 64) numbers in place of 256."""
     found = sent["powersgd"]
-    assert found["bytes"] == 4 * (2 * (48 + 64) + 64 + 2 * (64 + 64) + 64 + 2 * (3 + 64))
-    assert found["bytes"] < found["plain"] / 8
+    assert found["bytes"] == 4 * (3 * (48 + 64) + 64 + 3 * (64 + 64) + 64 + 3 * (4 + 64))
+    assert found["bytes"] < found["plain"] / 7
     assert found["alike"]
-    assert found["losses"][:2] == pytest.approx(sent["none"]["losses"][:2], rel=1e-5)  # before it begins
     assert found["losses"][-1] < 0.5 * found["losses"][0]
     assert max(found["errors"]) > 0.01  # it did compress
+
+
+def test_powersgd_sends_whole_gradients_until_the_step_that_it_is_to_start_at(sent):
+    found, start = sent["powersgd"], 3
+    assert found["sent"] == [found["plain"]] * start + [found["bytes"]] * (len(found["sent"]) - start)
+    assert max(found["errors"][:start]) < 1e-6
+    assert found["losses"][:start] == pytest.approx(sent["none"]["losses"][:start], rel=1e-5)
 
 
 @pytest.mark.parametrize("size", [1, 7, BLOCK, BLOCK + 1, 3 * BLOCK])

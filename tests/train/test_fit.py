@@ -369,6 +369,23 @@ def test_batch_norms_are_joined_over_processes_where_there_are_any(work, monkeyp
         assert given["sync_batchnorm"] is there
 
 
+def test_a_run_computes_on_the_threads_that_are_asked_for(work, monkeypatch):
+    found, before = [], torch.get_num_threads()
+
+    def trainer(**options):
+        found.append(torch.get_num_threads())
+        raise Killed
+
+    monkeypatch.setattr(module_fit, "Trainer", trainer)
+    try:
+        for asked in (3, 2):
+            with pytest.raises(Killed):
+                run(threads=asked)
+    finally:
+        torch.set_num_threads(before)
+    assert found == [3, 2]
+
+
 def test_an_interruption_is_one(work, monkeypatch):
     """Lightning by itself ends the process with exit code 1, which is a bug's."""
 
