@@ -605,7 +605,6 @@ ODD = {
     "a house of 500 m": ([(scatter(400, 500), noise(400))], [house(500)]),
     "a wall": ([(scatter(60, 200, 0.5), noise(60))], [house(200, 0.5)]),
     "gaps in most series": ([(scatter(20, 12), noise(20, missing=0.6))], [house(12)]),
-    "no value at all": ([(scatter(20, 12), np.full((20, len(DAYS)), np.nan))], [house(12)]),
     "nothing moves": ([(scatter(20, 12), np.zeros((20, len(DAYS))))], [house(12)]),
     "moves by metres": ([(scatter(20, 12), 2000 * noise(20))], [house(12)]),
     "two houses on one place": ([(scatter(20, 12), noise(20))], [house(12), house(12)]),
@@ -616,7 +615,6 @@ ODD = {
     ),
 }  # fmt: skip
 ABSTAINS = {
-    "no value at all": "insufficient_points",
     "moves by metres": "insufficient_points",
     "points on a line": "insufficient_points",
     "points at one place": "insufficient_points",
@@ -708,7 +706,15 @@ def test_a_product_without_a_displacement_is_said_to_be_one(case):
     edit_csv(case, change)
     ended = case.run()
     assert ended.code == 0
-    assert re.search(r"WARNING .*b\.csv: no displacement in any of its \d+ points", ended.err)
+    told = r"WARNING .*b\.csv: no displacement in any of its \d+ points"
+    assert re.search(told, ended.err)
+    case.output.unlink()
+    del case.points[0]
+    ended = case.run()
+    assert ended.code == 2
+    assert re.search(told, ended.err)
+    assert re.search(r"ERROR .*b\.csv: nothing to judge by", ended.err)
+    assert not case.output.exists()
 
 
 def test_where_few_are_judged_the_reasons_are_counted(case):

@@ -66,6 +66,8 @@ def predict(
     manifest, model = open_package(package, artifact)
     prepare = asked_for(manifest.prepare, min_quadrant_confidence)
     tracks = read_tracks(points, ingest, format_)
+    if all(len(track) and _is_empty(track) for track in tracks):
+        raise InputError(f"{', '.join(map(str, points))}: nothing to judge by. Export the series with their values.")
     footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings), asked_crs=ingest.crs)
     warn_of_offset(tracks, footprints, ", ".join(map(str, points)), ingest.products)
@@ -90,6 +92,10 @@ def predict(
         log.info("%d of the insufficient_points may be damaged, and no quadrant of theirs is probable enough "
                  "(--min-quadrant-confidence 0 judges them too)", torn)  # fmt: skip
     return table
+
+
+def _is_empty(track: Track) -> bool:
+    return not np.isfinite(track.displacement).any()
 
 
 def asked_for(prepare: Prepare, min_quadrant_confidence: float | None) -> Prepare:
@@ -181,7 +187,7 @@ def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str |
     for path, track in zip(points, tracks, strict=True):
         if track.crs != tracks[0].crs:
             raise InputError(f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of one CRS.")
-        if not np.isfinite(track.displacement).any():
+        if _is_empty(track):
             log.warning("%s: no displacement in any of its %d points: every cell is empty", path, len(track))
     tracks = _named_apart(points, tracks)
     names = [str(path) for path in points]
