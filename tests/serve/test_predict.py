@@ -727,6 +727,15 @@ def test_where_few_are_judged_the_reasons_are_counted(case):
     table = read_predictions(case.output)
     judged, empty = (table["status"] == "ok").sum(), (table["n_points"] == 0).sum()
     assert f"{judged} of {len(table)} buildings were judged. {empty} have no scatterer on them" in ended.err
+    assert ", 0 have a side below 2 or above 300 m" in ended.err
+
+
+def test_a_footprint_that_is_too_large_is_counted_as_such(case):
+    x, y = geopandas.read_file(case.buildings).to_crs(3035).total_bounds[:2]
+    large = geopandas.GeoDataFrame(geometry=[shapely.box(x, y, x + 4000, y + 4000)], crs=3035)
+    case.buildings = case.folder / "large.gpkg"
+    large.to_file(case.buildings)
+    assert "0 too few of them or where these tell too little, 1 have a side below" in case.run().err
 
 
 def test_points_seen_from_one_side_are_said_to_be(case):

@@ -11,6 +11,7 @@ import geopandas
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.compass import frames
 from plumbline.console import log
 from plumbline.errors import InputError
 from plumbline.export.package import open_package
@@ -18,6 +19,7 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.files import atomic_file
 from plumbline.params import Ingest, Prepare
 from plumbline.prepare.buildings import prepare_buildings
+from plumbline.prepare.odd import too_small_or_large
 from plumbline.serve.damaged import say_damaged
 from plumbline.serve.judgement import judgement, unsure_where
 from plumbline.serve.outputs import check_inputs, check_outputs
@@ -85,7 +87,7 @@ def predict(
         write_predictions(table, output)
     counts = table["status"].value_counts()
     torn = int(unsure.sum())
-    warn_of_unjudged(table, torn)
+    warn_of_unjudged(table, prepare, torn)
     log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
     say_damaged(table, metrics)
     if torn:
@@ -105,7 +107,7 @@ def asked_for(prepare: Prepare, min_quadrant_confidence: float | None) -> Prepar
     return prepare.model_copy(update={"min_quadrant_confidence": min_quadrant_confidence})
 
 
-def warn_of_unjudged(table: geopandas.GeoDataFrame, torn: int = 0) -> None:
+def warn_of_unjudged(table: geopandas.GeoDataFrame, prepare: Prepare, torn: int = 0) -> None:
     """Say why, where fewer than half of the buildings were judged: the user has to look at something.
 
     `torn` are those that want a probable quadrant alone; their points are where they should be.
@@ -114,12 +116,16 @@ def warn_of_unjudged(table: geopandas.GeoDataFrame, torn: int = 0) -> None:
     if 2 * (judged + torn) >= len(table):
         return
     points, status = table["n_points"].to_numpy(), table["status"].to_numpy()
-    empty, few = int((points == 0).sum()), int(((points > 0) & (status == "insufficient_points")).sum()) - torn
+    odd = np.logical_or(*too_small_or_large(frames(table.geometry.to_numpy()).side, prepare))
+    some = (points > 0) & ~odd
+    few = int((some & (status == "insufficient_points")).sum()) - torn
     log.warning(
         "%d of %d buildings were judged. %d have no scatterer on them, %d too few of them or where these tell too "
-        "little, %d are unlike all that the model was trained on. Do points and footprints lie on each other (a map "
-        "shows it)? Cells of 100 m, as of EGMS L3, are too coarse for single houses.",
-        judged, len(table), empty, few, int((status == "out_of_distribution").sum()),
+        "little, %d have a side below %g or above %g m, %d are unlike all that the model was trained on. Do points and "
+        "footprints lie on each other (a map shows it)? Cells of 100 m, as of EGMS L3, are too coarse for single "
+        "houses.",
+        judged, len(table), int(((points == 0) & ~odd).sum()), few, int(odd.sum()), prepare.min_side_m,
+        prepare.max_side_m, int((status == "out_of_distribution").sum()),
     )  # fmt: skip
 
 

@@ -49,8 +49,8 @@ def publish(reading: Reading, tiles: list[Tile], params: Score) -> Result:
     table, unsure = answers(tiles)
     if torn := int(unsure.sum()):
         log.info("%s: %d buildings may be damaged, and in no quadrant that is probable enough", delivery.place, torn)
-    warn_of_unjudged(table, torn)
     package = verify_package(tiles[0].package)
+    warn_of_unjudged(table, package.prepare, torn)
     say_damaged(table, package.metrics, f"{delivery.place}: ")
     tracks = _shown(tiles)
     warn_of_short(city.observed)
