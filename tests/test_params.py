@@ -73,6 +73,7 @@ def test_a_missing_key_is_named(key):
         ("train.epochs", True, "True found"),
         ("train.learning_rate", True, "True found"),
         ("train.batch_size", True, "True found"),
+        ("train.batch_size", "many", "'many' found"),
         ("train.noise", False, "False found"),
         ("model.attention", "flash", "'flash' found"),
         ("model.position", 3, "3 found"),
@@ -83,6 +84,10 @@ def test_a_missing_key_is_named(key):
 def test_a_value_of_the_wrong_type_is_named_with_what_was_found(key, value, found):
     said = refusal(changed(key, value))
     assert said.startswith(f"my.yaml: {key}: {found}; ")
+
+
+def test_a_batch_size_may_be_automatic_and_the_refusal_says_so():
+    assert "a whole number of buildings needed, or `auto`" in refusal(changed("train.batch_size", "many"))
 
 
 @pytest.mark.parametrize("key", ["model", "validate.gates", "prepare.split"])

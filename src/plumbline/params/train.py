@@ -25,6 +25,8 @@ AUTO = 0
 
 
 def _auto(value: Any) -> Any:
+    if isinstance(value, str) and value != "auto" and not value.isdecimal():
+        raise ValueError("a whole number of buildings needed, or `auto`")
     return AUTO if value == "auto" else value
 
 

@@ -140,6 +140,8 @@ def fit(
         warnings.filterwarnings("ignore", message=".*is deprecated, use.*", module="lightning.*")
         warnings.filterwarnings("ignore", message=".*number of training batches.*")
         warnings.filterwarnings("ignore", message=".*It is recommended to use `self.log.*")
+        # Of depthwise kernels: how fast DDP may copy them, and nothing that a user could change.
+        warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides.*")
         warnings.filterwarnings("ignore", message=".*Checkpoint directory .* exists and is not empty.*")
         trainer = Trainer(
             accelerator=losses.accelerator,
