@@ -21,6 +21,8 @@ from torch.nn.parallel import DistributedDataParallel
 from plumbline.params import Train
 from plumbline.train.hooks import HOOKS
 
+OF_RANK_2 = "powersgd of rank 2"
+"""Beside every hook, PowerSGD of rank 3."""
 STEPS = 45
 BEGUN = 5
 """Of these, so many until every hook does what it does."""
@@ -41,8 +43,9 @@ def main(port: str, rank: int) -> None:
     x, weight = torch.randn(64, 48, generator=generator), torch.randn(48, 4, generator=generator)
     y = (x @ weight).tanh()
     found = {}
-    for name, make in HOOKS.items():
-        section = Train(epochs=1, patience=1, learning_rate=1, powersgd_rank=3, powersgd_start=3)
+    for name, make in {**HOOKS, OF_RANK_2: HOOKS["powersgd"]}.items():
+        width = 2 if name == OF_RANK_2 else 3
+        section = Train(epochs=1, patience=1, learning_rate=1, powersgd_rank=width, powersgd_start=3)
         hook = make(section)
         model = DistributedDataParallel(network())
         model.register_comm_hook(None, lambda _, bucket, hook=hook: hook.send(bucket))
@@ -75,10 +78,12 @@ def main(port: str, rank: int) -> None:
 def wire_bytes() -> int:
     """Sent over all connections of this process."""
     total = 0
-    for path in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(path.name))) as one:
-            told = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, ACKNOWLEDGED + 8)
-            total += struct.unpack_from("Q", told, ACKNOWLEDGED)[0]
+    for path in list(Path("/proc/self/fd").iterdir()):
+        with contextlib.suppress(OSError):
+            if path.readlink().name.startswith("socket:"):  # a copy of another kind would stay open
+                with socket.socket(fileno=os.dup(int(path.name))) as one:
+                    told = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, ACKNOWLEDGED + 8)
+                    total += struct.unpack_from("Q", told, ACKNOWLEDGED)[0]
     return total
 
 

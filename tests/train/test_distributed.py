@@ -29,6 +29,7 @@ from plumbline.train.traffic import Communication
 from tests.machines import two_machines
 from tests.ports import free_port
 from tests.train.made import make_params, make_sequences, settings
+from tests.train.ranks import OF_RANK_2
 from tests.train.test_deal import apart
 from tests.train.test_fit import history, run, search, weights, work
 
@@ -152,7 +153,8 @@ def test_powersgd_sends_two_factors_of_each_matrix_and_vectors_whole(sent):
     """As wide as `powersgd_rank` asks. Of the narrow last matrix as well: 3 (4 + 64) numbers in place of 256."""
     found = sent["powersgd"]
     assert found["bytes"] == 4 * (3 * (48 + 64) + 64 + 3 * (64 + 64) + 64 + 3 * (4 + 64))
-    assert found["bytes"] < found["plain"] / 7
+    assert sent[OF_RANK_2]["bytes"] == 4 * (2 * (48 + 64) + 64 + 2 * (64 + 64) + 64 + 2 * (4 + 64))
+    assert sent[OF_RANK_2]["bytes"] < found["plain"] / 8
     assert found["alike"]
     assert found["losses"][-1] < 0.5 * found["losses"][0]
     assert max(found["errors"]) > 0.01  # it did compress
