@@ -124,7 +124,7 @@ def test_without_the_word_checkpoint_an_interrupted_run_begins_anew(work, said):
 def test_an_interrupted_run_of_other_params_is_named_with_what_differs(work, said):
     with pytest.raises(Killed):
         run(dies_before=1)
-    run("other", seed=9, epochs=1)
+    run("other", seed=9, epochs=1, device_stats=True)
     told = [line for line in said if "is not gone on with" in line]
     assert len(told) == 1
     assert "it has other train.epochs, train.seed. As it was" in told[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 import zipfile
@@ -23,6 +24,8 @@ BEST, LAST = "best", "last"
 """Names of the checkpoints, without their suffix."""
 BATCH_SIZE, RECORDED, SETTINGS = "batch_size.json", "records.json", "settings.json"
 """Files beside the checkpoints: the size that was found, where the curves are, and the params."""
+WATCHING = ("alarms", "device_stats", "profile")
+"""Keys of section `train` that change no weight: with others a run is gone on with."""
 NAMED = 4
 """Params that two runs differ in, said at most."""
 UNREADABLE = ".unreadable"
@@ -65,7 +68,7 @@ def say_others(folder: Path, name: str, settings: dict[str, Any]) -> None:
     for last in sorted(folder.parent.glob(f"{name}-*/{LAST}.ckpt")):
         if last.parent == folder or (other := remembered(last.parent, SETTINGS, dict)) is None:
             continue
-        before, now = _flat(other), _flat(settings)
+        before, now = _flat(other), _flat(json.loads(json.dumps(settings)))  # as it would be read
         differ = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
         log.info(
             "%s: an interrupted run in %s is not gone on with: %s. As it was, it would be; remove the folder if it is "
@@ -76,9 +79,11 @@ def say_others(folder: Path, name: str, settings: dict[str, Any]) -> None:
 
 
 def _flat(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """The values under their whole names, `train.alarms.action`."""
+    """The values under their whole names, `model.heads`, but for `WATCHING`."""
     found: dict[str, Any] = {}
     for key, value in settings.items():
+        if before == "train." and key in WATCHING:
+            continue
         found |= _flat(value, f"{before}{key}.") if isinstance(value, dict) else {before + key: value}
     return found
 

@@ -23,6 +23,7 @@ from plumbline.train.fit import fit
 from plumbline.train.history import write_history
 from plumbline.train.lengths import check_lengths
 from plumbline.train.module import Optimisation
+from plumbline.train.resume import WATCHING
 from plumbline.train.splits import load_splits
 from plumbline.train.start import check_learns, check_sources, first_weights, freeze, pretrained_folders
 
@@ -31,8 +32,6 @@ FORM = 2
 
 2: the key's bias of attention is not trained.
 """
-WATCHING = ("alarms", "device_stats", "profile")
-"""Keys of section `train` that change no weight."""
 
 
 def train(prepared: Path, params: Params, out: Path) -> None:
