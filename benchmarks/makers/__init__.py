@@ -1,0 +1,1 @@
+"""Makers of held-out cities, each independent of the others and of the training's simulator."""
