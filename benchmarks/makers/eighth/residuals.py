@@ -100,7 +100,7 @@ def read_residuals(path: Path) -> Residuals:
     turn = 2 * np.pi * years
     parabola = years**2 - (years**2).mean()
     design = np.column_stack([np.ones_like(years), years, parabola, np.cos(turn), np.sin(turn)])
-    fitted = _robust_fit(design, series)
+    fitted = robust_fit(design, series)
     left = series - design @ fitted
     near = cKDTree(place).query(place, NEAR, distance_upper_bound=NEAR_M)[1]
     missing = np.full((FIT, 1), np.nan)  # what the tree gives where there are fewer
@@ -109,7 +109,7 @@ def read_residuals(path: Path) -> Residuals:
     spread = left.std(0)
     spread = spread / np.sqrt((spread**2).mean())
     seen = 1.4826 * np.median(abs(departure / spread), axis=1)
-    kept = np.minimum(1, _explained(design, years, left) / seen) ** (1 - GIVEN_BACK)
+    kept = np.minimum(1, explained_spread(design, years, left) / seen) ** (1 - GIVEN_BACK)
     kept[0] = 1  # a level is no movement
     most = 4 * seen[:, None] * spread
     given_back = design @ (kept[:, None] * np.clip(departure, -most, most))
@@ -145,7 +145,7 @@ def _table(path: Path) -> pd.DataFrame:
         return pd.read_csv(archive.open(next((name for name in names if name.endswith(".csv")), "*.csv")))
 
 
-def _robust_fit(design: Array, series: Array) -> Array:
+def robust_fit(design: Array, series: Array) -> Array:
     """(K, R) least squares of series (E, R), less what lies beyond two standard deviations."""
     fitted = np.linalg.lstsq(design, series, rcond=None)[0]
     for _ in range(4):
@@ -155,7 +155,7 @@ def _robust_fit(design: Array, series: Array) -> Array:
     return np.asarray(fitted)
 
 
-def _explained(design: Array, years: Array, left: Array) -> Array:
+def explained_spread(design: Array, years: Array, left: Array) -> Array:
     """(K,) standard deviations of coefficients by noise with the covariance in time of what is left (E, R)."""
     days = np.round(years * 365.25).astype(int)
     lag = abs(days[:, None] - days) // REVISIT_DAYS
