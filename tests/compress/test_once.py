@@ -1,7 +1,7 @@
 """Pruned once on each machine, whoever asks."""
 
-import subprocess
-import sys
+import multiprocessing
+import time
 from pathlib import Path
 
 import pytest
@@ -10,20 +10,20 @@ import torch
 from plumbline.compress.once import made_once
 from tests.model.made import small_model
 
-ASK = """
-import sys, time
-from pathlib import Path
-from plumbline.compress.once import made_once
-from tests.model.made import small_model
 
-def make():
-    time.sleep(2)
-    Path("made").open("a").write("once ")
-    return small_model().eval(), None
+def ask(folder, rank, said):
+    """What a process of a machine does."""
 
-model, _ = made_once(make, Path("pruned"))
-print(float(sum(value.sum() for value in model.state_dict().values() if value.isfinite().all())))
-"""
+    def make():
+        time.sleep(2)
+        with (folder / "made").open("a") as made:
+            made.write("once ")
+        return small_model().eval(), None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCAL_RANK", rank)
+        model, _ = made_once(make, folder / "pruned")
+    said.put(float(sum(value.sum() for value in model.state_dict().values() if value.isfinite().all())))
 
 
 def never():
@@ -39,14 +39,15 @@ def test_after_a_kill_it_is_taken_from_where_it_was_left(tmp_path, rows):
     assert found == rows
 
 
-def test_of_the_processes_of_a_machine_the_first_makes_it_and_the_others_wait(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    processes = []
-    for number in ("1", "0"):
-        monkeypatch.setenv("LOCAL_RANK", number)
-        command = [sys.executable, "-c", ASK]
-        processes.append(subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True))
-    said = [process.communicate(timeout=120)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0]
+def test_of_the_processes_of_a_machine_the_first_makes_it_and_the_others_wait(tmp_path):
+    fork = multiprocessing.get_context("fork")  # what torch and Lightning take seconds to load is there
+    said = fork.Queue()
+    processes = [fork.Process(target=ask, args=(tmp_path, rank, said)) for rank in ("1", "0")]
+    for process in processes:
+        process.start()
+    one, other = said.get(timeout=120), said.get(timeout=120)
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
     assert (tmp_path / "made").read_text() == "once "
-    assert said[0] == said[1] != ""
+    assert one == other

@@ -232,9 +232,13 @@ def test_a_stream_that_matters_little_is_not_emptied(tiny, data):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"heads": 1}, {"multiple": 4}, {"powers": {"shared": 0.4, "feedforward": 2.4}}], ids=str
-)
-@pytest.mark.parametrize("ratio", [0.45, 0.7, 0.8])
+    ("ratio", "settings"),
+    [
+        (0.45, {"heads": 1}), (0.7, {"powers": {"shared": 0.4, "feedforward": 2.4}}), (0.7, {"multiple": 4}),
+        (0.8, {"heads": 1}),
+    ],
+    ids=str,
+)  # fmt: skip
 def test_steps_leave_as_many_channels_as_one_step(tiny, data, monkeypatch, ratio, settings):
     """Also where no step cuts a width in whole numbers: what one step rounds off must not add up."""
     tuned = []
@@ -249,7 +253,7 @@ def test_steps_leave_as_many_channels_as_one_step(tiny, data, monkeypatch, ratio
 
 
 @pytest.mark.parametrize("powers", [{}, {"shared": 0.4, "convolution": 2.0, "feedforward": 2.4}], ids=["even", "dear"])
-@pytest.mark.parametrize("steps", [1, 2, 4])
+@pytest.mark.parametrize("steps", [1, 3])
 def test_each_stream_keeps_a_multiple_in_steps_too(tiny, data, monkeypatch, steps, powers):
     """The last step rounds both, so those before must leave it channels to round with."""
     monkeypatch.setattr(Pruning, "tune", lambda self, model: None)

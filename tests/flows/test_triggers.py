@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -42,11 +44,11 @@ def test_drift_starts_retrain_with_its_delivery_and_a_delivery_starts_score(
     }
     assert {one["global_concurrency_limit"]["limit"] for one in made.values()} == {1}
 
-    def emit(event: str, payload: str) -> None:
-        command = [
-            PREFECT, "event", "emit", event, "--resource-id", "plumbline.place.athens", "--payload", payload,
-        ]  # fmt: skip
-        subprocess.run(command, cwd=project.folder, env=project.environment, check=True)
+    def emit(event: str, payload: dict[str, Any]) -> None:
+        """As `prefect event emit` does."""
+        one = {"id": str(uuid4()), "occurred": datetime.now(UTC).isoformat(), "event": event, "payload": payload,
+               "resource": {"prefect.resource.id": "plumbline.place.athens"}}  # fmt: skip
+        api.post("/events", json=[one]).raise_for_status()
 
     def started(name: str) -> list[dict]:
         """Runs that no schedule has made."""
@@ -54,10 +56,10 @@ def test_drift_starts_retrain_with_its_delivery_and_a_delivery_starts_score(
         return [run for run in runs if not run["auto_scheduled"]]
 
     log = prefect_server.log
-    emit("plumbline.delivery", "{}")
+    emit("plumbline.delivery", {})
     wait_for(lambda: started("score"), "a run of score", log)
     assert started("retrain") == []
-    emit("plumbline.drift", '{"place": "athens", "result": "2026-11-3fa94c1e", "reasons": ["noise"]}')
+    emit("plumbline.drift", {"place": "athens", "result": "2026-11-3fa94c1e", "reasons": ["noise"]})
     (run,) = wait_for(lambda: started("retrain"), "a run of retrain", log)
     assert run["parameters"] == {"place": "athens", "result": "2026-11-3fa94c1e"}
     assert len(started("score")) == 1

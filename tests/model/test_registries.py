@@ -25,7 +25,7 @@ from plumbline.model.network import new_spec
 from plumbline.model.pooling import Look, Mean, masked_mean
 from plumbline.params import parse_params, plugins
 from plumbline.params.plugins import Plugins
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.features import DISTANCE, GEOMETRY, PREPARATION, SLOPE
 from plumbline.train.statistics import fit_statistics
 from tests.model.made import KINDS, PLUGINS
 from tests.train.made import make_batch, make_sequences, settings
@@ -203,10 +203,14 @@ def test_a_network_of_added_lines_is_saved_pruned_and_exported(add, tmp_path):
     inputs = sequences.pad(np.arange(9), LONGEST, params.train.padding)
     save_diagnosis(model, tmp_path)
     half = prune(load_diagnosis(tmp_path), 0.5, slopes(model, sequences, params.train, batches=1, seed=0))
+    half.preparation = PREPARATION - 1  # of an earlier version
     export_onnx(half, tmp_path / "model.onnx", 20)
     with torch.inference_mode():
         wanted = half(*(torch.from_numpy(np.array(inputs[name])) for name in inputs))
-    for found, value in zip(OnnxModel(tmp_path / "model.onnx", threads=1).run(inputs), wanted, strict=True):
+    exported = OnnxModel(tmp_path / "model.onnx", threads=1)
+    assert exported.about is not None
+    assert exported.about.preparation == half.preparation
+    for found, value in zip(exported.run(inputs), wanted, strict=True):
         np.testing.assert_allclose(found, value.numpy(), atol=1e-3)
     assert [inputs[name].shape[-1] for name in ("distance", "slope", "geometry")] == [
         len(columns) for columns in (DISTANCE, SLOPE, GEOMETRY)

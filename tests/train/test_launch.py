@@ -53,7 +53,9 @@ def start(tmp_path: Path, *how: str, first: bool = False) -> subprocess.Popen[st
     )
 
 
-@pytest.mark.parametrize("first", [False, True], ids=["", "as a container's first process"])
+@pytest.mark.parametrize(
+    "first", [False, pytest.param(True, marks=pytest.mark.chaos)], ids=["", "as a container's first process"]
+)
 def test_two_processes_meet_and_their_exit_code_is_that_of_the_one_that_failed(tmp_path: Path, first: bool) -> None:
     started = start(tmp_path, "3", first=first)
     said, _ = started.communicate(timeout=250)
@@ -83,8 +85,8 @@ def test_a_killed_launcher_leaves_no_process_behind(tmp_path: Path) -> None:
     pytest.fail("they outlived it")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("process", [pytest.param(0, marks=pytest.mark.chaos), 1])
+@pytest.mark.chaos
+@pytest.mark.parametrize("process", [0, 1])
 def test_a_killed_process_is_named_and_the_other_ends_without_a_traceback(tmp_path: Path, process: int) -> None:
     """As where a system is short of memory."""
     save_prepared(tmp_path / "data" / "prepare")
