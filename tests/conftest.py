@@ -9,8 +9,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-# Until all are collected: what the libraries make while they load stays until the end, and to look for cycles in it takes
-# a fifth of the time.
+# Until all are collected: what libraries make while they load stays to the end, and to look for cycles in it takes a
+# fifth of the time.
 gc.disable()
 # Without deadlines: on a busy machine a first call may take long. `--hypothesis-profile=thorough` looks further.
 settings.register_profile("quick", deadline=None, max_examples=15)

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import time
-from pathlib import Path
 
 import pytest
 import torch

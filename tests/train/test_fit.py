@@ -269,7 +269,7 @@ def test_a_run_that_was_cut_ends_so_with_batches_made_ahead_too(work, monkeypatc
 
 @pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler on this machine")
 def test_compiled_steps_learn_the_same_and_leave_nothing_compiled_behind(work, monkeypatch):
-    """By the part of torch's compiler that reads the code; of what the next part makes, see tests/model/test_compiled.py."""
+    """By the part of torch's compiler that reads the code; what the next makes of it: tests/model/test_compiled.py."""
     monkeypatch.delenv("CXX", raising=False)
     counter = CompileCounterWithBackend("eager")
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=counter))
