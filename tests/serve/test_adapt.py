@@ -164,6 +164,22 @@ def test_predict_takes_an_adapter_by_its_name(tiny, project, merged, tmp_path):
         assert said in ended.err
 
 
+def test_explain_takes_an_adapter_by_its_name(tiny, project, merged, tmp_path, monkeypatch):
+    points = [word for path in tiny.products() for word in ("--points", path)]
+    given = (*points, "--buildings", tiny.footprints)
+    own = run_cli("explain", *given, "--model", merged, "--output", tmp_path / "merged.csv", cwd=project)
+    assert own.code == 0, own.err
+    ready = merged / "model.onnx"
+    monkeypatch.setattr("plumbline.serve.merge.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
+    given = (*given, "--model", tiny.data("train"), "--output", tmp_path / "said.csv")
+    ended = run_cli("explain", *given, "--adapter", "athens", cwd=project)
+    assert ended.code == 0, ended.err
+    for name in ("{}.csv", "{}_buildings.csv"):
+        assert (tmp_path / name.format("said")).read_text() == (tmp_path / name.format("merged")).read_text()
+    ended = run_cli("explain", *given, "--adapter", "bergen", cwd=project)
+    assert (ended.code, "no such adapter; athens found" in ended.err) == (2, True)
+
+
 def test_a_merged_model_says_how_its_labels_were_prepared(tiny, project, merged, tmp_path, caplog, monkeypatch):
     """An adapter that an earlier version made stays one of that version."""
     # In place of the same call with the same network: the same file.

@@ -36,6 +36,9 @@ LayerOption = Annotated[
 PackageOption = Annotated[
     str, typer.Option("--model", help="`pretrained` (comes with Plumbline), `champion`, or the folder of a package.")
 ]
+AdapterOption = Annotated[
+    str | None, typer.Option(help="Name of an adapter of that model, see `plumbline adapters list`.")
+]
 PackageArgument = Annotated[
     str,
     typer.Argument(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 
 from plumbline.cli.options import (
     PARAMS,
+    AdapterOption,
     BuildingsOption,
     FormatOption,
     IdColumnOption,
@@ -29,6 +31,21 @@ from plumbline.params import Adapt, Ingest, Prepare, load_ingest, load_params, l
 app = typer.Typer()
 
 
+@contextmanager
+def _package(model: str, adapter: str | None) -> Iterator[Path]:
+    """The package that a model is; an adapted one is merged for as long as it is used."""
+    from plumbline.release.resolve import resolve_model
+
+    if adapter is None:
+        yield resolve_model(model)
+        return
+    from plumbline.serve.merge import merge
+
+    with TemporaryDirectory() as folder:
+        merge(adapter, model, Path(folder) / adapter)
+        yield Path(folder) / adapter
+
+
 @app.command(
     epilog="Example: `plumbline predict --points A.zip --points B.zip --buildings F.geojson --output OUT.gpkg "
     "--map MAP.html`"
@@ -40,9 +57,7 @@ def predict(
     model: PackageOption = "pretrained",
     map_path: Annotated[Path | None, typer.Option("--map", help="Also draw a map: an HTML file.")] = None,
     artifact: Annotated[str | None, typer.Option(help="Model of the package: `pruned`, `fp16` or `int8`.")] = None,
-    adapter: Annotated[
-        str | None, typer.Option(help="Name of an adapter of that model, see `plumbline adapters list`.")
-    ] = None,
+    adapter: AdapterOption = None,
     id_column: IdColumnOption = None,
     layer: LayerOption = None,
     format_: FormatOption = None,
@@ -50,7 +65,6 @@ def predict(
     params: ProductsOption = None,
 ) -> None:
     """Judge every footprint from your own points: quadrant, severity with its interval, or why not."""
-    from plumbline.release.resolve import resolve_model
     from plumbline.serve.predict import predict as run
     from plumbline.serve.predictions import check_output
 
@@ -58,14 +72,7 @@ def predict(
     if adapter is not None and artifact is not None:
         raise InputError(f"--artifact {artifact}: an adapted model has float32 only. Leave --artifact out.")
     ingest = load_ingest(params) if params else Ingest()
-    with ExitStack() as merged:
-        if adapter is None:
-            package = resolve_model(model)
-        else:
-            from plumbline.serve.merge import merge
-
-            package = Path(merged.enter_context(TemporaryDirectory())) / adapter
-            merge(adapter, model, package)
+    with _package(model, adapter) as package:
         run(
             points, buildings, package, output, map_path, artifact, ingest, format_, id_column, layer,
             min_quadrant_confidence,
@@ -81,6 +88,7 @@ def explain(
     buildings: BuildingsOption,
     output: Annotated[Path, typer.Option(help="Scatterers: .csv, .gpkg, .geojson or .parquet.")],
     model: PackageOption = "pretrained",
+    adapter: AdapterOption = None,
     building: Annotated[
         list[str] | None, typer.Option(help="building_id to explain; give more by repeating. All judged ones without.")
     ] = None,
@@ -92,16 +100,16 @@ def explain(
     params: ProductsOption = None,
 ) -> None:
     """Say which scatterers and which features moved each judgement, and by how much."""
-    from plumbline.release.resolve import resolve_model
     from plumbline.serve.explain import explain as run
     from plumbline.serve.predictions import check_output
 
     check_output(output)
     ingest = load_ingest(params) if params else Ingest()
-    run(
-        points, buildings, resolve_model(model), output, building or (), plan, ingest, format_, id_column, layer,
-        min_quadrant_confidence,
-    )  # fmt: skip
+    with _package(model, adapter) as package:
+        run(
+            points, buildings, package, output, building or (), plan, ingest, format_, id_column, layer,
+            min_quadrant_confidence,
+        )  # fmt: skip
 
 
 @app.command(

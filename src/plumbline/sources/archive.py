@@ -106,7 +106,7 @@ def find_csv(path: Path) -> Product:
     """
     start = _first_bytes(path)
     if not start:
-        raise InputError(f"{path}: the file is empty. Download it again.")
+        raise InputError(f"{path}: the file is empty. Download it again, or write it anew.")
     if start.startswith(ZIP_STARTS):
         return Product(path, _csv_member(path))
     if start.startswith(GZIP_START):
