@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 import sys
 import time
 import warnings
@@ -193,6 +194,7 @@ def _profiler(losses: Train, run: str) -> Profiler | None:
     """Of `train.profile`; writes into `.plumbline/profile`. `pytorch` records three steps each of both splits."""
     folder = WORK / "profile"
     if losses.profile == "pytorch":
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would tell of its own calls in between
         # Events are kept, so that the table has both: each recording would take the place of the one before.
         return PyTorchProfiler(folder, run, row_limit=100, acc_events=True)
     return SimpleProfiler(folder, run) if losses.profile == "simple" else None
