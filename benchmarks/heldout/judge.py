@@ -128,6 +128,11 @@ def main() -> None:
     parser.add_argument("--report", type=Path, metavar="FOLDER", help="write report.md, coverage.svg and scores.json")
     given = parser.parse_args()
     try:
+        names = [city.resolve().name for city in given.cities]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise InputError(
+                f"CITY: {twice[0]} found twice, and a report knows a city by its folder's name. Judge one at a time."
+            )
         cities = [examine(city, given.model) for city in given.cities]
         if given.report is not None:
             write_report(cities, f"Held-out cities, {given.model or 'least squares'}", given.report)

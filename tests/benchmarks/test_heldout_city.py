@@ -176,3 +176,11 @@ def test_the_commands_say_what_is_missing(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         judge_main()
     assert (ended.value.code, capsys.readouterr().err.startswith(f"ERROR {tmp_path / 'c'}: ")) == (2, True)
+
+
+def test_two_cities_of_one_name_are_not_judged_in_one_report(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["judge", str(tmp_path / "a" / "city"), str(tmp_path / "b" / "city")])
+    with pytest.raises(SystemExit) as ended:
+        judge_main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("ERROR CITY: city found twice")

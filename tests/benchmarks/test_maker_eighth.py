@@ -192,9 +192,10 @@ def test_days_may_be_asked_for(tmp_path):
     assert 450 < (days[-1] - days[0]) / np.timedelta64(1, "D") < 548
 
 
-def write_product(path: Path, series: np.ndarray, place: np.ndarray) -> Path:
+def write_product(path: Path, series: np.ndarray, place: np.ndarray, heading: float) -> Path:
     days = pd.date_range("2020-01-05", periods=series.shape[1], freq="6D").strftime("%Y%m%d")
-    table = pd.DataFrame({"easting": place[:, 0], "northing": place[:, 1]})
+    columns = {"easting": place[:, 0], "northing": place[:, 1], "incidence_angle": 38.0, "track_angle": heading}
+    table = pd.DataFrame(columns)
     table.join(pd.DataFrame(series, columns=days)).to_csv(path, index=False)
     return path
 
@@ -205,13 +206,13 @@ def test_borrowed_noise_has_what_points_do_alone_and_not_what_the_ground_does(tm
     place = generator.uniform(0, 60, (80, 2))
     ground = 30 * years + 10 * np.cos(2 * np.pi * years) + 4 * years**2
     white, line = generator.normal(0, 1, (80, 150)), generator.normal(0, 2, 80)
-    still = write_product(tmp_path / "still.csv", ground + white, place)
-    residuals = read_residuals(still).series
+    still = write_product(tmp_path / "still.csv", ground + white, place, 349.0)
+    residuals = read_residuals(still, "ascending").series
     assert abs(residuals.mean(0)).max() < 0.6
     assert residuals.std() == pytest.approx(1, abs=0.05)
     # Of lines that noise does not explain a part is left; that of points that move alone.
-    moving = write_product(tmp_path / "moving.csv", ground + white + line[:, None] * years, place)
-    kept = np.polyfit(years, read_residuals(moving).series.T, 1)[0]
+    moving = write_product(tmp_path / "moving.csv", ground + white + line[:, None] * years, place, 191.0)
+    kept = np.polyfit(years, read_residuals(moving, "descending").series.T, 1)[0]
     assert np.corrcoef(kept, line)[0, 1] > 0.95
     t = years - years.mean()
     columns = np.array([np.ones_like(t), t, t**2, np.cos(2 * np.pi * t), np.sin(2 * np.pi * t)])
@@ -226,7 +227,7 @@ def test_borrowed_noise_has_what_points_do_alone_and_not_what_the_ground_does(tm
     for series in noise:
         assert (np.isclose(series, residuals).all(1) | np.isclose(-series, residuals).all(1)).any()
     with pytest.raises(InputError, match=r"--residuals: .* have no place with"):
-        Borrowed([still, write_product(tmp_path / "far.csv", white, place + 1000)])
+        Borrowed([still, write_product(tmp_path / "far.csv", white, place + 1000, 191.0)])
 
 
 def test_a_robust_fit_passes_outliers_by():
@@ -251,8 +252,10 @@ def test_noise_explains_what_it_does_to_fits():
 def test_real_noise_is_that_of_the_files(tmp_path):
     generator = np.random.default_rng(0)
     files = [
-        write_product(tmp_path / f"{name}.csv", generator.normal(0, 2, (60, epochs)), generator.uniform(0, 50, (60, 2)))
-        for name, epochs in (("up", 100), ("down", 90))
+        write_product(
+            tmp_path / f"{name}.csv", generator.normal(0, 2, (60, epochs)), generator.uniform(0, 50, (60, 2)), heading
+        )
+        for name, epochs, heading in (("up", 100, 349.0), ("down", 90, 191.0))
     ]
     with zipfile.ZipFile(tmp_path / "up.zip", "w") as archive:
         archive.writestr("up.xml", "")
@@ -266,7 +269,7 @@ def test_real_noise_is_that_of_the_files(tmp_path):
     [
         ("--kind sentinel_real", "--residuals: two EGMS"),
         ("--kind xband --residuals a.csv b.csv", "--residuals: two EGMS"),
-        ("--kind sentinel_real --residuals a.csv b.csv", "--residuals: a.csv is not readable"),
+        ("--kind sentinel_real --residuals a.csv b.csv", "--residuals: a.csv: no such file"),
         ("--kind sentinel_real --residuals a.csv b.csv --years 3", "--years: 3.0 found, but sentinel_real"),
         ("--kind xband --revisit-days 1", "--revisit-days: 1 found"),
         ("--kind xband --years 0.8", "--years: 0.8 found, 0.9 to"),

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import shapely
 
+from benchmarks.makers.products import DIRECTIONS
 from benchmarks.makers.seventh.__main__ import main
 from benchmarks.makers.seventh.building import Building, Notch, compass_of, is_read_alike
 from benchmarks.makers.seventh.city import make_city
@@ -200,13 +201,13 @@ def test_real_residuals_have_no_line_and_no_year_and_become_the_noise(city, tmp_
             archive.writestr(
                 "product.csv", pd.read_csv(city / f"EGMS_L2b_{letter}.csv").fillna(0.0).to_csv(index=False)
             )
-    track = read_track(given[0])
+    track = read_track(given[0], "ascending")
     years = (track.dates - track.dates[0]).days.to_numpy() / 365.25
     for shape in (np.ones_like(years), years, np.cos(2 * np.pi * years), np.sin(2 * np.pi * years)):
         np.testing.assert_allclose(track.residuals @ shape, 0, atol=1e-6)
     make_city(tmp_path / "real", "sentinel_real", BUILDINGS, SEED, given)
-    for letter, path in zip("AD", given, strict=True):
-        made, real = pd.read_csv(tmp_path / "real" / f"EGMS_L2b_{letter}.csv"), read_track(path)
+    for letter, *pair in zip("AD", given, DIRECTIONS, strict=True):
+        made, real = pd.read_csv(tmp_path / "real" / f"EGMS_L2b_{letter}.csv"), read_track(*pair)
         epochs = list(real.dates.strftime("%Y%m%d"))
         assert list(made.columns[-len(epochs) :]) == epochs
         assert np.isin(made["rmse"], np.sqrt(np.mean(real.residuals**2, 1)).round(1)).all()
@@ -222,7 +223,7 @@ def test_real_residuals_have_no_line_and_no_year_and_become_the_noise(city, tmp_
         (["--kind", "xband", "--seed", "-1"], "--seed: -1 found"),
         (["--kind", "sentinel_real"], "--residuals: none found"),
         (["--kind", "xband", "--residuals", "a.zip", "b.zip"], "--residuals: 2 found"),
-        (["--kind", "sentinel_real", "--residuals", "a.zip", "b.zip"], "--residuals: a.zip is no EGMS L2b product"),
+        (["--kind", "sentinel_real", "--residuals", "a.zip", "b.zip"], "--residuals: a.zip: no such file"),
     ],
 )
 def test_a_bad_option_is_named(options, said, tmp_path, monkeypatch, capsys):
@@ -234,23 +235,14 @@ def test_a_bad_option_is_named(options, said, tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "c").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("empty.csv", ""),
-        ("columns.csv", "easting,20200101\n1,2\n"),
-        ("gaps.csv", "incidence_angle,track_angle,20200101\n1,2,\n"),
-        ("none.zip", "easting,20200101\n1,2\n"),
-    ],
-)
-def test_a_file_that_is_no_product_is_refused(name, content, tmp_path):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(InputError, match=f"--residuals: .*{name}"):
-        read_track(tmp_path / name)
+def test_a_product_with_gaps_everywhere_is_refused(tmp_path):
+    (tmp_path / "gaps.csv").write_text("easting,northing,incidence_angle,track_angle,20200101\n1,2,30,350,\n")
+    with pytest.raises(InputError, match=r"--residuals: no point of .*gaps\.csv has a value at every epoch"):
+        read_track(tmp_path / "gaps.csv", "ascending")
 
 
-def test_an_archive_without_a_product_is_refused(tmp_path):
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("a.xml", "<about/>")
-    with pytest.raises(InputError, match=r"a\.zip .*no csv in it"):
-        read_track(tmp_path / "a.zip")
+def test_a_place_that_no_folder_can_take_is_refused_before_anything_is_drawn(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="file: is a file"):
+        make_city(tmp_path / "file", "xband", BUILDINGS, SEED)
+    assert capsys.readouterr().err == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +50,7 @@ def make_city(
     sensor = _sensor(kind, residuals is not None, revisit_days, years)
     for name, value, least in (("--buildings", buildings, 1), ("--seed", seed, 0)):
         if value < least:
-            raise InputError(f"{name}: {value} found, {least} or more needed.")
+            raise InputError(f"{name}: {value} found, at least {least} is needed.")
     borrowed = Borrowed(residuals) if residuals else None
     generator = np.random.default_rng(seed)
     with atomic_folder(out) as folder:
@@ -66,7 +67,7 @@ def make_city(
         for number, (track, days) in enumerate(zip(sensor.tracks, epochs, strict=True)):
             product = observe(generator, sensor, number, days, city, counts[:, number], borrowed)
             product.to_csv(folder / f"EGMS_L2b_{track.name}.csv", index=False)
-            print(f"track {track.name}: {len(product)} points, {len(days)} epochs", flush=True)
+            print(f"track {track.name}: {len(product)} points, {len(days)} epochs", file=sys.stderr, flush=True)
         write_footprints(folder / "footprints.geojson", town)
         write_labels(folder / "labels.csv", structures)
         write_truth(folder / "truth.csv", town, structures, counts)

@@ -8,7 +8,6 @@ middle (geometrically) between that and the whole departure.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from benchmarks.makers.products import DIRECTIONS, read_product
 from plumbline.errors import InputError
 
 Array = NDArray[np.float64]
@@ -52,12 +52,12 @@ class Borrowed:
     """Places of a real town, one for each building, and the residuals of its series."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Read EGMS L2b products, one a track.
+        """Read EGMS L2b products, an ascending and a descending one.
 
         Raises:
             InputError: a path is no such product with values at all epochs, or they have no place in common.
         """
-        self.tracks = [read_residuals(path) for path in paths]
+        self.tracks = [read_residuals(*pair) for pair in zip(paths, DIRECTIONS, strict=True)]
         first = self.tracks[0].place
         around = [cKDTree(track.place).query_ball_point(first, MANY_M, return_length=True) for track in self.tracks]
         self._built = first[np.min(around, axis=0) >= MANY]
@@ -88,13 +88,13 @@ class Borrowed:
         return np.asarray(series[chosen] * self._sign[owner][:, None])
 
 
-def read_residuals(path: Path) -> Residuals:
-    """Read an EGMS L2b product, csv or zip, and take off what is no noise.
+def read_residuals(path: Path, direction: str) -> Residuals:
+    """Read an EGMS L2b product, and take off what is no noise.
 
     Raises:
-        InputError: it is none, too small, or has no value at some epoch.
+        InputError: as `read_product`, or it is too small, or has no value at some epoch.
     """
-    place, epochs, series = _read(path)
+    place, epochs, series = _read(path, direction)
     years = (epochs - pd.Timestamp("2020-01-01")).days.to_numpy() / 365.25
     years = years - years.mean()
     turn = 2 * np.pi * years
@@ -116,33 +116,17 @@ def read_residuals(path: Path) -> Residuals:
     return Residuals(place, epochs, (left + given_back).T.astype(np.float32))
 
 
-def _read(path: Path) -> tuple[Array, pd.DatetimeIndex, Array]:
+def _read(path: Path, direction: str) -> tuple[Array, pd.DatetimeIndex, Array]:
     """(R, 2) places, epochs and (E, R) series."""
-    try:
-        table = _table(path)
-        names = [name for name in table.columns if name.isdigit()]
-        place, series = table[["easting", "northing"]].to_numpy(float), table[names].to_numpy(float).T
-        epochs = pd.to_datetime(names, format="%Y%m%d")
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    table, names = read_product(path, direction)
+    place, series = table[["easting", "northing"]].to_numpy(float), table[names].to_numpy(float).T
+    if len(place) < CHOICE or len(names) <= 2 * FIT:
         raise InputError(
-            f"--residuals: {path} is not readable as an EGMS L2b product ({error}). Give csv or zip."
-        ) from error
-    if len(place) < CHOICE or len(epochs) <= 2 * FIT:
-        raise InputError(
-            f"--residuals: {path} has {len(place)} series of {len(epochs)} epochs; {CHOICE} of {2 * FIT + 1} needed."
+            f"--residuals: {path} has {len(place)} series of {len(names)} epochs; {CHOICE} of {2 * FIT + 1} needed."
         )
     if not (np.isfinite(series).all() and np.isfinite(place).all()):
         raise InputError(f"--residuals: {path} has empty values. Give a product as the service delivers it.")
-    return place, epochs, series
-
-
-def _table(path: Path) -> pd.DataFrame:
-    """A csv, or the one in a zip, where it has others beside it."""
-    if not zipfile.is_zipfile(path):
-        return pd.read_csv(path)
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
-        return pd.read_csv(archive.open(next((name for name in names if name.endswith(".csv")), "*.csv")))
+    return place, pd.to_datetime(names, format="%Y%m%d"), series
 
 
 def robust_fit(design: Array, series: Array) -> Array:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.makers.products import DIRECTIONS
 from benchmarks.makers.seventh.files import write_footprints, write_labels, write_product, write_truth
 from benchmarks.makers.seventh.observe import Period, observe
 from benchmarks.makers.seventh.scatterers import draw_owners, draw_scatterers
@@ -15,7 +16,7 @@ from benchmarks.makers.seventh.structure import CAUSES
 from benchmarks.makers.seventh.town import draw_town
 from benchmarks.makers.seventh.tracks import draw_tracks, read_track
 from plumbline.errors import InputError
-from plumbline.files import atomic_folder
+from plumbline.files import atomic_folder, check_place
 
 LETTERS = "AD"
 """Of an ascending and a descending track."""
@@ -45,8 +46,9 @@ def make_city(out: Path, kind_name: str, buildings: int, seed: int, residuals: l
             f"--residuals: {'none' if residuals is None else len(residuals)} found with --kind {kind_name}. Give an "
             "ascending and a descending EGMS L2b product with --kind sentinel_real, and none with others."
         )
-    # Read before anything is drawn, which takes long.
-    tracks = [read_track(path) for path in residuals or []]
+    # Looked at before anything is drawn, which takes long.
+    check_place(out)
+    tracks = [read_track(*pair) for pair in zip(residuals or [], DIRECTIONS, strict=bool(residuals))]
     generator = np.random.default_rng(seed)
     town = draw_town(generator, kind, buildings)
     _tell(f"{city}: {buildings} houses drawn")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.random import Generator
 
+from benchmarks.makers.products import read_product
 from benchmarks.makers.seventh.settings import INCIDENCE_DEG, Array, Kind
 from plumbline.errors import InputError
 
@@ -46,22 +46,15 @@ def draw_tracks(generator: Generator, kind: Kind) -> list[Track]:
     return tracks
 
 
-def read_track(path: Path) -> Track:
-    """A track with the epochs, the mean line of sight and the residuals of an EGMS L2b product, csv or zip.
+def read_track(path: Path, direction: str) -> Track:
+    """A track with the epochs, the mean line of sight and the residuals of an EGMS L2b product, see `read_product`.
 
     Raises:
-        InputError: it is none, or no point of it has a value at every epoch.
+        InputError: as `read_product`, or no point of it has a value at every epoch.
     """
-    try:
-        table = _read(path)
-        epochs = [name for name in table if name.isdigit()]
-        dates = pd.DatetimeIndex(pd.to_datetime(epochs, format="%Y%m%d"))
-        series = table[epochs].to_numpy(float)
-        incidence, heading = float(table["incidence_angle"].mean()), float(table["track_angle"].mean())
-    except (OSError, zipfile.BadZipFile, ValueError, KeyError) as error:
-        raise InputError(
-            f"--residuals: {path} is no EGMS L2b product ({error}). Give the csv, or the zip that the service delivers."
-        ) from error
+    table, epochs = read_product(path, direction)
+    dates = pd.DatetimeIndex(pd.to_datetime(epochs, format="%Y%m%d"))
+    series = table[epochs].to_numpy(float)
     series = series[np.isfinite(series).all(1)]
     if not series.size:
         raise InputError(f"--residuals: no point of {path} has a value at every epoch. Give another product.")
@@ -69,15 +62,4 @@ def read_track(path: Path) -> Track:
     turn = 2 * np.pi * years
     design = np.stack([np.ones_like(years), years, np.sin(turn), np.cos(turn)], 1)
     residuals = series - (design @ np.linalg.lstsq(design, series.T, rcond=None)[0]).T
-    return Track(dates, incidence, heading, residuals)
-
-
-def _read(path: Path) -> pd.DataFrame:
-    if not zipfile.is_zipfile(path):
-        return pd.read_csv(path)
-    with zipfile.ZipFile(path) as archive:
-        found = [name for name in archive.namelist() if name.endswith(".csv")]
-        if not found:
-            raise ValueError("no csv in it")
-        with archive.open(found[0]) as file:
-            return pd.read_csv(file)
+    return Track(dates, float(table["incidence_angle"].mean()), float(table["track_angle"].mean()), residuals)
