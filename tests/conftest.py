@@ -1,6 +1,7 @@
 """What several folders of tests share, and how the tests are shared out between workers."""
 
 import gc
+import os
 import re
 from functools import cache
 from pathlib import Path
@@ -9,9 +10,10 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-# Until all are collected: what libraries make while they load stays to the end, and to look for cycles in it takes a
-# fifth of the time.
-gc.disable()
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Until all are collected: what libraries make while they load stays to the end, and to look for cycles in it takes
+    # a fifth of the time.
+    gc.disable()
 # Without deadlines: on a busy machine a first call may take long. `--hypothesis-profile=thorough` looks further.
 settings.register_profile("quick", deadline=None, max_examples=15)
 settings.register_profile("thorough", deadline=None, max_examples=1000)

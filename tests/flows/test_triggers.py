@@ -56,7 +56,8 @@ def test_drift_starts_retrain_with_its_delivery_and_a_delivery_starts_score(
         return [run for run in runs if not run["auto_scheduled"]]
 
     log = prefect_server.log
-    emit("plumbline.delivery", {})
+    command = [PREFECT, "event", "emit", "plumbline.delivery", "--resource-id", "plumbline.place.athens"]
+    subprocess.run(command, cwd=project.folder, env=project.environment, check=True)
     wait_for(lambda: started("score"), "a run of score", log)
     assert started("retrain") == []
     emit("plumbline.drift", {"place": "athens", "result": "2026-11-3fa94c1e", "reasons": ["noise"]})

@@ -64,8 +64,8 @@ def test_two_processes_end_with_the_weights_of_one_with_twice_the_batch(work):
     assert [line["epoch"] for line in lines if line["kind"] == "epoch"][-2:] == [1, 2]
 
 
-@pytest.mark.chaos
-@pytest.mark.parametrize("apart_by", ["a torchrun", "a network"])
+@pytest.mark.slow
+@pytest.mark.parametrize("apart_by", ["a torchrun", pytest.param("a network", marks=pytest.mark.chaos)])
 def test_two_machines_end_with_the_weights_of_one_with_twice_the_batch(work, monkeypatch, apart_by):
     """By the command that a user without a torchrun is told. The two share a disk."""
     model, changed = {"dropout": 0.0}, {"epochs": 2, "accelerator": "cpu"}

@@ -273,6 +273,14 @@ def test_compiled_steps_learn_the_same_and_leave_nothing_compiled_behind(work, m
     monkeypatch.delenv("CXX", raising=False)
     counter = CompileCounterWithBackend("eager")
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=counter))
+    plain_after = []
+
+    def on_fit_end(self):
+        end(self)
+        plain_after.append(self._raw == self.model.raw)
+
+    end = Optimisation.on_fit_end
+    monkeypatch.setattr(Optimisation, "on_fit_end", on_fit_end)
     changed = {"model": {"dropout": 0.0}, "epochs": 2, "learning_rate": 0.01, "ema_decay": 0.9}
     run("plain", **changed)
     assert not counter.frame_count
@@ -284,6 +292,7 @@ def test_compiled_steps_learn_the_same_and_leave_nothing_compiled_behind(work, m
     run("again", **changed)
     assert weights("again") == weights("plain")
     assert counter.frame_count == compiled
+    assert plain_after == [True] * 3
 
 
 def test_a_run_that_had_stopped_early_is_not_gone_on_with(work, said, monkeypatch):

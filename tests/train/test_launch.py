@@ -37,6 +37,8 @@ if sys.argv[1] == "sleep" or (sys.argv[1] == "left" and dist.get_rank() != int(s
     time.sleep(600)
 if sys.argv[1] == "left":
     sys.exit(2)
+if sys.argv[1] == "killed":
+    os.kill(os.getpid(), 9) if dist.get_rank() == int(sys.argv[2]) else time.sleep(600)
 if dist.get_rank():
     time.sleep(1)  # the other may still be on its way out of the barrier: the end of this one would be its failure
 sys.exit(int(sys.argv[1]) if dist.get_rank() else 0)
@@ -44,12 +46,12 @@ sys.exit(int(sys.argv[1]) if dist.get_rank() else 0)
 LAUNCH = "import sys; from plumbline.train.launch import run; sys.exit(run(2, sys.argv[1:]))"
 
 
-def start(tmp_path: Path, *how: str, first: bool = False) -> subprocess.Popen[str]:
+def start(tmp_path: Path, *how: str, first: bool = False, **streams: int) -> subprocess.Popen[str]:
     script = tmp_path / "meet.py"
     script.write_text(MEET)
     command = [sys.executable, "-c", LAUNCH, str(script), *how]
     return subprocess.Popen(
-        as_first(*command) if first else command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+        as_first(*command) if first else command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, **streams
     )
 
 
@@ -69,6 +71,13 @@ def test_the_exit_code_is_not_that_of_the_one_that_is_ended_for_it(tmp_path: Pat
     started = start(tmp_path, "left", str(process))
     started.communicate(timeout=250)
     assert started.returncode == 2
+
+
+def test_a_process_that_is_killed_is_named(tmp_path: Path) -> None:
+    started = start(tmp_path, "killed", "1", stderr=subprocess.PIPE)
+    _, said = started.communicate(timeout=250)
+    assert started.returncode == 128 + signal.SIGKILL
+    assert "Training process 1 of 2 was killed (SIGKILL; a system short of memory does so, too)" in said
 
 
 def test_a_killed_launcher_leaves_no_process_behind(tmp_path: Path) -> None:
