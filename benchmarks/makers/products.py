@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from plumbline.errors import InputError
+from plumbline.sources.archive import find_csv
 
 NEEDED = ("easting", "northing", "incidence_angle", "track_angle")
 DIRECTIONS = ("ascending", "descending")
@@ -26,14 +26,12 @@ def read_product(path: Path, direction: str) -> tuple[pd.DataFrame, list[str]]:
         InputError: it is not there or damaged, no such product, or of the other direction.
     """
     try:
-        table = _table(path)
-    except FileNotFoundError:
-        raise InputError(f"--residuals: {path}: no such file. Give an {direction} EGMS L2b product.") from None
-    except (OSError, ValueError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
-        first = next(iter(str(error).splitlines()), "")
-        raise InputError(
-            f"--residuals: {path} is not readable, or damaged ({first}). Download the csv or the zip again."
-        ) from error
+        with find_csv(path).open() as stream:
+            table = pd.read_csv(stream)
+    except InputError as error:
+        raise InputError(f"--residuals: {error}") from None
+    except ValueError:
+        raise InputError(f"--residuals: {path} is no table. Give an EGMS L2b product, csv or zip.") from None
     days = [str(name) for name in table if str(name).isdigit()]
     missing = [name for name in NEEDED if name not in table] or ([] if days else ["column of a day"])
     if missing:
@@ -45,17 +43,3 @@ def read_product(path: Path, direction: str) -> tuple[pd.DataFrame, list[str]]:
             "ascending product first, then the descending one."
         )
     return table, days
-
-
-def _table(path: Path) -> pd.DataFrame:
-    """A csv, or the one in a zip, where it has others beside it."""
-    with path.open("rb") as file:
-        packed = file.read(2) == b"PK"
-    if not packed:
-        return pd.read_csv(path)
-    with zipfile.ZipFile(path) as archive:
-        found = [name for name in archive.namelist() if name.endswith(".csv")]
-        if not found:
-            raise ValueError("no csv in it")
-        with archive.open(found[0]) as file:
-            return pd.read_csv(file)

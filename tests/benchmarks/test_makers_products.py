@@ -33,8 +33,9 @@ def test_a_product_of_its_direction_is_read(tmp_path, direction, heading, packed
         (f"{HEAD}\n", "has a track angle of nan degrees"),
         ("pid,easting,20200101\na,1,2\n", "has no northing, incidence_angle, track_angle"),
         (f"{HEAD[:-18]}\na,1,2,38,349\n", "has no column of a day"),
-        ("", "is not readable, or damaged"),
-        ("PK\x03\x04 and no more", "is not readable, or damaged"),
+        ("", "the file is empty"),
+        ("PK\x03\x04 and no more", "not readable as a zip (it is cut off)"),
+        ('a,"b\n1\n', "is no table"),
         (None, "no such file"),
     ],
 )
@@ -50,5 +51,5 @@ def test_what_is_no_such_product_is_refused_by_name(tmp_path, content, said):
 def test_an_archive_without_a_table_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("a.xml", "<about/>")
-    with pytest.raises(InputError, match=r"a\.zip .*no csv in it"):
+    with pytest.raises(InputError, match=r"--residuals: .*a\.zip: .*no csv"):
         read_product(tmp_path / "a.zip", "ascending")
