@@ -15,8 +15,7 @@ from plumbline.prepare.odd import (
     period_overlap,
     spread,
 )
-
-from .made import ASCENDING, los_of, make_track
+from tests.prepare.made import ASCENDING, los_of, make_track
 
 LIMITS = {"min_points": 5, "min_side_m": 2.0, "max_side_m": 300.0}
 GRID = np.array([[x, y] for x in (-4.0, 0.0, 4.0) for y in (-3.0, 3.0)])

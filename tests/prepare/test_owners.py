@@ -10,8 +10,7 @@ from plumbline.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.assign import assign_points
 from plumbline.prepare.owners import find_owners
-
-from .made import PARAMS, terrace
+from tests.prepare.made import PARAMS, terrace
 
 
 def by_position(tracks, footprints, params=PARAMS):

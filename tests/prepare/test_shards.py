@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from plumbline.errors import InputError
 from plumbline.prepare.sequences import concatenate
 from plumbline.prepare.shards import load_shards, save_shards
-
-from .test_sequences import make, same
+from tests.prepare.test_sequences import make, same
 
 parts = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=8), min_size=1, max_size=4)
 NAMES = ("length", "severity", "quadrant", "difficulty", "building_id", "city", "geometry")

@@ -11,8 +11,7 @@ from plumbline.prepare.assign import UNASSIGNED
 from plumbline.prepare.owners import find_owners, owners_in_tile
 from plumbline.sources.ingested import Neighbours
 from plumbline.sources.tiles import HALO_M
-
-from .made import make_track, terrace
+from tests.prepare.made import make_track, terrace
 
 PARAMS = Prepare(max_side_m=30.0)
 number = st.floats(-20, 20).map(lambda value: round(value, 1))

@@ -8,8 +8,7 @@ import shapely
 
 from plumbline.params import Product
 from plumbline.sources.alignment import LEAST_M, alignment, warn_of_offset
-
-from .make import EAST, NORTH, PITCH_M, SIDE_M, seen, town
+from tests.sources.make import EAST, NORTH, PITCH_M, SIDE_M, seen, town
 
 
 @pytest.mark.parametrize("moved", [(5.0, -3.3), (-20.0, 0.0), (0.0, 9.0), (-6.0, -15.0)])

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from plumbline.errors import InputError
 from plumbline.sources import archive
 from plumbline.sources.archive import find_csv
-
-from .make import unless_refused, zipped
+from tests.sources.make import unless_refused, zipped
 
 TABLE = "".join(f"{number},{number * 7919 % 10007}\n" for number in range(2000))
 FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)

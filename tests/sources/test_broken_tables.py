@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from plumbline.params import Product
 from plumbline.sources.read import read_points
 from plumbline.sources.track import Track
-
-from . import write_columns, write_depsi, write_ortho, write_stamps
-from .make import EPOCHS, L3, unless_refused, zipped
-from .write_points import ANGLES, DAYS
+from tests.sources import write_columns, write_depsi, write_ortho, write_stamps
+from tests.sources.make import EPOCHS, L3, unless_refused, zipped
+from tests.sources.write_points import ANGLES, DAYS
 
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
 STRANGE = st.sampled_from(

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from plumbline.errors import InputError
 from plumbline.params import Footprints
 from plumbline.sources.buildings import buildings_table, load_buildings, read_buildings
-
-from .make import EAST, NORTH, squares, unless_refused, zipped
+from tests.sources.make import EAST, NORTH, squares, unless_refused, zipped
 
 CRS = "EPSG:3035"
 pytestmark = pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered", "ignore:'crs' was")

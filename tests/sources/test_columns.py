@@ -9,10 +9,9 @@ from pyproj import Transformer
 from plumbline.errors import InputError
 from plumbline.params import parse_params
 from plumbline.sources.read import open_points, parts, read_points
-
-from .make import text
-from .write_columns import ABOUT, COLUMNS, IDS, described, rows
-from .write_points import LATITUDE, LONGITUDE, assert_track, degrees, expected, line_of_sight
+from tests.sources.make import text
+from tests.sources.write_columns import ABOUT, COLUMNS, IDS, described, rows
+from tests.sources.write_points import LATITUDE, LONGITUDE, assert_track, degrees, expected, line_of_sight
 
 HEIGHTS = [number + 0.5 for number in range(6)]
 PARAMS = yaml.safe_load((Path(__file__).parents[2] / "params.yaml").read_text(encoding="utf-8"))

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from plumbline.params import Product
 from plumbline.sources.datum import CELL_M, FEWEST_CELLS, height_difference_m, warn_of_datum
 from plumbline.sources.track import Track
-
-from .make import track
+from tests.sources.make import track
 
 
 def on_a_hill(squares: int, seed: int, each: int = 5) -> Track:

@@ -4,10 +4,9 @@ import pytest
 from plumbline.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.read import read_points
-
-from .make import text, zipped
-from .write_depsi import HEADER, HEIGHTS, IDS, rows
-from .write_points import ANGLES, DAYS, assert_track, expected
+from tests.sources.make import text, zipped
+from tests.sources.write_depsi import HEADER, HEIGHTS, IDS, rows
+from tests.sources.write_points import ANGLES, DAYS, assert_track, expected
 
 PRODUCTS = {"*.csv": Product(**ANGLES)}
 

@@ -17,11 +17,10 @@ from plumbline.sources.archive import RATIO_FREE_BYTES, find_csv
 from plumbline.sources.dialect import dialect
 from plumbline.sources.labels import read_labels
 from plumbline.sources.read import open_points, parts, read_points
-
-from .make import rows as egms_rows
-from .make import text, unless_refused
-from .write_columns import described, rows
-from .write_points import assert_track
+from tests.sources.make import rows as egms_rows
+from tests.sources.make import text, unless_refused
+from tests.sources.write_columns import described, rows
+from tests.sources.write_points import assert_track
 
 Change = Callable[[str], bytes]
 WAYS: dict[str, Change] = {

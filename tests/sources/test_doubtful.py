@@ -13,12 +13,11 @@ from plumbline.params import Product, load_ingest
 from plumbline.sources.epochs import find_days, like_days
 from plumbline.sources.nodata import CODES, drop_codes
 from plumbline.sources.read import read_points
-
-from . import write_depsi, write_mintpy
-from .make import rows as egms_rows
-from .make import text
-from .write_columns import described, rows
-from .write_points import ANGLES, assert_track
+from tests.sources import write_depsi, write_mintpy
+from tests.sources.make import rows as egms_rows
+from tests.sources.make import text
+from tests.sources.write_columns import described, rows
+from tests.sources.write_points import ANGLES, assert_track
 
 
 def write(tmp_path, content, name="c.csv"):

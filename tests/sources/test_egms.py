@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from plumbline.errors import InputError
 from plumbline.sources.read import read_points
 from plumbline.sources.track import Track
-
-from .make import EAST, EPOCHS, NEWER, NORTH, OLDER_L2A, rows, text, unless_refused, zipped
+from tests.sources.make import EAST, EPOCHS, NEWER, NORTH, OLDER_L2A, rows, text, unless_refused, zipped
 
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 OLDER_L2B = [name for name in OLDER_L2A if name != "cluster_label"]

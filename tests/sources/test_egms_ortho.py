@@ -5,9 +5,8 @@ from plumbline.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.egms_ortho import CELLS
 from plumbline.sources.read import open_points, read_points
-
-from .make import EPOCHS, L3, text, zipped
-from .write_ortho import OLDER, cells
+from tests.sources.make import EPOCHS, L3, text, zipped
+from tests.sources.write_ortho import OLDER, cells
 
 
 def write(tmp_path, name="EGMS_L3_E45N17_100km_U_2020_2024_1.csv", header=L3):

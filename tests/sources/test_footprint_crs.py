@@ -9,8 +9,7 @@ import shapely
 
 from plumbline.errors import InputError
 from plumbline.sources.buildings import read_buildings
-
-from .make import EAST, NORTH, squares, unless_refused
+from tests.sources.make import EAST, NORTH, squares, unless_refused
 
 CRS = "EPSG:3035"
 RING = [[13.15, 38.7], [13.1502, 38.7], [13.1502, 38.7001], [13.15, 38.7001], [13.15, 38.7]]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from plumbline.errors import InputError
 from plumbline.sources.archive import MAX_RATIO, RATIO_FREE_BYTES, find_csv, vector_members
-
-from .make import unless_refused, zipped
+from tests.sources.make import unless_refused, zipped
 
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 TABLE = "".join(f"{number},{number * 7919 % 10007}\n" for number in range(500))

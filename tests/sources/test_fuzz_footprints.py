@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plumbline.sources.buildings import buildings_table, load_buildings, read_buildings
-
-from .make import squares, unless_refused, zipped
+from tests.sources.make import squares, unless_refused, zipped
 
 CRS = "EPSG:3035"
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from plumbline.errors import InputError
 from plumbline.sources.identifiers import SAME_M, drop_duplicates, identify
 from plumbline.sources.sieve import Sieve
-
-from .make import squares
+from tests.sources.make import squares
 
 PATH = Path("f.gpkg")
 A, B, C = squares(3).geometry

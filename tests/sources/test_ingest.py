@@ -16,8 +16,7 @@ from plumbline.sources.ingested import open_ingested
 from plumbline.sources.part import read_part
 from plumbline.sources.plan import plan_parts
 from plumbline.sources.track import identity
-
-from .make import egms, rows, seen, squares, text, town, zipped
+from tests.sources.make import egms, rows, seen, squares, text, town, zipped
 
 LABELS = "building_id,severity_permille,quadrant\nH0,1.2,NE\nH2,0.1,\n"
 

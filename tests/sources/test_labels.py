@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from plumbline.errors import InputError
 from plumbline.sources.labels import read_labels
 from plumbline.strain import category
-
-from .make import unless_refused
+from tests.sources.make import unless_refused
 
 HEADER = "building_id,severity_permille,quadrant\n"
 GOOD = "a,0.5,NE\nb,0.49999,\nc,2.25,SW\nd,0,\n"

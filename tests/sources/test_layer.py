@@ -10,11 +10,10 @@ import shapely
 
 from plumbline.errors import InputError
 from plumbline.sources.read import parts, read_points
-
-from .make import rows as egms_rows
-from .make import text, unless_refused
-from .write_columns import COLUMNS, described, rows
-from .write_points import assert_track
+from tests.sources.make import rows as egms_rows
+from tests.sources.make import text, unless_refused
+from tests.sources.write_columns import COLUMNS, described, rows
+from tests.sources.write_points import assert_track
 
 SUFFIXES = ("gpkg", "geojson", "shp", "fgb")
 PLACED = {name: column for name, column in COLUMNS.items() if name not in ("latitude", "longitude")}

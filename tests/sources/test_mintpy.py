@@ -14,10 +14,9 @@ from plumbline.sources.city_files import find_unlabelled
 from plumbline.sources.hdf5 import PROBE
 from plumbline.sources.product import OUT_OF_ORDER
 from plumbline.sources.read import is_product, open_points, parts, read_points
-
-from .make import unless_refused
-from .write_mintpy import COMMON, GEOCODED, NORTH, SHAPE, STEP, WEST, Stack, metres
-from .write_points import ANGLES, DAYS, HEADING, INCIDENCE, UTM, assert_track, line_of_sight
+from tests.sources.make import unless_refused
+from tests.sources.write_mintpy import COMMON, GEOCODED, NORTH, SHAPE, STEP, WEST, Stack, metres
+from tests.sources.write_points import ANGLES, DAYS, HEADING, INCIDENCE, UTM, assert_track, line_of_sight
 
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 PIXELS = [(row, column) for row in range(4) for column in range(3) if (row, column) not in ((1, 2), (3, 0))]

@@ -8,8 +8,7 @@ from pyproj import Transformer
 
 from plumbline.errors import InputError
 from plumbline.sources.overlap import check_overlap
-
-from .make import EAST, NORTH, squares, track
+from tests.sources.make import EAST, NORTH, squares, track
 
 
 def test_points_on_footprints_overlap():

@@ -16,10 +16,9 @@ from plumbline.sources.ingest import ingest
 from plumbline.sources.ingested import open_ingested
 from plumbline.sources.read import is_product, open_points, parts, read_points
 from plumbline.sources.track import Track, concatenate_tracks
-
-from .make import EPOCHS, L3, NEWER, OLDER_L2A, rows, squares, text, unless_refused
-from .write_columns import described
-from .write_ortho import OLDER, cells
+from tests.sources.make import EPOCHS, L3, NEWER, OLDER_L2A, rows, squares, text, unless_refused
+from tests.sources.write_columns import described
+from tests.sources.write_ortho import OLDER, cells
 
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 

@@ -10,8 +10,7 @@ from plumbline.errors import InputError
 from plumbline.sources import points
 from plumbline.sources.points import load_points, write_points
 from plumbline.sources.track import Track
-
-from .make import track, unless_refused
+from tests.sources.make import track, unless_refused
 
 
 @st.composite

@@ -13,9 +13,8 @@ from plumbline.params import Ingest, Product
 from plumbline.sources.ingest import ingest
 from plumbline.sources.ingested import open_ingested, open_profiles
 from plumbline.sources.profiles import read_profiles
-
-from .make import egms, squares, unless_refused
-from .write_profiles import profiles
+from tests.sources.make import egms, squares, unless_refused
+from tests.sources.write_profiles import profiles
 
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 STATED = {

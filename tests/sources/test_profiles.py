@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from plumbline.errors import InputError
 from plumbline.sources.profiles import looks_like_profiles, read_profiles
-
-from .make import rows, text, unless_refused
-from .write_profiles import profiles
+from tests.sources.make import rows, text, unless_refused
+from tests.sources.write_profiles import profiles
 
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 BUILDINGS = [

@@ -6,10 +6,9 @@ from plumbline.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.formats import describe
 from plumbline.sources.read import is_product, open_points, parts, read_points
-
-from . import write_columns, write_depsi, write_mintpy, write_ortho, write_stamps
-from .make import EPOCHS, L3, egms, rows, text
-from .write_points import ANGLES
+from tests.sources import write_columns, write_depsi, write_mintpy, write_ortho, write_stamps
+from tests.sources.make import EPOCHS, L3, egms, rows, text
+from tests.sources.write_points import ANGLES
 
 
 def write_all(folder):

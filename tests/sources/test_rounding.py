@@ -9,9 +9,8 @@ import pytest
 
 from plumbline.sources.read import read_points
 from plumbline.sources.rounding import step_of, warn_of_rounding
-
-from .make import EAST, NORTH, rows, text, zipped
-from .write_ortho import cells as cells_of_grid
+from tests.sources.make import EAST, NORTH, rows, text, zipped
+from tests.sources.write_ortho import cells as cells_of_grid
 
 PLACES = np.random.default_rng(0).uniform(0, 300, (2, 60))
 ROUNDED = "are rounded to"

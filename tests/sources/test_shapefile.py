@@ -5,8 +5,7 @@ import pytest
 from plumbline.errors import InputError
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.read import read_points
-
-from .make import squares, zipped
+from tests.sources.make import squares, zipped
 
 CRS = "EPSG:3035"
 pytestmark = pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")

@@ -4,10 +4,9 @@ import pytest
 from plumbline.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.read import parts, read_points
-
-from .make import text
-from .write_points import ANGLES, DAYS, assert_track, expected
-from .write_stamps import HEADER, IDS, rows
+from tests.sources.make import text
+from tests.sources.write_points import ANGLES, DAYS, assert_track, expected
+from tests.sources.write_stamps import HEADER, IDS, rows
 
 PRODUCTS = {"*": Product(**ANGLES)}
 

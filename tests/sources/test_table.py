@@ -10,8 +10,7 @@ from plumbline.sources import table
 from plumbline.sources.archive import Product
 from plumbline.sources.table import read_columns, read_header, stream_columns
 from plumbline.sources.table_fault import fail_at
-
-from .tables import TYPES, product, read
+from tests.sources.tables import TYPES, product, read
 
 
 @pytest.mark.parametrize(

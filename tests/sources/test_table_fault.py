@@ -4,8 +4,7 @@ from plumbline.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.table import stream_columns
 from plumbline.sources.table_fault import fail_at
-
-from .tables import TYPES, product, read
+from tests.sources.tables import TYPES, product, read
 
 
 @pytest.mark.parametrize(

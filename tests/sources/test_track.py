@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from plumbline.sources.track import concatenate_tracks, drop_repeated
-
-from .make import track
+from tests.sources.make import track
 
 
 def test_keep_counts_what_it_drops():

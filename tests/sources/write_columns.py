@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plumbline.params import Product
-
-from .write_points import ANGLES, DAYS, degrees, series
+from tests.sources.write_points import ANGLES, DAYS, degrees, series
 
 IDS = [f"pt {number}" for number in range(6)]
 COLUMNS = {"point_id": "CODE", "latitude": "Lat", "longitude": "Lon", "height": "H", "coherence": "COH"}

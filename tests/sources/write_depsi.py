@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .write_points import DAYS, degrees, series
+from tests.sources.write_points import DAYS, degrees, series
 
 FIXED = [
     "", "pnt_id", "pnt_flags", "pnt_lat", "pnt_lon", "pnt_line", "pnt_pixel", "pnt_height", "pnt_demheight",

@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from .write_points import DAYS, HEADING, INCIDENCE
+from tests.sources.write_points import DAYS, HEADING, INCIDENCE
 
 SHAPE = (4, 3)
 STEP = 1e-4

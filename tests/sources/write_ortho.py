@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .make import L3, rows
+from tests.sources.make import L3, rows
 
 LETTER = {"up": "U", "east": "E"}
 OLDER = [{"height_ortho": "height", "rmse_ts": "rmse"}.get(name, name) for name in L3 if not name.startswith("gnss")]

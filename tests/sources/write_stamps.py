@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from .write_points import DAYS, LATITUDE, LONGITUDE, degrees, series
+from tests.sources.write_points import DAYS, LATITUDE, LONGITUDE, degrees, series
 
 HEADER = [f"export_res_{number:2d}" for number in range(1, 4 + len(DAYS))]
 IDS = [f"P{number:07d}" for number in range(1, 7)]
