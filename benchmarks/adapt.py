@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.shifted import DOMAINS, make_domain
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Prepare, Train
 from plumbline.params.adapt import Adapt

@@ -24,7 +24,7 @@ from benchmarks.heldout.observe import Moving, Product, draw_counts, draw_positi
 from benchmarks.heldout.sensors import SENSORS, Sensor, draw_views
 from benchmarks.heldout.structure import PARTS, draw_structures
 from benchmarks.heldout.town import PROJECTED, Town, build_town
-from plumbline.files import atomic_folder
+from plumbline.core.files import atomic_folder
 
 X_BAND, C_BAND = SENSORS["xband"], SENSORS["sentinel"]
 

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from plumbline.files import sha256_folder
+from plumbline.core.files import sha256_folder
 from plumbline.simulate.text import history_cells, rows
 
 RUN = """

@@ -83,7 +83,7 @@ def cut_logs(most_bytes: int, dry_run: bool) -> int:
 
 def clear_folders(checkout: Path, days: float, dry_run: bool, clone: bool) -> int:
     """Remove what nothing has changed for `days` in `.plumbline` of a checkout that is held; bytes removed."""
-    from plumbline.jobs import remove  # the pipeline, which loads this module too, runs stages as processes alone
+    from plumbline.core.jobs import remove  # the pipeline, which loads this module too, runs stages as processes alone
 
     old = list(_old(checkout / ".plumbline", (*LEFT, *(DOWNLOADED if clone else ())), days))
     size = sum(_bytes(path) for path in old)

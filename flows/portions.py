@@ -14,8 +14,8 @@ from prefect.cache_policies import NO_CACHE
 from prefect_dask.task_runners import DaskTaskRunner
 
 from flows.leavings import TAG
-from plumbline.errors import InputError
-from plumbline.jobs import AnyJob, alone
+from plumbline.core.errors import InputError
+from plumbline.core.jobs import AnyJob, alone
 from plumbline.params import load_params
 from plumbline.prepare.stage import plan_tiles
 from plumbline.prepare.tile import prepare_tile

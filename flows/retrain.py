@@ -18,7 +18,7 @@ from flows import embedded, stages
 from flows.checkout import CheckoutBusyError, alone
 from flows.leavings import TAG
 from flows.pipeline import run_stages
-from plumbline.errors import PlumblineError
+from plumbline.core.errors import PlumblineError
 from plumbline.serve.score.lend import keep, lend, take_back
 
 

@@ -24,8 +24,8 @@ from flows import embedded, process, ready, stages
 from flows.leavings import TAG
 from flows.sinks import sink
 from flows.stages import StageFailedError
-from plumbline.errors import PlumblineError
-from plumbline.files import read_json
+from plumbline.core.errors import PlumblineError
+from plumbline.core.files import read_json
 from plumbline.params import load_params
 from plumbline.serve.score.messages import Message, drifted, mark_called, mark_sent, places, unsent, unsent_aside
 

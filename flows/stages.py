@@ -149,7 +149,7 @@ def on_dask(stage: str, address: str, say: Say) -> None:
         return
     # The package's readers take seconds to load, and a run without a cluster has no need of them here.
     from flows import portions
-    from plumbline.errors import PlumblineError
+    from plumbline.core.errors import PlumblineError
 
     try:
         count = portions.on_dask(stage, address)
@@ -197,7 +197,7 @@ def score_on_dask(address: str, say: Say) -> None:
         StageFailedError: bad input, or a cluster that does not answer.
     """
     from flows import portions
-    from plumbline.errors import PlumblineError
+    from plumbline.core.errors import PlumblineError
 
     try:
         count = portions.score_on_dask(address)

@@ -24,7 +24,7 @@ from flows import caches, homes, leavings, services, stages
 from flows.checkout import RWLOCK, TIDYING, CheckoutBusyError, alone
 from flows.leavings import TAG
 from flows.stages import Say, StageFailedError
-from plumbline.errors import PlumblineError
+from plumbline.core.errors import PlumblineError
 from plumbline.params import Tidy, load_params
 
 MIB = 2**20

@@ -46,7 +46,7 @@ def test_every_module_has_its_layer():
 def test_a_contract_that_is_broken_is_found(wrong, tmp_path):
     """The same check on a contract that this code breaks: else its success would say nothing."""
     contract = {
-        "layers": 'layers = ["plumbline.errors", "plumbline.cli"]',
+        "layers": 'layers = ["plumbline.core.errors", "plumbline.cli"]',
         "forbidden": 'source_modules = ["plumbline"]\nforbidden_modules = ["numpy"]',
     }[wrong]
     config = tmp_path / "pyproject.toml"

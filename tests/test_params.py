@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from plumbline.errors import InputError, ParameterError
+from plumbline.core.errors import InputError, ParameterError
 from plumbline.params import Adapt, Prepare, load_ingest, load_params, load_section, parse_params
 
 ROOT = Path(__file__).parents[1]

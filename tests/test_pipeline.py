@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
+from plumbline.core.files import read_json, sha256_folder
 from plumbline.export.package import verify_package
-from plumbline.files import read_json, sha256_folder
 from plumbline.prepare.shards import load_shards
 from plumbline.release.compare import compare_with_champion
 from plumbline.release.promotion import list_versions, promote

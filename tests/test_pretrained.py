@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.export.package import open_package, verify_package
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import new_spec, spec_of

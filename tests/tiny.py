@@ -20,7 +20,7 @@ import yaml
 
 import plumbline
 from plumbline import cli
-from plumbline.console import log
+from plumbline.core.console import log
 from plumbline.export.stage import ARTIFACTS
 from plumbline.params import Params, parse_params
 

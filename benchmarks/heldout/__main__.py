@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.heldout.city import make_city
 from benchmarks.heldout.sensors import SENSORS
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 
 
 def main() -> None:

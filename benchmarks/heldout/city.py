@@ -17,8 +17,8 @@ from benchmarks.heldout.residuals import Residuals
 from benchmarks.heldout.sensors import SENSORS, Sensor, draw_views
 from benchmarks.heldout.structure import PARTS, draw_structures
 from benchmarks.heldout.town import GEOGRAPHIC, PROJECTED, build_town
-from plumbline.errors import InputError
-from plumbline.files import atomic_folder
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder
 
 REAL = "sentinel_real"
 

@@ -21,8 +21,8 @@ import pandas as pd
 from benchmarks.heldout.report import Examined, write_report
 from benchmarks.heldout.scores import ENGINEER, ENGINEER_ALL, MODEL, beside_labels, score, table
 from benchmarks.heldout.sensors import SENSORS
-from plumbline.compass import QUADRANTS
-from plumbline.errors import InputError
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.errors import InputError
 from plumbline.export.package import MANIFEST, verify_package
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings

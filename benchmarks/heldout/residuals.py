@@ -13,7 +13,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.read import read_points
 
 Array = NDArray[np.float64]

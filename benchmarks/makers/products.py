@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import find_csv
 
 NEEDED = ("easting", "northing", "incidence_angle", "track_angle")

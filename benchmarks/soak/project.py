@@ -18,7 +18,7 @@ __path__.append({real!r})
 COMMAND = """
 import pathlib, sys
 from plumbline.cli import main
-from plumbline.console import setup_logging
+from plumbline.core.console import setup_logging
 from plumbline.release.promotion import promote
 if sys.argv[1:3] == ["release", "promote"]:
     setup_logging(False)

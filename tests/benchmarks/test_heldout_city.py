@@ -18,7 +18,7 @@ from benchmarks.heldout.observe import Product
 from benchmarks.heldout.residuals import Residuals
 from benchmarks.heldout.scores import MODEL, Scores, score, table
 from benchmarks.heldout.sensors import SENSORS, View
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Ingest, Prepare
 from plumbline.prepare.shards import load_shards
 from plumbline.prepare.stage import prepare

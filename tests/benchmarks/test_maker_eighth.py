@@ -18,7 +18,7 @@ from benchmarks.makers.eighth.labels import lay_bays
 from benchmarks.makers.eighth.residuals import Borrowed, explained_spread, read_residuals, robust_fit
 from benchmarks.makers.eighth.scatterers import draw_scatterers
 from benchmarks.makers.eighth.tunnels import Tunnel, find_trough
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.ingest import ingest
 from plumbline.sources.read import read_points

@@ -19,7 +19,7 @@ from benchmarks.makers.seventh.structure import Structure
 from benchmarks.makers.seventh.town import draw_town
 from benchmarks.makers.seventh.tracks import Track, read_track
 from benchmarks.makers.seventh.trough import Ground, Trough, Tunnel
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.city_files import find_files
 from plumbline.sources.ingest import ingest

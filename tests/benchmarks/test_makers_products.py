@@ -5,7 +5,7 @@ import zipfile
 import pytest
 
 from benchmarks.makers.products import read_product
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 
 HEAD = "pid,easting,northing,incidence_angle,track_angle,20200101,20200107"
 ROW = "a,1,2,38,{},0.5,1.5"

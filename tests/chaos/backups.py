@@ -11,8 +11,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from plumbline.errors import PlumblineError
-from plumbline.jobs import die_with_parent
+from plumbline.core.errors import PlumblineError
+from plumbline.core.jobs import die_with_parent
 from plumbline.release.promotion import promote
 from tests.chaos.cut import forked
 from tests.chaos.promotions import agree, champion, load_once, make_package

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import GateRefused
+from plumbline.core.errors import GateRefused
+from plumbline.core.jobs import die_with_parent
 from plumbline.export.package import verify_package, write_package
-from plumbline.jobs import die_with_parent
 from plumbline.params import Prepare
 from plumbline.release.promotion import list_versions, promote, rollback
 from plumbline.release.resolve import resolve_model

@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from plumbline.errors import GateRefused
-from plumbline.jobs import die_with_parent
+from plumbline.core.errors import GateRefused
+from plumbline.core.jobs import die_with_parent
 from plumbline.release.promotion import promote
 from tests.chaos.cut import forked
 from tests.chaos.promotions import champion, load_once, make_package

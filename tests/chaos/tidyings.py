@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import GateRefused
-from plumbline.jobs import die_with_parent
+from plumbline.core.errors import GateRefused
+from plumbline.core.jobs import die_with_parent
 from plumbline.params import Tidy
 from plumbline.release.promotion import promote, rollback
 from plumbline.release.registry import Registry

@@ -16,10 +16,10 @@ from plumbline.compress.aware import BATCH_SIZE, BATCHES, AwareOptimisation
 from plumbline.compress.quantize import OPERATORS, Calibration, layer_names, quantiser
 from plumbline.compress.rounding import PRODUCT_CODES, Rounding, product_layers, round_weight, worth
 from plumbline.compress.stage import compress
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json
 from plumbline.export.onnx import export_onnx
 from plumbline.export.runtime import OnnxModel
-from plumbline.files import read_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import new_spec
 from plumbline.params import parse_params

@@ -9,7 +9,7 @@ import torch
 from plumbline.compress.importance import slopes
 from plumbline.compress.prune import channel_groups, prune
 from plumbline.compress.shrink import Pruning
-from plumbline.files import read_json
+from plumbline.core.files import read_json
 from plumbline.model.diagnosis import Answer, Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.losses import build_losses
 from plumbline.model.network import count_parameters, new_spec, spec_of

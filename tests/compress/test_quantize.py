@@ -12,7 +12,7 @@ from onnx import TensorProto
 from plumbline.compress.keep import quantize
 from plumbline.compress.pack import SMALLEST_MATRIX
 from plumbline.compress.quantize import OPERATORS, Calibration, layer_names
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.export.onnx import finish, said_by
 from plumbline.export.runtime import OnnxModel
 from plumbline.prepare.shards import load_shards

@@ -11,7 +11,7 @@ import torch
 from plumbline.compress.search import FINEST, search
 from plumbline.compress.sensitivity import RATIOS, drawn, scan
 from plumbline.compress.shrink import Pruning
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params import Compress

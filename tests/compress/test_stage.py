@@ -11,8 +11,8 @@ import torch
 
 from plumbline.compress.shrink import Pruning
 from plumbline.compress.stage import compress
-from plumbline.errors import InputError
-from plumbline.files import read_json
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params import parse_params

@@ -10,10 +10,10 @@ import sys
 import time
 from pathlib import Path
 
+from plumbline.core.files import atomic_folder
 from plumbline.doctor.finding import State
 from plumbline.doctor.leftovers import check_leftovers
 from plumbline.doctor.locks import check_locks
-from plumbline.files import atomic_folder
 from tests.doctor.conftest import PLACE, faults, states, told, warnings
 
 # Takes the lock as a run does, and (`fork`) leaves it to a child that outlives it.
@@ -106,7 +106,7 @@ def test_dvcs_list_of_busy_paths(folder: Path) -> None:
 
 def test_a_half_written_output_of_a_killed_process(folder: Path) -> None:
     code = (
-        "import os, signal; from pathlib import Path; from plumbline.files import atomic_folder\n"
+        "import os, signal; from pathlib import Path; from plumbline.core.files import atomic_folder\n"
         "with atomic_folder(Path('data/train')) as folder:\n"
         "    (folder / 'big').write_bytes(bytes(5000)); os.kill(os.getpid(), signal.SIGKILL)"
     )

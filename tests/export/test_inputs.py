@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from plumbline import pretrained
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.export.inputs import NAMES
 from plumbline.export.runtime import OnnxModel
 from plumbline.prepare.shards import load_shards

@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 
-from plumbline.errors import PlumblineError
+from plumbline.core.errors import PlumblineError
 from plumbline.export.half import in_half
 from plumbline.export.interface import interface
 from plumbline.export.onnx import INPUTS, OUTPUTS, export_onnx, finish, said_by

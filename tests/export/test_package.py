@@ -18,10 +18,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json, write_json
 from plumbline.export.package import MANIFEST, MODELS, Manifest, open_package, verify_package, version_of, write_package
 from plumbline.export.runtime import OnnxModel
-from plumbline.files import read_json, write_json
 from plumbline.prepare.features import GEOMETRY, PREPARATION, names
 from plumbline.prepare.shards import load_shards
 from plumbline.pretrained import PACKAGE

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.export import answers, spread
 from plumbline.export.onnx import finish, said_by
 from plumbline.export.runtime import CPU, OnnxModel

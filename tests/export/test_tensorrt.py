@@ -24,7 +24,7 @@ from onnxruntime.quantization import quantize_static
 
 from plumbline import pretrained
 from plumbline.compress.quantize import OPERATORS, Calibration
-from plumbline.errors import InputError, PlumblineError
+from plumbline.core.errors import InputError, PlumblineError
 from plumbline.export.half import in_half
 from plumbline.export.inputs import NAMES
 from plumbline.export.onnx import finish, said_by

@@ -10,11 +10,11 @@ import onnxruntime
 import pytest
 from google.protobuf import text_format
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json, sha256_file, sha256_folder
 from plumbline.export.package import verify_package, write_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.triton import MARK, Settings, config, model_names, signature, write_repository
-from plumbline.files import read_json, sha256_file, sha256_folder
 from plumbline.prepare.shards import load_shards
 from tests.export.model_config import ENUMS, parse
 from tests.tiny import run_cli

@@ -13,9 +13,9 @@ from distributed import Client, LocalCluster
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.portions import on_dask, score_on_dask
-from plumbline.errors import InputError
-from plumbline.files import sha256_folder
-from plumbline.jobs import alone
+from plumbline.core.errors import InputError
+from plumbline.core.files import sha256_folder
+from plumbline.core.jobs import alone
 from plumbline.params import load_params
 from plumbline.prepare.stage import prepare
 from plumbline.simulate.stage import simulate

@@ -15,7 +15,7 @@ from prefect.settings import get_current_settings
 
 from flows.retrain import retrain
 from flows.score import score
-from plumbline.files import sha256_folder
+from plumbline.core.files import sha256_folder
 from plumbline.release.registry import Registry
 from tests.flows.conftest import ROOT
 from tests.serve.score.conftest import PLACE, Town

@@ -23,7 +23,7 @@ from flows import leavings, portions
 from flows.checkout import LOCK, TIDYING, CheckoutBusyError, alone
 from flows.services import FOLDER
 from flows.tidy import tidy
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import load_params, parse_params
 from tests.flows.conftest import ROOT
 

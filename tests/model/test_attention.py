@@ -9,7 +9,7 @@ from torch._dynamo.utils import counters
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from plumbline.console import log
+from plumbline.core.console import log
 from plumbline.model import kernels
 from plumbline.model.attention import Attention
 from plumbline.model.kernels import FLEX, FLEX_CHANNELS, block_mask, blockwise, key_mask, masked_by_channel, written_out

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import (
     SEVERITY_FLOOR,
     YEARS,

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.model.interval import (
     KIND_BOUNDS,
     KINDS,
@@ -19,7 +20,6 @@ from plumbline.model.interval import (
     stretched,
 )
 from plumbline.prepare.features import GEOMETRY, names
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 from tests.model.made import inputs, small_model
 
 EDGES = torch.tensor([-0.5, 0.0, 0.5, 1.0])

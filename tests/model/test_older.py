@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Answer, load_diagnosis, save_diagnosis
 from plumbline.model.interval import KINDS
 from plumbline.model.older import RENAMED

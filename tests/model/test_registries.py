@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from plumbline.compress.importance import slopes
 from plumbline.compress.prune import prune
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json, write_json
 from plumbline.export.onnx import export_onnx
 from plumbline.export.runtime import OnnxModel
-from plumbline.files import read_json, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.kernels import Kernel, key_mask, written_out
 from plumbline.model.losses import build_losses

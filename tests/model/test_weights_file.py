@@ -7,10 +7,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from plumbline import pretrained
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
+from plumbline.core.files import sha256_file, write_json
 from plumbline.export.stage import export_model
 from plumbline.export.weights import load_network
-from plumbline.files import sha256_file, write_json
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.params import Export
 from plumbline.prepare.features import PREPARATION

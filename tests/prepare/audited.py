@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from plumbline.core.strain import category
 from plumbline.params import Audit
 from plumbline.prepare.audit import AuditResult, audit
 from plumbline.prepare.sequences import UNDEFINED, Sequences
-from plumbline.strain import category
 from tests.prepare.test_sequences import make
 
 PARAMS = Audit()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.prepare.audit.drift import (
     Columns,
     bin_edges,

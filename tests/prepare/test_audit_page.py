@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Audit, parse_params
 from plumbline.prepare.audit.charts import Group, number, stacked
 from plumbline.prepare.audit.run import RULES

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names

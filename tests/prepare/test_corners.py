@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plumbline.core.strain import structure_strain
 from plumbline.prepare import corners
 from plumbline.prepare.corners import (
     LIKELY_PERMILLE,
@@ -17,7 +18,6 @@ from plumbline.prepare.corners import (
     strain_per_mm,
 )
 from plumbline.prepare.features import PREPARATION
-from plumbline.strain import structure_strain
 from tests.prepare.made import ASCENDING, DESCENDING, los_of
 
 SIDE = np.array([[24.0, 18.0]])

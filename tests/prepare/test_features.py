@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.compass import quadrant_code
+from plumbline.core.compass import quadrant_code
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names, quadrant_symmetry, symmetry
 
 FLAGS = list(itertools.product((False, True), repeat=3))

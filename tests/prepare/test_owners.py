@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import shapely
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.assign import assign_points
 from plumbline.prepare.owners import find_owners

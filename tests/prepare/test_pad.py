@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Train
 from plumbline.params.plugins import PADDING
 from plumbline.prepare.pad import fill

@@ -8,7 +8,7 @@ import pyproj
 import pytest
 import shapely
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Borrowed, Ingest, Prepare
 from plumbline.prepare.places import ground_crs, one_ground
 from plumbline.prepare.stage import prepare

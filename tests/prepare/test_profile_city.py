@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plumbline.compass import QUADRANTS
-from plumbline.errors import InputError
-from plumbline.files import sha256_folder
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.errors import InputError
+from plumbline.core.files import sha256_folder
 from plumbline.params import Ingest, Prepare, Simulate
 from plumbline.prepare.profile_city import prepare_profiles
 from plumbline.prepare.profiles import profile_labels, profile_sequences, rows_left_out

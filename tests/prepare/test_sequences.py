@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.sequences import UNDEFINED, Sequences, concatenate
 

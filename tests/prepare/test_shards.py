@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.prepare.sequences import concatenate
 from plumbline.prepare.shards import load_shards, save_shards
 from tests.prepare.test_sequences import make, same

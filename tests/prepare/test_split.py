@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.assign import UNASSIGNED, assign_points
 from plumbline.prepare.split import split, split_blocks

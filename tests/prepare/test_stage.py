@@ -6,8 +6,8 @@ import numpy as np
 import pandas
 import pytest
 
-from plumbline.errors import InputError
-from plumbline.files import sha256_folder
+from plumbline.core.errors import InputError
+from plumbline.core.files import sha256_folder
 from plumbline.params import Ingest, Prepare, Simulate
 from plumbline.prepare import stage
 from plumbline.prepare.sequences import UNDEFINED

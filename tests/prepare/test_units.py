@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from plumbline.errors import InputError
-from plumbline.jobs import clear
+from plumbline.core.errors import InputError
+from plumbline.core.jobs import clear
 from plumbline.params import Ingest, Prepare, Simulate
 from plumbline.prepare.stage import plan_tiles, prepare
 from plumbline.prepare.tile import prepare_tile

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.archive import find_csv
 from plumbline.sources.buildings import read_buildings

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import find_csv, zip_members
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.overlap import check_overlap

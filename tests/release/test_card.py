@@ -6,8 +6,8 @@ import copy
 
 import pytest
 
+from plumbline.core.files import read_json
 from plumbline.export.package import MODELS, verify_package
-from plumbline.files import read_json
 from plumbline.release.card import model_card
 
 

@@ -12,10 +12,10 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from plumbline.errors import GateRefused, InputError
+from plumbline.core.errors import GateRefused, InputError
+from plumbline.core.files import read_json
 from plumbline.export.package import MANIFEST, open_package, verify_package, write_package
 from plumbline.export.stage import ARTIFACTS
-from plumbline.files import read_json
 from plumbline.params import Gate, Validate
 from plumbline.prepare.shards import load_shards
 from plumbline.release import compare

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import yaml
 
-from plumbline.errors import GateRefused, InputError
+from plumbline.core.errors import GateRefused, InputError
+from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.export.package import ALARMS, verify_package
-from plumbline.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.release.package import FILES, package, require_pass
 from tests.tiny import PARAMS, run_cli
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from plumbline.errors import GateRefused, InputError
+from plumbline.core.errors import GateRefused, InputError
 from plumbline.export.package import verify_package
 from plumbline.release.promotion import is_champion, list_versions, promote, rollback
 from plumbline.release.registry import Registry

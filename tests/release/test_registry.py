@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from mlflow.exceptions import MlflowException
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.release.entries import Registered
 from plumbline.release.promotion import challenge, promote
 from plumbline.release.registry import Registry

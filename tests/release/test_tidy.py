@@ -16,8 +16,8 @@ from mlflow.entities import ViewType
 from typer.testing import CliRunner
 
 from plumbline.cli.release import app
-from plumbline.console import log
-from plumbline.errors import GateRefused, InputError
+from plumbline.core.console import log
+from plumbline.core.errors import GateRefused, InputError
 from plumbline.export.package import verify_package
 from plumbline.params import Tidy
 from plumbline.release.entries import HISTORY, Registered

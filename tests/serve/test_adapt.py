@@ -12,11 +12,11 @@ import torch
 import yaml
 
 from plumbline import pretrained
-from plumbline.errors import GateRefused, InputError
+from plumbline.core.errors import GateRefused, InputError
+from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.export.onnx import export_onnx
 from plumbline.export.package import open_package, verify_package, write_package
 from plumbline.export.runtime import OnnxModel
-from plumbline.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from plumbline.console import log
+from plumbline.core.console import log
 from plumbline.serve.damaged import chance, flagged, say_damaged, whole_in_damage
 
 CHANCE, MORE, NONE = "does not show that any", "shows no damage by itself", "nothing shows that any"

@@ -13,8 +13,8 @@ import shapely
 import torch
 
 from plumbline import pretrained
-from plumbline.compass import quadrant_code
-from plumbline.errors import InputError
+from plumbline.core.compass import quadrant_code
+from plumbline.core.errors import InputError
 from plumbline.export.package import open_package
 from plumbline.export.weights import load_network
 from plumbline.model.diagnosis import load_diagnosis

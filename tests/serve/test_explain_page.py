@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shapely import affinity
 
-from plumbline.compass import QUADRANTS, frames
+from plumbline.core.compass import QUADRANTS, frames
 from plumbline.params import Prepare
 from plumbline.serve import explain_page
 from plumbline.serve.abstained import sentences

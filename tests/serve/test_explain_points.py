@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.compass import frames
+from plumbline.core.compass import frames
 from plumbline.prepare.assign import assign_points
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features import DISTANCE, SLOPE, names

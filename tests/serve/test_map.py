@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from plumbline.compass import QUADRANTS
-from plumbline.errors import InputError
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.serve import map as drawing
 from plumbline.serve.abstained import why_not

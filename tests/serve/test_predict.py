@@ -17,10 +17,10 @@ import shapely
 from shapely import affinity
 
 from plumbline import pretrained
+from plumbline.core.strain import category
 from plumbline.export.package import verify_package
 from plumbline.serve.predict import read_tracks, warn_of_short
 from plumbline.serve.predictions import COLUMNS, JUDGEMENT, STATUSES, read_predictions
-from plumbline.strain import category
 from tests.full_disk import largest_file
 from tests.prepare.made import make_track
 from tests.sources import make

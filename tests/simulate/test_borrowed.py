@@ -9,8 +9,8 @@ import pytest
 import shapely
 from pyarrow import csv as arrow_csv
 
-from plumbline.errors import InputError
-from plumbline.files import sha256_folder
+from plumbline.core.errors import InputError
+from plumbline.core.files import sha256_folder
 from plumbline.params import Borrowed, Simulate
 from plumbline.simulate.borrowed import borrowed_layout, write_borrowed
 from plumbline.simulate.egms import Points, Product, egms_rows

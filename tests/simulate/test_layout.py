@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import shapely
 
-from plumbline.compass import frames
+from plumbline.core.compass import frames
 from plumbline.simulate.acquisition import BANDS, draw_acquisitions
 from plumbline.simulate.layout import DISTRICT_BUILDINGS, Layout, draw_layout, draw_plan, draw_town
 from plumbline.simulate.los import range_and_azimuth

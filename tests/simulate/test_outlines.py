@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import shapely
 
-from plumbline.compass import frames
+from plumbline.core.compass import frames
 from plumbline.simulate.bays import strains
 from plumbline.simulate.outlines import inside, own_outlines, tilts_over
 

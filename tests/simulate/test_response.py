@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from plumbline.compass import Frames
+from plumbline.core.compass import Frames
+from plumbline.core.strain import structure_strain
 from plumbline.simulate.response import building_response, draw_response
 from plumbline.simulate.trough import Tunnel, greenfield
-from plumbline.strain import structure_strain
 
 TUNNEL = Tunnel(point=(0.0, 0.0), direction=0.3, depth=12.0, diameter=6.0, volume_loss=0.02, k=0.4)
 FRAMES = Frames(

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from plumbline.core.strain import structure_strain
 from plumbline.simulate.acquisition import BANDS, draw_acquisitions
 from plumbline.simulate.motion import draw_labels, draw_motion
 from plumbline.simulate.noise import Law
@@ -19,7 +20,6 @@ from plumbline.simulate.series import (
     true_motion,
 )
 from plumbline.simulate.trough import draw_tunnels, greenfield
-from plumbline.strain import structure_strain
 from tests.simulate.made import small_town
 
 LENGTH = 900.0
@@ -97,7 +97,8 @@ def test_rigid_motion_and_heat_never_change_a_label(city):
 
 
 def test_labels_are_those_of_the_definition(city):
-    """Rectangle by rectangle, by `plumbline.strain`, for hinges, troughs and both; other shapes: `test_outlines`."""
+    """Rectangle by rectangle, by `plumbline.core.strain`, for hinges, troughs and both; other shapes:
+    `test_outlines`."""
     layout, _, motion = city
     labels = draw_labels(motion, layout)
     for building in np.flatnonzero(np.equal(own_outlines(layout.polygon, layout.frames), None)):

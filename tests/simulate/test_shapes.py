@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import shapely
 
-from plumbline.compass import frames
+from plumbline.core.compass import frames
 from plumbline.simulate.shapes import LEAST_WINGED_M, draw_outlines
 
 

@@ -10,16 +10,16 @@ import pytest
 import shapely
 from pyarrow import csv as arrow_csv
 
-from plumbline.compass import frames
-from plumbline.errors import PlumblineError
-from plumbline.files import sha256_folder
+from plumbline.core.compass import frames
+from plumbline.core.errors import PlumblineError
+from plumbline.core.files import sha256_folder
+from plumbline.core.strain import DIFFICULTIES, category
 from plumbline.params import Simulate
 from plumbline.simulate import site
 from plumbline.simulate.places import PLACES, place
 from plumbline.simulate.pool import Workers
 from plumbline.simulate.stage import simulate
 from plumbline.simulate.truth import FOOTPRINTS_BEGIN, FOOTPRINTS_END, footprint_features
-from plumbline.strain import DIFFICULTIES, category
 from tests.simulate.made import small_town
 
 PARAMS = Simulate.model_validate(

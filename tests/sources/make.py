@@ -12,7 +12,7 @@ import geopandas
 import numpy as np
 import shapely
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.track import Track
 
 EPOCHS = ("20200103", "20200109", "20200121", "20200202")

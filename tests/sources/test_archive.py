@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources import archive
 from plumbline.sources.archive import find_csv
 from tests.sources.make import unless_refused, zipped

@@ -13,7 +13,7 @@ import shapely
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Footprints
 from plumbline.sources.buildings import buildings_table, load_buildings, read_buildings
 from tests.sources.make import EAST, NORTH, squares, unless_refused, zipped

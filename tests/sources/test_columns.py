@@ -6,7 +6,7 @@ import pytest
 import yaml
 from pyproj import Transformer
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import parse_params
 from plumbline.sources.read import open_points, parts, read_points
 from tests.sources.make import text

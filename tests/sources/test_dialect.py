@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.archive import RATIO_FREE_BYTES, find_csv
 from plumbline.sources.dialect import dialect

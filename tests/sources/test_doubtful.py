@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Product, load_ingest
 from plumbline.sources.epochs import find_days, like_days
 from plumbline.sources.nodata import CODES, drop_codes

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.read import read_points
 from plumbline.sources.track import Track
 from tests.sources.make import EAST, EPOCHS, NEWER, NORTH, OLDER_L2A, rows, text, unless_refused, zipped

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.egms_ortho import CELLS
 from plumbline.sources.read import open_points, read_points

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import shapely
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.buildings import read_buildings
 from tests.sources.make import EAST, NORTH, squares, unless_refused
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import MAX_RATIO, RATIO_FREE_BYTES, find_csv, vector_members
 from tests.sources.make import unless_refused, zipped
 

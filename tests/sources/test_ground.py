@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import shapely
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.ground import Ground, ground_of
 
 HERE, THERE = "EPSG:3035", "EPSG:32756"

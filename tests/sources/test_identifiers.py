@@ -7,7 +7,7 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.identifiers import SAME_M, drop_duplicates, identify
 from plumbline.sources.sieve import Sieve
 from tests.sources.make import squares

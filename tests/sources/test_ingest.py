@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plumbline.errors import InputError
-from plumbline.files import sha256_folder
-from plumbline.jobs import alone
+from plumbline.core.errors import InputError
+from plumbline.core.files import sha256_folder
+from plumbline.core.jobs import alone
 from plumbline.params import Footprints, Ingest, Product
 from plumbline.sources import ingest as stage
 from plumbline.sources import lines, part, read

@@ -4,7 +4,7 @@ import geopandas
 import pandas as pd
 import pytest
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.labelled import of_footprints
 
 FILES = Path("labels.csv"), Path("footprints.geojson")

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
+from plumbline.core.strain import category
 from plumbline.sources.labels import read_labels
-from plumbline.strain import category
 from tests.sources.make import unless_refused
 
 HEADER = "building_id,severity_permille,quadrant\n"

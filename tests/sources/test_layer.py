@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import shapely
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.read import parts, read_points
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text, unless_refused

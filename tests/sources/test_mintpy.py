@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyproj import Transformer
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.city_files import find_unlabelled
 from plumbline.sources.hdf5 import PROBE

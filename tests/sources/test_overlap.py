@@ -6,7 +6,7 @@ import pytest
 import shapely
 from pyproj import Transformer
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.overlap import check_overlap
 from tests.sources.make import EAST, NORTH, squares, track
 

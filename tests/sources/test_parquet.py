@@ -10,7 +10,7 @@ import shapely
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Ingest, Product
 from plumbline.sources.ingest import ingest
 from plumbline.sources.ingested import open_ingested

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources import points
 from plumbline.sources.points import load_points, write_points
 from plumbline.sources.track import Track

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from plumbline.errors import InputError
-from plumbline.files import sha256_folder
+from plumbline.core.errors import InputError
+from plumbline.core.files import sha256_folder
 from plumbline.params import Ingest, Product
 from plumbline.sources.ingest import ingest
 from plumbline.sources.ingested import open_ingested, open_profiles

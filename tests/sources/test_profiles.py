@@ -3,7 +3,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.profiles import looks_like_profiles, read_profiles
 from tests.sources.make import rows, text, unless_refused
 from tests.sources.write_profiles import profiles

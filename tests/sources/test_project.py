@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from pyproj import Geod, Transformer
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.los import from_azimuth, from_heading
 from plumbline.sources.project import projection, typical_box, utm_zone
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.formats import describe
 from plumbline.sources.read import is_product, open_points, parts, read_points

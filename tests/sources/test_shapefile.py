@@ -2,7 +2,7 @@
 
 import pytest
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.read import read_points
 from tests.sources.make import squares, zipped

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.read import parts, read_points
 from tests.sources.make import text

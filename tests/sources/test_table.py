@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources import table
 from plumbline.sources.archive import Product
 from plumbline.sources.table import read_columns, read_header, stream_columns

@@ -1,6 +1,6 @@
 import pytest
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.table import stream_columns
 from plumbline.sources.table_fault import fail_at

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from plumbline.errors import InputError
-from plumbline.files import read_json, sha256_file, write_json
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json, sha256_file, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.train.alarms import MOST_LEFT_OUT, StepAlarm
 from plumbline.train.memory import free_bytes, gpu_share, machine, memory_bytes, memory_share, total_bytes
 from plumbline.train.module import Optimisation

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.compass import quadrant_code
+from plumbline.core.compass import quadrant_code
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, quadrant_symmetry, symmetry
 from plumbline.train.augment import SYMMETRIES, Symmetry, apply_symmetry, turn
 from plumbline.train.batches import Batch

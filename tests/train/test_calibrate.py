@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import nn
 
+from plumbline.core.strain import INTERVAL_SHARE, category
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import RawAnswer
 from plumbline.prepare.sequences import concatenate
-from plumbline.strain import INTERVAL_SHARE, category
 from plumbline.train.calibrate import calibrate
 from plumbline.train.doubts import LEAST_BUILDINGS
 from tests.model.made import small_model

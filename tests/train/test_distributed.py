@@ -17,7 +17,7 @@ from mlflow import MlflowClient
 from torch import nn
 from torch.distributed.fsdp import MixedPrecision
 
-from plumbline.errors import InputError, PlumblineError
+from plumbline.core.errors import InputError, PlumblineError
 from plumbline.params import parse_params
 from plumbline.prepare.shards import save_shards
 from plumbline.train import distributed

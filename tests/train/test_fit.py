@@ -23,10 +23,10 @@ from mlflow.exceptions import MlflowException
 from safetensors.torch import load_file
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from plumbline.console import log
-from plumbline.errors import InputError
-from plumbline.files import sha256_file, sha256_folder
-from plumbline.jobs import alone
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import sha256_file, sha256_folder
+from plumbline.core.jobs import alone
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.prepare.shards import load_shards, save_shards
 from plumbline.train import distributed, stage

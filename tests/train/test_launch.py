@@ -13,7 +13,7 @@ import psutil
 import pytest
 import yaml
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.train.launch import network_to, one_process_a_device
 from tests.first import as_first
 from tests.machines import two_machines

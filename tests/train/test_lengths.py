@@ -1,6 +1,6 @@
 import pytest
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.prepare.shards import save_shards
 from tests.train.made import make_sequences
 from tests.train.test_fit import run, said, work

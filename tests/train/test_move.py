@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from plumbline.core.strain import INTERVAL_SHARE
 from plumbline.model.interval import NOTHING
-from plumbline.strain import INTERVAL_SHARE
 from plumbline.train.move import MOST_HALVES, move_scales, needed, set_or_move
 from plumbline.train.scales import CATEGORIES, MIN_CATEGORY, misses, set_scales
 from tests.train.test_calibrate import echo_model

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import new_spec
 from plumbline.train.module import Optimisation

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.files import sha256_folder
+from plumbline.core.files import sha256_folder
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params.prepare import SEQUENCES
 from plumbline.train.record import git_commit, hardware

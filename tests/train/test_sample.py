@@ -4,11 +4,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plumbline.core.strain import category
 from plumbline.model.diagnosis import SEVERITY_FLOOR
 from plumbline.model.losses import QuadrantLoss, SeverityLoss
 from plumbline.model.network import RawAnswer
 from plumbline.params import Train
-from plumbline.strain import category
 from plumbline.train.batches import SimilarLengths, loader
 from plumbline.train.sample import RARITIES, building_weights, draw
 from tests.train.made import make_sequences

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from plumbline.core.strain import INTERVAL_SHARE, category
 from plumbline.model.interval import KINDS
 from plumbline.model.network import RawAnswer
 from plumbline.prepare.features import GEOMETRY, names
 from plumbline.prepare.sequences import concatenate
-from plumbline.strain import INTERVAL_SHARE, category
 from plumbline.train.calibrate import calibrate, raw_answers
 from plumbline.train.scales import (
     CATEGORIES,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from plumbline.compress.stage import compress
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.shards import save_shards
 from plumbline.train import splits

@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from plumbline import pretrained
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import new_spec
 from plumbline.model.prepared import PREPARED

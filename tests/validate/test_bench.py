@@ -10,11 +10,11 @@ import onnx
 import pytest
 from rich.console import Console
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json
 from plumbline.export.package import MODELS, verify_package, write_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.weights import load_network
-from plumbline.files import read_json
 from plumbline.prepare.shards import load_shards
 from plumbline.validate import bench as measured
 from plumbline.validate.bench import Row, artifacts, bench

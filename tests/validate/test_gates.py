@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Gate, Validate, parse_params
 from plumbline.params.validate import METRICS, OF_BUILDINGS
 from plumbline.validate.bootstrap import Pair

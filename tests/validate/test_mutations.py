@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from plumbline.core.files import read_json, sha256_file
 from plumbline.export.onnx import export_onnx
-from plumbline.files import read_json, sha256_file
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.params import load_params
 from plumbline.prepare.shards import load_shards

@@ -10,8 +10,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from plumbline.core.files import read_json
 from plumbline.export.stage import ARTIFACTS
-from plumbline.files import read_json
 from plumbline.params import Gate, Validate
 from plumbline.prepare.shards import load_shards
 from plumbline.validate.comparisons import drops_of

@@ -12,8 +12,8 @@ import pytest
 import torch
 import yaml
 
+from plumbline.core.files import read_json, sha256_folder
 from plumbline.export.stage import ARTIFACTS
-from plumbline.files import read_json, sha256_folder
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.prepare.shards import load_shards
 from plumbline.validate.evidence import write_evidence

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.makers.eighth.city import make_city
 from benchmarks.makers.eighth.sensors import SENSORS
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 
 
 def main() -> None:

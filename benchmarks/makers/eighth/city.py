@@ -18,8 +18,8 @@ from benchmarks.makers.eighth.sensors import SENSORS, Sensor, draw_epochs
 from benchmarks.makers.eighth.structures import draw_structures
 from benchmarks.makers.eighth.town import draw_town
 from benchmarks.makers.eighth.tunnels import draw_tunnels
-from plumbline.errors import InputError
-from plumbline.files import atomic_folder
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder
 
 REAL = "sentinel_real"
 FEWEST_EPOCHS, MOST_YEARS = 30, 100

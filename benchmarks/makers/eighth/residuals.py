@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from benchmarks.makers.products import DIRECTIONS, read_product
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 
 Array = NDArray[np.float64]
 NEAR = 60

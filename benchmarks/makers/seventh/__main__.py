@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.makers.seventh.city import make_city
 from benchmarks.makers.seventh.settings import KINDS
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ from benchmarks.makers.seventh.settings import KINDS
 from benchmarks.makers.seventh.structure import CAUSES
 from benchmarks.makers.seventh.town import draw_town
 from benchmarks.makers.seventh.tracks import draw_tracks, read_track
-from plumbline.errors import InputError
-from plumbline.files import atomic_folder, check_place
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder, check_place
 
 LETTERS = "AD"
 """Of an ascending and a descending track."""

@@ -11,7 +11,7 @@ from numpy.random import Generator
 
 from benchmarks.makers.products import read_product
 from benchmarks.makers.seventh.settings import INCIDENCE_DEG, Array, Kind
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 
 HEADING_DEG = (-12.0, 192.0)
 """Of an ascending and a descending track, clockwise from north, give or take three."""

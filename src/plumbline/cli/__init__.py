@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from plumbline.cli import adapters, bench, doctor, release, stages, tensorrt, triton, use
-from plumbline.console import log, setup_logging
-from plumbline.errors import InputError, PlumblineError
-from plumbline.files import forbidden, unwritten
-from plumbline.jobs import die_with_parent
-from plumbline.spin import set_spinning
+from plumbline.core.console import log, setup_logging
+from plumbline.core.errors import InputError, PlumblineError
+from plumbline.core.files import forbidden, unwritten
+from plumbline.core.jobs import die_with_parent
+from plumbline.core.threads import set_spinning
 
 INTERRUPTED = 130
 app = typer.Typer(

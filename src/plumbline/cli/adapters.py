@@ -9,7 +9,7 @@ import typer
 from rich.table import Column, Table
 
 from plumbline.cli.options import print_table
-from plumbline.console import log
+from plumbline.core.console import log
 
 app = typer.Typer(help="Adapters that `plumbline adapt` made: list, merge.", no_args_is_help=True)
 

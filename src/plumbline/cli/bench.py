@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plumbline.cli.options import DATA, FormatOption, PackageArgument, ProductsOption, print_table
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.params import Ingest, load_ingest
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def bench(
 
     Without --prepared and --points it takes data/prepare/test where that is, and else random inputs.
     """
+    from plumbline.core.files import write_json
     from plumbline.export.package import open_package
     from plumbline.export.weights import load_network
-    from plumbline.files import write_json
     from plumbline.release.resolve import resolve_model
     from plumbline.train.record import hardware
     from plumbline.validate.bench import BATCHES

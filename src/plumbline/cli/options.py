@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from plumbline.console import console
+from plumbline.core.console import console
 from plumbline.params import FORMATS
 
 DATA = Path("data")

@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 
 from plumbline.cli.options import DATA, PARAMS, ParamsOption, print_table
-from plumbline.console import log
-from plumbline.errors import GateRefused, InputError
+from plumbline.core.console import log
+from plumbline.core.errors import GateRefused, InputError
 from plumbline.params import Params, load_params
 
 app = typer.Typer(help="The registry of released models: promote, roll back, list.", no_args_is_help=True)

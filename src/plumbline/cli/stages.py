@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from plumbline.cli.options import DATA, PARAMS, ParamsOption, WorkersOption
-from plumbline.errors import InputError, ParameterError
-from plumbline.jobs import one_thread
+from plumbline.core.errors import InputError, ParameterError
+from plumbline.core.jobs import one_thread
 from plumbline.params import Export, Train, load_params, load_section
 
 app = typer.Typer()

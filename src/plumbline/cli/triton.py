@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from plumbline.cli.options import PackageArgument
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 
 app = typer.Typer()
 

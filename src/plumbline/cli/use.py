@@ -24,8 +24,8 @@ from plumbline.cli.options import (
     SureOption,
     WorkersOption,
 )
-from plumbline.errors import InputError, PlumblineError
-from plumbline.jobs import one_thread
+from plumbline.core.errors import InputError, PlumblineError
+from plumbline.core.jobs import one_thread
 from plumbline.params import Adapt, Ingest, Prepare, load_ingest, load_params, load_section
 
 app = typer.Typer()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from plumbline.compress.quantize import Calibration
 from plumbline.compress.rounding import Rounding
-from plumbline.console import log
+from plumbline.core.console import log
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Compress, Train
 from plumbline.prepare.shards import SequenceSet

@@ -7,7 +7,7 @@ import itertools
 import torch
 
 from plumbline.compress.importance import BATCH, loss_of
-from plumbline.console import log
+from plumbline.core.console import log
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import spec_of
 from plumbline.params import Train

@@ -12,8 +12,8 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from plumbline.compress.quantize import Calibration, Quantiser, quantiser
-from plumbline.console import log, track
-from plumbline.files import atomic_file
+from plumbline.core.console import log, track
+from plumbline.core.files import atomic_file
 from plumbline.params import Export
 from plumbline.params.export import Change
 from plumbline.prepare.shards import SequenceSet

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from plumbline.compress.search import Row
-from plumbline.files import atomic_folder, read_json, write_json
+from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.train.memory import number_here
 

@@ -16,7 +16,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from plumbline.compress.pack import pack
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.prepare.shards import SequenceSet
 
 OPERATORS = ["MatMul", "Gemm", "Conv"]

@@ -8,9 +8,9 @@ from typing import Any
 
 from plumbline.compress.judge import Rightness, judge, loss_against
 from plumbline.compress.shrink import Pruning
-from plumbline.console import log
-from plumbline.errors import InputError
-from plumbline.files import atomic_folder, read_json, write_json
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params.compress import Target

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.charts import Line, line_chart
 from plumbline.compress.judge import judge
 from plumbline.compress.prune import channel_groups, prune
 from plumbline.compress.shrink import Pruning
-from plumbline.console import track
+from plumbline.core.console import track
+from plumbline.core.svg import Line, line_chart
 from plumbline.model.network import count_parameters
 from plumbline.prepare.shards import SequenceSet
 

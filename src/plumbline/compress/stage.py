@@ -14,9 +14,9 @@ from plumbline.compress.search import search
 from plumbline.compress.sensitivity import drawn, scan
 from plumbline.compress.shrink import Pruning
 from plumbline.compress.table import write_table
-from plumbline.console import log
-from plumbline.files import sha256_folder
-from plumbline.jobs import WORK
+from plumbline.core.console import log
+from plumbline.core.files import sha256_folder
+from plumbline.core.jobs import WORK
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params import Params

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plumbline.files import atomic_file
+from plumbline.core.files import atomic_file
 
 
 def write_table(rows: Sequence[Mapping[str, Any]], path: Path) -> None:

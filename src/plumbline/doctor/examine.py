@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from plumbline.console import hidden
+from plumbline.core.console import hidden
 from plumbline.doctor import (
     checkout,
     clock,

@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from plumbline.core.files import KEPT_SECONDS, TEMPORARY, is_dead
+from plumbline.core.jobs import WORK
 from plumbline.doctor.finding import Finding, Place, ok, size, warning
 from plumbline.doctor.folders import files
-from plumbline.files import KEPT_SECONDS, TEMPORARY, is_dead
-from plumbline.jobs import WORK
 
 _REMOVED = re.compile(r"^\.(.+)\.removed$")
-"""As `plumbline.jobs` names what it is about to remove."""
+"""As `plumbline.core.jobs` names what it is about to remove."""
 WHERE = (".", "data", "data/*", "mlartifacts", f"{WORK}", f"{WORK}/*", f"{WORK}/*/*")
 GONE_ON_WITH = ("checkpoints", "ingest", "prepare", "score", "search")
 """Below `.plumbline`: trainings and portions, which can be made again. Other folders hold what cannot: Prefect's

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from plumbline.core.jobs import WORK
 from plumbline.doctor.finding import Finding, Place, fault, ok, warning
-from plumbline.jobs import WORK
 
 DVC_OWNERS = Path(".dvc/tmp/rwlock")
 SERVER = WORK / "server.pid"

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from plumbline.core.errors import InputError
 from plumbline.doctor.finding import Finding, Place, fault, ok
-from plumbline.errors import InputError
 
 OWN = Path("data/package")
 importing = threading.Lock()

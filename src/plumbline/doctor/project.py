@@ -8,9 +8,9 @@ from pathlib import Path
 
 import yaml
 
+from plumbline.core.errors import InputError
 from plumbline.doctor.command import dvc
 from plumbline.doctor.finding import Finding, Place, fault, nothing, ok
-from plumbline.errors import InputError
 from plumbline.params import check_sections, is_partial, load_params
 
 PARAMS, GRAPH = Path("params.yaml"), Path("dvc.yaml")

@@ -9,11 +9,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plumbline.core.errors import InputError
 from plumbline.doctor.finding import Finding, Place, fault, ok, warning
 from plumbline.doctor.folders import unwritable
 from plumbline.doctor.package import importing
 from plumbline.doctor.web import ask, mlflow_headers
-from plumbline.errors import InputError
 from plumbline.params import load_params
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from plumbline.errors import PlumblineError
+from plumbline.core.errors import PlumblineError
 from plumbline.model.diagnosis import Diagnosis
 
 

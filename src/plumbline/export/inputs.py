@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 
 SEQUENCES = ("distance", "slope")
 FLOATS = (*SEQUENCES, "geometry")

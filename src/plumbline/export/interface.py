@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from plumbline.compass import QUADRANTS
-from plumbline.errors import InputError
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.errors import InputError
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, Column
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 NAME = "plumbline"
 WORDS = ("name", "version")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.export.answers import Answers
 from plumbline.params import Prepare
 from plumbline.prepare.resolution import points_and_tracks, strain_error
 from plumbline.prepare.shards import SequenceSet
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 Mask = NDArray[np.bool_]
 ELSEWHERE = 0.33

@@ -15,10 +15,10 @@ import torch
 from torch.export import Dim
 from torch.onnx.errors import OnnxExporterError
 
-from plumbline.errors import InputError, PlumblineError
+from plumbline.core.errors import InputError, PlumblineError
+from plumbline.core.files import atomic_file
 from plumbline.export.inputs import NAMES
 from plumbline.export.interface import properties
-from plumbline.files import atomic_file
 from plumbline.model.diagnosis import Answer, Diagnosis
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 

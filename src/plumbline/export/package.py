@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder, check_place, read_json, sha256_file, write_json
 from plumbline.export.interface import interface, same_inputs
 from plumbline.export.runtime import OnnxModel
-from plumbline.files import atomic_folder, check_place, read_json, sha256_file, write_json
 from plumbline.model.weights_file import MANIFEST as MANIFEST
 from plumbline.params import Prepare
 from plumbline.prepare.features import PREPARATION

@@ -16,12 +16,12 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
+from plumbline.core.jobs import cores
 from plumbline.export.answers import Answers, Released
 from plumbline.export.inputs import FLOATS, MASK, NAMES, signature
 from plumbline.export.interface import read_properties
 from plumbline.export.spread import cut, parts
-from plumbline.jobs import cores
 
 __all__ = ["Answers", "OnnxModel"]
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from plumbline.compress.keep import quantize
 from plumbline.compress.table import write_table
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder, told_unwritten
 from plumbline.export.half import in_half
 from plumbline.export.onnx import export_onnx, finish, said_by
 from plumbline.export.tensorrt.build import build
 from plumbline.export.tensorrt.device import this_device
-from plumbline.files import atomic_folder, told_unwritten
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Export
 from plumbline.prepare.shards import load_shards

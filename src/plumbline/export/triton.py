@@ -16,10 +16,10 @@ import onnx
 from onnx import TensorProto
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder, read_json, sha256_file, write_json
 from plumbline.export.package import Manifest, verify_package
-from plumbline.files import atomic_folder, read_json, sha256_file, write_json
 
 MARK = "plumbline.json"
 """Says that a repository is of this module; Triton reads only the folders beside it."""

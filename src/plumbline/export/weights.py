@@ -6,8 +6,8 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from plumbline.errors import InputError
-from plumbline.files import read_json
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.spec import NetworkSpec
 from plumbline.model.weights_file import read_weights

@@ -13,8 +13,9 @@ from safetensors import SafetensorError
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from plumbline.errors import InputError
-from plumbline.files import read_json, write_bytes, write_json
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json, write_bytes, write_json
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.model.heads import RawAnswer
 from plumbline.model.interval import KINDS, kinds, narrowness, stretched
 from plumbline.model.network import Network, spec_of
@@ -23,7 +24,6 @@ from plumbline.model.prepared import PREPARED, told_preparation
 from plumbline.model.spec import NetworkSpec
 from plumbline.model.weights_file import read_weights
 from plumbline.prepare.features import DISTANCE, GEOMETRY, PREPARATION, SLOPE, names
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 SEVERITY_FLOOR = 0.1
 """Added to permille before the logarithm: differences far below category 1 do not matter."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from plumbline.console import log
+from plumbline.core.console import log
 
 Keys = Tensor | BlockMask
 """Which scatterers may be looked at, in the form a kernel wants it; made once for all layers of a batch."""

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from plumbline.core.strain import INTERVAL_SHARE
 from plumbline.model.heads import RawAnswer
 from plumbline.params import Train
 from plumbline.params.plugins import QUADRANT_LOSS, SEVERITY_LOSS
 from plumbline.params.train import QuadrantKind, SeverityKind
-from plumbline.strain import INTERVAL_SHARE
 
 LOW, HIGH = (1 - INTERVAL_SHARE) / 2, (1 + INTERVAL_SHARE) / 2
 """Quantiles that the interval's ends aim at before calibration."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from plumbline import pretrained
-from plumbline.errors import InputError
-from plumbline.files import read_json
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json
 
 PREPARED = "preparation"
 """Where a file of weights says it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plumbline.errors import InputError
-from plumbline.files import read_json, sha256_file
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json, sha256_file
 
 if TYPE_CHECKING:
     from torch import Tensor

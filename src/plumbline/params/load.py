@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar, cast
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params.adapt import Adapt
 from plumbline.params.compress import Compress
 from plumbline.params.export import Export

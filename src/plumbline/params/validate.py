@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from plumbline.errors import ParameterError
+from plumbline.core.errors import ParameterError
 from plumbline.params.section import Section
 
 METRICS = (

@@ -8,7 +8,7 @@ import geopandas
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.collect import MIN_EPOCHS, collect_scatterers, footprint_area, observation_period
 from plumbline.prepare.decompose import TrackMeans

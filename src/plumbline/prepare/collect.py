@@ -9,7 +9,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.compass import Frames, frames
+from plumbline.core.compass import Frames, frames
 from plumbline.prepare.assign import UNASSIGNED
 from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.trend import estimate_trend

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.strain import bay_length, principal_tensile_strain
 from plumbline.prepare.decouple import rigid_design
 from plumbline.prepare.robust import Fit, misfit, student_fit, student_fits
-from plumbline.strain import bay_length, principal_tensile_strain
 
 Float = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.compass import Frames, quadrant_code
+from plumbline.core.compass import Frames, quadrant_code
 from plumbline.prepare.corners import fit_corners
 from plumbline.prepare.course import SHAPES, Courses
 from plumbline.prepare.decouple import remove_rigid

@@ -6,7 +6,7 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from plumbline.compass import Frames
+from plumbline.core.compass import Frames
 from plumbline.prepare.decompose import TrackMeans, solve_units, track_means
 from plumbline.prepare.scatterers import Scatterers
 

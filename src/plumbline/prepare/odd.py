@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.compass import frames
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.compass import frames
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 
 Float = NDArray[np.floating[Any]]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params.plugins import PADDING
 
 Values = NDArray[np.float32]

@@ -11,8 +11,8 @@ import pyproj
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import DisjointSet
 
-from plumbline.console import log
-from plumbline.files import read_json
+from plumbline.core.console import log
+from plumbline.core.files import read_json
 from plumbline.sources.ground import one_crs
 
 Centres = NDArray[np.float64]

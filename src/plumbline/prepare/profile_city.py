@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.files import atomic_folder, read_json, write_json
+from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.params import Prepare
 from plumbline.prepare.profiles import profile_labels, profile_sequences, rows_left_out
 from plumbline.prepare.tile import TILE

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.compass import QUADRANTS, Frames
+from plumbline.core.compass import QUADRANTS, Frames
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
 from plumbline.prepare.course import unknown_courses
 from plumbline.prepare.describe import describe_buildings
@@ -23,7 +24,6 @@ from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.sequences import UNDEFINED, Sequences
 from plumbline.sources.profile_line import SLACK
 from plumbline.sources.profiles import Profiles
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 Float = NDArray[np.floating[Any]]
 LIKELY_SLOPE_SE, LEAST_SLOPE_SE = 0.5, 0.02

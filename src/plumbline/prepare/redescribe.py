@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.compass import Frames
+from plumbline.core.compass import Frames
 from plumbline.prepare.course import unknown_courses
 from plumbline.prepare.describe import describe_buildings
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, Column, names

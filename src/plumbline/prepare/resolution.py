@@ -19,7 +19,7 @@ def strain_error(sequences: SequenceSet) -> NDArray[np.floating[Any]]:
     """(B,) standard error of a quadrant's strain by the noise of the building's points alone, permille.
 
     A quarter of the points against the other three quarters tells a quadrant's drop with `4 + 4/3` times the variance
-    of the mean of all. The drop of a strain is that of twice as large an angular distortion (`plumbline.strain`,
+    of the mean of all. The drop of a strain is that of twice as large an angular distortion (`plumbline.core.strain`,
     without horizontal strain) over half a side: strain times side. Points that are not where the product says, and
     shapes that no fit knows, come on top: so a strain has to be several such errors large to be found.
     """

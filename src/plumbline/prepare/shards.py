@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.sequences import Sequences, concatenate
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.blocks import number_blocks
 from plumbline.prepare.folds import fold_blocks

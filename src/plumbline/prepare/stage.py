@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.console import log
-from plumbline.errors import InputError
-from plumbline.files import atomic_folder, read_json
-from plumbline.jobs import WORK, alone, clear, run_jobs, work_folder
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder, read_json
+from plumbline.core.jobs import WORK, alone, clear, run_jobs, work_folder
 from plumbline.params import Prepare
 from plumbline.prepare.audit import audit
 from plumbline.prepare.audit.reference import load_reference

@@ -9,8 +9,9 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from plumbline.compass import QUADRANTS
-from plumbline.files import atomic_folder, write_json
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.files import atomic_folder, write_json
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.decompose import TrackMeans
@@ -21,7 +22,6 @@ from plumbline.sources.ground import ground_of
 from plumbline.sources.ingested import Ingested
 from plumbline.sources.tiles import cells, tile_name
 from plumbline.sources.track import Track
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 CENTRE, MEANS, IDS, TILE = "centre.npy", "means.npz", "building_id.npy", "tile.json"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from plumbline.compass import QUADRANTS
+from plumbline.core.compass import QUADRANTS
 from plumbline.export.package import MODELS
 from plumbline.validate.report import CATEGORIES
 from plumbline.validate.report_content import METRICS, OF_SLICES, compared_with

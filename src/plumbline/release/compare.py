@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.console import log
-from plumbline.errors import GateRefused, InputError
+from plumbline.core.console import log
+from plumbline.core.errors import GateRefused, InputError
+from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_json
 from plumbline.export.package import MANIFEST, MODELS, Manifest, open_package, verify_package
-from plumbline.files import atomic_folder, read_json, sha256_folder, write_json
 from plumbline.params import Validate
 from plumbline.prepare.shards import load_shards
 from plumbline.release.card import model_card

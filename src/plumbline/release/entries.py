@@ -12,7 +12,7 @@ from typing import Any
 
 from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.export.package import MANIFEST, verify_package
 from plumbline.release.resolve import CHAMPION
 

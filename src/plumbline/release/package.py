@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import plumbline
-from plumbline.errors import GateRefused, InputError
+from plumbline.core.errors import GateRefused, InputError
+from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.export.package import ALARMS, write_package
-from plumbline.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.params import Params
 from plumbline.prepare.audit.conditions import FILE as REFERENCE
 from plumbline.prepare.audit.conditions import describe_conditions
@@ -29,9 +29,18 @@ FILES = {
 """Name in the package -> name in the folder of the stage `export`."""
 
 CODE = (
-    "compass.py", "strain.py", "simulate", "sources", "prepare", "model", "train", "compress", "export", "validate",
+    "core/compass.py",
+    "core/strain.py",
+    "simulate",
+    "sources",
+    "prepare",
+    "model",
+    "train",
+    "compress",
+    "export",
+    "validate",
     "release",
-)  # fmt: skip
+)
 """Source that the manifest's hash of the code is taken over: that of dvc.yaml's stage `package`."""
 
 NO_PART = {"adapt", "score", "tidy"}

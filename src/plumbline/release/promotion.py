@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from plumbline.errors import GateRefused, InputError
+from plumbline.core.errors import GateRefused, InputError
 from plumbline.export.package import MANIFEST, Manifest, verify_package
 from plumbline.release.entries import Registered
 from plumbline.release.registry import DEFAULT_NAME, Registry

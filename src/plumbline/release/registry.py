@@ -12,9 +12,9 @@ from mlflow.artifacts import download_artifacts
 from mlflow.entities import Metric
 from mlflow.entities.model_registry import RegisteredModel
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder
 from plumbline.export.package import Manifest
-from plumbline.files import atomic_folder
 from plumbline.release.entries import (
     HISTORY,
     ROLLED_BACK_TAG,

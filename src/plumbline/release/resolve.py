@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Package, load_section
 from plumbline.pretrained import NAME as PRETRAINED
 from plumbline.pretrained import PACKAGE

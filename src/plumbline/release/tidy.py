@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from plumbline.errors import InputError
-from plumbline.jobs import remove
+from plumbline.core.errors import InputError
+from plumbline.core.jobs import remove
 from plumbline.params import Tidy
 from plumbline.release.entries import Registered, download_folder
 from plumbline.release.promotion import REPLACED, fate_of

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from plumbline.compass import frames
+from plumbline.core.compass import frames
 from plumbline.params import Prepare
 from plumbline.prepare.odd import too_small_or_large
 

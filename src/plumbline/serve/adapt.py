@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.console import log
-from plumbline.errors import InputError
-from plumbline.files import check_writable, sha256_file, sha256_folder, told_unwritten
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import check_writable, sha256_file, sha256_folder, told_unwritten
+from plumbline.core.strain import category
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Ingest, Prepare
 from plumbline.params.adapt import Adapt
@@ -27,7 +28,6 @@ from plumbline.sources.buildings import read_buildings
 from plumbline.sources.labelled import of_footprints
 from plumbline.sources.labels import read_labels
 from plumbline.sources.overlap import check_overlap
-from plumbline.strain import category
 from plumbline.train.adapt import TooFewLabels
 from plumbline.train.adapt import adapt as fit
 from plumbline.train.adapter import ABOUT, ADAPTERS, WEIGHTS, base_hash, check_name, save_adapter

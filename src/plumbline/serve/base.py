@@ -7,10 +7,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from plumbline import pretrained
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json
 from plumbline.export.package import MANIFEST, verify_package
-from plumbline.files import read_json
 from plumbline.params import Prepare
 from plumbline.params.prepare import JUDGED, SEQUENCES
 

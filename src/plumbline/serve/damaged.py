@@ -10,9 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import nbinom, poisson
 
-from plumbline.console import log
+from plumbline.core.console import log
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, INTERVAL_SHARE
 from plumbline.export.package import ALARMS
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE, INTERVAL_SHARE
 
 FEW = 20
 """Judged buildings, below which their number is compared with nothing."""

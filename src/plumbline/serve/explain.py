@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from plumbline.compass import frames
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.compass import frames
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_file
 from plumbline.export.package import open_package
 from plumbline.export.weights import load_network
-from plumbline.files import atomic_file
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Ingest, Prepare
 from plumbline.prepare.buildings import prepare_buildings

@@ -15,7 +15,7 @@ import shapely
 from bokeh.palettes import PRGn11
 from numpy.typing import NDArray
 
-from plumbline.compass import QUADRANTS
+from plumbline.core.compass import QUADRANTS
 from plumbline.prepare.audit.charts import number, say
 
 Float = NDArray[np.floating[Any]]

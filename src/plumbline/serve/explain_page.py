@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import shapely
 
-from plumbline.compass import QUADRANTS, frames
-from plumbline.console import log
+from plumbline.core.compass import QUADRANTS, frames
+from plumbline.core.console import log
 from plumbline.params import Prepare
 from plumbline.prepare.audit.charts import number, say, table
 from plumbline.prepare.features import GEOMETRY

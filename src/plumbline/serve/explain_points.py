@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from plumbline.compass import Frames
+from plumbline.core.compass import Frames
 from plumbline.prepare.collect import usable_rows
 from plumbline.prepare.features import DISTANCE, SLOPE, names
 from plumbline.prepare.sequences import Sequences

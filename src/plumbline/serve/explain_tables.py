@@ -14,8 +14,8 @@ import shapely
 from numpy.typing import NDArray
 from pyogrio.errors import DataLayerError, DataSourceError
 
-from plumbline.errors import InputError
-from plumbline.files import atomic_file, why_unwritten
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_file, why_unwritten
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.sequences import Sequences
 from plumbline.serve.explain_network import Moved, Reasons

@@ -17,6 +17,7 @@ from bokeh.plotting import figure
 from bokeh.resources import INLINE
 from numpy.typing import NDArray
 
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
 from plumbline.serve.abstained import sentences, why_not
 from plumbline.serve.damaged import flagged, whole_in_damage
@@ -24,7 +25,6 @@ from plumbline.serve.map_data import MapPoints, isolated, map_crs, near_points
 from plumbline.serve.map_layers import draw_buildings, draw_points
 from plumbline.serve.outputs import write_text
 from plumbline.sources.track import Track
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 MAX_POINTS = 50_000
 """Most points in a map, so that a phone can still move it."""

@@ -13,7 +13,7 @@ import pyproj
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.compass import QUADRANTS, Frames, frames
+from plumbline.core.compass import QUADRANTS, Frames, frames
 from plumbline.sources.epochs import DAYS_A_YEAR
 from plumbline.sources.track import Track
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
+from plumbline.core.files import told_unwritten
 from plumbline.export.onnx import export_onnx
 from plumbline.export.package import Manifest, check_replaced, write_package
-from plumbline.files import told_unwritten
 from plumbline.model.diagnosis import save_diagnosis
 from plumbline.params import Export
 from plumbline.serve.base import base_of

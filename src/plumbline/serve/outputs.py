@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyogrio
 
-from plumbline.errors import InputError
-from plumbline.files import atomic_file, check_writable, told_unwritten
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_file, check_writable, told_unwritten
 from plumbline.serve.predictions import BUILDINGS, PREDICTIONS, SCATTERERS, check_output
 
 OWN_LAYERS = {PREDICTIONS: "model_version", BUILDINGS: "model_version", SCATTERERS: "attention_share"}

@@ -11,12 +11,12 @@ import geopandas
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.compass import frames
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.compass import frames
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_file
 from plumbline.export.package import open_package
 from plumbline.export.runtime import OnnxModel
-from plumbline.files import atomic_file
 from plumbline.params import Ingest, Prepare
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.odd import too_small_or_large

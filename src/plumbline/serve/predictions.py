@@ -13,10 +13,10 @@ import shapely
 from numpy.typing import ArrayLike, NDArray
 from pyogrio.errors import DataLayerError, DataSourceError
 
-from plumbline.compass import QUADRANTS
-from plumbline.errors import InputError
-from plumbline.files import atomic_file, check_writable, why_unwritten
-from plumbline.strain import category
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_file, check_writable, why_unwritten
+from plumbline.core.strain import category
 
 STATUSES = ("ok", "insufficient_points", "out_of_distribution")
 """`ok`: judged. The others say why the model abstained."""

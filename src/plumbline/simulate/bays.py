@@ -1,8 +1,8 @@
 """The label definition for many buildings at once.
 
-The same lattice, bays and order as `plumbline.strain.structure_strain`, which is the definition on a rectangle; here
-the samples of many buildings stand one after the other in flat arrays, so that numpy works on millions at a time. On a
-footprint of another shape the plane is that over the footprint, and bays that leave it do not count.
+The same lattice, bays and order as `plumbline.core.strain.structure_strain`, which is the definition on a rectangle;
+here the samples of many buildings stand one after the other in flat arrays, so that numpy works on millions at a time.
+On a footprint of another shape the plane is that over the footprint, and bays that leave it do not count.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.compass import quadrant_code
+from plumbline.core.compass import quadrant_code
+from plumbline.core.strain import BAY_M, principal_tensile_strain
 from plumbline.simulate.outlines import inside, tilts_over
-from plumbline.strain import BAY_M, principal_tensile_strain
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

@@ -15,9 +15,9 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.compass import Frames, frames
-from plumbline.console import log, track
-from plumbline.errors import InputError
+from plumbline.core.compass import Frames, frames
+from plumbline.core.console import log, track
+from plumbline.core.errors import InputError
 from plumbline.params import Borrowed
 from plumbline.simulate.borrowed_track import Copy, Setting, write_track
 from plumbline.simulate.difficulty import Evidence, difficulty, nothing

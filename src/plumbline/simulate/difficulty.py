@@ -1,12 +1,12 @@
 """How hard a building's label is to find: its strain against the noise of as many points as it has.
 
-From the fit of a straight line over the observation, a point's vertical change has the variance
-`12 sigma^2 / (T_eff los_up^2)` with `T_eff = T (1 - rho) / (1 + rho)` epochs that count, for first-order autoregressive
-noise; `noise.Law` has it for noise with a long memory. A quarter of n such points against the other three quarters
-tells a quadrant's drop with the variance `(4 + 4/3) / n` of that; points that differ count by their precision. The
-strain's drop is that of an angular distortion of twice the strain (`plumbline.strain`, without horizontal strain) over
-half a side: strain times side. A point that is not where the product says shows the drop of another place: that
-distortion times the position error, once a point.
+From the fit of a straight line over the observation, a point's vertical change has the variance `12 sigma^2 / (T_eff
+los_up^2)` with `T_eff = T (1 - rho) / (1 + rho)` epochs that count, for first-order autoregressive noise; `noise.Law`
+has it for noise with a long memory. A quarter of n such points against the other three quarters tells a quadrant's drop
+with the variance `(4 + 4/3) / n` of that; points that differ count by their precision. The strain's drop is that of an
+angular distortion of twice the strain (`plumbline.core.strain`, without horizontal strain) over half a side: strain
+times side. A point that is not where the product says shows the drop of another place: that distortion times the
+position error, once a point.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 
 Array = NDArray[np.float64]
 EASY_FROM, MEDIUM_FROM = 20.0, 8.0

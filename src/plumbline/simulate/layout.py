@@ -11,7 +11,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.compass import Frames, frames
+from plumbline.core.compass import Frames, frames
 from plumbline.simulate.draw import log_uniform
 from plumbline.simulate.hinge import CORNERS
 from plumbline.simulate.shapes import draw_outlines

@@ -120,7 +120,7 @@ def hinge_strains(
 
 
 def draw_labels(motion: Motion, layout: Layout) -> Strains:
-    """Labels of all buildings, by the definition in `plumbline.strain`, over their footprints.
+    """Labels of all buildings, by the definition in `plumbline.core.strain`, over their footprints.
 
     A building that no trough reaches is strained by its hinge alone: what else it does is rigid motion.
     """

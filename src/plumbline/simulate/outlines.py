@@ -6,7 +6,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.compass import Frames
+from plumbline.core.compass import Frames
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

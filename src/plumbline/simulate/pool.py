@@ -8,7 +8,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
-from plumbline.jobs import processes
+from plumbline.core.jobs import processes
 
 Result = TypeVar("Result")
 

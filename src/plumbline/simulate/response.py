@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.compass import Frames
+from plumbline.core.compass import Frames
 from plumbline.simulate.draw import log_uniform
 from plumbline.simulate.trough import REACH_WIDTHS, Tunnel
 

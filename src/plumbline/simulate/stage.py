@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from plumbline.console import log, track
-from plumbline.files import atomic_folder
-from plumbline.jobs import cores
+from plumbline.core.console import log, track
+from plumbline.core.files import atomic_folder
+from plumbline.core.jobs import cores
 from plumbline.params import City, Simulate
 from plumbline.simulate.city import CityWriter, draw_site, radius_jobs, shard_parts
 from plumbline.simulate.pool import Workers

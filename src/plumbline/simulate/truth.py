@@ -9,11 +9,11 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.compass import QUADRANTS
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.strain import DIFFICULTIES, category
 from plumbline.simulate.bays import Strains
 from plumbline.simulate.egms import CRS
 from plumbline.sources.grid import GLOBE, transformer
-from plumbline.strain import DIFFICULTIES, category
 
 FOOTPRINTS_BEGIN = (
     '{\n"type": "FeatureCollection",\n"name": "footprints",\n"xy_coordinate_resolution": 1e-09,\n"features": [\n'

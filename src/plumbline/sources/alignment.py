@@ -10,7 +10,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.console import log
+from plumbline.core.console import log
 from plumbline.params import Product
 from plumbline.sources.track import Track
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.streams import FAULTS, Exchanged, Recoded, Unpacked
 
 MAX_MEMBER_BYTES = 16 * 2**30

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.console import log
-from plumbline.errors import InputError
-from plumbline.files import read_json, write_json
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json, write_json
 from plumbline.sources.alignment import warn_of_offset
 from plumbline.sources.city import ABOUT, NEIGHBOURS, CityPlan
 from plumbline.sources.city_files import is_simulated

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import shapely
 from pyproj.exceptions import ProjError
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.params import Footprints
 from plumbline.sources.identifiers import ID, drop_duplicates, identify, warn_of_drawn_twice
 from plumbline.sources.patterns import fits

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
-from plumbline.files import atomic_folder, write_json
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder, write_json
 from plumbline.params import Ingest
 from plumbline.sources.buildings import buildings_table, read_buildings
 from plumbline.sources.city_files import CityFiles

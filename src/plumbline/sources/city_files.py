@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.archive import find_csv, zip_members
 from plumbline.sources.geojson import LOOKED_AT, SEPARATOR

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from plumbline import params
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.egms import MIN_EPOCHS
 from plumbline.sources.epochs import check_pattern, find_days, like_days

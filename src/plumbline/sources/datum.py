@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from plumbline import params
-from plumbline.console import log
+from plumbline.core.console import log
 from plumbline.sources.formats import describe
 from plumbline.sources.track import Track
 

@@ -9,7 +9,7 @@ phase) are left alone. Positive is taken to be towards the satellite.
 from __future__ import annotations
 
 from plumbline import params
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.epochs import find_days, warn_of_unread
 from plumbline.sources.grid import GLOBE

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from plumbline import params
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.cells import DECIMAL_COMMA, DECIMAL_POINT
 from plumbline.sources.table import MAX_HEADER_BYTES

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
 from plumbline import params
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.sources.formats import describe
 from plumbline.sources.track import Track
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.epochs import FIRST_YEAR, LAST_YEAR, like_days, warn_of_unread
 from plumbline.sources.nodata import drop_codes, drop_height_codes

@@ -10,7 +10,7 @@ import re
 from pathlib import PurePosixPath
 
 from plumbline import params
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.egms import COHERENCE, CRS, HEIGHTS, LOS, RANGES, RMSE, is_egms
 from plumbline.sources.epochs import find_days, warn_of_unread

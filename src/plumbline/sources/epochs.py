@@ -9,8 +9,8 @@ from datetime import date, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 
 DAYS_A_YEAR = 365.25
 FIRST_YEAR, LAST_YEAR = 1990, 2100

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from plumbline import params
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import Product, find_csv
 from plumbline.sources.depsi import is_depsi, open_depsi
 from plumbline.sources.dialect import dialect

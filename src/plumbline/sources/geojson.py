@@ -10,7 +10,7 @@ from typing import IO, Any, NamedTuple
 
 import pyproj
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import Product
 
 LOOKED_AT = 2**16

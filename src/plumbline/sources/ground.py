@@ -15,7 +15,7 @@ import pyproj
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 
 CRS, EASTING, NORTHING = "ground_crs", "ground_easting", "ground_northing"
 COLUMNS = (CRS, EASTING, NORTHING)

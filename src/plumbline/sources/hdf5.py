@@ -12,7 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 
 FAULTS = (OSError, RuntimeError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
 """What h5py raises on a damaged file."""

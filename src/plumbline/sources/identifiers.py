@@ -10,8 +10,8 @@ import pandas as pd
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.sources.integers import MAX_WHOLE
 from plumbline.sources.sieve import NAMED, Objects, Sieve, name_features
 

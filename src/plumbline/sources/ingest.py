@@ -11,10 +11,10 @@ from threading import Event
 
 import numpy as np
 
-from plumbline.console import log, track
-from plumbline.errors import InputError
-from plumbline.files import atomic_file, atomic_folder, read_json
-from plumbline.jobs import alone, clear, cores, remove, run_jobs, undone
+from plumbline.core.console import log, track
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_file, atomic_folder, read_json
+from plumbline.core.jobs import alone, clear, cores, remove, run_jobs, undone
 from plumbline.params import Ingest
 from plumbline.sources.assemble import CITY, assemble
 from plumbline.sources.city import read_city

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
-from plumbline.files import read_json
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json
 from plumbline.sources.assemble import CITY
 from plumbline.sources.buildings import load_buildings
 from plumbline.sources.city import NEIGHBOURS

@@ -8,7 +8,7 @@ from pathlib import Path
 import geopandas
 import pandas as pd
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 
 SHOWN = 5
 """Identifiers in a message, at most."""

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from plumbline.compass import QUADRANTS
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES, category
 from plumbline.sources.archive import Product, find_csv
 from plumbline.sources.dialect import dialect
 from plumbline.sources.table import read_columns, read_header
 from plumbline.sources.table_fault import fail_at
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES, category
 
 COLUMNS = {"building_id": pa.string(), "severity_permille": pa.float64(), "quadrant": pa.string()}
 DIFFICULTY = "difficulty"

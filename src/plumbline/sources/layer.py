@@ -16,7 +16,7 @@ import pyogrio
 import pyproj
 import shapely
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import BUFFER_BYTES, ZIP_START, Product, gdal_name, vector_members
 from plumbline.sources.vector import READ_FAULTS, first_line
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyogrio
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.sources.sieve import NAMED
 
 NAMES = ("building", "footprint")

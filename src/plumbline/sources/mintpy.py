@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline import params
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.egms import MAX_DISPLACEMENT_MM, MIN_EPOCHS, RANGES
 from plumbline.sources.epochs import find_days
 from plumbline.sources.hdf5 import array, attributes, has_array, open_hdf5

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from plumbline import params
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.grid import GLOBE
 from plumbline.sources.hdf5 import array, attributes, has_array, number, open_hdf5
 from plumbline.sources.mintpy_geometry import AZIMUTH, COHERENCE, INCIDENCE, Geometry, Grid

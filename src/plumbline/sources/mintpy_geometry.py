@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources import los
 from plumbline.sources.hdf5 import array, has_array, open_hdf5
 from plumbline.sources.nodata import drop_codes, drop_height_codes

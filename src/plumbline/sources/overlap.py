@@ -10,8 +10,8 @@ import pyproj
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.sources.grid import GLOBE, MAX_STRETCH, MAX_TURN_DEG, length_of_a_metre, transformer, turn_of_axes
 from plumbline.sources.project import utm_zone
 from plumbline.sources.track import Track

@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import (
     GZIP_START,
     MAX_MEMBER_BYTES,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from plumbline import params
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.egms import COHERENCE, CRS, HEIGHTS, LOS, RANGES, RMSE, is_egms
 from plumbline.sources.egms_ortho import find_component, is_ortho, ortho_layout

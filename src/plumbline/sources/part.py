@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.files import atomic_folder, write_json
+from plumbline.core.files import atomic_folder, write_json
 from plumbline.params import Ingest
 from plumbline.sources.overlap import NEAR_M, near_points
 from plumbline.sources.points import load_points, write_blocks, write_points

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from plumbline.errors import InputError
-from plumbline.jobs import run_jobs, work_folder
+from plumbline.core.errors import InputError
+from plumbline.core.jobs import run_jobs, work_folder
 from plumbline.params import Ingest
 from plumbline.sources.city import CityPlan, products_crs, read_city
 from plumbline.sources.city_files import CityFiles, find_files, is_simulated

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from plumbline.errors import InputError
-from plumbline.files import atomic_file
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_file
 from plumbline.sources.track import Track
 
 VERSION = 1

@@ -6,8 +6,8 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.sources.repair import repair_polygons
 from plumbline.sources.sieve import Objects, Sieve, because
 from plumbline.sources.solids import flatten_solids

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from plumbline.console import log
-from plumbline.errors import InputError
-from plumbline.files import atomic_folder, read_json, write_json
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.params.ingest import ProfileRows
 from plumbline.sources.city import ABOUT
 from plumbline.sources.epochs import DAYS_A_YEAR

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.params import Ingest, Product
 from plumbline.params.ingest import ProfileRows
 from plumbline.sources.city_files import (

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from plumbline.compass import QUADRANTS
-from plumbline.errors import InputError
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.errors import InputError
 from plumbline.sources.profile_city import PROFILES
 from plumbline.sources.profiles import Profiles
 

@@ -15,7 +15,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.profile_line import TO_M, TO_MM_PER_M, DistanceUnit, Form, SlopeUnit, parse_line
 
 MAX_LINE_BYTES = 2**20

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from pyproj import CRS, Transformer
 from pyproj.exceptions import ProjError
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.sources.grid import GLOBE, MAX_STRETCH, MAX_TURN_DEG, length_of_a_metre, transformer, turn_of_axes
 from plumbline.sources.layout import PLANE, Range
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from plumbline import params
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.sources.columns import open_columns
 from plumbline.sources.formats import FORMATS, PARQUET_FORMATS, Found, check_used, describe, find
 from plumbline.sources.hdf5 import is_hdf5

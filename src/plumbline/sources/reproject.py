@@ -10,7 +10,7 @@ import shapely
 from pyproj import Transformer
 from pyproj.exceptions import ProjError
 
-from plumbline.console import log
+from plumbline.core.console import log
 from plumbline.sources.grid import GLOBE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.console import log
+from plumbline.core.console import log
 
 LARGEST_M = 2.0
 """Steps up to here are no more than what a radar's own places err by."""

@@ -6,7 +6,7 @@ import struct
 import zipfile
 from pathlib import Path, PurePosixPath
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import Product
 
 SUFFIX, TABLES = ".shp", (".dbf", ".DBF")

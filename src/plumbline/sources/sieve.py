@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 
 NAMED = 5
 """Offenders named in a message."""

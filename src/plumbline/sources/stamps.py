@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from plumbline import params
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.depsi import stated_angles
 from plumbline.sources.epochs import FIRST_YEAR, LAST_YEAR

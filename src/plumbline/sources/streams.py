@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from typing import IO
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 
 FAULTS = (
     zipfile.BadZipFile,

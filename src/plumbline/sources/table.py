@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import POINT, Product
 from plumbline.sources.cells import parse
 from plumbline.sources.lines import blocks, open_rows

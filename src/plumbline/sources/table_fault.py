@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.cells import DECIMAL_COMMA, parses
 from plumbline.sources.lines import BLOCK_BYTES, first_line, open_rows

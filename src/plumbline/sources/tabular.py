@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.sources import los
 from plumbline.sources.archive import BUFFER_BYTES, Product
 from plumbline.sources.egms import MAX_DISPLACEMENT_MM, MIN_EPOCHS, RANGES, UNIT_TOLERANCE, Fail

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 
 HALO_M = 20.0
 """Points this far outside of a tile's buildings are at hand for them: the largest `prepare.buffer_m`."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.console import log
+from plumbline.core.console import log
 
 LEAST_TYPICAL_MM, MOST_TYPICAL_MM = 0.02, 500.0
 """Of a city's displacements the median is some millimetres, of its noise alone as of years of subsidence."""

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pyogrio
 import shapely
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.sources.dialect import WESTERN
 from plumbline.sources.geojson import check_named_crs
 from plumbline.sources.integers import mend_integers

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt

@@ -17,9 +17,9 @@ from pydantic import ValidationError
 from safetensors.torch import save
 from torch import Tensor
 
-from plumbline.console import log
-from plumbline.errors import InputError
-from plumbline.files import atomic_folder, read_json, sha256_file, write_bytes, write_json
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder, read_json, sha256_file, write_bytes, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
 from plumbline.prepare.features import PREPARATION
 from plumbline.train.adapter_about import AboutAdapter

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 
 MAX_BYTES = 100_000
 """Of either file."""

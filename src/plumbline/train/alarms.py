@@ -9,8 +9,8 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.params import Train
 from plumbline.train.memory import memory_share
 

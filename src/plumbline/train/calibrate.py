@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from plumbline.console import log
+from plumbline.core.console import log
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.interval import kinds
 from plumbline.prepare.shards import SequenceSet

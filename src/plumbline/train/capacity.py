@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plumbline.console import log
+from plumbline.core.console import log
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Optimise, Train
 from plumbline.prepare.shards import SequenceSet

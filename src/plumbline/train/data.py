@@ -10,9 +10,9 @@ from lightning import LightningDataModule
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from plumbline.console import log
-from plumbline.errors import InputError
-from plumbline.files import write_json
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import write_json
 from plumbline.model.losses import build_losses
 from plumbline.params import Optimise, Train
 from plumbline.prepare.shards import SequenceSet

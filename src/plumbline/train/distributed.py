@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import MixedPrecision
 from torch.nn.parallel import DistributedDataParallel
 
-from plumbline.console import log
-from plumbline.errors import InputError, PlumblineError
-from plumbline.jobs import alone
+from plumbline.core.console import log
+from plumbline.core.errors import InputError, PlumblineError
+from plumbline.core.jobs import alone
 from plumbline.params import Train
 
 AnyThing = TypeVar("AnyThing")

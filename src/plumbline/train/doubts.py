@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from plumbline.console import log
-from plumbline.strain import INTERVAL_SHARE
+from plumbline.core.console import log
+from plumbline.core.strain import INTERVAL_SHARE
 
 LEAST_BUILDINGS = 9
 """With fewer no rank is as far up as `INTERVAL_SHARE` of them and the next: the largest holds less."""

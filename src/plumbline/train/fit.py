@@ -17,9 +17,9 @@ from lightning import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import RichProgressBar
 from lightning.pytorch.profilers import Profiler, PyTorchProfiler, SimpleProfiler
 
-from plumbline.console import console, log
-from plumbline.files import write_json
-from plumbline.jobs import WORK
+from plumbline.core.console import console, log
+from plumbline.core.files import write_json
+from plumbline.core.jobs import WORK
 from plumbline.params import Train
 from plumbline.prepare.shards import SequenceSet
 from plumbline.train.average import Ema

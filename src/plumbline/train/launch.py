@@ -20,9 +20,9 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from plumbline.console import log, setup_logging
-from plumbline.errors import InputError
-from plumbline.jobs import die_with_parent
+from plumbline.core.console import log, setup_logging
+from plumbline.core.errors import InputError
+from plumbline.core.jobs import die_with_parent
 from plumbline.params import Train
 
 GLOO_NETWORK = "GLOO_SOCKET_IFNAME"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.model.spec import NetworkSpec
 from plumbline.train.splits import Splits
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 
-from plumbline.console import hidden, log
-from plumbline.database import ask_database
+from plumbline.core.console import hidden, log
+from plumbline.core.sqlite import ask_database
 from plumbline.train.distributed import parted, process_number
 
 TAGS = ("run_key", "data_sha256")

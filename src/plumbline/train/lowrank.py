@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.model.network import Network
 
 

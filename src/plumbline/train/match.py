@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from plumbline.console import log
-from plumbline.errors import InputError
-from plumbline.files import read_json
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json
 from plumbline.model.position import LONGEST_LEARNED
 from plumbline.model.prepared import told_preparation
 from plumbline.model.spec import NetworkSpec

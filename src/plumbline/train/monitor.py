@@ -12,8 +12,8 @@ from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.accelerators.cpu import get_cpu_stats
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from plumbline.console import log
-from plumbline.files import atomic_file
+from plumbline.core.console import log
+from plumbline.core.files import atomic_file
 from plumbline.params import Train
 from plumbline.train.alarms import MemoryAlarm
 from plumbline.train.memory import gpu_share, memory_bytes

@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from plumbline.core.strain import INTERVAL_SHARE
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.interval import stretched
-from plumbline.strain import INTERVAL_SHARE
 from plumbline.train.scales import CATEGORIES, MIN_CATEGORY, ROUNDING, RawAnswers, category_of, misses, set_scales
 
 MOST_HALVES = 100.0

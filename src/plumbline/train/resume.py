@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from plumbline.console import log
-from plumbline.errors import InputError
-from plumbline.files import read_json
-from plumbline.jobs import remove
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json
+from plumbline.core.jobs import remove
 from plumbline.train.distributed import process_number
 from plumbline.train.start import CHECKPOINT
 

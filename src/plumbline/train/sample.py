@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.strain import category
 from plumbline.model.diagnosis import SEVERITY_FLOOR
 from plumbline.params import Train
-from plumbline.strain import category
 
 BIN = 0.05
 """Width of the bins of log severity; a bin is about 5 % of strain."""

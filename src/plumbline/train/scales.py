@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from torch import Tensor, nn
 
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, INTERVAL_SHARE
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.interval import KINDS, NEAREST, NOTHING, deviations, distances, narrowness
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE, INTERVAL_SHARE
 
 SHARES = (INTERVAL_SHARE, 0.91, 0.92, 0.94, 0.96, 0.98, 1.0)
 CATEGORIES = len(CATEGORY_BOUNDS_PERMILLE) + 1

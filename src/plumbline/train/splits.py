@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.compass import QUADRANTS
-from plumbline.errors import InputError
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.errors import InputError
+from plumbline.core.strain import INTERVAL_SHARE
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.sequences import UNDEFINED, Sequences
 from plumbline.prepare.shards import Shards, load_shards
-from plumbline.strain import INTERVAL_SHARE
 from plumbline.train.doubts import LEAST_BUILDINGS
 
 CHUNK = 1 << 18

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from plumbline.console import log
-from plumbline.files import atomic_folder, sha256_folder, write_json
+from plumbline.core.console import log
+from plumbline.core.files import atomic_folder, sha256_folder, write_json
 from plumbline.model.diagnosis import Diagnosis, save_diagnosis
 from plumbline.model.network import count_parameters, new_spec
 from plumbline.params import Params

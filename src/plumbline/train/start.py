@@ -11,8 +11,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from plumbline import pretrained
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.older import take_older_buffers, take_older_names
 from plumbline.model.weights_file import read_weights

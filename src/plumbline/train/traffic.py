@@ -7,7 +7,7 @@ from typing import Any
 from lightning import Callback, LightningModule, Trainer
 from torch.nn.parallel import DistributedDataParallel
 
-from plumbline.console import log
+from plumbline.core.console import log
 from plumbline.params import Train
 from plumbline.params.train import OWING
 from plumbline.train.hooks import HOOKS, Hook

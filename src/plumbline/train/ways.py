@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from plumbline.console import track
+from plumbline.core.console import track
 from plumbline.model.diagnosis import SEVERITY_FLOOR, Diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params import Train

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.export.answers import Answers
 from plumbline.export.judged import judged
 from plumbline.model.interval import KIND_BOUNDS
 from plumbline.params import Prepare
 from plumbline.prepare.shards import SequenceSet
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE
 
 FILE = "alarms.json"
 ALARM_BOUNDS_PERMILLE = CATEGORY_BOUNDS_PERMILLE[:3]

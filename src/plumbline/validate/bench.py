@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from plumbline.console import log, track
-from plumbline.errors import InputError
+from plumbline.core.console import log, track
+from plumbline.core.errors import InputError
 from plumbline.export.package import Manifest
 from plumbline.export.runtime import Answers, OnnxModel
 from plumbline.export.weights import network_files

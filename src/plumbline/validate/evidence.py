@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.charts import Line, line_chart
-from plumbline.compass import QUADRANTS
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.strain import category
+from plumbline.core.svg import Line, line_chart
 from plumbline.prepare.shards import Shards
-from plumbline.strain import category
 from plumbline.validate.confidence import accuracy_by_coverage, confidence_bins, share_error
 from plumbline.validate.metrics import Figures, Judged
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Gate, Validate
 from plumbline.params.validate import OF_BUILDINGS, OF_QUADRANTS
 from plumbline.validate.bootstrap import Pair, upper_bound

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.strain import category
+from plumbline.core.strain import category
 from plumbline.validate.confidence import COVERED, accuracy_at, expected_calibration_error
 
 Float = NDArray[np.floating]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from plumbline.charts import Estimate, Line, interval_chart, line_chart
-from plumbline.compass import QUADRANTS
-from plumbline.files import write_json
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.files import write_json
+from plumbline.core.svg import Estimate, Line, interval_chart, line_chart
 from plumbline.prepare.audit.charts import number, say, table
 from plumbline.validate.bootstrap import RESAMPLES
 from plumbline.validate.report_content import METRICS, OF_SLICES, compared_with

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.strain import category
+from plumbline.core.strain import category
 from plumbline.validate.confidence import BINS, COVERED, bin_of, most_confident_first
 from plumbline.validate.metrics import Judged
 

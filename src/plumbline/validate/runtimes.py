@@ -10,10 +10,10 @@ import onnxruntime
 import torch
 from numpy.typing import NDArray
 
+from plumbline.core.jobs import cores
 from plumbline.export.answers import Answers, Released
 from plumbline.export.inputs import signature
 from plumbline.export.runtime import CPU
-from plumbline.jobs import cores
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
 from plumbline.validate.measure import run_torch

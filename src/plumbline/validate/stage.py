@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.console import log
-from plumbline.errors import InputError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder, sha256_folder, write_json
+from plumbline.core.strain import INTERVAL_SHARE
 from plumbline.export.runtime import Answers, OnnxModel
 from plumbline.export.stage import ARTIFACTS
-from plumbline.files import atomic_folder, sha256_folder, write_json
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Prepare, Validate
 from plumbline.params.validate import OF_QUADRANTS
 from plumbline.prepare.shards import Shards, load_shards
-from plumbline.strain import INTERVAL_SHARE
 from plumbline.validate.alarms import FILE as ALARM_FILE
 from plumbline.validate.alarms import false_alarms
 from plumbline.validate.baseline import least_squares

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 from plumbline.params import Score, parse_params
 from plumbline.serve.score.aside import is_aside, set_aside
 from plumbline.serve.score.deliveries import Delivery, find_deliveries

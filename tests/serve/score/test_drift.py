@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from plumbline.errors import InputError
-from plumbline.files import read_json, write_json
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json, write_json
 from plumbline.params import Ingest, Prepare, Simulate
 from plumbline.params.score import Drift
 from plumbline.prepare.audit.conditions import FILE, WATCHED, conditions_of, describe_conditions, load_conditions

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from plumbline.errors import InputError
-from plumbline.files import sha256_folder
+from plumbline.core.errors import InputError
+from plumbline.core.files import sha256_folder
 from plumbline.params import load_params, parse_params
 from plumbline.serve.score import lend as lending
 from plumbline.serve.score.lend import city_of, lend, take_back, with_borrowed

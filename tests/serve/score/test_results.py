@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from plumbline.errors import InputError
-from plumbline.files import write_json
+from plumbline.core.errors import InputError
+from plumbline.core.files import write_json
 from plumbline.serve.score.results import LATEST, MANIFEST, Result, note_latest, read_result, results
 
 

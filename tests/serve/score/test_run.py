@@ -18,9 +18,9 @@ import pandas as pd
 import pytest
 
 import plumbline
-from plumbline.errors import InputError, NotWritable
+from plumbline.core.errors import InputError, NotWritable
+from plumbline.core.files import check_writable, sha256_file, sha256_folder
 from plumbline.export.package import verify_package
-from plumbline.files import check_writable, sha256_file, sha256_folder
 from plumbline.serve.predictions import read_predictions
 from plumbline.serve.score import publish as publishing
 from plumbline.serve.score.run import score

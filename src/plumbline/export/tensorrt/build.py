@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plumbline.console import log
-from plumbline.errors import InputError, PlumblineError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError, PlumblineError
+from plumbline.core.files import atomic_file, sha256_file
 from plumbline.export.package import MODELS, verify_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.tensorrt.biases import with_float_biases
 from plumbline.export.tensorrt.device import Device, this_device
 from plumbline.export.tensorrt.engine import Key, Profile, engine_folder, profile, write_engine
 from plumbline.export.weights import network_files
-from plumbline.files import atomic_file, sha256_file
 from plumbline.params.export import EngineArtifact, Through
 
 

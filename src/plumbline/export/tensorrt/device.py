@@ -9,7 +9,7 @@ from importlib import util
 
 from pydantic import BaseModel, ConfigDict
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 
 MAJOR = "11"
 """TensorRT's, whose networks are strongly typed: precision comes from the ONNX file and from nowhere else."""

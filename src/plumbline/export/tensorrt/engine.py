@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.export.inputs import FLOATS, MASK, SEQUENCES
 from plumbline.export.interface import About
 from plumbline.export.tensorrt.device import Device
-from plumbline.files import atomic_folder, read_json, write_json
 from plumbline.params.export import EngineArtifact, Through
 
 PLAN, ABOUT = "model.engine", "engine.json"

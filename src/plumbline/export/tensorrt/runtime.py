@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import InputError, PlumblineError
+from plumbline.core.errors import InputError, PlumblineError
 from plumbline.export.answers import Answers, Released
 from plumbline.export.inputs import NAMES, signature
 from plumbline.export.tensorrt.device import this_device

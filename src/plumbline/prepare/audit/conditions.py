@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.errors import InputError
-from plumbline.files import read_json
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json
 from plumbline.prepare.audit.drift import Columns, columns_of
 from plumbline.prepare.audit.reference import as_kept, describe
 from plumbline.prepare.audit.summary import Summary, chunks, parts_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plumbline.compass import QUADRANTS
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.strain import DIFFICULTIES
 from plumbline.prepare.audit.findings import Case, Facts, Finding, judge
 from plumbline.prepare.audit.summary import Summary
-from plumbline.strain import DIFFICULTIES
 
 
 def split_size(facts: Facts) -> Finding:

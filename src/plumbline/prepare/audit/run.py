@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import InputError
-from plumbline.files import atomic_file, write_json
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_file, write_json
 from plumbline.params import Audit
 from plumbline.prepare.audit import reference as references
 from plumbline.prepare.audit import rules_features, rules_labels, rules_motion, rules_structure

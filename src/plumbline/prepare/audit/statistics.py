@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.compass import QUADRANTS
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES
 from plumbline.prepare.audit.drift import Columns, Shift
 from plumbline.prepare.audit.shape import histogram, histogram_edges, outlier_share, quantiles
 from plumbline.prepare.audit.summary import TABLES, Summary
-from plumbline.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES
 
 QUANTILES = {"q01": 0.01, "q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95, "q99": 0.99}
 LENGTH_BINS = 20

@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import InputError, NotWritable
-from plumbline.files import read_json, sha256_file, write_json
+from plumbline.core.errors import InputError, NotWritable
+from plumbline.core.files import read_json, sha256_file, write_json
 from plumbline.params import Params
 from plumbline.serve.score.deliveries import Delivery
 from plumbline.serve.score.results import ASIDE, now

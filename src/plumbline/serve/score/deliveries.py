@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plumbline.console import log
-from plumbline.errors import InputError
-from plumbline.files import read_json, sha256_file, write_json
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json, sha256_file, write_json
 from plumbline.params.score import Score
 
 UNFINISHED = (".part", ".partial", ".filepart", ".crdownload", ".tmp", ".temp", ".download")

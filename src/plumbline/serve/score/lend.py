@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from plumbline.console import log
-from plumbline.errors import InputError
-from plumbline.files import atomic_file, atomic_folder, sha256_file
-from plumbline.jobs import WORK, remove
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_file, atomic_folder, sha256_file
+from plumbline.core.jobs import WORK, remove
 from plumbline.params import Section, load_params, parse_params
 from plumbline.params.score import Lend
 from plumbline.serve.score.results import read_result

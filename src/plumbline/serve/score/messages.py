@@ -13,8 +13,8 @@ from typing import Any
 
 import pandas as pd
 
-from plumbline.errors import InputError
-from plumbline.files import read_json, write_json
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json, write_json
 from plumbline.serve.score.changes import COMPARED
 from plumbline.serve.score.results import ASIDE, CHANGES, DRIFT, EVENTS, MAP, SENT, Result, now, results
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from plumbline.console import log
+from plumbline.core.console import log
+from plumbline.core.files import atomic_folder, read_json, sha256_file, write_json
 from plumbline.export.package import verify_package
-from plumbline.files import atomic_folder, read_json, sha256_file, write_json
 from plumbline.params import Score
 from plumbline.prepare.audit.conditions import conditions_of, load_conditions
 from plumbline.prepare.audit.drift import Columns

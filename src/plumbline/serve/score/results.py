@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from plumbline.errors import InputError
-from plumbline.files import read_json, sha256_file, write_json
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json, sha256_file, write_json
 
 MANIFEST, LATEST = "manifest.json", "latest.json"
 PREDICTIONS, MAP, CHANGES = "predictions.gpkg", "map.html", "changes.csv"

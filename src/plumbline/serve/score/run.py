@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from plumbline.console import log
-from plumbline.errors import InputError, PlumblineError
+from plumbline.core.console import log
+from plumbline.core.errors import InputError, PlumblineError
+from plumbline.core.jobs import alone, clear
 from plumbline.export.package import open_package
-from plumbline.jobs import alone, clear
 from plumbline.params import Params
 from plumbline.serve.score.aside import bring_back, is_aside, is_of_the_machine, set_aside
 from plumbline.serve.score.deliveries import Delivery, find_deliveries

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plumbline.console import log
-from plumbline.files import atomic_folder, write_json
+from plumbline.core.console import log
+from plumbline.core.files import atomic_folder, write_json
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.score.answers import answers, counts_of
 from plumbline.serve.score.changes import compare

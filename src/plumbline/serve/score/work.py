@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 import plumbline
-from plumbline.errors import InputError, PlumblineError
+from plumbline.core.errors import InputError, PlumblineError
+from plumbline.core.files import atomic_folder, sha256_file, sha256_folder, write_json
+from plumbline.core.jobs import WORK, clear, run_jobs
 from plumbline.export.package import Manifest, open_package, verify_package
 from plumbline.export.runtime import OnnxModel
-from plumbline.files import atomic_folder, sha256_file, sha256_folder, write_json
-from plumbline.jobs import WORK, clear, run_jobs
 from plumbline.params import Ingest
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.odd import period_overlap

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.errors import InputError, NotWritable, PlumblineError
-from plumbline.files import atomic_folder
-from plumbline.jobs import ONE_THREAD, WORK, alone, run_jobs, work_folder
+from plumbline.core.errors import InputError, NotWritable, PlumblineError
+from plumbline.core.files import atomic_folder
+from plumbline.core.jobs import ONE_THREAD, WORK, alone, run_jobs, work_folder
 from tests.first import as_first
 
 
@@ -92,8 +92,8 @@ def test_another_file_setting_or_code_is_another_run(tmp_path):
 PARENT = """
 import sys
 from pathlib import Path
-from plumbline.jobs import ONE_THREAD, run_jobs
-from tests.test_jobs import Portion, write
+from plumbline.core.jobs import ONE_THREAD, run_jobs
+from tests.core.test_jobs import Portion, write
 if __name__ == "__main__":
     run_jobs(write, [Portion(Path(sys.argv[1]) / name, float(sys.argv[2])) for name in "ab"], 2, "work")
 """
@@ -147,6 +147,6 @@ def test_workers_of_the_first_process_of_a_container_go_on(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="needs PR_SET_PDEATHSIG")
 @pytest.mark.parametrize(("expected", "there"), [("os.getppid()", True), ("os.getpid()", False), ("None", True)])
 def test_a_parent_is_known_by_its_number(expected, there):
-    asked = f"import os; from plumbline.jobs import die_with_parent; print(die_with_parent({expected}))"
+    asked = f"import os; from plumbline.core.jobs import die_with_parent; print(die_with_parent({expected}))"
     done = subprocess.run([sys.executable, "-c", asked], env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert done.stdout == f"{there}\n"

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import InputError, NotWritable, PlumblineError, refused_by_disk
+from plumbline.core.errors import InputError, NotWritable, PlumblineError, refused_by_disk
 
 ATTEMPTS = 100
 """At most so often another process may come between, when a folder is put into its place."""

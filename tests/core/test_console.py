@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from plumbline import console
-from plumbline.console import log, setup_logging, track
+from plumbline.core import console
+from plumbline.core.console import log, setup_logging, track
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ def test_an_error_within_the_work_gets_through(plain):
 
 
 def test_importing_says_nothing_and_sets_nothing_up():
-    code = "import plumbline.console as c; print(len(c.log.handlers), c.log.level)"
+    code = "import plumbline.core.console as c; print(len(c.log.handlers), c.log.level)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           env={"PYTHONPATH": ":".join(sys.path)})  # fmt: skip
     assert done.stdout.split() == ["0", "0"]

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.compass import QUADRANTS
-from plumbline.strain import Field, bay_length, category, principal_tensile_strain, structure_strain
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.strain import Field, bay_length, category, principal_tensile_strain, structure_strain
 
 sides = st.floats(4, 60)
 

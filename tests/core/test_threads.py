@@ -3,43 +3,43 @@ import sys
 
 import pytest
 
-from plumbline import spin
+from plumbline.core import threads
 
 
 @pytest.mark.parametrize(("runnable", "busy"), [("1", False), ("2", True), ("17", True), ("0", False)])
 def test_others_are_those_who_want_a_core_besides_this_process(tmp_path, runnable, busy):
     (tmp_path / "loadavg").write_text(f"0.52 0.80 1.20 {runnable}/345 4711\n")
-    assert spin.others_at_work(tmp_path / "loadavg") is busy
+    assert threads.others_at_work(tmp_path / "loadavg") is busy
 
 
 @pytest.mark.parametrize("content", [None, "", "0.1 0.2 0.3", "a b c d/e f"])
 def test_where_nobody_says_nobody_is_at_work(tmp_path, content):
     if content is not None:
         (tmp_path / "loadavg").write_text(content)
-    assert not spin.others_at_work(tmp_path / "loadavg")
+    assert not threads.others_at_work(tmp_path / "loadavg")
 
 
-@pytest.mark.skipif(not spin.LOAD.exists(), reason="no /proc/loadavg here")
+@pytest.mark.skipif(not threads.LOAD.exists(), reason="no /proc/loadavg here")
 def test_a_busy_program_is_seen():
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
         try:
             environment = {}
-            spin.set_spinning(environment)
-            assert environment == {"GOMP_SPINCOUNT": str(spin.BESIDE)}
+            threads.set_spinning(environment)
+            assert environment == {"GOMP_SPINCOUNT": str(threads.BESIDE)}
         finally:
             busy.kill()
 
 
-@pytest.mark.parametrize(("busy", "rounds"), [(True, spin.BESIDE), (False, spin.ALONE)])
+@pytest.mark.parametrize(("busy", "rounds"), [(True, threads.BESIDE), (False, threads.ALONE)])
 def test_threads_spin_long_only_alone(monkeypatch, busy, rounds):
-    monkeypatch.setattr(spin, "others_at_work", lambda: busy)
+    monkeypatch.setattr(threads, "others_at_work", lambda: busy)
     environment = {"PATH": "/bin"}
-    spin.set_spinning(environment)
+    threads.set_spinning(environment)
     assert environment == {"PATH": "/bin", "GOMP_SPINCOUNT": str(rounds)}
 
 
 @pytest.mark.parametrize("given", [{"GOMP_SPINCOUNT": "7"}, {"OMP_WAIT_POLICY": "PASSIVE"}, {"OMP_NUM_THREADS": "1"}])
 def test_what_the_user_has_set_stays(given):
     environment = dict(given)
-    spin.set_spinning(environment)
+    threads.set_spinning(environment)
     assert environment == given

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import create_engine
 
-from plumbline.errors import InputError
+from plumbline.core.errors import InputError
 
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 """Those that MLflow keeps its records in by itself, by the schemes of their addresses."""

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shapely import affinity
 
-from plumbline.compass import QUADRANTS, frames, quadrant_code
+from plumbline.core.compass import QUADRANTS, frames, quadrant_code
 
 
 def rectangle(length, width, degrees=0.0, centre=(0.0, 0.0)):

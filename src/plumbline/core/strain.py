@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from plumbline.compass import quadrant_code
+from plumbline.core.compass import quadrant_code
 
 BAY_M = 4.0
 DIFFICULTIES = ("easy", "medium", "hard")

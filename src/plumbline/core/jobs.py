@@ -19,9 +19,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
-from plumbline.console import log, setup_logging, track
-from plumbline.errors import InputError, NotWritable, PlumblineError
-from plumbline.files import KEPT_SECONDS, sha256_folder, unwritten
+from plumbline.core.console import log, setup_logging, track
+from plumbline.core.errors import InputError, NotWritable, PlumblineError
+from plumbline.core.files import KEPT_SECONDS, sha256_folder, unwritten
 
 WORK = Path(".plumbline")
 """Untracked: checkpoints and finished portions. Outside of a stage's outputs, which DVC deletes before it runs."""

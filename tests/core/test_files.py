@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.errors import InputError, NotWritable
-from plumbline.files import (
+from plumbline.core.errors import InputError, NotWritable
+from plumbline.core.files import (
     atomic_file,
     atomic_folder,
     check_writable,
@@ -150,7 +150,7 @@ def test_what_a_killed_process_left_beside_a_folder_goes_with_the_next_attempt(t
 
 WRITE_ALSO = """
 from pathlib import Path
-from plumbline.files import atomic_folder
+from plumbline.core.files import atomic_folder
 with atomic_folder(Path("out")) as part:
     (part / "other").touch()
 """
@@ -188,7 +188,7 @@ def test_json_comes_back(tmp_path_factory, content):
 PUT_OFTEN = """
 import sys
 from pathlib import Path
-from plumbline.files import atomic_folder
+from plumbline.core.files import atomic_folder
 for _ in range(100):
     with atomic_folder(Path("one")) as part:
         for name in "ab":

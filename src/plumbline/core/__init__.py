@@ -1,0 +1,1 @@
+"""What every step stands on: errors, files, jobs, the console, the building compass and strain."""
