@@ -1,6 +1,29 @@
 """When and where the stages run: the only code that knows of Prefect and DVC. It computes nothing."""
 
-from flows.settings import configure
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+DEFAULTS = {
+    # Prefect's own SQLite file and logs stay in the project, apart from other projects and from ~/.prefect.
+    "PREFECT_HOME": str(Path.cwd() / ".prefect"),
+    "DO_NOT_TRACK": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    # The embedded server sometimes logs a long harmless traceback while it stops.
+    "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+    # On a loaded machine the embedded server needs more than the 20 s it is given by default.
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "PREFECT_LOGGING_FORMATTERS_STANDARD_FLOW_RUN_FMT": "%(asctime)s | %(flow_name)s | %(message)s",
+    "PREFECT_LOGGING_FORMATTERS_STANDARD_TASK_RUN_FMT": "%(asctime)s | %(task_run_name)s | %(message)s",
+}
+
+
+def configure() -> None:
+    """Set what is not yet set; to be called before Prefect is imported."""
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)
+
 
 # Prefect reads its settings once, when it is imported; whatever imports a flow passes here first.
 configure()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from flows import checkout, embedded, stages
+from flows import checkout, stages
+from flows.embedded import begin as begin_server
+from flows.embedded import end_leftover
 
 
 def begin() -> None:
@@ -17,6 +19,6 @@ def begin() -> None:
     except checkout.CheckoutBusyError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(stages.BAD_INPUT)
-    embedded.end_leftover()
-    embedded.begin()
+    end_leftover()
+    begin_server()
     stages.begin_asking()
