@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from plumbline.doctor.web import ask
+from plumbline.doctor.probes import ask
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import pytest
 from plumbline.doctor.clock import check_clock
 from plumbline.doctor.disk import check_disk, last_run
 from plumbline.doctor.finding import Place, State, size
-from plumbline.doctor.server import check_server
+from plumbline.doctor.prefect_server import check_server
 from tests.doctor.conftest import PLACE, faults, states, told, warnings
 
 

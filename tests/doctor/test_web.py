@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from plumbline.doctor.web import ask, mlflow_headers, prefect_api
+from plumbline.doctor.probes import ask, mlflow_headers, prefect_api
 
 VARIABLES = ("PREFECT_API_KEY", "PREFECT_API_AUTH_STRING", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD",
              "MLFLOW_TRACKING_TOKEN")  # fmt: skip

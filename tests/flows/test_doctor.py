@@ -12,7 +12,7 @@ import pytest
 
 from plumbline.doctor.clock import check_clock
 from plumbline.doctor.finding import Place, State
-from plumbline.doctor.server import check_server
+from plumbline.doctor.prefect_server import check_server
 from tests.doctor.servers import answering
 from tests.ports import free_port
 

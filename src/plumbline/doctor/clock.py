@@ -12,7 +12,7 @@ from pathlib import Path
 from plumbline.doctor.command import run
 from plumbline.doctor.finding import Finding, Place, fault, ok, warning
 from plumbline.doctor.folders import files
-from plumbline.doctor.web import ask, mlflow_headers, prefect_api
+from plumbline.doctor.probes import ask, mlflow_headers, prefect_api
 
 SECONDS = 60.0
 """A difference that schedules, heartbeats and leases stand."""

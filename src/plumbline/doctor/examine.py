@@ -16,11 +16,11 @@ from plumbline.doctor import (
     leftovers,
     locks,
     package,
+    prefect_server,
     project,
     registry,
     remote,
     runtime,
-    server,
     versions,
 )
 from plumbline.doctor.finding import Check, Finding, Place, State, fault
@@ -36,7 +36,7 @@ CHECKS: Mapping[str, Check] = {
     "checkout": checkout.check_checkout,
     "dvc remote": remote.check_remote,
     "registry": registry.check_registry,
-    "prefect": server.check_server,
+    "prefect": prefect_server.check_server,
     "disk": disk.check_disk,
     "clock": clock.check_clock,
     "locks": locks.check_locks,

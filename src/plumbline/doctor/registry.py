@@ -13,7 +13,7 @@ from plumbline.core.errors import InputError
 from plumbline.doctor.finding import Finding, Place, fault, ok, warning
 from plumbline.doctor.folders import unwritable
 from plumbline.doctor.package import importing
-from plumbline.doctor.web import ask, mlflow_headers
+from plumbline.doctor.probes import ask, mlflow_headers
 from plumbline.params import load_params
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import yaml
 
 from plumbline.doctor.finding import Finding, Place, fault, nothing, ok, warning
-from plumbline.doctor.web import ask, prefect_api
+from plumbline.doctor.probes import ask, prefect_api
 
 DEPLOYMENTS = Path("prefect.yaml")
 
