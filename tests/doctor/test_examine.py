@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.doctor.command import run
-from plumbline.doctor.examine import CHECKS, examine
+from plumbline.doctor.examine import CHECKS, examine, lines, table
 from plumbline.doctor.finding import Finding, Place, State, ok, warning
-from plumbline.doctor.show import lines, table
+from plumbline.doctor.probes import run
 from tests.tiny import run_cli
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.doctor.checkout import check_checkout
 from plumbline.doctor.finding import State
-from plumbline.doctor.package import check_package
-from plumbline.doctor.project import check_graph, check_params
+from plumbline.doctor.project import check_checkout, check_graph, check_params
+from plumbline.doctor.registry import check_package
 from plumbline.pretrained import PACKAGE
 from tests.doctor.conftest import faults, states, warnings
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.doctor.finding import State
-from plumbline.doctor.runtime import check_onnxruntime, installed_runtimes
-from plumbline.doctor.versions import check_python, check_versions
+from plumbline.doctor.versions import check_onnxruntime, check_python, check_versions, installed_runtimes
 from tests.doctor.conftest import faults, states, warnings
 
 

@@ -25,9 +25,8 @@ def doctor(
 
     Ends with 0 where there is no fault, else with 2. Nothing is changed, and the champion stays.
     """
-    from plumbline.doctor.examine import examine
+    from plumbline.doctor.examine import document, examine, faults, lines, table
     from plumbline.doctor.finding import Place
-    from plumbline.doctor.show import document, faults, lines, table
 
     root = context.find_root().command
     results = examine(Place(frozenset(getattr(root, "commands", ())), seconds, int(free * GIB)))

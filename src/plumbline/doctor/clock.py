@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from plumbline.doctor.command import run
 from plumbline.doctor.finding import Finding, Place, fault, ok, warning
-from plumbline.doctor.folders import files
-from plumbline.doctor.probes import ask, mlflow_headers, prefect_api
+from plumbline.doctor.probes import ask, files, mlflow_headers, prefect_api, run
 
 SECONDS = 60.0
 """A difference that schedules, heartbeats and leases stand."""

@@ -1,17 +1,22 @@
-"""Disks: room for another run, wherever a run writes."""
+"""Check the room on each disk that a run writes to, and what abandoned runs left there."""
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from plumbline.core.files import KEPT_SECONDS, TEMPORARY, is_dead
+from plumbline.core.jobs import WORK
 from plumbline.doctor.finding import Finding, Place, fault, ok, size, warning
-from plumbline.doctor.folders import dvc_cache, dvc_settings, nearest, unwritable
+from plumbline.doctor.probes import dvc_cache, dvc_settings, files, nearest, unwritable
 
 LOCK = Path("dvc.lock")
 
@@ -66,3 +71,52 @@ def last_run() -> dict[str, int]:
         }
     except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, KeyError, AttributeError, ValueError):
         return {}
+
+
+_REMOVED = re.compile(r"^\.(.+)\.removed$")
+"""As `plumbline.core.jobs` names what it is about to remove."""
+WHERE = (".", "data", "data/*", "mlartifacts", f"{WORK}", f"{WORK}/*", f"{WORK}/*/*")
+GONE_ON_WITH = ("checkpoints", "ingest", "prepare", "score", "search")
+"""Below `.plumbline`: trainings and portions, which can be made again. Other folders hold what cannot: Prefect's
+database, files of MLflow and of released packages, what a retraining puts back."""
+
+
+def check_leftovers(_: Place) -> Iterator[Finding]:
+    """Nothing of a dead process lies about, and no portion or checkpoint that nobody has gone on with for a week."""
+    unfinished = sorted({path for where in WHERE for path in Path().glob(f"{where}/.*") if _dead(path)})
+    only = {path: whole for path in unfinished if (whole := _only_copy_of(path)) is not None}
+    unfinished = [path for path in unfinished if path not in only]
+    for path, whole in only.items():
+        yield warning(f"{path}: all there is of {whole}, from whose place a process that died had just taken it",
+                      f"`{shlex.join(['mv', str(path), str(whole)])}`, or make {whole} anew.")  # fmt: skip
+    found = (path for name in GONE_ON_WITH for path in sorted((WORK / name).glob("[!.]*")))
+    kept = [path for path in found if path.is_dir()]
+    old = [path for path in kept if time.time() - _changed(path) > KEPT_SECONDS]
+    for paths, what in ((unfinished, "half-written, of processes that died"), (old, "not touched for a week")):
+        if paths:
+            more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+            shown = ", ".join(map(str, paths[:3]))
+            yield warning(f"{what}: {shown}{more}; {size(_bytes(paths))}",
+                          f"`rm -r {shlex.join(map(str, paths))}`; nothing needs them.")  # fmt: skip
+    if not (unfinished or only or old):
+        going_on = f"; {len(kept)} folders in {WORK} that a run may go on from, {size(_bytes(kept))}" if kept else ""
+        yield ok(f"nothing was left behind{going_on}")
+
+
+def _dead(path: Path) -> bool:
+    return is_dead(path) or bool(_REMOVED.match(path.name))
+
+
+def _only_copy_of(path: Path) -> Path | None:
+    """What has to be put back: the old folder of a process that died before the new one was in its place."""
+    told = TEMPORARY.match(path.name)
+    whole = path.with_name(told[1]) if told and path.suffix == ".old" else None
+    return None if whole is None or whole.exists() else whole
+
+
+def _changed(folder: Path) -> float:
+    return max([folder.stat().st_mtime, *(about.st_mtime for _, about in files(folder, seconds=1.0))])
+
+
+def _bytes(paths: list[Path]) -> int:
+    return sum(about.st_size for path in paths for _, about in files(path, seconds=1.0))

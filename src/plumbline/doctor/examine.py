@@ -1,28 +1,22 @@
-"""Run all checks at once, each in a thread and under a time limit of its own."""
+"""Run all checks at once, each in a thread with a time limit, and show the findings as a table, lines or JSON."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
 
 from plumbline.core.console import hidden
-from plumbline.doctor import (
-    checkout,
-    clock,
-    disk,
-    gpu,
-    leftovers,
-    locks,
-    package,
-    prefect_server,
-    project,
-    registry,
-    remote,
-    runtime,
-    versions,
-)
+from plumbline.doctor import clock, disk, gpu, locks, prefect_server, project, registry, remote, versions
+from plumbline.doctor import disk as leftovers
+from plumbline.doctor import project as checkout
+from plumbline.doctor import registry as package
+from plumbline.doctor import versions as runtime
 from plumbline.doctor.finding import Check, Finding, Place, State, fault
 
 CHECKS: Mapping[str, Check] = {
@@ -104,3 +98,46 @@ def _run(check: Check, place: Place, result: Result) -> None:
 
 def _shown(finding: Finding) -> Finding:
     return replace(finding, found=hidden(finding.found), mend=hidden(finding.mend))
+
+
+STYLES = {State.OK: "green", State.NOTHING: "dim", State.WARNING: "yellow", State.FAULT: "bold red"}
+
+
+def table(results: Sequence[Result]) -> Table:
+    """A row a finding."""
+    made = Table("check", "", "found", "what to do")
+    for result in results:
+        for number, item in enumerate(result.findings):
+            name = "" if number else result.name
+            made.add_row(name, Text(item.state, STYLES[item.state]), Text(item.found), Text(item.mend))
+    return made
+
+
+def lines(results: Sequence[Result]) -> Iterator[str]:
+    """A line a finding: state, check, what was found, what to do."""
+    for result in results:
+        for item in result.findings:
+            yield f"{item.state}: {result.name}: {item.found}{' -> ' + item.mend if item.mend else ''}"
+
+
+def document(results: Sequence[Result]) -> dict[str, Any]:
+    """All of it, for programs."""
+    return {
+        "faults": faults(results),
+        "checks": [
+            {
+                "check": result.name,
+                "state": result.state.value,
+                "seconds": round(result.seconds, 2),
+                "findings": [
+                    {"state": item.state.value, "found": item.found, "mend": item.mend} for item in result.findings
+                ],
+            }
+            for result in results
+        ],
+    }
+
+
+def faults(results: Sequence[Result]) -> int:
+    """How many findings are faults."""
+    return sum(item.state is State.FAULT for result in results for item in result.findings)

@@ -8,9 +8,9 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from plumbline.doctor.command import python, run
 from plumbline.doctor.finding import Finding, Place, fault, nothing, ok, warning
-from plumbline.doctor.runtime import installed_runtimes
+from plumbline.doctor.probes import python, run
+from plumbline.doctor.versions import installed_runtimes
 
 ASK_TORCH = """
 import json, torch

@@ -1,16 +1,147 @@
-"""Servers, asked over HTTP with a time limit."""
+"""Ask other programs, folders and servers, each within a time limit."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
-from collections.abc import Mapping
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def last(self) -> str:
+        """The last line it wrote, where programs say why they fail."""
+        lines = [line.strip() for line in f"{self.out}\n{self.err}".splitlines() if line.strip()]
+        return lines[-1] if lines else f"exit status {self.code}, without a word"
+
+    @property
+    def error(self) -> str:
+        """The line that DVC says what failed in: the one marked so, else the first."""
+        # DVC shows the place in a file below its message, so the last line would say nothing.
+        lines = [line.strip() for line in self.err.splitlines() if line.strip()]
+        named = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+        return next(iter([*named, *lines]), self.last)
+
+
+def run(*words: str, seconds: float, folder: Path | None = None, environment: Mapping[str, str] | None = None) -> Ended:
+    """Run a program to its end.
+
+    Raises:
+        TimeoutError: it did not end in time; it and what it started were killed.
+        OSError: there is no such program.
+    """
+    process = subprocess.Popen(
+        words, cwd=folder, env={**os.environ, **(environment or {})}, text=True, errors="replace",
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
+    )  # fmt: skip
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"`{' '.join(words[:4])}` did not end within {seconds:.0f} s") from None
+    finally:
+        # Its children too: one that holds the pipe would be waited for without end.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return Ended(process.returncode, out, err)
+
+
+def python(code: str, seconds: float) -> Ended:
+    """Run Python code in a process of its own: a native library that crashes ends that one alone."""
+    return run(sys.executable, "-c", code, seconds=seconds)
+
+
+def dvc(*words: str, seconds: float, folder: Path | None = None, **environment: str) -> Ended:
+    """Run DVC, that of this environment."""
+    return run(
+        sys.executable, "-m", "dvc", *words, seconds=seconds, folder=folder,
+        environment={"DVC_NO_ANALYTICS": "true", **environment},
+    )  # fmt: skip
+
+
+SECONDS_TO_WALK = 4.0
+"""A cache may hold a million files; what was seen by then will do."""
+
+
+def nearest(path: Path) -> Path:
+    """The path itself, or the nearest one above it that is there."""
+    path = path.absolute()
+    while not os.path.lexists(path) and path != path.parent:
+        path = path.parent
+    return path
+
+
+def unwritable(folder: Path) -> str | None:
+    """Why no file can be made in `folder` (or where it would be made); None where one was made, read and removed."""
+    place = nearest(folder)
+    try:
+        # Without a name, where the file system can: nothing is left behind even if this process is killed.
+        with tempfile.TemporaryFile(dir=place) as stream:
+            stream.write(b"plumbline doctor")
+            stream.flush()
+            os.fsync(stream.fileno())
+            stream.seek(0)
+            return None if stream.read() == b"plumbline doctor" else f"{place} gave back other bytes than were written"
+    except OSError as error:
+        return f"{place}: {error.strerror or error}"
+
+
+def files(folder: Path, seconds: float = SECONDS_TO_WALK) -> Iterator[tuple[Path, os.stat_result]]:
+    """The files below `folder`, or it itself where it is one, as far as the time allows."""
+    until = time.monotonic() + seconds
+    if folder.is_file():
+        yield folder, folder.stat()
+    waiting = [folder] if folder.is_dir() else []
+    while waiting and time.monotonic() < until:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(Path(entry.path))
+                    else:
+                        yield Path(entry.path), entry.stat(follow_symlinks=False)
+        except OSError:
+            continue  # it went while it was looked at, or is not ours to read
+
+
+def dvc_settings(seconds: float) -> dict[str, str]:
+    """DVC's settings, those of all its files together, paths absolute.
+
+    Raises:
+        OSError: DVC cannot read them.
+        TimeoutError: it did not say so in time.
+    """
+    ended = dvc("config", "--list", seconds=seconds)
+    if ended.code:
+        raise OSError(f"`dvc config --list`: {ended.error}")
+    pairs = (line.partition("=") for line in ended.out.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def dvc_cache(settings: dict[str, str]) -> Path:
+    """Folder of DVC's cache."""
+    return Path(settings.get("cache.dir") or ".dvc/cache").absolute()
+
 
 SECONDS = 5.0
 """A server that takes longer to say that it is well is not."""

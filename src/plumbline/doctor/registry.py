@@ -1,9 +1,10 @@
-"""The registry of released models: it answers, takes an entry, and holds the champion's files."""
+"""Check model packages and the registry of released models."""
 
 from __future__ import annotations
 
 import secrets
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -11,14 +12,36 @@ from typing import TYPE_CHECKING
 
 from plumbline.core.errors import InputError
 from plumbline.doctor.finding import Finding, Place, fault, ok, warning
-from plumbline.doctor.folders import unwritable
-from plumbline.doctor.package import importing
-from plumbline.doctor.probes import ask, mlflow_headers
+from plumbline.doctor.probes import ask, mlflow_headers, unwritable
 from plumbline.params import load_params
 
 if TYPE_CHECKING:
     from plumbline.release.entries import Registered
     from plumbline.release.registry import Registry
+
+
+OWN = Path("data/package")
+importing = threading.Lock()
+"""Two threads that load the same large libraries, which import one another in circles, may each get half of one."""
+
+
+def check_package(_: Place) -> Iterator[Finding]:
+    """The package that comes with Plumbline, and the one that the last run made."""
+    with importing:
+        from plumbline.export.package import verify_package
+        from plumbline.pretrained import PACKAGE
+    for folder, what, mend in (
+        (PACKAGE, "the package that comes with Plumbline", "Install Plumbline again; in a clone: `git checkout "
+         "src/plumbline/pretrained`."),
+        (OWN, str(OWN), f"`dvc checkout {OWN}`; if DVC has lost it, `make run`."),
+    ):  # fmt: skip
+        if folder == OWN and not folder.exists():
+            continue
+        try:
+            yield ok(f"{what}: whole, version {verify_package(folder).version}")
+        except InputError as error:
+            yield fault(str(error), mend)
+
 
 SECONDS_FOR_LOCK = 3.0
 ADDRESS = "Correct MLFLOW_TRACKING_URI, or unset it for the file mlflow.db of the project."

@@ -7,9 +7,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from plumbline.doctor.command import dvc
 from plumbline.doctor.finding import Finding, Place, fault, nothing, ok, warning
-from plumbline.doctor.folders import dvc_settings, unwritable
+from plumbline.doctor.probes import dvc, dvc_settings, unwritable
 
 WHY = "Without it results go to no other machine, and DVC computes anew without a word."
 
