@@ -25,10 +25,10 @@ run: $(VENV)/.run  ## Run the whole pipeline: simulate ... package, release, map
 	$(BIN)/python -m flows.pipeline
 
 up: $(VENV)/.run  ## Start Prefect's server and a cpu and a gpu worker here, and deploy all (PLUMBLINE_PORT=4200)
-	@$(BIN)/python -m flows.system up
+	@$(BIN)/python -m flows.orchestration.system up
 
 down:  ## Stop exactly what `make up` started
-	@$(BIN)/python -m flows.system down
+	@$(BIN)/python -m flows.orchestration.system down
 
 test: $(VENV)/.test  ## Lint, and run the tests beside it (PYTEST_ARGS="-m 'not slow'" for the quick ones)
 	@$(MAKE) --no-print-directory --jobs 2 tests lint

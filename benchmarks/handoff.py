@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.flows.conftest import make_project  # noqa: E402
-from tests.flows.test_system import SYSTEM, System, free_port  # noqa: E402
+from tests.flows.orchestration.test_system import SYSTEM, System, free_port  # noqa: E402
 
 MOST_S = 10.0
 STAGE = "train"

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from flows import start
+from flows.orchestration import start
 
 if __name__ == "__main__":
     start.begin()  # before Prefect is loaded below, which takes seconds
@@ -26,11 +26,13 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 from rich.console import Console
 
-from flows import embedded, ready, report, stages, steps
-from flows.checkout import CheckoutBusyError, alone
-from flows.leavings import TAG
-from flows.leftovers import close_leftover_runs
-from flows.stages import StageFailedError
+from flows import report
+from flows.orchestration import embedded_server, tasks
+from flows.orchestration.leftovers import close_leftover_runs
+from flows.orchestration.run_records import TAG
+from flows.versioning import dvc_process, stages
+from flows.versioning.checkout import CheckoutBusyError, alone
+from flows.versioning.stages import StageFailedError
 
 
 @flow(name="pipeline")
@@ -50,16 +52,16 @@ def pipeline(
         elsewhere: stage -> FLOW/DEPLOYMENT that makes it on another pool; asks for a `commit`.
         limit_s: seconds that one stage may take before it is ended.
     """
-    ready.begin()
+    dvc_process.begin()
     if elsewhere and commit is None:
         told = "elsewhere: other machines need a commit to take, and `commit` names none"
-        return steps.failed(StageFailedError(told, stages.BAD_INPUT))
+        return tasks.failed(StageFailedError(told, stages.BAD_INPUT))
     try:
         with alone():
             close_leftover_runs(flow_run.id)
             return run_stages(dask, commit, elsewhere, limit_s)
     except CheckoutBusyError as error:
-        return steps.failed(StageFailedError(str(error), stages.BAD_INPUT))
+        return tasks.failed(StageFailedError(str(error), stages.BAD_INPUT))
 
 
 def run_stages(
@@ -73,10 +75,10 @@ def run_stages(
     shared = revision is not None
     commit = ""
     if shared:
-        taken = steps.take_commit(revision, return_state=True)
-        for state in (taken, steps.ask_remote(return_state=True) if taken.is_completed() else taken):
+        taken = tasks.take_commit(revision, return_state=True)
+        for state in (taken, tasks.ask_remote(return_state=True) if taken.is_completed() else taken):
             if not state.is_completed():
-                return steps.passed_on(state)
+                return tasks.passed_on(state)
         commit = taken.result()
     outcomes: dict[str, Any] = {}
     stale = stages.stale()
@@ -85,21 +87,21 @@ def run_stages(
         unchanged = unchanged and name not in stale
         if name in elsewhere and not unchanged:
             made = [stage for stage in outcomes if stage != "release"]
-            state = steps.step_elsewhere(name, elsewhere[name], commit, made, limit_s, return_state=True)
+            state = tasks.step_elsewhere(name, elsewhere[name], commit, made, limit_s, return_state=True)
         else:
             spread = dask if name in stages.IN_PORTIONS and not unchanged else None
             skip = unchanged and name != "release"
-            state = steps.step.with_options(name=name)(name, skip, spread, shared, limit_s, return_state=True)
+            state = tasks.step.with_options(name=name)(name, skip, spread, shared, limit_s, return_state=True)
         outcomes[name] = state.result(raise_on_failure=False)
         if not state.is_completed():
-            return steps.passed_on(state)
+            return tasks.passed_on(state)
         if name == "validate":
             create_markdown_artifact(key="gate", markdown=report.markdown(), description="Gate and figures")
     champion = outcomes.pop("release")
     ran = [stage for stage, outcome in outcomes.items() if outcome == "ran"]
     told = f"recomputed: {', '.join(ran)}" if ran else "nothing was recomputed"
-    if shared and not (sent := steps.push(list(outcomes), limit_s, return_state=True)).is_completed():
-        return steps.passed_on(sent)
+    if shared and not (sent := tasks.push(list(outcomes), limit_s, return_state=True)).is_completed():
+        return tasks.passed_on(sent)
     return Completed(message=told, data={"champion": champion, "told": told})
 
 
@@ -109,8 +111,8 @@ def main() -> int:
     # Prefect passes a termination on to this handler; the default one would leave the embedded server behind.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        embedded.wait()
-    except embedded.ServerFailedError as error:
+        embedded_server.wait()
+    except embedded_server.ServerFailedError as error:
         Console(stderr=True).print(str(error), markup=False, soft_wrap=True)
         return 1
     with tags(TAG):

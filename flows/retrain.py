@@ -14,10 +14,11 @@ from prefect import flow, get_run_logger, tags
 from prefect.client.schemas import State
 from prefect.states import Completed, Failed
 
-from flows import embedded, stages
-from flows.checkout import CheckoutBusyError, alone
-from flows.leavings import TAG
+from flows.orchestration import embedded_server
+from flows.orchestration.run_records import TAG
 from flows.pipeline import run_stages
+from flows.versioning import stages
+from flows.versioning.checkout import CheckoutBusyError, alone
 from plumbline.core.errors import PlumblineError
 from plumbline.serve.score.lend import keep, lend, take_back
 
@@ -36,7 +37,7 @@ def retrain(place: str, result: str) -> Any:
     say = get_run_logger().info
     try:
         with alone():
-            embedded.remember()
+            embedded_server.remember()
             city = lend(place, result)
             try:
                 done: State[Any] = run_stages(None)

@@ -20,10 +20,11 @@ from prefect.events.worker import EventsWorker
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Completed, Failed
 
-from flows import embedded, process, ready, stages
-from flows.leavings import TAG
-from flows.sinks import sink
-from flows.stages import StageFailedError
+from flows.orchestration import embedded_server
+from flows.orchestration.notifications import sink
+from flows.orchestration.run_records import TAG
+from flows.versioning import dvc_process, process, stages
+from flows.versioning.stages import StageFailedError
 from plumbline.core.errors import PlumblineError
 from plumbline.core.files import read_json
 from plumbline.params import load_params
@@ -38,7 +39,7 @@ SECONDS_TO_SEND = 30.0
 def fetch(imported: str) -> None:
     """Bring a source up to date that `dvc import-url` has made: `imported` is its `.dvc` file."""
     say, lines = get_run_logger().info, list[str]()
-    code = ready.run("dvc", ["update", imported], stages.keeping(lines, say))
+    code = dvc_process.run("dvc", ["update", imported], stages.keeping(lines, say))
     if code:
         raise RuntimeError(f"dvc update {imported}: {lines[-1] if lines else f'exit status {code}'}")
 
@@ -94,7 +95,7 @@ def call_drifted(out: Path, place: str) -> list[str]:
     Raises:
         InputError: a result is damaged.
     """
-    if PREFECT_API_URL.value() is None or embedded.at_work():
+    if PREFECT_API_URL.value() is None or embedded_server.at_work():
         return []
     for result in drifted(out, place):
         try:

@@ -7,9 +7,10 @@ from typing import Any
 from prefect import flow
 from prefect.states import Completed
 
-from flows import ready, stages, steps
-from flows.checkout import CheckoutBusyError, alone
-from flows.stages import StageFailedError
+from flows.orchestration import tasks
+from flows.versioning import dvc_process, stages
+from flows.versioning.checkout import CheckoutBusyError, alone
+from flows.versioning.stages import StageFailedError
 
 
 @flow(name="stage", flow_run_name="{stage}")
@@ -21,24 +22,24 @@ def stage(stage: str, commit: str, limit_s: float | None = None) -> Any:
         commit: hash, branch or tag of the clone's origin.
         limit_s: seconds after which the stage is ended; no limit where None.
     """
-    ready.begin()
+    dvc_process.begin()
     own = stages.own_stages()
     if own is not None and stage not in own:
         told = f"{stage}: not a stage of this machine, which is for: {' '.join(own) or 'none'}"
-        return steps.failed(StageFailedError(told, stages.BAD_INPUT))
+        return tasks.failed(StageFailedError(told, stages.BAD_INPUT))
     try:
         with alone():
             return _stage(stage, commit, limit_s)
     except CheckoutBusyError as error:
-        return steps.failed(StageFailedError(str(error), stages.BAD_INPUT))
+        return tasks.failed(StageFailedError(str(error), stages.BAD_INPUT))
 
 
 def _stage(name: str, commit: str, limit_s: float | None) -> Any:
-    taken = steps.take_commit(commit, return_state=True)
+    taken = tasks.take_commit(commit, return_state=True)
     if not taken.is_completed():
-        return steps.passed_on(taken)
-    made = steps.step_for_others(name, limit_s, return_state=True)
+        return tasks.passed_on(taken)
+    made = tasks.step_for_others(name, limit_s, return_state=True)
     if not made.is_completed():
-        return steps.passed_on(made)
-    sent = steps.push([name], limit_s, return_state=True)
-    return Completed(message=f"{name}: {made.result()}") if sent.is_completed() else steps.passed_on(sent)
+        return tasks.passed_on(made)
+    sent = tasks.push([name], limit_s, return_state=True)
+    return Completed(message=f"{name}: {made.result()}") if sent.is_completed() else tasks.passed_on(sent)

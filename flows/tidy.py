@@ -20,10 +20,11 @@ from prefect import flow, get_run_logger, tags
 from prefect.client.schemas import State
 from prefect.states import Completed, Failed
 
-from flows import caches, homes, leavings, services, stages
-from flows.checkout import RWLOCK, TIDYING, CheckoutBusyError, alone
-from flows.leavings import TAG
-from flows.stages import Say, StageFailedError
+from flows.orchestration import run_records, services
+from flows.orchestration.run_records import TAG
+from flows.versioning import caches, homes, stages
+from flows.versioning.checkout import RWLOCK, TIDYING, CheckoutBusyError, alone
+from flows.versioning.stages import Say, StageFailedError
 from plumbline.core.errors import PlumblineError
 from plumbline.params import Tidy, load_params
 
@@ -68,8 +69,8 @@ def tidy(dry_run: bool = False) -> Any:
         report.part(lambda: f"registry {stages.tidy_registry(say, dry_run)}")
         report.part(lambda: _stores(settings, places, busy, dry_run, say))
         report.part(lambda: _folders(settings, places, dry_run))
-    report.part(lambda: f"{leavings.forget_runs(settings.days, dry_run)} records of runs")
-    report.part(lambda: f"{leavings.cut_logs(int(settings.log_mib * MIB), dry_run)} bytes of logs")
+    report.part(lambda: f"{run_records.forget_runs(settings.days, dry_run)} records of runs")
+    report.part(lambda: f"{run_records.cut_logs(int(settings.log_mib * MIB), dry_run)} bytes of logs")
     if busy:
         report.told.append(f"left alone, a run is at work: {', '.join(path.name for path in busy)}")
     told = f"{'would go' if dry_run else 'gone'}: {'; '.join(report.told)}"
@@ -104,7 +105,7 @@ def _stores(settings: Tidy, places: list[Path], busy: list[Path], dry_run: bool,
     if not with_dvc:
         return ""
     remote = settings.remote
-    if remote and (busy or (at_work := leavings.runs_at_work())):
+    if remote and (busy or (at_work := run_records.runs_at_work())):
         say(f"DVC's remote is left alone: {len(busy) or at_work} runs are at work")
         remote = False
     if remote and services.read_record() and not os.environ.get("PREFECT_API_URL"):
@@ -119,7 +120,7 @@ def _stores(settings: Tidy, places: list[Path], busy: list[Path], dry_run: bool,
 
 def _folders(settings: Tidy, places: list[Path], dry_run: bool) -> str:
     here = Path.cwd()
-    size = sum(leavings.clear_folders(place, settings.days, dry_run, clone=place != here) for place in places)
+    size = sum(run_records.clear_folders(place, settings.days, dry_run, clone=place != here) for place in places)
     return f"{size} bytes in .plumbline"
 
 

@@ -30,7 +30,7 @@ from plumbline.release.promotion import rollback
 from plumbline.release.registry import Registry
 from tests.chaos.machines import Broken
 from tests.flows.conftest import ROOT
-from tests.flows.test_system import SYSTEM, free_port
+from tests.flows.orchestration.test_system import SYSTEM, free_port
 
 FORMER = 3
 TIDY = {"former_champions": FORMER, "packages": 2, "runs": 3, "log_mib": 0.1, "remote": True}

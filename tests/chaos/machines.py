@@ -16,10 +16,10 @@ import httpx
 import psutil
 
 from tests.flows.conftest import Project
-from tests.flows.test_system import ENDED, SYSTEM, System, wait_for
+from tests.flows.orchestration.test_system import ENDED, SYSTEM, System, wait_for
 from tests.ports import free_port
 
-AT_WORK = ("prefect.engine", "flows.ready", "prefect flow-run", " dvc ", "bin/plumbline", "stage.py")
+AT_WORK = ("prefect.engine", "flows.versioning.dvc_process", "prefect flow-run", " dvc ", "bin/plumbline", "stage.py")
 """What the command line of a flow, of DVC and of a stage holds, and that of a server or a worker does not."""
 
 

@@ -16,9 +16,9 @@ import boto3
 import httpx
 import pytest
 
-from flows import remote
-from flows.remote import SEEN
-from flows.stages import NotRestoredError, UnreachableError, reproduce
+from flows.versioning import remote
+from flows.versioning.remote import SEEN
+from flows.versioning.stages import NotRestoredError, UnreachableError, reproduce
 from tests.chaos.table import Fault
 from tests.flows.conftest import STAGE, make_project
 from tests.ports import free_port

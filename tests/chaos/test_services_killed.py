@@ -14,7 +14,7 @@ import pytest
 from tests.chaos.machines import Broken, heard, system_of
 from tests.chaos.table import Fault
 from tests.flows.conftest import make_project, stage_process, wait_until_gone
-from tests.flows.test_system import wait_for
+from tests.flows.orchestration.test_system import wait_for
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(2400)]
 

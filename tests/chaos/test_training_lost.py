@@ -14,7 +14,7 @@ from tests.chaos.machines import Broken, checkpoint_after, heard, stage_at_work,
 from tests.chaos.real import EPOCHS, Real, make_real
 from tests.chaos.table import Fault
 from tests.flows.conftest import wait_until_gone
-from tests.flows.test_system import wait_for
+from tests.flows.orchestration.test_system import wait_for
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(2400)]
 BEFORE = ("simulate", "ingest", "prepare")

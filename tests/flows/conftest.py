@@ -127,7 +127,7 @@ def service(folder: Path, environment: Mapping[str, str], *arguments: str) -> It
     log = folder / f"{arguments[0]}.log"
     with log.open("w") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", "flows.collected", "prefect", *arguments],
+            [sys.executable, "-m", "flows.orchestration.gc_thread", "prefect", *arguments],
             cwd=folder, env={**environment, "PYTHONPATH": str(ROOT)}, stdout=stream, stderr=stream, process_group=0,
         )  # fmt: skip
         try:

@@ -21,8 +21,8 @@ from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Completed
 
+from flows.orchestration.notifications import LocalFile, Mail
 from flows.score import call_drifted, main, score
-from flows.sinks import LocalFile, Mail
 from plumbline.serve.score.messages import unsent, unsent_aside
 from tests.flows.conftest import ROOT
 from tests.serve.score.conftest import PLACE, Town
@@ -135,7 +135,7 @@ def test_a_drift_is_called_for_where_a_server_stays_to_hear_it(
     event = tmp_path / "_events" / "town" / f"{one.folder}.json"
     with temporary_settings(restore_defaults={PREFECT_API_URL}):
         assert call_drifted(tmp_path, "town") == []
-    monkeypatch.setattr("flows.embedded.at_work", lambda: True)
+    monkeypatch.setattr("flows.orchestration.embedded_server.at_work", lambda: True)
     assert call_drifted(tmp_path, "town") == []
     assert not event.exists()
     monkeypatch.undo()

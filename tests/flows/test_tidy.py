@@ -19,10 +19,10 @@ from prefect.client.schemas.filters import ArtifactFilter, FlowFilter, FlowRunFi
 from prefect.states import Running, Scheduled
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows import leavings, portions
-from flows.checkout import LOCK, TIDYING, CheckoutBusyError, alone
-from flows.services import FOLDER
+from flows.orchestration import portions, run_records
+from flows.orchestration.services import FOLDER
 from flows.tidy import tidy
+from flows.versioning.checkout import LOCK, TIDYING, CheckoutBusyError, alone
 from plumbline.core.errors import InputError
 from plumbline.params import load_params, parse_params
 from tests.flows.conftest import ROOT
@@ -57,7 +57,7 @@ def ended() -> None:
 @pytest.mark.usefixtures("harness")
 def test_a_running_flow_is_left_alone_and_what_has_ended_goes_with_its_artifacts() -> None:
     with get_client(sync_client=True) as client:
-        with tags(leavings.TAG):
+        with tags(run_records.TAG):
             over = ended(return_state=True).state_details.flow_run_id
         others = ended(return_state=True).state_details.flow_run_id  # of another project, on a server for both
         at_work = client.create_flow_run(ended, name="at work").id
@@ -71,14 +71,14 @@ def test_a_running_flow_is_left_alone_and_what_has_ended_goes_with_its_artifacts
 
         time.sleep(2)
         just_now = 1 / 86_400
-        leavings.forget_runs(LONG_AGO, dry_run=False)
-        assert leavings.forget_runs(just_now, dry_run=True) >= 1
+        run_records.forget_runs(LONG_AGO, dry_run=False)
+        assert run_records.forget_runs(just_now, dry_run=True) >= 1
         assert there() == {over, at_work, waiting, others}
         assert client.read_artifacts(artifact_filter=artifacts)
-        assert leavings.forget_runs(just_now, dry_run=False) >= 1
+        assert run_records.forget_runs(just_now, dry_run=False) >= 1
         assert there() == {at_work, waiting, others}
         assert not client.read_artifacts(artifact_filter=artifacts)
-        assert leavings.runs_at_work() >= 1
+        assert run_records.runs_at_work() >= 1
         for one in (at_work, waiting, others):
             client.delete_flow_run(one)
 
@@ -93,14 +93,14 @@ def test_what_ran_inside_of_a_flow_goes_as_well(place: Path, monkeypatch: pytest
     with get_client(sync_client=True) as client:
         assert len(client.read_flow_runs(flow_filter=mine)) == 1
         time.sleep(2)
-        leavings.forget_runs(1 / 86_400, dry_run=False)
+        run_records.forget_runs(1 / 86_400, dry_run=False)
         assert not client.read_flow_runs(flow_filter=mine)
 
 
 def test_records_of_every_flow_are_seen_to() -> None:
     modules = [importlib.import_module(f"flows.{path.stem}") for path in (ROOT / "flows").glob("[!_]*.py")]
     assert {one.name for module in modules for one in vars(module).values() if isinstance(one, Flow)} == {
-        *leavings.FLOWS
+        *run_records.FLOWS
     }
 
 
@@ -135,13 +135,13 @@ def test_only_what_nothing_changed_for_long_goes(place: Path) -> None:
     new.append(aged(place / ".plumbline/profile/fit-compress.txt", 9))
     aged(place / ".plumbline/runs/.a.removed/file", 11)  # of a removal that was cut
     other = [aged(place / ".plumbline/kept/athens/params.yaml", 99), aged(place / ".plumbline/models/v1/x", 99)]
-    assert leavings.clear_folders(place, LONG_AGO, dry_run=True, clone=False) == 500
+    assert run_records.clear_folders(place, LONG_AGO, dry_run=True, clone=False) == 500
     assert all(path.exists() for path in old)
-    assert leavings.clear_folders(place, LONG_AGO, dry_run=False, clone=False) == 500
+    assert run_records.clear_folders(place, LONG_AGO, dry_run=False, clone=False) == 500
     assert not any(path.exists() for path in old)
     assert not list(place.glob(".plumbline/**/.*"))
     assert all(path.exists() for path in [*new, *other])
-    assert leavings.clear_folders(place, LONG_AGO, dry_run=False, clone=True) == 100
+    assert run_records.clear_folders(place, LONG_AGO, dry_run=False, clone=True) == 100
     assert [path.exists() for path in other] == [True, False]
 
 
@@ -152,10 +152,10 @@ def test_a_log_is_cut_while_it_is_written(place: Path) -> None:
         for number in range(1000):
             stream.write(f"line {number}\n".encode())
         size = log.stat().st_size
-        assert leavings.cut_logs(size, dry_run=False) == 0
-        assert leavings.cut_logs(1000, dry_run=True) == size - 500
+        assert run_records.cut_logs(size, dry_run=False) == 0
+        assert run_records.cut_logs(1000, dry_run=True) == size - 500
         assert log.stat().st_size == size
-        leavings.cut_logs(1000, dry_run=False)
+        run_records.cut_logs(1000, dry_run=False)
         stream.write(b"line 1000\n")
     lines = log.read_text().splitlines()
     first = int(lines[0].removeprefix("line "))

@@ -1,0 +1,1 @@
+"""Prefect: servers, work pools, tasks and what runs leave behind."""

@@ -1,0 +1,176 @@
+"""What Prefect's server must hold before anything can run: work pools, and automations for runs that nobody ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas import State
+from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.objects import StateType
+from prefect.events.actions import ChangeFlowRunState
+from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+from prefect.exceptions import ObjectAlreadyExists
+from prefect.states import Cancelled, Crashed
+from prefect.workers.process import ProcessWorker
+
+from flows.versioning.stages import BAD_INPUT, OWN_STAGES, StageFailedError
+
+FILE = Path("deploy/pools.yaml")
+HEARTBEAT_S = 30
+"""Seconds between two signs of life of a run: the least that Prefect takes."""
+SILENT_S = 3 * HEARTBEAT_S + 5
+"""A run is taken for dead after so long without one; less than three would end a run whose machine is only busy."""
+WAITING_S = 600
+"""A run that a worker took, and that does not begin, or does not end after it was cancelled, is given up."""
+ENGINE = "python -m prefect.engine"
+"""What a worker starts for a run. Left to itself, Prefect first starts a process that fetches the flow's code and then
+becomes this one: both load Prefect, for seconds. The code is in the clone already."""
+GONE = "The workers of this machine were stopped (`make down`)."
+ENDED = {f"prefect.flow-run.{name}" for name in ("Completed", "Failed", "Cancelled", "Crashed", "TimedOut")}
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A work pool of deploy/pools.yaml, whose comments say what its entries mean."""
+
+    name: str
+    limit: int
+    workers: int = 1
+    gpus: Literal["none", "share"] = "none"
+    makes: list[str] = field(default_factory=list)
+    clone: bool = True
+
+    def worker_names(self) -> list[str]:
+        """`cpu`, or `cpu-1`, `cpu-2` where there are several."""
+        return [self.name] if self.workers == 1 else [f"{self.name}-{n}" for n in range(1, self.workers + 1)]
+
+    def variables(self, worker: str, gpus: list[str]) -> dict[str, str]:
+        """Of a worker's environment, on a machine with these GPUs."""
+        own = gpus[self.worker_names().index(worker) :: self.workers] if self.gpus == "share" else []
+        return {OWN_STAGES: " ".join(self.makes), "CUDA_VISIBLE_DEVICES": ",".join(own)}
+
+
+def read_pools() -> list[Pool]:
+    """The pools of deploy/pools.yaml.
+
+    Raises:
+        StageFailedError: the file is missing or says something else.
+    """
+    try:
+        told: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+        pools = [Pool(name, **(entry or {})) for name, entry in told.items()]
+    except (OSError, yaml.YAMLError, TypeError, AttributeError) as error:
+        raise StageFailedError(f"{FILE}: {error}", BAD_INPUT) from error
+    for pool in pools:
+        if not all(isinstance(count, int) and count >= 1 for count in (pool.limit, pool.workers)):
+            raise StageFailedError(f"{FILE}: {pool.name}: `limit` and `workers` are whole numbers from 1", BAD_INPUT)
+        if not isinstance(pool.clone, bool):
+            raise StageFailedError(f"{FILE}: {pool.name}: clone: {pool.clone} found; true or false", BAD_INPUT)
+        if pool.gpus not in ("none", "share"):
+            raise StageFailedError(f"{FILE}: {pool.name}: gpus: {pool.gpus} found; none or share", BAD_INPUT)
+    return pools
+
+
+def gpus_here() -> list[str]:
+    """Numbers or names of this machine's GPUs: those of CUDA_VISIBLE_DEVICES, where it is set."""
+    if (told := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [name.strip() for name in told.split(",") if name.strip()]
+    try:
+        done = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [str(number) for number in range(sum(line.startswith("GPU ") for line in done.stdout.splitlines()))]
+
+
+def create_pools(client: SyncPrefectClient, pools: list[Pool]) -> None:
+    """Make the pools, or bring their limits up to date; one that somebody has paused stays paused."""
+    template = ProcessWorker.get_default_base_job_template()
+    template["variables"]["properties"]["command"]["default"] = ENGINE
+    for pool in pools:
+        ours: dict[str, Any] = {"base_job_template": template, "concurrency_limit": pool.limit}
+        try:
+            client.create_work_pool(WorkPoolCreate(name=pool.name, type="process", **ours))
+        except ObjectAlreadyExists:  # to overwrite it would write all it can hold, not only what is ours
+            client.update_work_pool(pool.name, WorkPoolUpdate(**ours))
+
+
+def automations() -> list[AutomationCore]:
+    """No run stays in a state that nobody ends, as that of a machine which is lost does."""
+    return [
+        _given_up("silent", {"prefect.flow-run.heartbeat"}, {"prefect.flow-run.heartbeat", *ENDED}, SILENT_S,
+                  StateType.CRASHED, "No sign of life: the machine or the process was lost. Retry the run."),
+        _given_up("not-begun", {"prefect.flow-run.Pending"},
+                  {"prefect.flow-run.Running", "prefect.flow-run.Cancelling",
+                   "prefect.flow-run.AwaitingConcurrencySlot", *ENDED}, WAITING_S,
+                  StateType.CRASHED, "A worker took the run and did not begin it. Retry the run."),
+        _given_up("not-cancelled", {"prefect.flow-run.Cancelling"}, ENDED, WAITING_S,
+                  StateType.CANCELLED, "Nobody was there to cancel the run."),
+    ]  # fmt: skip
+
+
+def create_automations(client: SyncPrefectClient) -> None:
+    """Make the automations, in place of those of the same names that are otherwise.
+
+    One that is as it should be is left alone: a change makes the server forget which runs it waits for a sign of life
+    from, and one that is silent already would say Running for ever.
+    """
+    for automation in automations():
+        same = client.read_automations_by_name(automation.name)
+        if not same:
+            client.create_automation(automation)
+        elif _content(same[0]) != _content(automation):
+            client.update_automation(same[0].id, automation)
+
+
+def _content(automation: AutomationCore) -> dict[str, Any]:
+    """All of it but the numbers that the server gives."""
+    return automation.model_dump(include=set(AutomationCore.model_fields), exclude={"trigger": {"id"}})
+
+
+def heard_of(client: SyncPrefectClient, pool: str, since: datetime) -> set[str]:
+    """Names of the workers of a pool that have given a sign of life since then."""
+    found = client.read_workers_for_work_pool(pool)
+    return {worker.name for worker in found if worker.last_heartbeat_time and worker.last_heartbeat_time >= since}
+
+
+def close_runs(client: SyncPrefectClient, runs: set[str]) -> list[str]:
+    """Give runs whose processes were ended, and the flows that ran inside them, a state that says so; their names."""
+    at_work = {"type": {"any_": ["RUNNING", "PENDING", "CANCELLING"]}}
+    inside = {"parent_flow_run_id": {"any_": list(runs)}, "deployment_id": {"is_null_": True}}
+    found = [
+        run
+        for which in ({"id": {"any_": list(runs)}}, inside)
+        for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate({"state": at_work, **which}))
+    ]
+    for run in found:
+        cancelled = run.state is not None and run.state.is_cancelling()
+        state: State[None] = Cancelled(message=GONE) if cancelled else Crashed(message=f"{GONE} Retry the run.")
+        client.set_flow_run_state(run.id, state, force=True)
+    return [run.name for run in found]
+
+
+def _given_up(
+    name: str, after: set[str], expect: set[str], within_s: int, becomes: StateType, message: str
+) -> AutomationCore:
+    return AutomationCore(
+        name=f"plumbline-{name}",
+        description=message,
+        trigger=EventTrigger(
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            for_each={"prefect.resource.id"},
+            after=after,
+            expect=expect,
+            posture=Posture.Proactive,
+            threshold=1,
+            within=timedelta(seconds=within_s),
+        ),
+        actions=[ChangeFlowRunState(name=None, state=becomes, message=message, force=False)],
+    )

@@ -1,0 +1,130 @@
+"""What runs leave beside their results: Prefect's records of them, logs, and folders of `.plumbline`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import ArtifactFilter, FlowFilter, FlowRunFilter
+from prefect.exceptions import ObjectNotFound
+
+from flows.orchestration.services import FOLDER
+
+FLOWS = ["pipeline", "portions", "retrain", "score", "stage", "tidy", "tiles"]
+"""`portions` and `tiles` run inside of others, and their records do not go with those."""
+TAG = "plumbline"
+"""Of the runs of our deployments, and of those by hand (`main` of each flow): a server may be shared with others, who
+may have flows of these names."""
+AT_WORK = ["pipeline", "retrain", "stage"]
+"""Those that use DVC's stores."""
+FINAL = ["COMPLETED", "FAILED", "CRASHED", "CANCELLED"]
+BEGUN = ["PENDING", "RUNNING", "PAUSED", "CANCELLING"]
+PAGE = 200
+LEFT = (
+    "checkpoints/*", "ingest/*", "prepare/*", "profile/*", "runs/*", "score/*", "search/*", "tensorboard/*/*",
+)  # fmt: skip
+"""Below `.plumbline`: what somebody may go on with, or look at."""
+DOWNLOADED = ("models/*",)
+"""In a worker's clone alone; `plumbline release tidy` sees to those of the project, and knows which are released."""
+DAY_S = 86_400.0
+
+
+def forget_runs(days: float, dry_run: bool) -> int:
+    """Remove Prefect's records of our runs that ended more than `days` ago, with tasks, logs and artifacts; how many.
+
+    Raises:
+        httpx.HTTPError: the server does not answer.
+    """
+    before = datetime.now(UTC) - timedelta(days=days)
+    ended = {
+        "state": {"type": {"any_": FINAL}}, "end_time": {"before_": before.isoformat()}, "tags": {"all_": [TAG]},
+    }  # fmt: skip
+    removed = 0
+    with get_client(sync_client=True) as client:
+        while found := _runs(client, FLOWS, ended, offset=removed if dry_run else 0):
+            if not dry_run:
+                for run in found:
+                    _forget(client, run)
+            removed += len(found)
+    return removed
+
+
+def runs_at_work() -> int:
+    """How many runs that use DVC's stores are at work, on any machine of this server."""
+    with get_client(sync_client=True) as client:
+        return len(_runs(client, AT_WORK, {"state": {"type": {"any_": BEGUN}}}))
+
+
+def cut_logs(most_bytes: int, dry_run: bool) -> int:
+    """Cut logs of server and workers that are longer than `most_bytes` to the last half of that; bytes removed.
+
+    They go on writing meanwhile, at the end; a line that comes in the very moment may be lost.
+    """
+    removed = 0
+    for log in sorted(FOLDER.glob("*.log")):
+        size = log.stat().st_size
+        if size <= most_bytes:
+            continue
+        removed += size - most_bytes // 2
+        if not dry_run:
+            with log.open("r+b") as stream:
+                stream.seek(-(most_bytes // 2), 2)
+                kept = stream.read().partition(b"\n")[2]
+                stream.seek(0)
+                stream.write(kept)
+                stream.truncate()
+    return removed
+
+
+def clear_folders(checkout: Path, days: float, dry_run: bool, clone: bool) -> int:
+    """Remove what nothing has changed for `days` in `.plumbline` of a checkout that is held; bytes removed."""
+    from plumbline.core.jobs import remove  # the pipeline, which loads this module too, runs stages as processes alone
+
+    old = list(_old(checkout / ".plumbline", (*LEFT, *(DOWNLOADED if clone else ())), days))
+    size = sum(_bytes(path) for path in old)
+    if not dry_run:
+        for path in old:
+            remove(path)
+    return size
+
+
+def _runs(client: SyncPrefectClient, flows: list[str], which: dict[str, object], offset: int = 0) -> list[UUID]:
+    ours = FlowFilter.model_validate({"name": {"any_": flows}})
+    wanted = FlowRunFilter.model_validate(which)
+    return [
+        run.id for run in client.read_flow_runs(flow_filter=ours, flow_run_filter=wanted, limit=PAGE, offset=offset)
+    ]
+
+
+def _forget(client: SyncPrefectClient, run: UUID) -> None:
+    """The server removes tasks and logs with the run, but not its artifacts."""
+    of_run = ArtifactFilter.model_validate({"flow_run_id": {"any_": [str(run)]}})
+    for artifact in client.read_artifacts(artifact_filter=of_run):
+        if artifact.id is not None:
+            with suppress(ObjectNotFound):  # removed in the browser meanwhile
+                client.delete_artifact(artifact.id)
+    with suppress(ObjectNotFound):
+        client.delete_flow_run(run)
+
+
+def _old(work: Path, patterns: Iterable[str], days: float) -> Iterator[Path]:
+    for pattern in patterns:
+        for path in work.glob(pattern):
+            if time.time() - _changed(path) > days * DAY_S:
+                yield path
+
+
+def _changed(path: Path) -> float:
+    try:
+        return max(one.stat().st_mtime for one in (path, *path.rglob("*")))
+    except FileNotFoundError:  # somebody is at it
+        return time.time()
+
+
+def _bytes(path: Path) -> int:
+    return sum(one.stat().st_size for one in (path, *path.rglob("*")) if one.is_file())

@@ -1,0 +1,272 @@
+"""`make up` and `make down`: Prefect's server and the workers of deploy/pools.yaml on this machine.
+
+`python -m flows.orchestration.system up|down|status` from the project's root. Exit code 0: done, or so already; else 1
+or 2, with one message that says why, and nothing left behind. `PLUMBLINE_PORT` is the server's port on 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import httpx
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from rich.console import Console
+
+from flows.orchestration import paused, pools
+from flows.orchestration.pools import Pool
+from flows.orchestration.services import FOLDER, RECORD, Record, log_of, read_record
+from flows.versioning import homes, process
+from flows.versioning.stages import BAD_INPUT, StageFailedError
+
+HOST = "127.0.0.1"
+PORT = "PLUMBLINE_PORT"
+SERVER = "server"
+VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED"
+PATIENCE_S = 600.0
+_console = Console()
+
+
+def up() -> int:
+    """Start what is not at work, and wait until all of it is."""
+    wanted = pools.read_pools()
+    names = [SERVER, *(name for pool in wanted for name in pool.worker_names())]
+    with _alone():
+        record = _record()
+        before = set(record.alive())
+        if before >= set(names) and _healthy(record.port):
+            _say("It is up.")
+        else:
+            _stop(record, [name for name in names if name not in before])  # what a worker that died has left at work
+            if SERVER not in before:
+                _check_free(record.port)
+            try:
+                record.write()
+                _start(record, wanted, before)
+            except BaseException:
+                _stop(record, [service.name for service in record.services if service.name not in before])
+                raise
+        _say_how(record)
+    return 0
+
+
+def down() -> int:
+    """Stop what `up` started, with all its children."""
+    with _alone():
+        record = read_record()
+        if record is None:
+            RECORD.unlink(missing_ok=True)
+            _say("It is not up.")
+            return 0
+        at_work = list(record.alive())
+        _stop(record, [service.name for service in record.services])
+        _say(f"Stopped: {', '.join(at_work) or 'nothing was at work any more'}.")
+    return 0
+
+
+def status() -> int:
+    """Say what is at work; exit code 1 where something is missing."""
+    record = read_record()
+    if record is None:
+        _say("It is not up. Start it: make up")
+        return 1
+    at_work = record.alive()
+    for service in record.services:
+        told = "at work" if service.name in at_work else f"ended; see {log_of(service.name)}, then: make up"
+        _say(f"{service.name} (process {service.pid}): {told}")
+    healthy = _healthy(record.port)
+    _say(f"{_address(record.port)} {'answers' if healthy else 'does not answer'}")
+    return 0 if healthy and len(at_work) == len(record.services) else 1
+
+
+def _record() -> Record:
+    """What was started before, if any of it is at work; else a new one, and what the old one left is ended."""
+    asked = os.environ.get(PORT)
+    if asked is not None and not (asked.isdigit() and 0 < int(asked) < 65536):
+        raise StageFailedError(f"{PORT}: {asked} found; a port number is needed", BAD_INPUT)
+    old = read_record()
+    if old is not None and old.alive():
+        if asked is not None and int(asked) != old.port:
+            raise StageFailedError(f"It is up on port {old.port}, not {asked}. Stop it first: make down", BAD_INPUT)
+        return old
+    if old is not None:
+        old.end_children(*(service.name for service in old.services))
+    return Record(int(asked or 4200))
+
+
+def _start(record: Record, wanted: list[Pool], before: set[str]) -> None:
+    if SERVER not in before:
+        (FOLDER / "prefect").mkdir(parents=True, exist_ok=True)
+        _say(f"Starting Prefect's server on {HOST}:{record.port}")
+        command = [sys.executable, "-m", "flows.orchestration.gc_thread", "prefect", "server", "start"]
+        record.start(SERVER, [*command, "--host", HOST, "--port", str(record.port)], _variables(record.port))
+    _wait(record, SERVER, lambda: _healthy(record.port), "it does not answer")
+    new = [(pool, name) for pool in wanted for name in pool.worker_names() if name not in before]
+    folders = {name: homes.provide(name) if pool.clone else Path.cwd() for pool, name in new}
+    if remark := homes.told_of_changes():
+        _say(remark)
+    gpus = pools.gpus_here()
+    with _client(record.port) as client:
+        pools.create_pools(client, wanted)
+        resting = paused.read_paused(client)
+        _deploy(record.port)
+        pools.create_automations(client)
+        if names := paused.pause_again(client, resting):
+            _say(f"Paused, as before: {', '.join(names)}")
+        begin = datetime.now(UTC)
+        for pool, name in new:
+            own = pool.variables(name, gpus)
+            _say(f"Starting worker {name} of pool {pool.name}, GPUs: {own['CUDA_VISIBLE_DEVICES'] or 'none'}")
+            record.start(name, _worker(pool, name), _variables(record.port) | _at_home(folders[name]) | own)
+        for pool, name in new:
+            _wait(record, name, partial(_heard_of, client, pool, name, begin), "the server has not heard of it")
+
+
+def _heard_of(client: SyncPrefectClient, pool: Pool, name: str, since: datetime) -> bool:
+    return _everywhere(name) in pools.heard_of(client, pool.name, since)
+
+
+def _stop(record: Record, names: list[str]) -> None:
+    """Workers first; then the server hears which runs they left; then it is ended too, and the record of them."""
+    workers = [name for name in names if name != SERVER]
+    runs = record.told("PREFECT__FLOW_RUN_ID", *workers)
+    for name in workers:
+        record.end(name)
+    record.end_children(*workers)
+    if runs and _healthy(record.port):
+        with contextlib.suppress(httpx.HTTPError), _client(record.port) as client:
+            if closed := pools.close_runs(client, runs):
+                _say(f"Ended with their workers, to be retried: {', '.join(closed)}")
+    if SERVER in names:
+        record.end(SERVER)
+        record.end_children(SERVER)
+    record.forget(*names)
+
+
+def _wait(record: Record, name: str, ready: Callable[[], bool], trouble: str) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not ready():
+        ended = name not in record.alive()
+        if ended or time.monotonic() > until:
+            told = "it ended at once" if ended else f"{trouble} after {PATIENCE_S:.0f} s"
+            last = log_of(name).read_text(encoding="utf-8", errors="replace").strip().splitlines()[-5:]
+            raise StageFailedError("\n".join([f"{name}: {told}. The end of {log_of(name)}:", *last]), 1)
+        time.sleep(0.5)
+
+
+def _deploy(port: int) -> None:
+    """Send the deployments of prefect.yaml; the folder of a clone is filled in by each worker, not here."""
+    said: list[str] = []
+    command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
+    if process.run(command, said.append, limit_s=PATIENCE_S, environment=_variables(port)):
+        raise StageFailedError("\n".join(["prefect deploy --all failed:", *said[-10:]]), 1)
+
+
+def _worker(pool: Pool, name: str) -> list[str]:
+    command = [sys.executable, "-m", "prefect", "worker", "start", "--type", "process", "--limit", "1"]
+    return [*command, "--pool", pool.name, "--name", _everywhere(name)]
+
+
+def _everywhere(worker: str) -> str:
+    """A worker's name among those of all machines."""
+    return f"{worker}@{socket.gethostname()}"
+
+
+def _variables(port: int) -> dict[str, str]:
+    return {
+        "PREFECT_API_URL": f"{_address(port)}/api",
+        "PREFECT_HOME": str((FOLDER / "prefect").resolve()),
+        "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+        # Events go after a week; orphans are logs and artifacts of runs whose removal was cut (flows/tidy.py).
+        VACUUM: os.environ.get(VACUUM, "events,orphans"),
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(pools.HEARTBEAT_S),
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        # `python` of the pools' command is that of this environment, activated or not.
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        # One registry for all: each clone would begin one of its own.
+        "MLFLOW_TRACKING_URI": os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path('mlflow.db').resolve()}",
+    }
+
+
+def _at_home(folder: Path) -> dict[str, str]:
+    """The clone's own code goes before that which the environment was installed from."""
+    paths = [str(folder / "src"), str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"PLUMBLINE_HOME": str(folder), "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _check_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # of a server that has just ended
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            told = f"Port {port} of {HOST} is not free ({error.strerror}). Choose another: {PORT}=4300 make up"
+            raise StageFailedError(told, BAD_INPUT) from error
+
+
+def _healthy(port: int) -> bool:
+    try:
+        return httpx.get(f"{_address(port)}/api/health", timeout=10).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+@contextlib.contextmanager
+def _client(port: int) -> Iterator[SyncPrefectClient]:
+    with temporary_settings({PREFECT_API_URL: f"{_address(port)}/api"}), get_client(sync_client=True) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / "lock").open("a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StageFailedError("Another `make up` or `make down` is at work here.", BAD_INPUT) from None
+        yield
+
+
+def _address(port: int) -> str:
+    return f"http://{HOST}:{port}"
+
+
+def _say(line: str) -> None:
+    _console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _say_how(record: Record) -> None:
+    _say(f"Open     {_address(record.port)}")
+    _say(f"Use      export PREFECT_API_URL={_address(record.port)}/api")
+    _say("Run now  prefect deployment run pipeline/nightly")
+    _say(f"Logs     {FOLDER}/*.log")
+    _say("Stop     make down")
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the one argument says."""
+    commands = {"up": up, "down": down, "status": status}
+    if len(arguments) != 1 or arguments[0] not in commands:
+        _say(f"Say one of: {', '.join(commands)}")
+        return BAD_INPUT
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        return commands[arguments[0]]()
+    except StageFailedError as error:
+        Console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

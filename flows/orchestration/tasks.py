@@ -1,0 +1,128 @@
+"""The tasks that flows are put together from, and what their states say.
+
+A step that fails returns a state and raises nothing: a traceback would hide the one line there is to know. The state's
+name says what kind of failure it is; only `Unreachable`, which may go well in a while, is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+from prefect import get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas import State
+from prefect.states import Failed
+
+from flows.orchestration import handover
+from flows.versioning import clones, remote, stages
+from flows.versioning.stages import NotRestoredError, StageFailedError, UnreachableError
+
+UNREACHABLE = "Unreachable"
+NAMES = {stages.BAD_INPUT: "BadInput", stages.REFUSED: "Refused", 1: "Failed"}
+"""Exit code -> name of the failed state."""
+RETRY_DELAYS_S = [10.0, 60.0]
+
+Result = TypeVar("Result")
+
+
+def failed(error: StageFailedError) -> State[Any]:
+    """The state of a step that ended so."""
+    name = UNREACHABLE if isinstance(error, UnreachableError) else NAMES[error.exit_code]
+    return Failed(name=name, message=str(error), data=error.exit_code)
+
+
+def passed_on(state: State[Any]) -> State[Any]:
+    """The state of a flow that ends with that of a step; returned itself, Prefect would only count it."""
+    code = state.result(raise_on_failure=False)
+    return Failed(name=state.name, message=state.message, data=code if isinstance(code, int) else 1)
+
+
+def _may_go_well(_task: Any, _run: Any, state: State[Any]) -> bool:
+    return state.name == UNREACHABLE
+
+
+def _step(name: str) -> Callable[[Callable[..., Any]], Any]:
+    """A task whose `StageFailedError` becomes its state."""
+
+    def made(do: Callable[..., Any]) -> Any:
+        @wraps(do)
+        def told(*arguments: Any, **named: Any) -> Any:
+            try:
+                return do(*arguments, **named)
+            except StageFailedError as error:
+                return failed(error)
+
+        return task(
+            name=name,
+            task_run_name=name,
+            cache_policy=NO_CACHE,
+            retries=len(RETRY_DELAYS_S),
+            retry_delay_seconds=RETRY_DELAYS_S,
+            retry_condition_fn=_may_go_well,
+        )(told)
+
+    return made
+
+
+@_step("{name}")
+def step(
+    name: str, unchanged: bool = False, dask: str | None = None, pull: bool = False, limit_s: float | None = None
+) -> Any:
+    """Take one step here. A stage results in how it came about, `release` in the champion's version.
+
+    A stage that is known to be `unchanged` is not asked about again: each question starts DVC anew.
+    """
+    say = get_run_logger().info
+    if unchanged:
+        say(f"Stage '{name}' didn't change")
+        return "unchanged"
+    if dask is not None:
+        stages.on_dask(name, dask, say)
+    return stages.promote(say) if name == "release" else stages.reproduce(name, say, pull=pull, limit_s=limit_s)
+
+
+@_step("{name}")
+def step_elsewhere(
+    name: str, deployment: str, commit: str, finished: list[str], limit_s: float | None = None
+) -> stages.Outcome:
+    """Take one step on another machine, unless its result is known: send, let it be made, take it back."""
+    say = get_run_logger().info
+    try:
+        found = stages.reproduce(name, lambda _: None, pull=True, only=())
+    except NotRestoredError:
+        pass
+    else:
+        say(f"{name}: {found}")
+        return found
+    remote.push(finished, say, limit_s)
+    outcome = handover.make(name, deployment, commit, say, limit_s)
+    stages.reproduce(name, say, pull=True, only=(), limit_s=limit_s)
+    return outcome
+
+
+@_step("{name}: restore and make")
+def step_for_others(name: str, limit_s: float | None = None) -> stages.Outcome:
+    """Make one stage of this machine's, from what others made before it."""
+    return stages.reproduce(name, get_run_logger().info, pull=True, only=(name,), limit_s=limit_s)
+
+
+@_step("take commit {revision}")
+def take_commit(revision: str) -> str:
+    """Put this clone on a commit; its full hash."""
+    commit = clones.take(revision)
+    get_run_logger().info("On commit %s", commit)
+    return commit
+
+
+@_step("ask DVC's remote")
+def ask_remote() -> None:
+    """See that results can be taken and handed over."""
+    remote.check(get_run_logger().info)
+
+
+@_step("push")
+def push(finished: list[str], limit_s: float | None = None) -> None:
+    """Hand over what was made."""
+    remote.push(finished, get_run_logger().info, limit_s)

@@ -1,0 +1,1 @@
+"""DVC and git: stages, caches, the remote and clones."""

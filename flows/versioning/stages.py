@@ -1,0 +1,243 @@
+"""One stage through DVC, and the release: how each ended, in words a person can act on."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
+
+from flows import report
+from flows.versioning import dvc_process, process
+from flows.versioning.process import TookTooLongError
+
+STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package")
+IN_PORTIONS = ("ingest", "prepare")
+"""Stages whose work can be spread over a cluster."""
+PACKAGE = Path("data/package")
+BAD_INPUT, REFUSED = 2, 3
+UNREACHABLE = 75
+"""Exit code of `flows.versioning.remote` where DVC's remote does not answer: EX_TEMPFAIL of sysexits.h, which DVC does
+not use."""
+OWN_STAGES = "PLUMBLINE_STAGES"
+"""Variable that names the stages a machine is for; under DVC, the command line of a stage refuses any other."""
+
+Say = Callable[[str], None]
+Outcome = Literal["ran", "restored", "unchanged"]
+
+# What DVC prints after every stage about git and pushing: true, but no news in a log of nine stages.
+_CHATTER = re.compile(
+    r"\s*$|Updating lock file|Generating lock file|To track the changes|\tgit add|To enable auto staging"
+    r"|\tdvc config core.autostage|Use `dvc push`|Data and pipelines are up to date"
+)
+_asked: list[Future[frozenset[str]]] = []
+_released: list[Future[bool]] = []
+_EXITED = re.compile(r"exited with (-?\d+)")
+_RUNNING = re.compile(r"Running stage '([^']+)'")
+
+
+class StageFailedError(Exception):
+    """A stage did not end well; `exit_code` is 2 for bad input, 3 for a gate that refused, else 1."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class UnreachableError(StageFailedError):
+    """Something on the network did not answer, or a machine was lost: the same may go well in a while."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, 1)
+
+
+class NotRestoredError(StageFailedError):
+    """A result that another machine makes was not found, and was not made here in its place."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, BAD_INPUT)
+
+
+def own_stages() -> tuple[str, ...] | None:
+    """The stages this machine is for, or None for all."""
+    told = os.environ.get(OWN_STAGES)
+    return None if told is None else tuple(told.split())
+
+
+def begin_asking() -> None:
+    """Ask from now on, beside what else there is to do, what is stale, and if nothing is, whether it was released.
+
+    The next `stale` and the next `promote` wait for these answers, and give them.
+    """
+    thread = ThreadPoolExecutor(1)
+    found = thread.submit(_ask)
+    _asked.append(found)
+    _released.append(thread.submit(lambda: found.result().isdisjoint(STAGES) and _is_champion()))
+
+
+def stale() -> frozenset[str]:
+    """Names of the stages of which something changed, or all where DVC cannot tell; what follows them is not in it."""
+    return _asked.pop().result() if _asked else _ask()
+
+
+def _is_champion() -> bool:
+    """Whether the registry has the package, as it lies here unharmed, for the champion."""
+    command = [sys.executable, "-m", "plumbline", "release", "is-champion", str(PACKAGE)]
+    return process.run(command, lambda _: None) == 0
+
+
+def _ask() -> frozenset[str]:
+    lines: list[str] = []
+    if dvc_process.run("dvc", ["status", "--json"], lines.append) == 0:
+        try:
+            return frozenset(json.loads(lines[-1]))
+        except (IndexError, ValueError):
+            pass
+    return frozenset((*STAGES, "predict"))
+
+
+def reproduce(
+    stage: str, say: Say, *, pull: bool = False, only: Collection[str] | None = None, limit_s: float | None = None
+) -> Outcome:
+    """Bring `stage` up to date with `dvc repro`; say its output as it comes.
+
+    Args:
+        stage: its name.
+        say: is told what it and DVC print.
+        pull: take from the remote what others have made. It is asked first, in DVC's own process.
+        only: the stages that may be computed here. With it, also what comes before `stage` is restored; without it
+            `stage` alone is looked at.
+        limit_s: seconds after which it is ended.
+
+    Raises:
+        NotRestoredError: a stage that is not in `only` would have to be computed.
+        UnreachableError: with `pull`, the remote does not answer.
+        StageFailedError: the stage, or DVC, exited with another status than 0, or took longer than `limit_s`.
+    """
+    lines: list[str] = []
+    options = [*(["--pull"] if pull else []), *(["--single-item"] if only is None else [])]
+    told = None if only is None else {OWN_STAGES: " ".join(only)}
+    program, command = ("flows.versioning.remote", ["dvc", "repro"]) if pull else ("dvc", ["repro"])
+    try:
+        code = dvc_process.run(
+            program, [*command, *options, stage], keeping(lines, say), limit_s=limit_s, environment=told
+        )
+    except TookTooLongError as error:
+        raise StageFailedError(f"{stage}: {error}. Finished stages are kept.", 1) from error
+    if code == UNREACHABLE:
+        raise UnreachableError(lines[-1] if lines else "DVC's remote does not answer")
+    if code:
+        begun = [found[1] for line in lines if (found := _RUNNING.match(line))]
+        if only is not None and begun and begun[-1] not in only:
+            raise NotRestoredError(
+                f"{stage}: the result of {begun[-1]} is not in DVC's remote, and this machine does not make it. "
+                f"Run {begun[-1]} where it belongs and `dvc push --run-cache` there."
+            )
+        raise _failure(stage, code, lines)
+    if any(line.startswith(f"Running stage '{stage}'") for line in lines):
+        return "ran"
+    return "restored" if any("is cached - skipping run" in line for line in lines) else "unchanged"
+
+
+def on_dask(stage: str, address: str, say: Say) -> None:
+    """Do the portions of `stage` on a Dask cluster, where the stage has to be made at all.
+
+    Raises:
+        StageFailedError: bad input, or a cluster that does not answer.
+    """
+    if stage not in stale():
+        return
+    # The package's readers take seconds to load, and a run without a cluster has no need of them here.
+    from flows.orchestration import portions
+    from plumbline.core.errors import PlumblineError
+
+    try:
+        count = portions.on_dask(stage, address)
+    except PlumblineError as error:
+        raise StageFailedError(f"{stage}: {error}", error.exit_code) from error
+    except OSError as error:
+        raise StageFailedError(f"{stage}: no Dask scheduler answers at {address} ({error}).", BAD_INPUT) from error
+    say(f"{stage}: {count} portions done on {address}")
+
+
+def promote(say: Say) -> str:
+    """Make the package the champion with `plumbline release promote`; return its version.
+
+    Raises:
+        StageFailedError: the registry does not answer, the package is damaged, or the champion is better.
+    """
+    if _released and _released.pop().result():
+        say(f"{PACKAGE} is the champion already; nothing was registered")
+        return report.version_of(PACKAGE)
+    lines: list[str] = []
+    code = process.run([sys.executable, "-m", "plumbline", "release", "promote", str(PACKAGE)], keeping(lines, say))
+    if code:
+        raise _failure("release", code, lines)
+    return report.version_of(PACKAGE)
+
+
+def tidy_registry(say: Say, dry_run: bool) -> str:
+    """Remove from the registry what is not wanted, with `plumbline release tidy`; return what it says of that.
+
+    Raises:
+        StageFailedError: the registry does not answer.
+    """
+    lines: list[str] = []
+    options = ["--dry-run"] if dry_run else []
+    code = process.run([sys.executable, "-m", "plumbline", "release", "tidy", *options], keeping(lines, say))
+    if code:
+        raise _failure("release tidy", code, lines)
+    return lines[-1].removeprefix("INFO ") if lines else "nothing said"
+
+
+def score_on_dask(address: str, say: Say) -> None:
+    """Judge the tiles of new deliveries on a Dask cluster.
+
+    Raises:
+        StageFailedError: bad input, or a cluster that does not answer.
+    """
+    from flows.orchestration import portions
+    from plumbline.core.errors import PlumblineError
+
+    try:
+        count = portions.score_on_dask(address)
+    except PlumblineError as error:
+        raise StageFailedError(f"score: {error}", error.exit_code) from error
+    except OSError as error:
+        raise StageFailedError(f"score: no Dask scheduler answers at {address} ({error}).", BAD_INPUT) from error
+    say(f"score: {count} tiles judged on {address}")
+
+
+def keeping(lines: list[str], say: Say) -> Say:
+    """Pass on the lines that say something, and keep them."""
+
+    def keep(line: str) -> None:
+        if not _CHATTER.match(line):
+            lines.append(line)
+            say(line)
+
+    return keep
+
+
+def _failure(stage: str, code: int, lines: list[str]) -> StageFailedError:
+    """Tell the stage's own exit status, which DVC reports in words, and its last line, which is its message."""
+    for number, line in enumerate(lines):
+        # A stage that was killed may not have ended its line.
+        said, failed, rest = line.partition("ERROR: failed to reproduce")
+        if failed and (told := _EXITED.search(rest)):
+            code = int(told[1])
+            lines = [*lines[:number], *([said] if said else [])]
+            break
+    last = lines[-1].removeprefix("ERROR ") if lines else "no output"
+    if code == REFUSED:
+        rules = report.failed_rules() if stage == "package" else []
+        return StageFailedError(f"{stage} refused: {'; '.join(rules) or last}", REFUSED)
+    if code == BAD_INPUT:
+        return StageFailedError(f"{stage}: {last}", BAD_INPUT)
+    if code < 0:
+        return StageFailedError(f"{stage} was killed by signal {-code}. Run again: finished stages are kept.", 1)
+    return StageFailedError(f"{stage} failed with exit status {code}: {last}", 1)

@@ -1,0 +1,136 @@
+"""What Docker and Kubernetes pools are made from, as far as it can be checked without either."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from prefect.utilities.templating import apply_values
+from prefect.workers.base import BaseJobConfiguration
+
+from flows.orchestration.job_templates import main, template
+from flows.orchestration.pools import read_pools
+from flows.versioning.stages import STAGES, StageFailedError
+from tests.flows.conftest import IDENTITY, ROOT
+
+NAMES = sorted(path.stem for path in (ROOT / "deploy/pools").glob("*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def _in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_prefect_resolves_a_run_from_the_template(name: str) -> None:
+    made = template(name)
+    jsonschema.Draft7Validator.check_schema(made["variables"])
+
+    # As a worker does for each run: a run's own values over the template's.
+    defaults = BaseJobConfiguration._get_base_config_defaults(made["variables"]["properties"])
+    run: Any = apply_values(made["job_configuration"], {**defaults, "image": "other"})
+    assert run["env"]["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"] == "30"
+    pool = next(pool for pool in read_pools() if name.endswith(pool.name))
+    assert run["env"]["PLUMBLINE_STAGES"] == " ".join(pool.makes)
+    assert "other" in json.dumps(run)
+    assert made["variables"]["properties"]["image"]["default"] not in json.dumps(run)
+    if name.startswith("kubernetes"):
+        pod = run["job_manifest"]["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        mounted = {mount["name"] for mount in container["volumeMounts"]}
+        assert mounted == {volume["name"] for volume in pod["volumes"]}
+        assert ("nvidia.com/gpu" in container["resources"]["limits"]) == name.endswith("gpu")
+        assert container["resources"]["limits"]["memory"]  # Prefect's own stay
+        assert "{{" not in json.dumps(pod["containers"][0]["resources"])
+
+
+def test_the_pools_share_out_all_stages() -> None:
+    made = {
+        clone: [stage for pool in read_pools() if pool.clone is clone for stage in pool.makes]
+        for clone in (True, False)
+    }
+    assert sorted(made[True]) == sorted([*STAGES, "predict"])
+    assert sorted(made[False]) == sorted([*STAGES, "predict"])  # a retraining in the project's folder makes all
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("type: docker\nvalues: {image: 5}", r"\$\.image: 5 is not of type 'string'"),
+     ("type: docker\nvalues: {gpus: all}", "'gpus' was unexpected"),
+     ("values: {}", "type"), ("type: [", "expected")],
+)  # fmt: skip
+def test_a_value_that_prefect_has_no_place_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, told: str
+) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    monkeypatch.setattr("flows.orchestration.job_templates.FOLDER", tmp_path)
+    with pytest.raises(StageFailedError, match=told) as caught:
+        template("mine")
+    assert caught.value.exit_code == 2
+
+
+def test_the_command_prints_json_and_lists_the_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["docker-cpu"]) == 0
+    assert json.loads(capsys.readouterr().out)["job_configuration"]
+    assert main([]) == 2
+    said = capsys.readouterr().err
+    assert all(name in said for name in NAMES)
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu"])
+def test_a_dockerfile_copies_what_is_there_and_starts_the_entrypoint(name: str) -> None:
+    lines = (ROOT / f"deploy/Dockerfile.{name}").read_text().replace("\\\n", " ").splitlines()
+    words = [line.split() for line in lines if line and not line.startswith("#")]
+    known = {"FROM", "RUN", "WORKDIR", "COPY", "ARG", "USER", "ENV", "ENTRYPOINT", "CMD"}
+    assert {line[0] for line in words} <= known
+    for line in words:
+        if line[0] == "COPY":
+            assert all((ROOT / source).exists() for source in line[1:-1])
+    assert any(line[:3] == ["COPY", "deploy/entrypoint.sh", "/usr/local/bin/plumbline-entrypoint"] for line in words)
+    assert re.search(r"^FROM python:3\.11", "\n".join(lines), re.MULTILINE)
+
+
+@pytest.mark.parametrize("volume", [False, True])
+def test_the_entrypoint_makes_a_clone_once_and_runs_in_it(tmp_path: Path, volume: bool) -> None:
+    """The shell script of the images, run here; where the clone's folder is a volume, with what a file system has."""
+    origin, home = tmp_path / "origin", tmp_path / "work/a clone"
+    origin.mkdir()
+    (tmp_path / "work").mkdir()
+    if volume:
+        (home / "lost+found").mkdir(parents=True)
+        (home / ".new").mkdir()  # of a start that was cut short
+    (origin / ".dvc").mkdir()
+    (origin / ".dvc/config").write_text("[core]\n    analytics = false\n")
+    for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "one"]):
+        subprocess.run(["git", *IDENTITY, *command], cwd=origin, check=True)
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PLUMBLINE_HOME": str(home),
+        "PLUMBLINE_DVC_REMOTE": "s3://bucket/dvc",
+        "PLUMBLINE_DVC_ENDPOINT": "http://127.0.0.1:9",
+    }
+    command = ["sh", str(ROOT / "deploy/entrypoint.sh"), "sh", "-c", "pwd; echo $PYTHONPATH"]
+    missing = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert missing.returncode != 0
+    assert "the repository to clone" in missing.stderr
+    environment["PLUMBLINE_REPOSITORY"] = str(origin)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-2:] == [str(home), f"{home}/src:{home}"]
+    told = (home / ".dvc/config.local").read_text()
+    assert "url = s3://bucket/dvc" in told
+    assert "endpointurl = http://127.0.0.1:9" in told
+    status = subprocess.run(["git", "status", "--porcelain"], cwd=home, capture_output=True, text=True, check=True)
+    assert status.stdout in ("", "?? .dvc/config.local\n")
+    assert sorted(path.name for path in home.iterdir()) == [".dvc", ".git", *(["lost+found"] if volume else [])]
+    (home / "kept").touch()
+    subprocess.run(command, env=environment | {"PLUMBLINE_REPOSITORY": "/gone"}, check=True, capture_output=True)
+    assert (home / "kept").exists()
+    assert yaml.safe_load((ROOT / "deploy/pools.yaml").read_text())

@@ -1,0 +1,271 @@
+"""`make up`, all that runs on it, and `make down`: one real system for the whole file, its tests in this order."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psutil
+import pytest
+
+from flows.orchestration.services import MARK
+from tests.flows.conftest import Project, make_project, stage_process, wait_until_gone
+from tests.ports import free_port
+
+pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(1200)]
+SYSTEM = ("-m", "flows.orchestration.system")
+ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+
+
+class System:
+    """A scratch project with its server and workers."""
+
+    def __init__(self, project: Project, port: int) -> None:
+        self.project = project
+        project.environment |= {"PLUMBLINE_PORT": str(port), "PREFECT_API_URL": f"http://127.0.0.1:{port}/api"}
+        self.api = httpx.Client(base_url=f"http://127.0.0.1:{port}/api", timeout=60)
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """As Prefect's own clients do, asks again where the server is busy."""
+        for _ in range(30):
+            answer = self.api.request(method, path, json=body)
+            if answer.status_code != 503:
+                break
+            time.sleep(1)
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
+
+    def ask(self, path: str, **body: Any) -> Any:
+        return self.call("POST", path, body)
+
+    def home(self, worker: str) -> Path:
+        return self.project.folder / ".plumbline/system/clones" / worker
+
+    def processes(self) -> dict[int, str]:
+        """All that carries the mark of this project's system: number and service."""
+        found = {}
+        for process in psutil.process_iter():
+            try:
+                mark, folder = process.environ().get(MARK), process.environ().get("PREFECT_HOME", "")
+            except (psutil.Error, OSError):
+                continue
+            if mark and folder.startswith(str(self.project.folder)) and process.status() != psutil.STATUS_ZOMBIE:
+                found[process.pid] = mark.split()[1]
+        return found
+
+    def start(self, deployment: str, **parameters: Any) -> str:
+        found = self.call("GET", f"/deployments/name/{deployment}")
+        # The key makes of a question that is asked again one run.
+        body = {"parameters": parameters, "idempotency_key": uuid4().hex}
+        run: str = self.ask(f"/deployments/{found['id']}/create_flow_run", **body)["id"]
+        return run
+
+    def run(self, run: str) -> Any:
+        return self.call("GET", f"/flow_runs/{run}")
+
+    def ended(self, run: str) -> Any:
+        return wait_for(lambda: found if (found := self.run(run))["state"]["type"] in ENDED else None, "its end")
+
+    def said(self, run: str) -> list[str]:
+        lines = self.ask("/logs/filter", logs={"flow_run_id": {"any_": [run]}}, sort="TIMESTAMP_ASC", limit=200)
+        return [line["message"] for line in lines]
+
+
+def wait_for(question: Callable[[], Any], what: str) -> Any:
+    """The first answer that is not empty."""
+    for _ in range(1200):
+        if answer := question():
+            return answer
+        time.sleep(0.5)
+    raise TimeoutError(f"{what} did not come")
+
+
+@pytest.fixture(scope="module")
+def system(prefect_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    project = make_project(tmp_path_factory.mktemp("system"))
+    home = project.folder / ".plumbline/system/prefect"
+    home.mkdir(parents=True)
+    shutil.copy(prefect_database, home)
+    found = System(project, free_port())
+    try:
+        code, said = project.run(*SYSTEM, "up", timeout_s=800)
+        assert code == 0, said
+        yield found
+    finally:
+        project.run(*SYSTEM, "down", timeout_s=300)
+
+
+def test_up_again_says_that_it_is_up_and_starts_nothing(system: System) -> None:
+    before = set(system.processes())
+    code, said = system.project.run(*SYSTEM, "up")
+    assert code == 0
+    assert said.startswith("It is up.\nOpen     http://127.0.0.1:")
+    assert "make down" in said
+    # A service may have a helper at work for a moment, which was not there before and is not there soon.
+    wait_for(lambda: not set(system.processes()) - before, "the end of what is new")
+    assert system.project.run(*SYSTEM, "status")[0] == 0
+    pools = {pool["name"]: pool["concurrency_limit"] for pool in system.ask("/work_pools/filter")}
+    assert pools == {"cpu": 4, "gpu": 1, "project": 2}
+
+
+def test_the_nightly_run_is_scheduled_and_what_trains_is_made_by_the_gpu_worker(system: System) -> None:
+    nightly = system.call("GET", "/deployments/name/pipeline/nightly")
+    assert nightly["concurrency_options"]["collision_strategy"] == "CANCEL_NEW"
+    ours = {"deployments": {"id": {"any_": [nightly["id"]]}}}
+    runs = wait_for(lambda: system.ask("/flow_runs/filter", **ours, sort="EXPECTED_START_TIME_ASC"), "a scheduled run")
+    assert {run["state"]["type"] for run in runs} == {"SCHEDULED"}
+    assert all(run["expected_start_time"][11:16] == "02:00" for run in runs)
+
+    # Not to wait for the night: the first of the scheduled runs becomes due now.
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    due = {"type": "SCHEDULED", "state_details": {"scheduled_time": now}}
+    system.ask(f"/flow_runs/{runs[0]['id']}/set_state", state=due, force=True)
+    run = system.ended(runs[0]["id"])
+    assert run["state"]["type"] == "COMPLETED", system.said(run["id"])
+    assert run["state"]["message"].startswith("recomputed: simulate, ingest, prepare, train, compress")
+    here = system.said(run["id"])
+    assert "export says hello" in here
+    for stage in ("train", "compress"):
+        assert f"{stage} says hello" not in here
+        (made,) = system.ask("/flow_runs/filter", flow_runs={"name": {"any_": [stage]}})
+        assert (made["state"]["type"], made["state"]["message"]) == ("COMPLETED", f"{stage}: ran")
+        assert made["work_pool_name"] == "gpu"
+        heard = system.said(made["id"])
+        assert [line for line in heard if line.endswith("says hello")] == [f"{stage} says hello"]
+        # What another pool made comes from the run-cache; what this worker made it still has.
+        assert ("Stage 'prepare' is cached - skipping run, checking out outputs" in heard) == (stage == "train")
+    # Each works in a clone of its own, and the folder of the project is left alone.
+    assert (system.home("cpu") / "data/predict/file.txt").exists()
+    assert not (system.home("gpu") / "data/predict").exists()
+    assert not (system.project.folder / "data").exists()
+    artifacts = system.ask("/artifacts/filter", artifacts={"key": {"any_": ["gate"]}})
+    assert "# Gate: pass" in artifacts[0]["data"]
+
+
+def test_a_worker_refuses_what_is_not_its_own_and_what_was_changed(system: System) -> None:
+    run = system.ended(system.start("stage/train", stage="simulate", commit="HEAD"))
+    assert (run["state"]["type"], run["state"]["name"]) == ("FAILED", "BadInput")
+    assert run["state"]["message"] == "simulate: not a stage of this machine, which is for: train compress"
+
+    stray = system.home("gpu") / "stray.py"
+    stray.touch()
+    run = system.ended(system.start("stage/train", commit="HEAD"))
+    stray.unlink()
+    assert run["state"]["name"] == "BadInput"
+    assert "holds changes that are in no commit: stray.py" in run["state"]["message"]
+    assert run["run_count"] == 1
+
+
+def test_only_what_may_go_well_is_tried_again(system: System) -> None:
+    """A remote that comes back in time costs a retry; a gate that refuses ends the run at once."""
+    remote = system.project.folder / ".dvc-remote"
+    remote.rename(remote.with_name("away"))
+    run = system.start("stage/train", commit="HEAD")
+    wait_for(lambda: any("Retry 1/2" in line for line in system.said(run)), "a retry")
+    remote.with_name("away").rename(remote)
+    found = system.ended(run)
+    assert (found["state"]["type"], found["state"]["message"]) == ("COMPLETED", "train: unchanged")
+
+    system.project.behave(validate={"fail_gate": True}, package={"exit": 3})
+    system.project.commit()
+    run = system.start("pipeline/nightly")
+    found = system.ended(run)
+    assert (found["state"]["type"], found["state"]["name"]) == ("FAILED", "Refused")
+    assert found["state"]["message"] == "package refused: severity_mae of int8 on all: 0.4, at most 0.3"
+    heard = system.said(run)
+    assert not any("Retry" in line for line in heard)
+    assert "promoted" not in heard
+    assert "train says hello" not in heard  # not made anew, here or there
+
+
+def test_a_lost_machine_is_noticed_and_its_run_can_be_retried(system: System) -> None:
+    """Worker and flow killed together tell nobody: without a sign of life the server ends the run."""
+    (silent,) = [found for found in system.ask("/automations/filter") if found["name"] == "plumbline-silent"]
+    assert silent["enabled"]
+    assert silent["trigger"]["within"] >= 3 * 30
+    system.project.behave(train={"sleep": 600})
+    system.project.commit()
+    run = system.start("stage/train", commit="HEAD")
+    stage = stage_process("train", system.home("gpu"))
+    assert system.run(run)["state"]["type"] == "RUNNING"
+    for pid, service in system.processes().items():
+        if service == "gpu":
+            os.kill(pid, signal.SIGKILL)
+    wait_until_gone(stage)
+    assert system.project.run(*SYSTEM, "status")[0] == 1
+
+    nightly = system.call("GET", "/deployments/name/pipeline/nightly")
+    (schedule,) = nightly["schedules"]
+    system.call("PATCH", f"/deployments/{nightly['id']}/schedules/{schedule['id']}", {"active": False})
+    system.call("PATCH", "/work_pools/project", {"is_paused": True})
+
+    # `make up` brings back the one worker, lets the others go on, and what somebody has paused is paused still.
+    others = {pid for pid, service in system.processes().items() if service in ("server", "cpu")}
+    code, said = system.project.run(*SYSTEM, "up", timeout_s=600)
+    assert code == 0, said
+    assert "Starting worker gpu" in said
+    assert "Starting worker cpu" not in said
+    assert others <= set(system.processes())
+    assert "Paused, as before: nightly" in said
+    assert not system.call("GET", "/deployments/name/pipeline/nightly")["schedules"][0]["active"]
+    assert system.call("GET", "/work_pools/project")["is_paused"]
+
+    found = system.ended(run)
+    assert found["state"]["name"] == "Crashed"
+    assert found["state"]["message"].startswith("No sign of life")
+    system.project.behave()
+    system.project.commit()
+    code, said = system.project.run("-m", "prefect", "flow-run", "retry", run)
+    assert code == 0, said
+    found = wait_for(lambda: again if (again := system.run(run))["state"]["type"] == "COMPLETED" else None, "its end")
+    assert found["state"]["message"].startswith("train: ")
+
+
+def test_down_ends_all_of_it_and_nothing_else(system: System) -> None:
+    system.project.behave(train={"sleep": 601})
+    system.project.commit()
+    run = system.start("stage/train", commit="HEAD")
+    stage = stage_process("train", system.home("gpu"))
+    code, said = system.project.run(*SYSTEM, "down")
+    assert code == 0, said
+    (told,) = re.findall(r"Stopped: (.*)\.", said)
+    assert set(told.split(", ")) == {"server", "cpu", "gpu", "project-1", "project-2"}
+    assert "to be retried: train" in said
+    assert not system.processes()
+    wait_until_gone(stage)
+    with pytest.raises(httpx.TransportError):
+        system.api.get("/health")
+    with sqlite3.connect(system.project.folder / ".plumbline/system/prefect/prefect.db") as database:
+        (state,) = database.execute("SELECT state_type FROM flow_run WHERE id = ?", [run]).fetchone()
+    assert state == "CRASHED"  # and not Running for ever
+    assert system.project.run(*SYSTEM, "down")[1] == "It is not up.\n"
+    assert system.project.run(*SYSTEM, "status")[0] == 1
+
+
+def test_a_start_that_fails_says_why_and_leaves_nothing(system: System) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        system.project.environment["PLUMBLINE_PORT"] = str(taken.getsockname()[1])
+        code, said = system.project.run(*SYSTEM, "up")
+    assert code == 2
+    assert "is not free" in said
+    assert "PLUMBLINE_PORT=" in said
+
+    system.project.environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = "sqlite+aiosqlite:////nowhere/at/all.db"
+    code, said = system.project.run(*SYSTEM, "up")
+    assert code == 1
+    assert "server: it ended at once. The end of .plumbline/system/server.log:" in said
+    assert "unable to open database file" in said
+    assert not system.processes()
+    assert not (system.project.folder / ".plumbline/system/record.json").exists()

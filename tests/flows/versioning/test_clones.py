@@ -1,0 +1,116 @@
+"""A clone takes the commit it is told, and nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from flows.versioning.clones import take
+from flows.versioning.stages import StageFailedError, UnreachableError
+from tests.flows.conftest import IDENTITY
+
+
+def git(*arguments: str, cwd: Path) -> str:
+    done = subprocess.run(["git", *IDENTITY, *arguments], cwd=cwd, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def commit(folder: Path, content: str) -> str:
+    (folder / "code.py").write_text(content)
+    git("add", "--all", cwd=folder)
+    git("commit", "--quiet", "--message", content, cwd=folder)
+    return git("rev-parse", "HEAD", cwd=folder)
+
+
+@pytest.fixture
+def origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with one commit; the test stands in a clone of it."""
+    folder = tmp_path / "origin"
+    folder.mkdir()
+    git("init", "--quiet", cwd=folder)
+    (folder / ".gitignore").write_text("/data\n")
+    commit(folder, "one")
+    git("clone", "--quiet", str(folder), str(tmp_path / "clone"), cwd=tmp_path)
+    monkeypatch.chdir(tmp_path / "clone")
+    return folder
+
+
+def test_what_came_to_the_origin_since_is_fetched(origin: Path) -> None:
+    first = git("rev-parse", "HEAD", cwd=origin)
+    second = commit(origin, "two")
+    git("tag", "v2", cwd=origin)
+    git("checkout", "--quiet", "-b", "side", cwd=origin)
+    third = commit(origin, "three")
+    known = {"HEAD": third, "v2": second, first[:7]: first, first: first, "side": third, second: second}
+    for revision, expected in known.items():
+        assert take(revision) == expected
+        assert git("rev-parse", "HEAD", cwd=Path.cwd()) == expected
+    assert Path("code.py").read_text() == "two"
+
+
+def test_a_short_hash_that_the_clone_has_not_seen_is_known(origin: Path) -> None:
+    second = commit(origin, "two")
+    third = commit(origin, "three")
+    assert take(second[:8]) == second
+    assert take(third[:12]) == third
+
+
+def test_a_changed_clone_is_refused_by_the_names_of_the_files(origin: Path) -> None:
+    Path("code.py").write_text("mine")
+    Path("new.py").touch()
+    with pytest.raises(StageFailedError, match=r"in no commit: code\.py, new\.py\. .*`git stash") as caught:
+        take("HEAD")
+    assert caught.value.exit_code == 2
+    assert Path("code.py").read_text() == "mine"
+
+
+def test_results_and_dvcs_own_record_are_no_changes(origin: Path) -> None:
+    Path("data").mkdir()
+    Path("data/result").touch()
+    Path("dvc.lock").write_text("of this machine")
+    second = commit(origin, "two")
+    assert take("HEAD") == second
+    # A record that commits hold makes way for that of another commit, and stays as long as the commit does.
+    Path("dvc.lock").unlink()
+    (origin / "dvc.lock").write_text("first")
+    commit(origin, "three")
+    take("HEAD")
+    Path("dvc.lock").write_text("of this machine")
+    take("HEAD")
+    assert Path("dvc.lock").read_text() == "of this machine"
+    (origin / "dvc.lock").write_text("second")
+    commit(origin, "four")
+    take("HEAD")
+    assert Path("dvc.lock").read_text() == "second"
+
+
+def test_a_record_in_no_commit_makes_way_for_that_of_a_commit(origin: Path) -> None:
+    Path("dvc.lock").write_text("of this machine")
+    (origin / "dvc.lock").write_text("of the commit")
+    commit(origin, "two")
+    take("HEAD")
+    assert Path("dvc.lock").read_text() == "of the commit"
+
+
+@pytest.mark.parametrize("revision", ["nothing", "0" * 40, "0" * 8, "--upload-pack=true"])
+def test_a_revision_that_the_origin_has_not(origin: Path, revision: str) -> None:
+    with pytest.raises(StageFailedError, match="commit: ") as caught:
+        take(revision)
+    assert caught.value.exit_code == 2
+    assert not isinstance(caught.value, UnreachableError)
+
+
+def test_an_origin_that_is_gone_is_asked_again_later_and_a_commit_at_hand_needs_none(origin: Path) -> None:
+    here = git("rev-parse", "HEAD", cwd=origin)
+    origin.rename(origin.with_name("elsewhere"))
+    assert take(here) == here
+    with pytest.raises(UnreachableError, match="origin does not answer"):
+        take("HEAD")
+
+
+def test_a_folder_that_is_no_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StageFailedError, match="No clone to work in"):
+        take("HEAD")

@@ -1,0 +1,192 @@
+"""Forks of one process that has loaded DVC: each behaves as `python -m dvc` would, and none finds what another left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from flows.versioning import dvc_process
+from flows.versioning.checkout import _is_dvc
+from flows.versioning.process import TookTooLongError, run
+from tests.flows.conftest import IDENTITY, Project, wait_until_gone
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="where the kernel tells nobody, DVC is loaded anew")
+# Says what it finds, and stays.
+LOOK = """
+import os, subprocess, sys, time
+print(os.environ.get("OWN"), os.getpid(), flush=True)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print("child", child.pid, flush=True)
+time.sleep(float(sys.argv[1]))
+child.kill()
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A project of DVC with the stages `quick` and `slow`, and no process that has loaded DVC yet."""
+    monkeypatch.delenv("SHELL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dvc_process, "_kept", [])
+    subprocess.run(["git", *IDENTITY, "init", "--quiet"], check=True)
+    Path(".dvc").mkdir()
+    Path(".dvc/config").touch()
+    Path("look.py").write_text(LOOK)
+    stages = {name: {"cmd": f"{sys.executable} look.py {s}"} for name, s in (("quick", 0), ("slow", 60))}
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
+    yield tmp_path
+    for kept in filter(None, dvc_process._kept):
+        kept._end()
+
+
+def loaded() -> int:
+    (kept,) = dvc_process._kept
+    assert kept is not None
+    return kept._process.pid
+
+
+def forked(lines: list[str]) -> int:
+    """The process of the stage, of what it said."""
+    return int(next(line for line in lines if line.startswith(("None ", "mine "))).split()[1])
+
+
+def test_a_fork_says_and_ends_as_dvc_itself_does(here: Path) -> None:
+    for arguments in (["repro", "nothing"], ["status", "--json"], ["nonsense"]):
+        told: list[list[str]] = [[], []]
+        codes = [
+            dvc_process.run("dvc", arguments, told[0].append),
+            run([sys.executable, "-m", "dvc", *arguments], told[1].append),
+        ]
+        assert codes[0] == codes[1]
+        assert told[0] == told[1]
+    assert dvc_process._kept != [None]
+
+
+def test_each_command_is_a_process_of_its_own_with_its_own_variables(here: Path) -> None:
+    said: list[list[str]] = []
+    for environment in ({"OWN": "mine"}, None):
+        said.append([])
+        assert dvc_process.run("dvc", ["repro", "--force", "quick"], said[-1].append, environment=environment) == 0
+        assert psutil.Process(loaded()).num_threads() == 1  # or a fork could find a lock that nobody opens
+        assert psutil.Process(loaded()).children() == []
+    assert [next(line[:4] for line in lines if " " in line and line[:4] in ("mine", "None")) for lines in said] == [
+        "mine",
+        "None",
+    ]
+    assert forked(said[0]) != forked(said[1])
+
+
+def test_at_the_limit_the_stage_and_its_children_are_ended_and_the_next_command_is_forked(here: Path) -> None:
+    lines: list[str] = []
+    dvc_process.begin()
+    with pytest.raises(TookTooLongError, match="not finished after 5 s"):
+        dvc_process.run("dvc", ["repro", "slow"], lines.append, limit_s=5)
+    for pid in (forked(lines), int(next(line for line in lines if line.startswith("child")).split()[1])):
+        wait_until_gone(pid)
+    before = loaded()
+    assert dvc_process.run("dvc", ["status"], str) in (0, 1)
+    assert loaded() == before
+
+
+def test_a_command_that_is_killed_says_by_which_signal(here: Path) -> None:
+    def kill(line: str) -> None:
+        if line.startswith("child"):
+            for child in psutil.Process(loaded()).children():
+                child.kill()
+
+    assert dvc_process.run("dvc", ["repro", "slow"], kill) == -signal.SIGKILL
+
+
+def test_where_the_loaded_process_is_killed_its_command_ends_and_the_next_loads_dvc_anew(here: Path) -> None:
+    lines: list[str] = []
+
+    def kill(line: str) -> None:
+        lines.append(line)
+        if line.startswith("child"):
+            os.kill(loaded(), signal.SIGKILL)
+
+    assert dvc_process.run("dvc", ["repro", "slow"], kill) == -signal.SIGKILL
+    assert dvc_process._kept == [None]
+    wait_until_gone(forked(lines))
+    wait_until_gone(int(next(line for line in lines if line.startswith("child")).split()[1]))
+    assert dvc_process.run("dvc", ["repro", "quick"], str) == 0
+
+
+def test_a_process_that_does_not_load_is_given_up(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dvc_process, "LOAD_S", 0.5)
+    dvc_process.begin()
+    os.kill(loaded(), signal.SIGSTOP)
+    assert dvc_process.run("dvc", ["repro", "quick"], str) == 0
+    assert dvc_process._kept == [None]
+
+
+def test_an_interruption_while_dvc_loads_leaves_no_answer_to_the_next_command(here: Path) -> None:
+    def alarm(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, alarm)
+    try:
+        dvc_process.begin()
+        os.kill(loaded(), signal.SIGSTOP)
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(KeyboardInterrupt):
+            dvc_process.run("dvc", ["repro", "slow"], str)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert dvc_process._kept == [None]
+    lines: list[str] = []
+    assert dvc_process.run("dvc", ["repro", "quick"], lines.append) == 0
+    assert forked(lines)
+
+
+def test_while_one_command_is_at_work_another_does_not_wait_for_it(here: Path) -> None:
+    begun = threading.Event()
+    codes: list[int] = []
+
+    def long() -> None:
+        def say(line: str) -> None:
+            if line.startswith("child"):
+                begun.set()
+
+        codes.append(dvc_process.run("dvc", ["repro", "slow"], say))
+
+    thread = threading.Thread(target=long)
+    thread.start()
+    assert begun.wait(60)
+    assert dvc_process.run("dvc", ["version"], str) == 0
+    assert codes == []
+    (command,) = psutil.Process(loaded()).children()
+    command.kill()
+    thread.join()
+    assert codes == [-signal.SIGKILL]
+
+
+def test_a_command_and_what_it_started_die_with_the_process_that_asked(project: Project) -> None:
+    project.behave(simulate={"sleep": 60})
+    asking = "from flows.versioning import dvc_process as ready; ready.run('dvc', ['repro', 'simulate'], print)"
+    starter = project.start("-c", asking)
+    deadline = time.monotonic() + 60
+    found: list[psutil.Process] = []
+    while time.monotonic() < deadline and not any("stage.py" in " ".join(p.cmdline()) for p in found):
+        found = psutil.Process(starter.pid).children(recursive=True)
+        time.sleep(0.2)
+    assert len(found) >= 3  # who has loaded DVC, its fork, the stage
+    starter.kill()
+    starter.communicate()
+    for process in found:
+        wait_until_gone(process.pid)
+
+
+def test_the_loaded_process_is_known_for_dvc_by_its_command_line(here: Path) -> None:
+    assert dvc_process.run("dvc", ["status"], str) == 0  # until a program is started, its command line is empty
+    assert _is_dvc(loaded())

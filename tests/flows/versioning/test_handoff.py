@@ -1,0 +1,161 @@
+"""Two clones that share only git and a remote: a folder, and a bucket. Real git, real DVC, a real S3 server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import boto3
+import httpx
+import pytest
+
+from flows.versioning import clones, remote
+from flows.versioning.stages import NotRestoredError, StageFailedError, UnreachableError, reproduce
+from tests.flows.conftest import Project, make_project
+from tests.ports import free_port
+
+BEFORE = ["simulate", "ingest", "prepare"]
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    """Address of an S3 server with one bucket."""
+    port = free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(600):
+            try:
+                httpx.get(address)
+                break
+            except httpx.TransportError:
+                time.sleep(0.2)
+        client = boto3.client("s3", endpoint_url=address, aws_access_key_id="a", aws_secret_access_key="b")
+        client.create_bucket(Bucket="plumbline")
+        yield address
+    finally:
+        server.kill()
+        server.wait()
+
+
+class Machine:
+    """A clone of its own, in which the test can stand."""
+
+    def __init__(self, project: Project, folder: Path, config: str) -> None:
+        self.folder = folder
+        subprocess.run(["git", "clone", "--quiet", str(project.folder), str(folder)], check=True)
+        (folder / ".dvc/config.local").write_text(config)
+
+    def stand(self) -> None:
+        os.chdir(self.folder)
+
+
+@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.chaos)])
+def machines(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Project, Machine, Machine]:
+    """A project, and two clones of it with a remote that both reach, and each a cache of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SHELL", raising=False)
+    (tmp_path / "project").mkdir()
+    project = make_project(tmp_path / "project")
+    if request.param == "s3":
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+        where = f"url = s3://plumbline/{tmp_path.name}\n    endpointurl = {request.getfixturevalue('bucket')}"
+    else:
+        (tmp_path / "remote").mkdir()
+        where = f"url = {tmp_path / 'remote'}"
+    config = f"['remote \"local\"']\n    {where}\n"
+    return project, Machine(project, tmp_path / "one", config), Machine(project, tmp_path / "two", config)
+
+
+def test_a_stage_goes_on_elsewhere_with_what_another_made(machines: tuple[Project, Machine, Machine]) -> None:
+    project, one, two = machines
+    heard: list[str] = []
+    one.stand()
+    commit = clones.take("HEAD")
+    remote.check(str)
+    assert reproduce("prepare", str, only=BEFORE) == "ran"
+
+    # Not handed over yet: the other machine says what is missing, and makes nothing of it.
+    two.stand()
+    clones.take(commit)
+    with pytest.raises(NotRestoredError, match="result of simulate is not in DVC's remote") as caught:
+        reproduce("train", heard.append, pull=True, only=("train",))
+    assert caught.value.exit_code == 2
+    assert "simulate says hello" not in heard
+    assert not Path("data/simulate").exists()
+
+    one.stand()
+    remote.push(BEFORE, str)
+    two.stand()
+    heard.clear()
+    assert reproduce("train", heard.append, pull=True, only=("train",)) == "ran"
+    assert [line for line in heard if line.endswith("hello")] == ["train says hello"]
+    remote.push(["train"], str)
+
+    one.stand()
+    assert reproduce("train", str, pull=True, only=()) == "restored"
+    assert Path("data/train/file.txt").read_text() == "train"
+
+    # The next commit changes what comes before: nobody takes the old result for the new one.
+    project.behave(prepare={"other": 1})
+    commit = project.commit()
+    two.stand()
+    assert clones.take(commit) == commit
+    with pytest.raises(NotRestoredError, match="result of prepare"):
+        reproduce("train", str, pull=True, only=("train",))
+
+
+def test_a_remote_that_is_gone_is_an_error_and_no_reason_to_compute(
+    machines: tuple[Project, Machine, Machine], tmp_path: Path
+) -> None:
+    _, one, _ = machines
+    one.stand()
+    reproduce("simulate", str)
+    config = Path(".dvc/config.local")
+    # A folder that is not there, or a port where nobody listens.
+    said = config.read_text().replace("/remote\n", "/gone\n")
+    in_bucket = "endpointurl" in said
+    config.write_text(f"{said.split('endpointurl')[0]}endpointurl = http://127.0.0.1:9\n" if in_bucket else said)
+    with pytest.raises(UnreachableError, match="does not answer"):
+        remote.check(str)
+    if in_bucket:  # a folder would be made by DVC: hence the question before
+        with pytest.raises(UnreachableError, match="dvc push"):
+            remote.push(["simulate"], str)
+
+
+def test_a_store_that_is_another_one_is_not_taken_for_the_first(project: Project) -> None:
+    """As a mount point whose disk is not mounted: DVC would begin a new store in it."""
+    store = Path(".dvc-remote")
+    store.mkdir()
+    remote.check(str)
+    store.rename("away")
+    store.mkdir()
+    for ask in (partial(remote.check, str), partial(remote.push, ["simulate"], str)):
+        with pytest.raises(UnreachableError, match="it is not the store that it was"):
+            ask()
+    assert not list(store.iterdir())
+    remote.SEEN.unlink()  # as the message says, where a new one is meant
+    remote.check(str)
+
+
+def test_a_machine_without_a_remote_says_so(project: Project) -> None:
+    Path(".dvc/config").write_text("[core]\n    analytics = false\n")
+    with pytest.raises(StageFailedError, match="no remote specified") as caught:
+        remote.check(str)
+    assert caught.value.exit_code == 2
+    assert not isinstance(caught.value, UnreachableError)
+
+
+def test_a_stage_that_takes_too_long_is_ended(project: Project) -> None:
+    project.behave(simulate={"sleep": 120})
+    with pytest.raises(StageFailedError, match="simulate: not finished after 5 s, and ended"):
+        reproduce("simulate", str, limit_s=5)

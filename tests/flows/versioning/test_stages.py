@@ -1,0 +1,110 @@
+"""Single stages under the real DVC: what came of them, in words."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from flows.versioning.stages import StageFailedError, _failure, begin_asking, promote, reproduce, stale
+from tests.flows.conftest import STAGES, Project, stage_process, wait_until_gone
+
+
+def test_a_stage_runs_once_and_is_restored_from_the_cache(project: Project) -> None:
+    heard: list[str] = []
+    assert reproduce("simulate", heard.append) == "ran"
+    assert {"simulate says hello", "simulate says why"} <= set(heard)
+    assert not any("git add" in line or "lock file" in line for line in heard)
+    assert reproduce("simulate", heard.append) == "unchanged"
+    project.behave(simulate={"other": 1})
+    assert reproduce("simulate", heard.append) == "ran"
+    project.behave()
+    assert reproduce("simulate", heard.append) == "restored"
+
+
+def test_what_is_stale_is_known_beforehand(project: Project) -> None:
+    assert stale() == set(STAGES)
+    reproduce("simulate", str)
+    assert stale() == set(STAGES) - {"simulate"}
+    Path("data/simulate/file.txt").unlink()
+    assert "simulate" in stale()
+    Path("dvc.yaml").write_text("stages: [")
+    assert stale() == set(STAGES)
+
+
+def test_what_was_asked_early_is_answered_once(project: Project) -> None:
+    begin_asking()
+    assert stale() == set(STAGES)
+    reproduce("simulate", str)
+    assert stale() == set(STAGES) - {"simulate"}
+
+
+@pytest.mark.parametrize(("exits", "code"), [(1, 1), (2, 2), (3, 3), (7, 1)])
+def test_the_exit_status_of_a_stage_comes_through(project: Project, exits: int, code: int) -> None:
+    project.behave(simulate={"exit": exits})
+    with pytest.raises(StageFailedError, match="simulate says why") as caught:
+        reproduce("simulate", str)
+    assert caught.value.exit_code == code
+
+
+def test_a_refused_package_names_the_rules_that_failed(project: Project) -> None:
+    project.behave(validate={"fail_gate": True}, package={"exit": 3})
+    Path("data/export").mkdir(parents=True)
+    Path("data/export/file.txt").touch()
+    reproduce("validate", str)
+    with pytest.raises(StageFailedError, match=r"severity_mae of int8 on all: 0\.4, at most 0\.3") as caught:
+        reproduce("package", str)
+    assert caught.value.exit_code == 3
+
+
+def test_dvc_without_its_file_is_no_success(project: Project) -> None:
+    Path("dvc.yaml").unlink()
+    with pytest.raises(StageFailedError, match=r"dvc\.yaml") as caught:
+        reproduce("simulate", str)
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize(("refused", "code"), [(2, 2), (3, 3)])
+def test_a_release_that_is_refused(project: Project, refused: int, code: int) -> None:
+    reproduce("simulate", str)
+    project.behave(release={"exit": refused})
+    with pytest.raises(StageFailedError, match="release") as caught:
+        promote(str)
+    assert caught.value.exit_code == code
+
+
+@pytest.mark.parametrize("before", ["", "epoch 3 of", "epoch 3 of 9\n"])
+def test_how_a_stage_ended_is_read_behind_a_line_that_it_did_not_end(before: str) -> None:
+    words = "ERROR: failed to reproduce 'train': failed to run: exec plumbline train, exited with "
+    lines = f"begun\n{before}{words}".split("\n")
+    said = before.strip() or "begun"
+    assert "killed by signal 9" in str(_failure("train", 255, [*lines[:-1], lines[-1] + "-9"]))
+    failed = _failure("train", 255, [*lines[:-1], lines[-1] + "2"])
+    assert (str(failed), failed.exit_code) == (f"train: {said}", 2)
+
+
+@pytest.mark.parametrize("victim", ["stage", "dvc"])
+def test_a_killed_stage_fails_and_can_run_again(project: Project, victim: str) -> None:
+    project.behave(simulate={"sleep": 60})
+    failure: list[StageFailedError] = []
+
+    def attempt() -> None:
+        try:
+            reproduce("simulate", str)
+        except StageFailedError as error:
+            failure.append(error)
+
+    worker = threading.Thread(target=attempt)
+    worker.start()
+    stage = stage_process("simulate")
+    dvc = int(Path(f"/proc/{stage}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    os.kill(stage if victim == "stage" else dvc, signal.SIGKILL)
+    worker.join(120)
+    assert not worker.is_alive()
+    assert "killed by signal 9" in str(failure[0])
+    wait_until_gone(stage)
+    project.behave()
+    assert reproduce("simulate", str) == "ran"
