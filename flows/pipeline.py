@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from flows.orchestration import start
+from flows.orchestration import embedded_server as start
 
 if __name__ == "__main__":
     start.begin()  # before Prefect is loaded below, which takes seconds
@@ -28,8 +28,7 @@ from rich.console import Console
 
 from flows import report
 from flows.orchestration import embedded_server, tasks
-from flows.orchestration.leftovers import close_leftover_runs
-from flows.orchestration.run_records import TAG
+from flows.orchestration.run_records import TAG, close_leftover_runs
 from flows.versioning import dvc_process, stages
 from flows.versioning.checkout import CheckoutBusyError, alone
 from flows.versioning.stages import StageFailedError

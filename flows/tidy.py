@@ -22,7 +22,7 @@ from prefect.states import Completed, Failed
 
 from flows.orchestration import run_records, services
 from flows.orchestration.run_records import TAG
-from flows.versioning import caches, homes, stages
+from flows.versioning import caches, clones, stages
 from flows.versioning.checkout import RWLOCK, TIDYING, CheckoutBusyError, alone
 from flows.versioning.stages import Say, StageFailedError
 from plumbline.core.errors import PlumblineError
@@ -83,7 +83,7 @@ def tidy(dry_run: bool = False) -> Any:
 def _hold(held: contextlib.ExitStack) -> tuple[list[Path], list[Path]]:
     """Take this folder and the clones of its workers for as long as the stack lasts: those held, and those at work."""
     places, busy = [], []
-    for place in (Path.cwd(), *(path.resolve() for path in homes.provided())):
+    for place in (Path.cwd(), *(path.resolve() for path in clones.provided())):
         try:
             own = contextlib.ExitStack()
             own.enter_context(alone(place, TIDYING))

@@ -18,6 +18,7 @@ import sys
 import time
 from pathlib import Path
 
+from flows.versioning import checkout, stages
 from flows.versioning.process import die_with_parent
 
 RECORD = Path(".plumbline/server.pid")
@@ -123,3 +124,18 @@ def _is_server(pid: int) -> bool:
         return here and b"prefect.server" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
+
+
+def begin_run() -> None:
+    """Take the checkout for this process, and have Prefect's server and `dvc status` begin their work.
+
+    A busy checkout ends the process, with a message and the exit code for bad input.
+    """
+    try:
+        checkout.keep()
+    except checkout.CheckoutBusyError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(stages.BAD_INPUT)
+    end_leftover()
+    begin_server()
+    stages.begin_asking()

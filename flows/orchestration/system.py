@@ -23,10 +23,11 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
-from flows.orchestration import paused, pools
+from flows.orchestration import pools
+from flows.orchestration import pools as paused
 from flows.orchestration.pools import Pool
 from flows.orchestration.services import FOLDER, RECORD, Record, log_of, read_record
-from flows.versioning import homes, process
+from flows.versioning import clones, process
 from flows.versioning.stages import BAD_INPUT, StageFailedError
 
 HOST = "127.0.0.1"
@@ -112,8 +113,8 @@ def _start(record: Record, wanted: list[Pool], before: set[str]) -> None:
         record.start(SERVER, [*command, "--host", HOST, "--port", str(record.port)], _variables(record.port))
     _wait(record, SERVER, lambda: _healthy(record.port), "it does not answer")
     new = [(pool, name) for pool in wanted for name in pool.worker_names() if name not in before]
-    folders = {name: homes.provide(name) if pool.clone else Path.cwd() for pool, name in new}
-    if remark := homes.told_of_changes():
+    folders = {name: clones.provide(name) if pool.clone else Path.cwd() for pool, name in new}
+    if remark := clones.told_of_changes():
         _say(remark)
     gpus = pools.gpus_here()
     with _client(record.port) as client:

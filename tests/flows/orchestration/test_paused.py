@@ -9,8 +9,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolUpdate
 from prefect.client.schemas.schedules import CronSchedule
 
-from flows.orchestration.paused import pause_again, read_paused
-from flows.orchestration.pools import Pool, create_automations, create_pools
+from flows.orchestration.pools import Pool, create_automations, create_pools, pause_again, read_paused
 
 NIGHT, NOON = "0 2 * * *", "0 12 * * *"
 
