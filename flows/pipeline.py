@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from flows.orchestration import embedded_server as start
+from flows.orchestration.embedded_server import begin_run
 
 if __name__ == "__main__":
-    start.begin()  # before Prefect is loaded below, which takes seconds
+    begin_run()  # before Prefect is loaded below, which takes seconds
 
 from prefect import flow, tags
 from prefect.artifacts import create_markdown_artifact

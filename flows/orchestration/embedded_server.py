@@ -137,5 +137,5 @@ def begin_run() -> None:
         sys.stderr.write(f"{error}\n")
         sys.exit(stages.BAD_INPUT)
     end_leftover()
-    begin_server()
+    begin()
     stages.begin_asking()

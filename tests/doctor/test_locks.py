@@ -121,7 +121,7 @@ def test_a_half_written_output_of_a_killed_process(folder: Path) -> None:
 def test_the_only_copy_of_a_folder_is_put_back_and_not_removed(folder: Path) -> None:
     """Killed between two renames: the old folder is aside, the new one not yet in its place."""
     code = (
-        "import os, signal; from pathlib import Path; from plumbline import files\n"
+        "import os, signal; from pathlib import Path; from plumbline.core import files\n"
         "with files.atomic_folder(Path('data/train')) as one: (one / 'old').touch()\n"
         "moved = os.replace\n"
         "def replace(*paths):\n"

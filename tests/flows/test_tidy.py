@@ -98,7 +98,8 @@ def test_what_ran_inside_of_a_flow_goes_as_well(place: Path, monkeypatch: pytest
 
 
 def test_records_of_every_flow_are_seen_to() -> None:
-    modules = [importlib.import_module(f"flows.{path.stem}") for path in (ROOT / "flows").glob("[!_]*.py")]
+    files = [path.relative_to(ROOT) for path in (ROOT / "flows").rglob("[!_]*.py")]
+    modules = [importlib.import_module(".".join(path.with_suffix("").parts)) for path in files]
     assert {one.name for module in modules for one in vars(module).values() if isinstance(one, Flow)} == {
         *run_records.FLOWS
     }
