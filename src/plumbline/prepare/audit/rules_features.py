@@ -150,6 +150,6 @@ def _leaks(
     return judge(rule, cases, advice, fail=0)
 
 
-RULES = (
+FEATURE_RULES = (
     building_leak, block_leak, twin_leak, finite, constant, outliers, skew, correlation, drift_splits, drift_reference,
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from plumbline.prepare.audit.findings import Facts, Finding, judge
 from plumbline.prepare.audit.tracks import figure, silent, track_cases
 
-ADVICE = (
+CHECK_UNIT = (
     "Look at the unit of the displacements: a file in m or cm that was read as mm, or the other way round. Tables of "
     "columns state it (`ingest.products`: units); correct it there, or convert the file to what its format has."
 )
@@ -17,7 +17,7 @@ def speed(facts: Facts) -> Finding:
     return judge(
         "speed",
         list(track_cases(facts, lambda track, _: figure(track, "speed_p99_mm_yr", text))),
-        ADVICE,
+        CHECK_UNIT,
         warn=facts.params.max_speed_mm_yr,
         fail=facts.params.refuse_speed_mm_yr,
         nothing=silent("speed_p99_mm_yr", "prepare"),
@@ -29,7 +29,7 @@ def noise_low(facts: Facts) -> Finding:
     return judge(
         "noise_low",
         list(track_cases(facts, lambda track, _: figure(track, "noise_mm", "mm of noise from epoch to epoch"))),
-        ADVICE + " Series that were smoothed, or that hold a model's fit, look so as well: take the measured ones.",
+        CHECK_UNIT + " Series that were smoothed, or that hold a model's fit, look so as well: take the measured ones.",
         warn=facts.params.min_noise_mm,
         fail=facts.params.refuse_noise_below_mm,
         low=True,
@@ -42,11 +42,11 @@ def noise_high(facts: Facts) -> Finding:
     return judge(
         "noise_high",
         list(track_cases(facts, lambda track, _: figure(track, "noise_mm", "mm of noise from epoch to epoch"))),
-        ADVICE + " Series that were not unwrapped, or of points without coherence, look so as well.",
+        CHECK_UNIT + " Series that were not unwrapped, or of points without coherence, look so as well.",
         warn=facts.params.max_noise_mm,
         fail=facts.params.refuse_noise_above_mm,
         nothing=silent("noise_mm", "prepare"),
     )
 
 
-RULES = (speed, noise_low, noise_high)
+MOTION_RULES = (speed, noise_low, noise_high)

@@ -184,7 +184,7 @@ def _span(track: Track) -> tuple[date, date] | None:
     return (date.fromisoformat(str(first)), date.fromisoformat(str(last))) if first and last else None
 
 
-RULES = (
+CITY_RULES = (
     points, points_dropped, points_assigned, buildings_left_out, epochs, period, track_period, gaps, missing,
     duplicates, notes,
 )  # fmt: skip

@@ -10,16 +10,19 @@ from typing import Any
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, write_json
 from plumbline.params import Audit
-from plumbline.prepare.audit import reference as references
-from plumbline.prepare.audit import rules_features, rules_labels, rules_motion, rules_structure
 from plumbline.prepare.audit.drift import columns_of, compare
 from plumbline.prepare.audit.findings import ORDER, Facts, Finding, Status
 from plumbline.prepare.audit.leaks import block_leaks, building_leaks, twin_leaks
 from plumbline.prepare.audit.page import page
+from plumbline.prepare.audit.reference import FILE, describe, load_reference
+from plumbline.prepare.audit.rules_features import FEATURE_RULES
+from plumbline.prepare.audit.rules_labels import LABEL_RULES
+from plumbline.prepare.audit.rules_motion import MOTION_RULES
+from plumbline.prepare.audit.rules_structure import CITY_RULES
 from plumbline.prepare.audit.statistics import all_edges, city_statistics, plain, shift_statistics, split_statistics
 from plumbline.prepare.audit.summary import summarise
 
-RULES = (*rules_structure.RULES, *rules_motion.RULES, *rules_labels.RULES, *rules_features.RULES)
+RULES = (*CITY_RULES, *MOTION_RULES, *LABEL_RULES, *FEATURE_RULES)
 """Each looks at `Facts` and gives one `Finding`, named as the function."""
 
 
@@ -50,7 +53,7 @@ class AuditResult:
     def write(self, folder: Path) -> None:
         """Write `audit.json`, `audit.html` and `reference.json` into a folder, each atomically."""
         write_json(folder / "audit.json", self.to_json())
-        write_json(folder / references.FILE, self.reference)
+        write_json(folder / FILE, self.reference)
         with atomic_file(folder / "audit.html") as temporary:
             temporary.write_text(self.html(), encoding="utf-8")
 
@@ -99,7 +102,7 @@ def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -
     Raises:
         InputError: the reference file cannot be read.
     """
-    reference = references.load_reference(Path(params.reference)) if params.reference else None
+    reference = load_reference(Path(params.reference)) if params.reference else None
     summaries = {name: summarise(name, sequences, params.sample) for name, sequences in splits.items()}
     columns = {name: columns_of(summary) for name, summary in summaries.items()}
     train = columns.get("train")
@@ -133,4 +136,4 @@ def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -
         },
     }
     ranked = tuple(sorted(found, key=lambda rule: ORDER.index(rule.status)))
-    return AuditResult(ranked, plain(statistics), references.describe(train) if train else {})
+    return AuditResult(ranked, plain(statistics), describe(train) if train else {})
