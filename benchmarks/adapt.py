@@ -30,8 +30,8 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Prepare, Train
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.sequences import Sequences
-from plumbline.prepare.split import split_blocks
+from plumbline.prepare.features.sequences import Sequences
+from plumbline.prepare.split.split import split_blocks
 from plumbline.prepare.tile import label
 from plumbline.serve.base import base_of
 from plumbline.serve.predict import read_tracks

@@ -29,7 +29,7 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.export.stage import ARTIFACTS
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
 from plumbline.params import Export
-from plumbline.prepare.shards import SequenceSet, load_shards
+from plumbline.prepare.features.shards import SequenceSet, load_shards
 from plumbline.validate.measure import run_torch, size_figures
 from plumbline.validate.metrics import Figures
 

@@ -30,8 +30,8 @@ import pyarrow.csv as pacsv
 
 from plumbline.params import Ingest, Prepare, Simulate
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.sequences import Sequences, concatenate
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.sequences import Sequences, concatenate
+from plumbline.prepare.features.shards import load_shards
 from plumbline.prepare.stage import plan_tiles, prepare
 from plumbline.prepare.tile import prepare_tile
 from plumbline.simulate.stage import simulate

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from plumbline.prepare.decompose import decompose
-from plumbline.prepare.trend import estimate_trend
+from plumbline.prepare.response.decompose import decompose
+from plumbline.prepare.series.trend import estimate_trend
 from plumbline.sources.read import read_points
 from plumbline.sources.track import Track
 

@@ -27,7 +27,7 @@ from plumbline.model.losses import QuadrantLoss, SeverityLoss
 from plumbline.model.network import new_spec
 from plumbline.params import Model, Train
 from plumbline.params.plugins import PADDING
-from plumbline.prepare.shards import Shards, load_shards
+from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.train.batches import Batch, Buildings, SimilarLengths, loader
 from plumbline.train.score import score
 from plumbline.train.statistics import fit_statistics

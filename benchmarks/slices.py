@@ -23,7 +23,7 @@ from plumbline.export.answers import Answers
 from plumbline.export.package import verify_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import load_diagnosis
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 from plumbline.validate.bootstrap import resamples
 from plumbline.validate.measure import torch_answers
 from plumbline.validate.resampled import of_quadrants

@@ -24,7 +24,7 @@ import torch
 import yaml
 
 from benchmarks.settings import project_settings
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 
 HERE = Path(__file__).parent
 LENGTHS = (32, 128, 512, 2048)

@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.core.files import read_json, sha256_folder
 from plumbline.export.package import verify_package
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 from plumbline.release.compare import compare_with_champion
 from plumbline.release.promotion import list_versions, promote
 from plumbline.release.resolve import resolve_model

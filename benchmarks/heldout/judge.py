@@ -26,7 +26,7 @@ from plumbline.core.errors import InputError
 from plumbline.export.package import MANIFEST, verify_package
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.resolution import strain_error
+from plumbline.prepare.features.strain_resolution import strain_error
 from plumbline.release.resolve import resolve_model
 from plumbline.serve.predict import judge, read_tracks
 from plumbline.serve.predictions import read_predictions

@@ -9,7 +9,7 @@ import torch
 
 from plumbline.export.runtime import Answers
 from plumbline.model.diagnosis import load_diagnosis
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 
 BUILDINGS = 256
 """Answered for at a time."""

@@ -26,9 +26,9 @@ from plumbline.model.network import new_spec
 from plumbline.model.stream import Convolution
 from plumbline.params import Params, load_params
 from plumbline.params.plugins import ATTENTION
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
-from plumbline.prepare.sequences import Sequences
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.features.sequences import Sequences
+from plumbline.prepare.features.shards import load_shards
 from plumbline.train.batches import Batch
 from plumbline.train.deal import Example
 from plumbline.train.distributed import repeatable

@@ -20,7 +20,7 @@ from benchmarks.heldout.scores import MODEL, Scores, score, table
 from benchmarks.heldout.sensors import SENSORS, View
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest, Prepare
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 from plumbline.prepare.stage import prepare
 from plumbline.sources.ingest import ingest
 from plumbline.sources.read import read_points

@@ -23,7 +23,7 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import new_spec
 from plumbline.params import parse_params
-from plumbline.prepare.shards import save_shards
+from plumbline.prepare.features.shards import save_shards
 from plumbline.train import fit as fit_module
 from plumbline.train.module import Optimisation
 from plumbline.train.quick import quick_fit

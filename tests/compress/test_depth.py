@@ -15,7 +15,7 @@ from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import new_spec, spec_of
 from plumbline.params import Compress, Model
 from plumbline.params.compress import Target
-from plumbline.prepare.shards import Shards, load_shards
+from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.train.statistics import fit_statistics
 from plumbline.validate.measure import torch_answers
 

@@ -8,7 +8,7 @@ import torch
 
 from plumbline.compress.judge import Rightness, judge, loss_against
 from plumbline.model.diagnosis import load_diagnosis
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 
 
 def judged(right, error):

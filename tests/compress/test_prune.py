@@ -14,8 +14,8 @@ from plumbline.model.diagnosis import Answer, Diagnosis, load_diagnosis, save_di
 from plumbline.model.losses import build_losses
 from plumbline.model.network import count_parameters, new_spec, spec_of
 from plumbline.params import Compress, Model
-from plumbline.prepare.sequences import Sequences
-from plumbline.prepare.shards import Shards, load_shards
+from plumbline.prepare.features.sequences import Sequences
+from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.train.batches import loader
 from plumbline.train.statistics import fit_statistics
 from tests.tiny import Tiny

@@ -15,7 +15,7 @@ from plumbline.compress.quantize import OPERATORS, Calibration, layer_names
 from plumbline.core.errors import InputError
 from plumbline.export.onnx import finish, said_by
 from plumbline.export.runtime import OnnxModel
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params import Compress
 from plumbline.params.compress import Short, Target
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 from tests.tiny import Tiny
 
 TRIES = 2

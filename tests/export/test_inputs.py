@@ -13,7 +13,7 @@ from plumbline import pretrained
 from plumbline.core.errors import InputError
 from plumbline.export.inputs import NAMES
 from plumbline.export.runtime import OnnxModel
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 
 
 @pytest.fixture(scope="module")

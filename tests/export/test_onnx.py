@@ -19,8 +19,8 @@ from plumbline.export.onnx import INPUTS, OUTPUTS, export_onnx, finish, said_by
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.stage import ARTIFACTS
 from plumbline.model.diagnosis import load_diagnosis
-from plumbline.prepare.features import DISTANCE, GEOMETRY, PREPARATION, SLOPE
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, PREPARATION, SLOPE
+from plumbline.prepare.features.shards import load_shards
 
 COLUMNS = {"distance": len(DISTANCE), "slope": len(SLOPE), "geometry": len(GEOMETRY)}
 GARBAGE = 1e4

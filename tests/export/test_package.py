@@ -22,8 +22,8 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.export.package import MANIFEST, MODELS, Manifest, open_package, verify_package, version_of, write_package
 from plumbline.export.runtime import OnnxModel
-from plumbline.prepare.features import GEOMETRY, PREPARATION, names
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.definition import GEOMETRY, PREPARATION, names
+from plumbline.prepare.features.shards import load_shards
 from plumbline.pretrained import PACKAGE
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import count_parameters, new_spec, spec_of
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 from plumbline.train.statistics import fit_statistics
 
 TABLES = {"attention": list(ATTENTION), "pooling": list(POOLING), "convolution": list(CONVOLUTION)}

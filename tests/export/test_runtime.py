@@ -14,7 +14,7 @@ from plumbline.core.errors import InputError
 from plumbline.export import answers, spread
 from plumbline.export.onnx import finish, said_by
 from plumbline.export.runtime import CPU, OnnxModel
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 
 
 @pytest.fixture(scope="module")

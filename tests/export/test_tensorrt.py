@@ -46,7 +46,7 @@ from plumbline.export.tensorrt.runtime import TensorRTModel
 from plumbline.export.tensorrt.through_torch import trace
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import parse_params
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 from tests.tiny import PARAMS, run_cli
 
 HERE = importlib.util.find_spec("tensorrt") is not None and torch.cuda.is_available()

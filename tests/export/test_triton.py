@@ -15,7 +15,7 @@ from plumbline.core.files import read_json, sha256_file, sha256_folder
 from plumbline.export.package import verify_package, write_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.triton import MARK, Settings, config, model_names, signature, write_repository
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 from tests.export.model_config import ENUMS, parse
 from tests.tiny import run_cli
 

@@ -12,7 +12,7 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import new_spec
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 
 SMALL: dict[str, Any] = {"channels": 8, "blocks": 2, "heads": 2, "attention_layers": 2, "hidden": 16}
 LONGEST = 32

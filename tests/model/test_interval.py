@@ -19,7 +19,7 @@ from plumbline.model.interval import (
     narrowness,
     stretched,
 )
-from plumbline.prepare.features import GEOMETRY, names
+from plumbline.prepare.features.definition import GEOMETRY, names
 from tests.model.made import inputs, small_model
 
 EDGES = torch.tensor([-0.5, 0.0, 0.5, 1.0])

@@ -25,7 +25,7 @@ from plumbline.model.network import new_spec
 from plumbline.model.pooling import Look, Mean, masked_mean
 from plumbline.params import parse_params, plugins
 from plumbline.params.plugins import Plugins
-from plumbline.prepare.features import DISTANCE, GEOMETRY, PREPARATION, SLOPE
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, PREPARATION, SLOPE
 from plumbline.train.statistics import fit_statistics
 from tests.model.made import KINDS, PLUGINS
 from tests.train.made import make_batch, make_sequences, settings

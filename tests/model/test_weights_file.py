@@ -13,7 +13,7 @@ from plumbline.export.stage import export_model
 from plumbline.export.weights import load_network
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.params import Export
-from plumbline.prepare.features import PREPARATION
+from plumbline.prepare.features.definition import PREPARATION
 from plumbline.train.start import load_pretrained
 from tests.model.made import small_model
 

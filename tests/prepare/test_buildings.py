@@ -7,8 +7,8 @@ import torch
 from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
-from plumbline.prepare.sequences import UNDEFINED
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.prepare.features.sequences import UNDEFINED
 from plumbline.sources.track import Track
 from plumbline.train.augment import Symmetry, apply_symmetry
 from plumbline.train.batches import Buildings

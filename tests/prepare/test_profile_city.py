@@ -9,10 +9,10 @@ from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.params import Ingest, Prepare, Simulate
+from plumbline.prepare.features.sequences import UNDEFINED
+from plumbline.prepare.features.shards import load_shards
 from plumbline.prepare.profile_city import prepare_profiles
 from plumbline.prepare.profiles import profile_labels, profile_sequences, rows_left_out
-from plumbline.prepare.sequences import UNDEFINED
-from plumbline.prepare.shards import load_shards
 from plumbline.prepare.stage import plan_tiles, prepare
 from plumbline.simulate.stage import simulate
 from plumbline.sources.ingest import ingest

@@ -4,7 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.params import Prepare
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.prepare.features.redescribe import recover, redescribe
+from plumbline.prepare.features.sequences import UNDEFINED
 from plumbline.prepare.profiles import (
     ENOUGH,
     LEAST_SLOPE_SE,
@@ -15,8 +17,6 @@ from plumbline.prepare.profiles import (
     profile_sequences,
     rows_left_out,
 )
-from plumbline.prepare.redescribe import recover, redescribe
-from plumbline.prepare.sequences import UNDEFINED
 from plumbline.sources.profiles import Profiles, read_profiles
 
 SPAN, WIDTH = 24.0, 10.0

@@ -10,8 +10,8 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.params import Ingest, Prepare, Simulate
 from plumbline.prepare import stage
-from plumbline.prepare.sequences import UNDEFINED
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.sequences import UNDEFINED
+from plumbline.prepare.features.shards import load_shards
 from plumbline.prepare.stage import plan_tiles, prepare
 from plumbline.prepare.tile import prepare_tile
 from plumbline.simulate.stage import simulate

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.prepare.decompose import TrackMeans
+from plumbline.prepare.response.decompose import TrackMeans
 from plumbline.prepare.track_figures import (
     EDGES,
     FIGURES,

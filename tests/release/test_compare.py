@@ -17,7 +17,7 @@ from plumbline.core.files import read_json
 from plumbline.export.package import MANIFEST, open_package, verify_package, write_package
 from plumbline.export.stage import ARTIFACTS
 from plumbline.params import Gate, Validate
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 from plumbline.release import compare
 from plumbline.release.promotion import promote
 from plumbline.release.registry import EVIDENCE

@@ -20,8 +20,8 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt
-from plumbline.prepare.features import PREPARATION
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.features.definition import PREPARATION
+from plumbline.prepare.features.sequences import Sequences
 from plumbline.release.promotion import promote
 from plumbline.serve.adapt import adapt
 from plumbline.serve.merge import merge

@@ -22,7 +22,7 @@ from plumbline.model.explain import NEGLIGIBLE, TOLERANCE
 from plumbline.model.explain import explain as explain_tensors
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.features import GEOMETRY, names
+from plumbline.prepare.features.definition import GEOMETRY, names
 from plumbline.serve import explain as module
 from plumbline.serve.abstained import sentences
 from plumbline.serve.explain import explain

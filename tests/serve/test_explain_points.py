@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.core.compass import frames
-from plumbline.prepare.assign import assign_points
+from plumbline.prepare.assignment.assign import assign_points
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.features import DISTANCE, SLOPE, names
+from plumbline.prepare.features.definition import DISTANCE, SLOPE, names
 from plumbline.serve.explain_points import find_points
 from tests.prepare.made import PARAMS, make_scene
 

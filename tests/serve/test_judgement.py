@@ -11,7 +11,7 @@ from plumbline.export.answers import Answers
 from plumbline.export.judged import blurred, torn
 from plumbline.params import Prepare
 from plumbline.serve.judgement import judgement, unsure_where
-from tests.prepare.test_resolution import buildings
+from tests.prepare.features.test_strain_resolution import buildings
 
 LIMITS = Prepare(max_strain_error_permille=0.3, min_quadrant_confidence=0.55)
 CASES = {

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from plumbline.prepare.trend import estimate_trend
+from plumbline.prepare.series.trend import estimate_trend
 from plumbline.simulate.residual import LEAST_EPOCHS, Smooth, TrackNoise, long_correlation, smooth_design
 
 BUILDINGS, EACH = 150, 6

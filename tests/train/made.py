@@ -9,9 +9,9 @@ import numpy as np
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Params, Prepare, parse_params
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
-from plumbline.prepare.sequences import UNDEFINED, Sequences
-from plumbline.prepare.shards import save_shards
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.prepare.features.sequences import UNDEFINED, Sequences
+from plumbline.prepare.features.shards import save_shards
 from plumbline.train.batches import Batch, Buildings
 
 SIGNS = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)])

@@ -14,8 +14,8 @@ from plumbline.core.files import read_json, sha256_file, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt
-from plumbline.prepare.features import PREPARATION
-from plumbline.prepare.sequences import UNDEFINED, Sequences
+from plumbline.prepare.features.definition import PREPARATION
+from plumbline.prepare.features.sequences import UNDEFINED, Sequences
 from plumbline.train.adapt import TooFewLabels, _check_share, adapt
 from plumbline.train.adapter import (
     ABOUT,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.compass import quadrant_code
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, quadrant_symmetry, symmetry
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, quadrant_symmetry, symmetry
 from plumbline.train.augment import SYMMETRIES, Symmetry, apply_symmetry, turn
 from plumbline.train.batches import Batch
 from tests.train.made import column, make_batch

@@ -8,7 +8,7 @@ from torch import nn
 from plumbline.core.strain import INTERVAL_SHARE, category
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import RawAnswer
-from plumbline.prepare.sequences import concatenate
+from plumbline.prepare.features.sequences import concatenate
 from plumbline.train.calibrate import calibrate
 from plumbline.train.doubts import LEAST_BUILDINGS
 from tests.model.made import small_model

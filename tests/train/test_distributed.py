@@ -19,7 +19,7 @@ from torch.distributed.fsdp import MixedPrecision
 
 from plumbline.core.errors import InputError, PlumblineError
 from plumbline.params import parse_params
-from plumbline.prepare.shards import save_shards
+from plumbline.prepare.features.shards import save_shards
 from plumbline.train import distributed
 from plumbline.train.distributed import check_devices, choose_strategy, clip, has_batch_norm, threads, together
 from plumbline.train.int8 import BLOCK, dequantise, quantise

@@ -28,7 +28,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_file, sha256_folder
 from plumbline.core.jobs import alone
 from plumbline.model.diagnosis import load_diagnosis
-from plumbline.prepare.shards import load_shards, save_shards
+from plumbline.prepare.features.shards import load_shards, save_shards
 from plumbline.train import distributed, stage
 from plumbline.train import fit as module_fit
 from plumbline.train.batches import loader

@@ -1,7 +1,7 @@
 import pytest
 
 from plumbline.core.errors import InputError
-from plumbline.prepare.shards import save_shards
+from plumbline.prepare.features.shards import save_shards
 from tests.train.made import make_sequences
 from tests.train.test_fit import run, said, work
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from plumbline.params import Train
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
-from plumbline.prepare.redescribe import recover
-from plumbline.prepare.sequences import Sequences
-from plumbline.prepare.shards import save_shards
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.features.redescribe import recover
+from plumbline.prepare.features.sequences import Sequences
+from plumbline.prepare.features.shards import save_shards
 from plumbline.train.batches import loader
 from plumbline.train.perturb import Draws, add_noise, draw_numbers, drop_points, drop_tracks, perturb
 from tests.prepare.made import PARAMS, make_scene

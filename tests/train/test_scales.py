@@ -9,8 +9,8 @@ import torch
 from plumbline.core.strain import INTERVAL_SHARE, category
 from plumbline.model.interval import KINDS
 from plumbline.model.network import RawAnswer
-from plumbline.prepare.features import GEOMETRY, names
-from plumbline.prepare.sequences import concatenate
+from plumbline.prepare.features.definition import GEOMETRY, names
+from plumbline.prepare.features.sequences import concatenate
 from plumbline.train.calibrate import calibrate, raw_answers
 from plumbline.train.scales import (
     CATEGORIES,

@@ -8,8 +8,8 @@ import pytest
 
 from plumbline.compress.stage import compress
 from plumbline.core.errors import InputError
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
-from plumbline.prepare.shards import save_shards
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.prepare.features.shards import save_shards
 from plumbline.train import splits
 from plumbline.train.splits import load_splits
 from plumbline.train.stage import train

@@ -10,8 +10,8 @@ from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import new_spec
 from plumbline.model.prepared import PREPARED
-from plumbline.prepare.features import PREPARATION
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.definition import PREPARATION
+from plumbline.prepare.features.shards import load_shards
 from plumbline.pretrained import PACKAGE
 from plumbline.train import match
 from plumbline.train.start import check_learns, first_weights, freeze, load_pretrained

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from plumbline.model.diagnosis import SEVERITY_FLOOR
-from plumbline.prepare.features import DISTANCE, GEOMETRY
-from plumbline.prepare.shards import Shards
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY
+from plumbline.prepare.features.shards import Shards
 from plumbline.train import statistics
 from plumbline.train.statistics import SHRINKAGE, fit_statistics
 from tests.model.made import small_model

@@ -15,8 +15,8 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 from plumbline.compress.quantize import Calibration
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
 from plumbline.model.network import spec_of
-from plumbline.prepare.features import GEOMETRY, names
-from plumbline.prepare.shards import Shards
+from plumbline.prepare.features.definition import GEOMETRY, names
+from plumbline.prepare.features.shards import Shards
 
 
 def random_weights(model: Diagnosis, data: Shards) -> None:

@@ -9,7 +9,7 @@ import shapely
 
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.corners import corner_shape, strain_per_mm
+from plumbline.prepare.response.corner_fits import corner_shape, strain_per_mm
 from plumbline.sources.track import Track
 from plumbline.validate.baseline import least_squares
 

@@ -15,7 +15,7 @@ from plumbline.core.files import read_json
 from plumbline.export.package import MODELS, verify_package, write_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.weights import load_network
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 from plumbline.validate import bench as measured
 from plumbline.validate.bench import Row, artifacts, bench
 from plumbline.validate.bench_inputs import LENGTHS, chosen, prepared_inputs, random_inputs

@@ -15,7 +15,7 @@ from plumbline.export.answers import Answers
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Prepare
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 from plumbline.validate.measure import (
     drawn_batches,
     judged_figures,

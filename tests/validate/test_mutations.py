@@ -18,7 +18,7 @@ from plumbline.core.files import read_json, sha256_file
 from plumbline.export.onnx import export_onnx
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.params import load_params
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 from plumbline.pretrained import MODEL, PACKAGE
 from plumbline.validate import stage
 from plumbline.validate.gates import failed_rules

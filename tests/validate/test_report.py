@@ -13,7 +13,7 @@ import pytest
 from plumbline.core.files import read_json
 from plumbline.export.stage import ARTIFACTS
 from plumbline.params import Gate, Validate
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 from plumbline.validate.comparisons import drops_of
 from plumbline.validate.gates import evaluate
 from plumbline.validate.metrics import HIGHER_IS_BETTER, Judged, accuracy_figures

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
-from plumbline.prepare.sequences import Sequences
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.prepare.features.sequences import Sequences
+from plumbline.prepare.features.shards import load_shards
 from plumbline.validate.slices import slices
 
 

@@ -15,7 +15,7 @@ import yaml
 from plumbline.core.files import read_json, sha256_folder
 from plumbline.export.stage import ARTIFACTS
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 from plumbline.validate.evidence import write_evidence
 from plumbline.validate.metrics import Judged, accuracy_figures
 from plumbline.validate.stage import as_judged, coverage_gap

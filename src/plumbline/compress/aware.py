@@ -11,7 +11,7 @@ from plumbline.compress.rounding import Rounding
 from plumbline.core.console import log
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Compress, Train
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.deal import Example
 from plumbline.train.module import Optimisation
 

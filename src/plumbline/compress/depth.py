@@ -11,7 +11,7 @@ from plumbline.core.console import log
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import spec_of
 from plumbline.params import Train
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.batches import loader
 
 STREAMS = ("distance", "slope")

@@ -17,7 +17,7 @@ from torch_pruning.pruner import importance
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.losses import build_losses
 from plumbline.params import Train
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.batches import Batch, loader
 
 Slopes = dict[str, Tensor]

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.batches import loader
 
 BATCH = 512

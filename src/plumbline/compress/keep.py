@@ -16,7 +16,7 @@ from plumbline.core.console import log, track
 from plumbline.core.files import atomic_file
 from plumbline.params import Export
 from plumbline.params.export import Change
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 
 Row = dict[str, Any]
 Inputs = list[dict[str, NDArray[Any]]]

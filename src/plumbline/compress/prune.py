@@ -18,7 +18,7 @@ from plumbline.compress.split import Split
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import Network, spec_of
 from plumbline.params.plugins import IMPORTANCE
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 
 ROUNDING = 1e-9
 """Taken off a share of channels: 1/3 of 24 is to be 8, and not 9 because 1/3 has no end."""

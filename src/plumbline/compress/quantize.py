@@ -17,7 +17,7 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from plumbline.compress.pack import pack
 from plumbline.core.errors import InputError
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 
 OPERATORS = ["MatMul", "Gemm", "Conv"]
 """Where the weights are. Quantising every operator instead costs half of the accuracy (docs/decisions)."""

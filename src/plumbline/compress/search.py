@@ -14,7 +14,7 @@ from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params.compress import Target
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 
 Row = dict[str, Any]
 FINEST = 1e-3

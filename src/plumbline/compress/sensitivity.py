@@ -12,7 +12,7 @@ from plumbline.compress.shrink import Pruning
 from plumbline.core.console import track
 from plumbline.core.svg import Line, line_chart
 from plumbline.model.network import count_parameters
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 
 RATIOS = (0.25, 0.5, 0.75)
 Row = dict[str, Any]

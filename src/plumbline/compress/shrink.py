@@ -13,7 +13,7 @@ from plumbline.compress.prune import prune
 from plumbline.compress.shares import step_shares
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Compress, Train
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.quick import quick_fit
 from plumbline.train.start import freeze
 

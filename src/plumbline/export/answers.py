@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.export.inputs import MASK, Signature
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 
 CELLS = 1 << 15
 """Scatterers, padding included, answered for at a time: bounds the memory whatever the lengths."""

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, Column
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, Column
 
 NAME = "plumbline"
 WORDS = ("name", "version")

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.export.answers import Answers
 from plumbline.params import Prepare
-from plumbline.prepare.resolution import points_and_tracks, strain_error
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
+from plumbline.prepare.features.strain_resolution import points_and_tracks, strain_error
 
 Mask = NDArray[np.bool_]
 ELSEWHERE = 0.33

@@ -20,7 +20,7 @@ from plumbline.core.files import atomic_file
 from plumbline.export.inputs import NAMES
 from plumbline.export.interface import properties
 from plumbline.model.diagnosis import Answer, Diagnosis
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 
 INPUTS = NAMES
 OUTPUTS = Answer._fields

@@ -19,7 +19,7 @@ from plumbline.export.interface import interface, same_inputs
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.weights_file import MANIFEST as MANIFEST
 from plumbline.params import Prepare
-from plumbline.prepare.features import PREPARATION
+from plumbline.prepare.features.definition import PREPARATION
 
 CARD = "MODEL_CARD.md"
 FORMAT = 2

@@ -16,7 +16,7 @@ from plumbline.export.tensorrt.build import build
 from plumbline.export.tensorrt.device import this_device
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Export
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 
 ARTIFACTS = ("float32", "pruned", "fp16", "int8")
 """`float32` is what training made and what the others are measured against; the rest is released."""

@@ -23,7 +23,7 @@ from plumbline.model.older import take_older_buffers
 from plumbline.model.prepared import PREPARED, told_preparation
 from plumbline.model.spec import NetworkSpec
 from plumbline.model.weights_file import read_weights
-from plumbline.prepare.features import DISTANCE, GEOMETRY, PREPARATION, SLOPE, names
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, PREPARATION, SLOPE, names
 
 SEVERITY_FLOOR = 0.1
 """Added to permille before the logarithm: differences far below category 1 do not matter."""

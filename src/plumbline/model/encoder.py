@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from plumbline.model.spec import NetworkSpec
 from plumbline.model.stream import Stream
-from plumbline.prepare.features import DISTANCE, SLOPE
+from plumbline.prepare.features.definition import DISTANCE, SLOPE
 
 
 class Encoder(nn.Module):

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from plumbline.prepare.features import GEOMETRY, names
+from plumbline.prepare.features.definition import GEOMETRY, names
 
 KIND_BOUNDS = (10, 20)
 """Scatterers; bounds between kinds of buildings, which say most about what a sensor shows of them."""

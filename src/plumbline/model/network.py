@@ -15,7 +15,7 @@ from plumbline.model.neck import Neck
 from plumbline.model.older import take_older_names
 from plumbline.model.pooling import Pool
 from plumbline.model.spec import LayerSpec, NetworkSpec, new_spec
-from plumbline.prepare.features import GEOMETRY
+from plumbline.prepare.features.definition import GEOMETRY
 
 __all__ = ["Network", "NetworkSpec", "RawAnswer", "count_parameters", "new_spec", "spec_of"]
 

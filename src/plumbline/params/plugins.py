@@ -97,11 +97,11 @@ SEVERITY_LOSS = Plugins(
 """(B,) error of the middle of the interval, standardised, to its loss (B,)."""
 
 PADDING = Plugins(
-    mask="plumbline.prepare.pad:zeros",
-    mean="plumbline.prepare.pad:mean",
-    median="plumbline.prepare.pad:median",
-    last="plumbline.prepare.pad:last",
-    replicate="plumbline.prepare.pad:replicate",
+    mask="plumbline.prepare.features.padding:zeros",
+    mean="plumbline.prepare.features.padding:mean",
+    median="plumbline.prepare.features.padding:median",
+    last="plumbline.prepare.features.padding:last",
+    replicate="plumbline.prepare.features.padding:replicate",
 )
 """Values (B, L, F) and mask (B, L) of a batch to what its padding holds, in a shape that broadcasts to (B, L, F)."""
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from plumbline.core.compass import QUADRANTS, Frames
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
-from plumbline.prepare.course import unknown_courses
-from plumbline.prepare.describe import describe_buildings
-from plumbline.prepare.odd import JUDGED, MIN_SPREAD_M, MIN_SPREAD_SHARE, REASONS, LeftOut
+from plumbline.prepare.exclusions import JUDGED, MIN_SPREAD_M, MIN_SPREAD_SHARE, REASONS, LeftOut
+from plumbline.prepare.features.build import describe_buildings
+from plumbline.prepare.features.sequences import UNDEFINED, Sequences
 from plumbline.prepare.scatterers import Scatterers
-from plumbline.prepare.sequences import UNDEFINED, Sequences
+from plumbline.prepare.series.course import unknown_courses
 from plumbline.sources.profile_line import SLACK
 from plumbline.sources.profiles import Profiles
 

@@ -18,12 +18,10 @@ from plumbline.core.files import atomic_folder, read_json
 from plumbline.core.jobs import WORK, alone, clear, run_jobs, work_folder
 from plumbline.params import Prepare
 from plumbline.prepare.audit import audit
-from plumbline.prepare.audit.reference import load_reference
-from plumbline.prepare.blocks import number_blocks
-from plumbline.prepare.decompose import TrackMeans
-from plumbline.prepare.motion import motion_table
-from plumbline.prepare.odd import REASONS, period_overlap
-from plumbline.prepare.places import ground_crs, one_ground
+from plumbline.prepare.audit.reference_part import load_reference
+from plumbline.prepare.exclusions import REASONS, period_overlap
+from plumbline.prepare.features.sequences import Sequences
+from plumbline.prepare.features.shards import load_shards, save_shards
 from plumbline.prepare.profile_city import (
     ProfilePart,
     about_groups,
@@ -32,9 +30,11 @@ from plumbline.prepare.profile_city import (
     profile_places,
     profile_reports,
 )
-from plumbline.prepare.sequences import Sequences
-from plumbline.prepare.shards import load_shards, save_shards
-from plumbline.prepare.split import split
+from plumbline.prepare.response.decompose import TrackMeans
+from plumbline.prepare.response.motion import motion_table
+from plumbline.prepare.split.blocks import number_blocks
+from plumbline.prepare.split.same_ground import ground_crs, one_ground
+from plumbline.prepare.split.split import split
 from plumbline.prepare.tile import CENTRE, IDS, TILE, Tile, load_means, prepare_tile
 from plumbline.prepare.track_figures import report_tracks
 from plumbline.sources.assemble import CITY

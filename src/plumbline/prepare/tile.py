@@ -13,10 +13,10 @@ from plumbline.core.compass import QUADRANTS
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
+from plumbline.prepare.assignment.owners_part import owners_in_tile
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.decompose import TrackMeans
-from plumbline.prepare.owners import owners_in_tile
-from plumbline.prepare.sequences import UNDEFINED, Sequences
+from plumbline.prepare.features.sequences import UNDEFINED, Sequences
+from plumbline.prepare.response.decompose import TrackMeans
 from plumbline.prepare.track_figures import FIGURES, TrackFigures, point_figures, speeds
 from plumbline.sources.ground import ground_of
 from plumbline.sources.ingested import Ingested

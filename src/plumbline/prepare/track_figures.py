@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from plumbline.prepare.decompose import TrackMeans
+from plumbline.prepare.response.decompose import TrackMeans
 from plumbline.sources.track import Track
 
 Float = NDArray[np.floating[Any]]

@@ -13,7 +13,7 @@ from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_json
 from plumbline.export.package import MANIFEST, MODELS, Manifest, open_package, verify_package
 from plumbline.params import Validate
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.features.shards import load_shards
 from plumbline.release.card import model_card
 from plumbline.validate.baseline import least_squares
 from plumbline.validate.comparisons import drops_of

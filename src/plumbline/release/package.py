@@ -12,9 +12,9 @@ from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.export.package import ALARMS, write_package
 from plumbline.params import Params
-from plumbline.prepare.audit.conditions import FILE as REFERENCE
-from plumbline.prepare.audit.conditions import describe_conditions
-from plumbline.prepare.shards import load_shards
+from plumbline.prepare.audit.reference import FILE as REFERENCE
+from plumbline.prepare.audit.reference import describe_conditions
+from plumbline.prepare.features.shards import load_shards
 from plumbline.release.card import model_card
 from plumbline.validate.alarms import FILE as ALARM_FILE
 from plumbline.validate.gates import check_format, failed_rules

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import frames
 from plumbline.params import Prepare
-from plumbline.prepare.odd import too_small_or_large
+from plumbline.prepare.exclusions import too_small_or_large
 
 UNSURE_WHERE = "unsure_where"
 """Reason of those that want a probable quadrant alone."""

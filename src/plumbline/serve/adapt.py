@@ -18,7 +18,7 @@ from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Ingest, Prepare
 from plumbline.params.adapt import Adapt
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.features import PREPARATION
+from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.tile import label
 from plumbline.serve.base import base_of, prepare_of
 from plumbline.serve.outputs import check_inputs

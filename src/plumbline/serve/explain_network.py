@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from plumbline.export.runtime import Answers
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.explain import explain
-from plumbline.prepare.features import GEOMETRY
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.features.definition import GEOMETRY
+from plumbline.prepare.features.sequences import Sequences
 
 CELLS = 1 << 12
 """Scatterers, padding included, explained at a time: bounds the memory whatever the lengths."""

@@ -14,7 +14,7 @@ from plumbline.core.compass import QUADRANTS, frames
 from plumbline.core.console import log
 from plumbline.params import Prepare
 from plumbline.prepare.audit.charts import number, say, table
-from plumbline.prepare.features import GEOMETRY
+from plumbline.prepare.features.definition import GEOMETRY
 from plumbline.serve.abstained import sentences, why_not
 from plumbline.serve.explain_drawing import Plan, draw, legend
 from plumbline.serve.map_data import description, isolated

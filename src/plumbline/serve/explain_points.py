@@ -15,9 +15,9 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from plumbline.core.compass import Frames
-from plumbline.prepare.collect import usable_rows
-from plumbline.prepare.features import DISTANCE, SLOPE, names
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.assignment.collect import usable_rows
+from plumbline.prepare.features.definition import DISTANCE, SLOPE, names
+from plumbline.prepare.features.sequences import Sequences
 from plumbline.sources.track import Track
 
 Float = NDArray[np.floating[Any]]

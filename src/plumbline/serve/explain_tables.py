@@ -16,8 +16,8 @@ from pyogrio.errors import DataLayerError, DataSourceError
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, why_unwritten
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.prepare.features.sequences import Sequences
 from plumbline.serve.explain_network import Moved, Reasons
 from plumbline.serve.explain_points import Points
 from plumbline.serve.predictions import BUILDINGS, SCATTERERS

@@ -19,7 +19,7 @@ from plumbline.export.package import open_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.params import Ingest, Prepare
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.odd import too_small_or_large
+from plumbline.prepare.exclusions import too_small_or_large
 from plumbline.serve.damaged import say_damaged
 from plumbline.serve.judgement import judgement, unsure_where
 from plumbline.serve.outputs import check_inputs, check_outputs

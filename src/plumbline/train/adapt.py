@@ -15,10 +15,10 @@ from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Prepare
 from plumbline.params.adapt import Adapt
-from plumbline.prepare.blocks import number_blocks
-from plumbline.prepare.features import PREPARATION
-from plumbline.prepare.folds import fold_blocks
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.features.definition import PREPARATION
+from plumbline.prepare.features.sequences import Sequences
+from plumbline.prepare.split.blocks import number_blocks
+from plumbline.prepare.split.folds import fold_blocks
 from plumbline.train.adapter import BUFFERS, Adapter, check_size
 from plumbline.train.adapter_about import AboutAdapter
 from plumbline.train.calibrate import best_temperature

@@ -21,7 +21,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, read_json, sha256_file, write_bytes, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
-from plumbline.prepare.features import PREPARATION
+from plumbline.prepare.features.definition import PREPARATION
 from plumbline.train.adapter_about import AboutAdapter
 from plumbline.train.adapter_file import AGAIN, MAX_BYTES, OWN_HASH, about_hash, read_about, read_tensors
 

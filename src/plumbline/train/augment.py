@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, Column, names, quadrant_symmetry, symmetry
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, Column, names, quadrant_symmetry, symmetry
 from plumbline.train.batches import Batch
 
 SIDE_X, SIDE_Y = names(GEOMETRY).index("side_x"), names(GEOMETRY).index("side_y")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from plumbline.core.console import log
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.interval import kinds
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.batches import loader
 from plumbline.train.doubts import COOLEST, HOTTEST, say_if_beyond, say_if_bounded, say_if_few
 from plumbline.train.scales import ROUNDING, RawAnswers, lengths, set_scales

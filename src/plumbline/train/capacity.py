@@ -9,7 +9,7 @@ from torch import Tensor
 from plumbline.core.console import log
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Optimise, Train
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.batches import Batch, Buildings
 from plumbline.train.deal import Scale
 from plumbline.train.distributed import gpus

@@ -15,7 +15,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import write_json
 from plumbline.model.losses import build_losses
 from plumbline.params import Optimise, Train
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.batches import Buildings, SimilarLengths
 from plumbline.train.deal import Deal, Example, Examples
 from plumbline.train.distributed import gather

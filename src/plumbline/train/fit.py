@@ -21,7 +21,7 @@ from plumbline.core.console import console, log
 from plumbline.core.files import write_json
 from plumbline.core.jobs import WORK
 from plumbline.params import Train
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.average import Ema
 from plumbline.train.capacity import batch_size
 from plumbline.train.chosen import Best, Checkpoint, Patience

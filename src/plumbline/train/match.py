@@ -18,7 +18,7 @@ from plumbline.model.prepared import told_preparation
 from plumbline.model.spec import NetworkSpec
 from plumbline.params.model import AUTO
 from plumbline.params.plugins import ATTENTION, POSITION
-from plumbline.prepare.features import PREPARATION
+from plumbline.prepare.features.definition import PREPARATION
 
 NAMED = {
     "distance_channels": "model.channels", "slope_channels": "model.channels", "distance_hidden": "model.blocks",

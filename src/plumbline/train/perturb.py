@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.params import Train
-from plumbline.prepare.redescribe import recover, redescribe
+from plumbline.prepare.features.redescribe import recover, redescribe
+from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.scatterers import Scatterers
-from plumbline.prepare.sequences import Sequences
 
 
 class Draws(NamedTuple):

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Train
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data import Data
 from plumbline.train.distributed import threads
 from plumbline.train.interrupt import interruptible

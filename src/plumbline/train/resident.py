@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.params import Train
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.batches import Batch, Buildings
 
 SHARE = 0.25

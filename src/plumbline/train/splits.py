@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.core.strain import INTERVAL_SHARE
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, names
-from plumbline.prepare.sequences import UNDEFINED, Sequences
-from plumbline.prepare.shards import Shards, load_shards
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.prepare.features.sequences import UNDEFINED, Sequences
+from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.train.doubts import LEAST_BUILDINGS
 
 CHUNK = 1 << 18

@@ -17,7 +17,7 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.older import take_older_buffers, take_older_names
 from plumbline.model.weights_file import read_weights
 from plumbline.params import Train
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.match import check_preparation, check_spec
 from plumbline.train.statistics import STANDARDISATION, fit_statistics
 

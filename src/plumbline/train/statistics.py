@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from plumbline.model.diagnosis import SEVERITY_FLOOR, YEARS, Diagnosis
-from plumbline.prepare.features import GEOMETRY, names
-from plumbline.prepare.sequences import Sequences
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.definition import GEOMETRY, names
+from plumbline.prepare.features.sequences import Sequences
+from plumbline.prepare.features.shards import SequenceSet
 
 SHRINKAGE = 0.1
 """Added to the covariance's diagonal: a column that hardly varies in training must not make every other value alien."""

@@ -13,7 +13,7 @@ from plumbline.model.diagnosis import SEVERITY_FLOOR, Diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params import Train
 from plumbline.params.adapt import Adapt
-from plumbline.prepare.sequences import Sequences
+from plumbline.prepare.features.sequences import Sequences
 from plumbline.train.calibrate import raw_answers
 from plumbline.train.choice import chance_of_less, on_scale_of
 from plumbline.train.level import fit_level, set_level

@@ -11,7 +11,7 @@ from plumbline.export.answers import Answers
 from plumbline.export.judged import judged
 from plumbline.model.interval import KIND_BOUNDS
 from plumbline.params import Prepare
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 
 FILE = "alarms.json"
 ALARM_BOUNDS_PERMILLE = CATEGORY_BOUNDS_PERMILLE[:3]

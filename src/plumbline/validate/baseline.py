@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from plumbline.prepare.features import GEOMETRY, names
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.definition import GEOMETRY, names
+from plumbline.prepare.features.shards import SequenceSet
 from plumbline.validate.metrics import Judged
 
 _QUADRANTS = ("ne", "nw", "sw", "se")

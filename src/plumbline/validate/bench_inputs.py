@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
-from plumbline.prepare.sequences import UNDEFINED, Sequences
-from plumbline.prepare.shards import SequenceSet, Shards, load_shards
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.features.sequences import UNDEFINED, Sequences
+from plumbline.prepare.features.shards import SequenceSet, Shards, load_shards
 
 BUILDINGS = 2048
 """Buildings that are answered for at most: parity and accuracy need no more, and torch takes a second for them."""

@@ -16,7 +16,7 @@ from plumbline.export.judged import judged
 from plumbline.export.runtime import Answers, OnnxModel
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Prepare
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.shards import SequenceSet
 from plumbline.validate.metrics import Figures
 
 REPEATS, WARM_UPS = 30, 3

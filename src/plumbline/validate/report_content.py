@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category
-from plumbline.prepare.shards import Shards
+from plumbline.prepare.features.shards import Shards
 from plumbline.validate.confidence import accuracy_by_coverage, confidence_bins
 from plumbline.validate.metrics import Figures, Judged
 from plumbline.validate.report_intervals import SHARE, Interval, intervals

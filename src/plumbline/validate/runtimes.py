@@ -15,7 +15,7 @@ from plumbline.export.answers import Answers, Released
 from plumbline.export.inputs import signature
 from plumbline.export.runtime import CPU
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 from plumbline.validate.measure import run_torch
 
 ON_GPU = {"CUDAExecutionProvider": "CUDA", "TensorrtExecutionProvider": "TensorRT"}

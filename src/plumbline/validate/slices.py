@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.strain import DIFFICULTIES, category
-from plumbline.prepare.features import GEOMETRY, names
-from plumbline.prepare.resolution import strain_error
-from plumbline.prepare.shards import SequenceSet
+from plumbline.prepare.features.definition import GEOMETRY, names
+from plumbline.prepare.features.shards import SequenceSet
+from plumbline.prepare.features.strain_resolution import strain_error
 
 POINT_BOUNDS = (10, 20, 50)
 AREA_BOUNDS_M2 = (100, 250, 600)

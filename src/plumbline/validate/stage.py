@@ -19,7 +19,7 @@ from plumbline.export.stage import ARTIFACTS
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Prepare, Validate
 from plumbline.params.validate import OF_QUADRANTS
-from plumbline.prepare.shards import Shards, load_shards
+from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.validate.alarms import FILE as ALARM_FILE
 from plumbline.validate.alarms import false_alarms
 from plumbline.validate.baseline import least_squares

@@ -15,9 +15,9 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.params import Ingest, Prepare, Simulate
 from plumbline.params.score import Drift
-from plumbline.prepare.audit.conditions import FILE, WATCHED, conditions_of, describe_conditions, load_conditions
-from plumbline.prepare.audit.drift import Columns
-from plumbline.prepare.shards import Shards, load_shards
+from plumbline.prepare.audit.distributions import Columns
+from plumbline.prepare.audit.reference import FILE, WATCHED, conditions_of, describe_conditions, load_conditions
+from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.prepare.stage import prepare
 from plumbline.serve.score.drift import by_chance, drift_of, least_share
 from plumbline.simulate.stage import simulate

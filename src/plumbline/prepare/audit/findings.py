@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from plumbline.params import Audit
-from plumbline.prepare.audit.drift import Columns, Shift
+from plumbline.prepare.audit.distributions import Columns, Shift
 from plumbline.prepare.audit.leaks import Leak
 from plumbline.prepare.audit.summary import Summary
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.prepare.audit.sample import Hash, hash_names
+from plumbline.prepare.audit.accumulators import Hash, hash_names
 from plumbline.prepare.audit.summary import Summary, parts_of
 
 EXAMPLES = 1000

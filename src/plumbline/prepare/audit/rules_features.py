@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from plumbline.prepare.audit.drift import Shift
+from plumbline.prepare.audit.distributions import Shift
 from plumbline.prepare.audit.findings import Case, Facts, Finding, judge
 from plumbline.prepare.audit.leaks import Leak
 from plumbline.prepare.audit.shape import correlations, outlier_share

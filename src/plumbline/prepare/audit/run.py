@@ -10,15 +10,15 @@ from typing import Any
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, write_json
 from plumbline.params import Audit
-from plumbline.prepare.audit.drift import columns_of, compare
+from plumbline.prepare.audit.distributions import columns_of, compare
 from plumbline.prepare.audit.findings import ORDER, Facts, Finding, Status
 from plumbline.prepare.audit.leaks import block_leaks, building_leaks, twin_leaks
 from plumbline.prepare.audit.page import page
-from plumbline.prepare.audit.reference import FILE, describe, load_reference
+from plumbline.prepare.audit.reference_part import FILE, describe, load_reference
+from plumbline.prepare.audit.rules_cities import CITY_RULES
 from plumbline.prepare.audit.rules_features import FEATURE_RULES
 from plumbline.prepare.audit.rules_labels import LABEL_RULES
 from plumbline.prepare.audit.rules_motion import MOTION_RULES
-from plumbline.prepare.audit.rules_structure import CITY_RULES
 from plumbline.prepare.audit.statistics import all_edges, city_statistics, plain, shift_statistics, split_statistics
 from plumbline.prepare.audit.summary import summarise
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES
-from plumbline.prepare.audit.drift import Columns, Shift
+from plumbline.prepare.audit.distributions import Columns, Shift
 from plumbline.prepare.audit.shape import histogram, histogram_edges, outlier_share, quantiles
 from plumbline.prepare.audit.summary import TABLES, Summary
 

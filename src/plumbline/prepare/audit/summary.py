@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES, category
+from plumbline.prepare.audit.accumulators import BottomSample, Hash, hash_names, hash_points, hash_values
 from plumbline.prepare.audit.moments import Moments
-from plumbline.prepare.audit.sample import BottomSample, Hash, hash_names, hash_points, hash_values
-from plumbline.prepare.features import DISTANCE, GEOMETRY, SLOPE, Column
-from plumbline.prepare.sequences import UNDEFINED
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, Column
+from plumbline.prepare.features.sequences import UNDEFINED
 
 TABLES: dict[str, tuple[Column, ...]] = {"distance": DISTANCE, "slope": SLOPE, "geometry": GEOMETRY}
 ROWS = 250_000

@@ -26,7 +26,7 @@ import numpy as np
 from scipy import stats
 
 from plumbline.params.score import Drift
-from plumbline.prepare.audit.drift import Columns, Shift, shift, stability_index
+from plumbline.prepare.audit.distributions import Columns, Shift, shift, stability_index
 from plumbline.serve.score.results import Result
 
 ABSTAINED = ("insufficient_points", "out_of_distribution")

@@ -9,10 +9,10 @@ from plumbline.core.console import log
 from plumbline.core.files import atomic_folder, read_json, sha256_file, write_json
 from plumbline.export.package import verify_package
 from plumbline.params import Score
-from plumbline.prepare.audit.conditions import conditions_of, load_conditions
-from plumbline.prepare.audit.drift import Columns
-from plumbline.prepare.sequences import Sequences
-from plumbline.prepare.shards import Shards
+from plumbline.prepare.audit.distributions import Columns
+from plumbline.prepare.audit.reference import conditions_of, load_conditions
+from plumbline.prepare.features.sequences import Sequences
+from plumbline.prepare.features.shards import Shards
 from plumbline.serve.damaged import say_damaged
 from plumbline.serve.map import write_map
 from plumbline.serve.predict import warn_of_short, warn_of_unjudged

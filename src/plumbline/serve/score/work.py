@@ -21,9 +21,9 @@ from plumbline.core.jobs import WORK, clear, run_jobs
 from plumbline.export.package import Manifest, open_package, verify_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.params import Ingest
+from plumbline.prepare.assignment.owners_part import owners_in_tile
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.odd import period_overlap
-from plumbline.prepare.owners import owners_in_tile
+from plumbline.prepare.exclusions import period_overlap
 from plumbline.prepare.tile import own_rows
 from plumbline.serve.judgement import judgement, unsure_where
 from plumbline.serve.map import MAX_POINTS

@@ -1,0 +1,118 @@
+"""Whose a scatterer beside two buildings is: that of the one it moves with.
+
+Positions are off by metres. At a wall that two houses share the nearer one is a guess, and a few scatterers of a
+neighbour that settles on its own look like a corner that has broken off (decision 31).
+
+Shape legend: N points of all tracks, P points of one pair of buildings (padded), b pairs at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from plumbline.prepare.assignment.nearest import Rivals
+from plumbline.prepare.padded import rectangles
+from plumbline.prepare.response.decouple import rigid_design
+from plumbline.prepare.response.robust import FREEDOM, student_fit
+
+Float = NDArray[np.floating[Any]]
+Index = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+TILT_MM_M, OFFSET_MM = 3.0, 30.0
+"""Standard deviation of a house's tilts, and of how far it moves otherwise than the next, before looking."""
+ALONE = 0.1
+"""Share of the scatterers that may move like nothing around, as those of a damaged corner: by `OFFSET_MM`, too."""
+MOST_LEVER = 0.95
+"""No scatterer is said to have made more of its building's fit than this share of its own value."""
+ROUNDS = 2
+CLEAR = 1e-6
+"""Log odds; at a tie a point stays."""
+
+
+class Points(NamedTuple):
+    """N points of all tracks."""
+
+    place: Float
+    """(N, 2) easting, northing, m."""
+    height: Float
+    los: Float
+    """(N, 3) east, north, up."""
+    track: Index
+
+
+def moved_with(points: Points, change: Float, error: Float, rivals: Rivals) -> tuple[Index, Index]:
+    """The points that move with a rival of the building that has them by position, and that rival.
+
+    Rigid motions of both buildings of a pair are fitted beside each other, at first to the scatterers that only one
+    of them can have, then to those of each so far; a contested one goes where its own movement is the more likely,
+    by fits that do not know it, and by its position. Of several rivals only the nearest can get it: who it is can be
+    told without the points of the others.
+
+    Args:
+        points: N points. change, error: (N,) movement along LOS over the period and its standard error, mm; asked for
+            where a rival is near. rivals: see `find_rivals`.
+    """
+    offsets = np.searchsorted(rivals.of, np.arange(len(rivals.pair) + 1))
+    towards_first = np.zeros(len(rivals.of))
+    tracks = int(points.track.max(initial=0)) + 1
+    for rectangle in rectangles(offsets):
+        mask, row = rectangle.mask, rectangle.row
+        point = rivals.point[row]
+        los, height = points.los[point], points.height[point]
+        xy = points.place[point] - (points.place[point] * mask[..., None]).sum(1, keepdims=True) / _count(mask)
+        height = height - np.where(mask, height, np.inf).min(1, keepdims=True)
+        design = rigid_design(xy, height, los, points.track[point]) * mask[..., None]
+        design = np.concatenate([design, np.zeros((*mask.shape, tracks + 2 - design.shape[2]))], axis=2)
+        level = _level(change[point], points.track[point], mask, tracks)
+        found = _odds(design, level, error[point], rivals.take(row.ravel()), mask)
+        towards_first[row[mask]] = found[mask]
+    against = np.where(rivals.first, -towards_first, towards_first)
+    leaves = np.flatnonzero(rivals.claimed & (against > CLEAR))
+    return rivals.point[leaves], rivals.pair[rivals.of[leaves], rivals.first[leaves].astype(int)]
+
+
+def _odds(design: Float, change: Float, error: Float, rivals: Rivals, mask: Mask) -> Float:
+    """(b, P) log odds that each point is the first building's of its pair."""
+    first, claimed, sure = (column.reshape(mask.shape) for column in (rivals.first, rivals.claimed, rivals.sure))
+    before = rivals.odds.reshape(mask.shape)
+    prior = 1 / np.r_[TILT_MM_M, TILT_MM_M, np.full(design.shape[2] - 2, OFFSET_MM)] ** 2
+    has, told = first, mask & sure
+    for _ in range(ROUNDS):
+        odds = before + _likelihood(design, change, error, has & told, prior)
+        odds -= _likelihood(design, change, error, ~has & told, prior)
+        has, told = np.where(claimed, odds > 0, first), mask
+    return np.asarray(odds)
+
+
+def _likelihood(design: Float, change: Float, error: Float, own: Mask, prior: Float) -> Float:
+    """(b, P) log density of each movement beside the rigid motion of the points `own`, each as if it were not known."""
+    fit = student_fit(design, change, error, own, prior)
+    variance = error**2 + fit.spread[:, None] ** 2
+    weight = np.where(own, fit.weight / variance, 0)
+    covariance = np.linalg.inv(np.einsum("bp,bpi,bpj->bij", weight, design, design) + np.diag(prior))
+    lever = np.einsum("bpi,bij,bpj->bp", design, covariance, design)
+    left = 1 - np.minimum(weight * lever, MOST_LEVER)
+    residual = (change - np.einsum("bpi,bi->bp", design, fit.solution)) / left
+    with_it = stats.t.logpdf(residual, FREEDOM, scale=np.sqrt(variance + lever / left))
+    alone = stats.norm.logpdf(residual, scale=OFFSET_MM)
+    return np.asarray(np.logaddexp(np.log1p(-ALONE) + with_it, np.log(ALONE) + alone))
+
+
+def _level(change: Float, track: Index, mask: Mask, tracks: int) -> Float:
+    """(b, P) changes about the median of the pair's points of the same track, so that offsets are near 0."""
+    level = np.zeros_like(change)
+    for number in range(tracks):
+        own = mask & (track == number)
+        some = own.any(1)
+        middle = np.zeros(len(change))
+        middle[some] = np.nanmedian(np.where(own[some], change[some], np.nan), axis=1)
+        level += np.where(own, change - middle[:, None], 0)
+    return level
+
+
+def _count(mask: Mask) -> Float:
+    return np.asarray(np.maximum(mask.sum(1), 1)[:, None, None], float)

@@ -1,0 +1,142 @@
+"""From the scatterers of buildings to the columns that the network is told."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.core.compass import Frames, quadrant_code
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.features.sequences import UNDEFINED, Sequences
+from plumbline.prepare.padded import Rectangle, rectangles
+from plumbline.prepare.response.corner_fits import fit_corners
+from plumbline.prepare.response.decouple import remove_rigid
+from plumbline.prepare.response.gradient import local_motion
+from plumbline.prepare.response.position_errors import separate
+from plumbline.prepare.scatterers import Scatterers
+from plumbline.prepare.series.course import SHAPES, Courses
+
+
+def describe_buildings(
+    scatterers: Scatterers, frame: Frames, area: NDArray[np.floating[Any]], building_id: NDArray[np.str_],
+    judged: NDArray[np.intp], years: float, max_points: int, city: str,
+) -> Sequences:  # fmt: skip
+    """Sequences of the buildings `judged`, in that order, without labels.
+
+    Args:
+        scatterers: of any of F buildings.
+        frame: of the F buildings.
+        area: (F,) m2.
+        building_id: (F,)
+        judged: (B,) ascending rows of the buildings that are wanted; each has scatterers.
+        years: length of the period that changes refer to.
+        max_points: longest sequence.
+        city: name written beside each building.
+    """
+    scatterers = _thin(scatterers.take(np.isin(scatterers.building, judged)), frame, max_points)
+    scatterers = scatterers.take(_along_long_axis(scatterers, frame))
+    offsets = np.r_[0, np.cumsum(np.bincount(scatterers.building, minlength=len(area))[judged])]
+    distance = np.zeros((len(scatterers), len(DISTANCE)), dtype=np.float32)
+    slope = np.zeros((len(scatterers), len(SLOPE)), dtype=np.float32)
+    geometry = np.zeros((len(judged), len(GEOMETRY)), dtype=np.float32)
+    for rectangle in rectangles(offsets):
+        own = judged[rectangle.building]
+        one = _describe(scatterers, rectangle, frame.side[own], frame.angle[own], area[own], years)
+        rows = rectangle.row[rectangle.mask]
+        distance[rows], slope[rows] = one.distance[rectangle.mask], one.slope[rectangle.mask]
+        geometry[rectangle.building] = one.geometry
+    return Sequences(
+        building_id=building_id[judged],
+        city=np.full(len(judged), city),
+        offsets=offsets.astype(np.int64),
+        distance=distance,
+        slope=slope,
+        geometry=geometry,
+        severity=np.full(len(judged), np.nan, dtype=np.float32),
+        quadrant=np.full(len(judged), UNDEFINED, dtype=np.int64),
+        difficulty=np.full(len(judged), UNDEFINED, dtype=np.int8),
+    )
+
+
+def _along_long_axis(scatterers: Scatterers, frame: Frames) -> NDArray[np.intp]:
+    """Order by building, then along its long axis; between equals all else decides, never the file's order."""
+    side = frame.side[scatterers.building]
+    long = (side[:, 1] > side[:, 0]).astype(int)
+    rows = np.arange(len(scatterers))
+    return np.lexsort(
+        (
+            scatterers.change_se, scatterers.change, scatterers.track, scatterers.height,
+            scatterers.xy[rows, 1 - long], scatterers.xy[rows, long], scatterers.building,
+        )
+    )  # fmt: skip
+
+
+def _thin(scatterers: Scatterers, frame: Frames, most: int) -> Scatterers:
+    """At most `most` scatterers a building, spread evenly along its long axis."""
+    ordered = scatterers.take(_along_long_axis(scatterers, frame))
+    _, starts, size = np.unique(ordered.building, return_index=True, return_counts=True)
+    rank = np.arange(len(ordered)) - np.repeat(starts, size)
+    share = np.repeat(np.maximum(size / most, 1.0), size)
+    # Keep a row where its rank enters a new one of the `most` equal parts.
+    return ordered.take(np.flatnonzero(np.floor(rank / share) != np.floor((rank - 1) / share)))
+
+
+class _Description(NamedTuple):
+    distance: NDArray[np.floating[Any]]
+    slope: NDArray[np.floating[Any]]
+    geometry: NDArray[np.floating[Any]]
+
+
+def _describe(
+    scatterers: Scatterers, rectangle: Rectangle, side: NDArray[np.floating[Any]], angle: NDArray[np.floating[Any]],
+    area: NDArray[np.floating[Any]], years: float,
+) -> _Description:  # fmt: skip
+    """All features of one padded rectangle of buildings, columns as in `features`."""
+    mask, part = rectangle.mask, scatterers.take(rectangle.row.ravel())
+    shape = mask.shape
+    xy, los = part.xy.reshape(*shape, 2), part.los.reshape(*shape, 3)
+    height, track = part.height.reshape(shape), part.track.reshape(shape)
+    change, error = part.change.reshape(shape), part.change_se.reshape(shape)
+    side = np.maximum(side, 0.5)
+
+    rigid = remove_rigid(xy, height, los, change, error, track, mask)
+    courses = Courses(part.course.reshape(*shape, -1), part.course_root.reshape(*shape, SHAPES, SHAPES))
+    damage, error = separate(xy, height, los, track, mask, rigid, error, courses)
+    # Once more, so that all columns are of the changes that are left, as if nothing else had been known.
+    rigid = remove_rigid(xy, height, los, change - rigid.residual + damage, error, track, mask)
+    variance = error**2 + rigid.spread[:, None] ** 2
+    cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
+    east = los[..., 0] * cos - los[..., 1] * sin
+    local = local_motion(xy, los, east, rigid.residual, variance / np.maximum(rigid.weight, 0.05), mask)
+    corner = fit_corners(xy, height, los, rigid.residual, error, track, mask, side)
+
+    relative = 2 * xy / side[:, None, :]
+    steep = np.maximum(los[..., 2], 0.3)
+    distance = np.stack(
+        [xy[..., 0], xy[..., 1], relative[..., 0], relative[..., 1], np.hypot(xy[..., 0], xy[..., 1]), height], axis=-1
+    )
+    up = rigid.residual / steep
+    estimate, se = local.estimate, local.standard_error
+    slope = np.stack(
+        [
+            up, error / steep, up / years, rigid.weight, estimate[..., 0], se[..., 0],
+            estimate[..., 3] * cos, -estimate[..., 3] * sin, se[..., 3], estimate[..., 1], estimate[..., 2], se[..., 1],
+            se[..., 2], los[..., 0], los[..., 1], los[..., 2],
+        ], axis=-1,
+    )  # fmt: skip
+    count = mask.sum(1)
+    code = quadrant_code(xy[..., 0], xy[..., 1])
+    share = np.stack([((code == q) & mask).sum(1) / count for q in range(4)], axis=1)
+    tracks = np.stack([((track == t) & mask).any(1) for t in range(int(track.max()) + 1)]).sum(0)
+    tall = np.where(mask, height, 0).max(1) - np.where(mask, height, np.inf).min(1)
+    noise = np.exp((np.log(error) * mask).sum(1) / count)
+    geometry = np.column_stack(
+        [
+            side, side.max(1), side.min(1), np.log(np.maximum(area, 1)), area / side.prod(1), tall, np.log(count),
+            tracks, np.full(len(count), years), rigid.tilt, rigid.spread, np.log(noise), share,
+            corner.drop, corner.gain, corner.severity, corner.log_odds, corner.expected_severity,
+        ]
+    )  # fmt: skip
+    return _Description(distance, slope, geometry)

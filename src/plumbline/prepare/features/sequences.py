@@ -1,0 +1,142 @@
+"""The prepared buildings: ragged sequences of scatterers, geometry and labels, as plain arrays on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.core.errors import InputError
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.features.padding import fill
+
+UNDEFINED = -1
+"""Quadrant code below category 1, and of a building without a label."""
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """B buildings with N scatterers altogether; rows of a building run along its long axis."""
+
+    building_id: NDArray[np.str_]
+    """(B,)"""
+    city: NDArray[np.str_]
+    """(B,) name of the city or delivery."""
+    offsets: NDArray[np.int64]
+    """(B + 1,) building b owns the rows offsets[b] to offsets[b + 1]."""
+    distance: NDArray[np.float32]
+    """(N, len(DISTANCE)), see `features`."""
+    slope: NDArray[np.float32]
+    """(N, len(SLOPE))"""
+    geometry: NDArray[np.float32]
+    """(B, len(GEOMETRY))"""
+    severity: NDArray[np.float32]
+    """(B,) permille; NaN without a label."""
+    quadrant: NDArray[np.int64]
+    """(B,) code in `compass.QUADRANTS`, or `UNDEFINED`."""
+    difficulty: NDArray[np.int8]
+    """(B,) 0 easy, 1 medium, 2 hard; -1 where the labels do not say."""
+
+    def __len__(self) -> int:
+        return len(self.building_id)
+
+    @property
+    def length(self) -> NDArray[np.int64]:
+        """(B,) number of scatterers."""
+        return np.diff(self.offsets)
+
+    def take(self, index: NDArray[np.intp]) -> Self:
+        """The buildings `index`, in that order."""
+        length = self.length[index]
+        offsets = np.r_[0, np.cumsum(length)]
+        rows = np.repeat(self.offsets[index] - offsets[:-1], length) + np.arange(offsets[-1])
+        per_building = ("building_id", "city", "geometry", "severity", "quadrant", "difficulty")
+        return replace(
+            self, offsets=offsets, distance=self.distance[rows], slope=self.slope[rows],
+            **{name: getattr(self, name)[index] for name in per_building},
+        )  # fmt: skip
+
+    def pad(
+        self, index: NDArray[np.intp], length: int | None = None, strategy: str = "mask"
+    ) -> dict[str, NDArray[np.generic]]:
+        """The network's inputs for buildings `index`, padded to `length` or the longest of them.
+
+        Args:
+            index: (B,) buildings.
+            length: places a sequence; as many as the longest of them has, or more.
+            strategy: what stands in the places that are masked, see `pad`.
+
+        Returns:
+            distance (B, L, C), slope (B, L, C) and geometry (B, C) float32, mask (B, L) bool.
+
+        Raises:
+            ValueError: a building has more scatterers than `length`.
+        """
+        own = self.length[index]
+        longest = int(own.max(initial=1))
+        width = longest if length is None else length
+        if width < longest:
+            raise ValueError(f"length: {length} found, but a building has {longest} scatterers")
+        column = np.arange(width)
+        mask = column < own[:, None]
+        rows = np.where(mask, self.offsets[index][:, None] + column, 0)
+        return {
+            "distance": fill(self.distance[rows], mask, strategy),
+            "slope": fill(self.slope[rows], mask, strategy),
+            "geometry": self.geometry[index],
+            "mask": mask,
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write one .npy file an array; the caller sees to atomicity."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for field in fields(self):
+            np.save(folder / f"{field.name}.npy", getattr(self, field.name), allow_pickle=False)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Map a saved folder into memory.
+
+        Raises:
+            InputError: a file is missing, cut, or has other columns than this version prepares.
+        """
+        arrays = {}
+        for field in fields(cls):
+            path = folder / f"{field.name}.npy"
+            try:
+                arrays[field.name] = _map(path)
+            except (OSError, ValueError, EOFError) as error:
+                raise InputError(f"{path}: not readable ({error}). Run `plumbline prepare` again.") from None
+        for name, columns in (("distance", DISTANCE), ("slope", SLOPE), ("geometry", GEOMETRY)):
+            if arrays[name].ndim != 2 or arrays[name].shape[1] != len(columns):
+                raise InputError(
+                    f"{folder / name}.npy: shape {arrays[name].shape} found, {len(columns)} columns needed. "
+                    "Run `plumbline prepare` again."
+                )
+        result = cls(**arrays)
+        rows = [len(result.distance), len(result.slope)]
+        buildings = [len(arrays[name]) for name in ("city", "geometry", "severity", "quadrant", "difficulty")]
+        length = result.length
+        if set(buildings) != {len(result)} or len(length) != len(result) or set(rows) != {int(length.sum())}:
+            raise InputError(f"{folder}: its files do not belong together. Run `plumbline prepare` again.")
+        return result
+
+
+def concatenate(parts: list[Sequences]) -> Sequences:
+    """All buildings of `parts`, in order."""
+    ends = np.cumsum([0, *(part.offsets[-1] for part in parts)])
+    offsets = np.concatenate([[0], *(part.offsets[1:] + end for part, end in zip(parts, ends[:-1], strict=True))])
+    merged = {f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Sequences)}
+    return Sequences(**{**merged, "offsets": offsets.astype(np.int64)})
+
+
+def _map(path: Path) -> Any:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        if "empty" not in str(error):
+            raise
+        return np.load(path, allow_pickle=False)  # an array without a value cannot be mapped

@@ -1,0 +1,152 @@
+"""The buildings of a split in shards on disk: of any number, because only what is asked for is read.
+
+The files are mapped into memory: several processes that train on them share one copy, which the system may drop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.core.errors import InputError
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
+from plumbline.prepare.features.sequences import Sequences, concatenate
+
+SHARD_BUILDINGS = 32_768
+"""Buildings a shard: some 40 MB with a dozen scatterers each."""
+
+
+class Shards:
+    """B buildings in parts; whatever is of one value a building is held in memory, once it is asked for."""
+
+    def __init__(self, parts: Sequence[Sequences]) -> None:
+        self.parts = tuple(parts)
+        self._starts = np.cumsum([0, *map(len, self.parts)])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    @cached_property
+    def length(self) -> NDArray[np.int64]:
+        """(B,) number of scatterers."""
+        return np.concatenate([np.diff(part.offsets) for part in self.parts])
+
+    @cached_property
+    def severity(self) -> NDArray[np.float32]:
+        """(B,) permille; NaN without a label."""
+        return np.concatenate([part.severity for part in self.parts])
+
+    @cached_property
+    def quadrant(self) -> NDArray[np.int64]:
+        """(B,) code in `compass.QUADRANTS`, or `UNDEFINED`."""
+        return np.concatenate([part.quadrant for part in self.parts])
+
+    @cached_property
+    def difficulty(self) -> NDArray[np.int8]:
+        """(B,) 0 easy, 1 medium, 2 hard; -1 unknown."""
+        return np.concatenate([part.difficulty for part in self.parts])
+
+    @property
+    def building_id(self) -> NDArray[np.str_]:
+        """(B,), read anew each time."""
+        return np.concatenate([part.building_id for part in self.parts])
+
+    @property
+    def city(self) -> NDArray[np.str_]:
+        """(B,) name of the city, read anew each time."""
+        return np.concatenate([part.city for part in self.parts])
+
+    @property
+    def geometry(self) -> NDArray[np.float32]:
+        """(B, len(GEOMETRY)), read anew each time."""
+        return np.concatenate([part.geometry for part in self.parts])
+
+    def take(self, index: NDArray[np.intp]) -> Sequences:
+        """The buildings `index`, in that order, in memory."""
+        index = np.asarray(index)
+        owner = self._owner(index)
+        if not len(index):
+            return self.parts[0].take(index)
+        present = np.unique(owner)
+        taken = concatenate([self.parts[n].take(index[owner == n] - self._starts[n]) for n in present])
+        came = np.concatenate([np.flatnonzero(owner == n) for n in present])
+        return taken.take(np.argsort(came, kind="stable"))
+
+    def pad(
+        self, index: NDArray[np.intp], length: int | None = None, strategy: str = "mask"
+    ) -> dict[str, NDArray[np.generic]]:
+        """As `Sequences.pad`."""
+        index = np.asarray(index)
+        owner = self._owner(index)
+        if len(index) and (owner == owner[0]).all():
+            only: Sequences = self.parts[owner[0]]
+            return only.pad(index - self._starts[owner[0]], length, strategy)
+        width = int(self.length[index].max(initial=1)) if length is None else length
+        columns = {"distance": len(DISTANCE), "slope": len(SLOPE)}
+        result: dict[str, NDArray[np.generic]] = {
+            name: np.empty((len(index), width, number), np.float32) for name, number in columns.items()
+        }
+        result["geometry"] = np.empty((len(index), len(GEOMETRY)), np.float32)
+        result["mask"] = np.empty((len(index), width), bool)
+        for number in np.unique(owner):
+            rows = owner == number
+            for name, values in self.parts[number].pad(index[rows] - self._starts[number], width, strategy).items():
+                result[name][rows] = values
+        return result
+
+    def _owner(self, index: NDArray[np.intp]) -> NDArray[np.intp]:
+        return np.searchsorted(self._starts, index, side="right") - 1
+
+
+SequenceSet = Sequences | Shards
+"""Prepared buildings, in one part or in many."""
+
+
+def save_shards(parts: Iterable[Sequences], folder: Path, buildings: int = SHARD_BUILDINGS) -> int:
+    """Write buildings, which may come in portions of any size, into shards of equal size; return how many there are.
+
+    The caller sees to atomicity. At least one shard is written.
+    """
+    waiting: list[Sequences] = []
+    count = shards = written = 0
+
+    def write(sequences: Sequences) -> None:
+        nonlocal shards, written
+        sequences.save(folder / f"shard-{shards:05d}")
+        shards, written = shards + 1, written + len(sequences)
+
+    last: Sequences | None = None
+    for part in parts:
+        last = part
+        if len(part):
+            waiting.append(part)
+            count += len(part)
+        while count >= buildings:
+            together = concatenate(waiting)
+            write(together.take(np.arange(buildings)))
+            waiting, count = [together.take(np.arange(buildings, count))], count - buildings
+    if count or not shards:
+        everything = concatenate(waiting) if waiting else last
+        if everything is None:
+            raise ValueError("no portion to write")
+        write(everything)
+    return written
+
+
+def load_shards(folder: Path) -> Shards:
+    """Map the shards of a split into memory.
+
+    Raises:
+        InputError: there is none, or one is damaged.
+    """
+    folders = sorted(folder.glob("shard-*"))
+    if not folders:
+        raise InputError(f"{folder}: no shard in it. Run `plumbline prepare` again.")
+    names = [path.name for path in folders]
+    if names != [f"shard-{number:05d}" for number in range(len(names))]:
+        raise InputError(f"{folder}: a shard is missing between {names[0]} and {names[-1]}. Run `plumbline prepare`.")
+    return Shards([Sequences.load(path) for path in folders])

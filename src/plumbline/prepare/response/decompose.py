@@ -1,0 +1,207 @@
+"""Up and east from lines of sight: what a building, or a grid cell, does as a whole.
+
+A satellite sees `los_east * east + los_north * north + los_up * up`. Ascending and descending tracks look from the west
+and from the east, so together they tell up from east; near-polar orbits hardly see north, which is taken as zero. A
+northward motion n that is there all the same shifts up and east by so many times n, of two tracks with the lines of
+sight a and d (Cramer's rule)
+
+    up   (a_north d_east - d_north a_east) / (a_up d_east - d_up a_east)
+    east (a_up d_north - d_up a_north) / (a_up d_east - d_up a_east)
+
+The datum. Each track measures against a reference of its own, so its rates hold an unknown constant r. Adding
+`los . m` of one motion m to the constants of all tracks and taking m off every unit changes no value: of the constants
+of T tracks, two combinations are no matter of data. One or two tracks give no constant at all. From three on, the T - 2
+others are estimated from the units where the tracks contradict each other, and the two that cannot be are taken as
+zero: the constants stay as small as the data allow (inner constraints, Meissl 1969), and up and east refer to the
+products' own references.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.prepare.response.robust import FREEDOM
+
+Float = NDArray[np.floating[Any]]
+LEAST_ANGLE = np.radians(30)
+"""Tracks that look from directions closer than this, seen from the south, cannot tell up from east."""
+HELD = 0.786
+"""Mean square of standard normal values, each with its weight under Student's t distribution of `FREEDOM` degrees."""
+HUBER = 2.0
+"""Units whose tracks contradict each other by more standard errors than this count less for the constants."""
+ITERATIONS = 12
+TINY = 1e-300
+WEAK_OFFSET = 1e3
+"""Standard deviation of a track's constant before looking; only keeps tracks without contradictions solvable."""
+
+
+class Decomposition(NamedTuple):
+    """Motion of U units, in the unit of the rates."""
+
+    up: Float
+    """(U,) NaN where no track sees the unit. Where the tracks cannot tell east, it is taken as zero."""
+    up_se: Float
+    """(U,) standard error; infinite where there is no value."""
+    east: Float
+    """(U,) NaN where the tracks cannot tell."""
+    east_se: Float
+    """(U,) standard error; infinite where the tracks cannot tell."""
+    tracks: NDArray[np.int64]
+    """(U,) number of tracks that see the unit."""
+    points: NDArray[np.int64]
+    """(U,) number of points."""
+    offset: Float
+    """(T,) constant of each track, taken off its rates."""
+
+
+class TrackMeans(NamedTuple):
+    """What each of T tracks says of each of U units."""
+
+    rate: Float
+    """(U, T) robust mean along LOS; 0 where the track does not see the unit."""
+    weight: Float
+    """(U, T) its inverse variance; 0 where the track does not see the unit."""
+    los: Float
+    """(U, T, 3) mean LOS: east, north, up."""
+    points: NDArray[np.int64]
+    """(U, T) number of points."""
+
+
+def decompose(
+    unit: NDArray[np.intp], track: NDArray[np.intp], los: Float, rate: Float, rate_se: Float, common_se: Float,
+    units: int, tracks: int,
+) -> Decomposition:  # fmt: skip
+    """`track_means`, then `solve_units`: for units that are all at hand at once."""
+    return solve_units(track_means(unit, track, los, rate, rate_se, common_se, units, tracks))
+
+
+def track_means(
+    unit: NDArray[np.intp], track: NDArray[np.intp], los: Float, rate: Float, rate_se: Float, common_se: Float,
+    units: int, tracks: int,
+) -> TrackMeans:  # fmt: skip
+    """Mean of each unit in each track under Student's t errors, with the variance between its points beyond theirs.
+
+    That variance is estimated by moments (DerSimonian and Laird 1986) of weighted squares. Few points tell little of
+    it: it is widened by (n + 1) / (n - 1), which keeps the intervals of 3 points honest.
+
+    Args:
+        unit: (N,) index of the building or cell, below `units`. track: (N,) index of the track, below `tracks`.
+        los: (N, 3) unit vector from ground to satellite: east, north, up.
+        rate: (N,) along LOS, in any unit (mm/yr for a table of velocities).
+        rate_se: (N,) standard error of what the points do not share, above 0.
+        common_se: (N,) standard error of what the points of a unit in a track share; see `trend`.
+        units: U. tracks: T.
+    """
+    key, groups = unit * tracks + track, units * tracks
+
+    def total(values: Float) -> Float:
+        return np.asarray(np.bincount(key, values, minlength=groups), float)
+
+    count = np.bincount(key, minlength=groups)
+    each, beyond_one = np.maximum(count, 1), np.maximum(count - 1, 1)
+    stated = total(rate_se**2) / each
+    centre, between = _medians(key, rate, groups), np.zeros(groups)
+    for _ in range(ITERATIONS):
+        variance = rate_se**2 + between[key]
+        square = (rate - centre[key]) ** 2
+        trust = (FREEDOM + 1) / (FREEDOM + square / variance)
+        weight = trust / variance
+        centre = total(weight * rate) / np.maximum(total(weight), TINY)
+        within = total(trust * square) / (HELD * beyond_one)
+        between = np.where(count > 1, np.maximum(within - stated, 0) * (count + 1) / beyond_one, 0)
+    # With weights cut at 1, of normal errors, the sum is the inverse variance of the mean, to 1 %.
+    known, shared = total(np.minimum(trust, 1) / variance), total(common_se**2) / each
+    sight = np.stack([total(weight * los[:, i]) for i in range(3)], axis=-1)
+    mean_los = sight / np.maximum(total(weight), TINY)[:, None]
+    shape = (units, tracks)
+    return TrackMeans(
+        rate=centre.reshape(shape), weight=(known / (1 + known * shared)).reshape(shape),
+        los=mean_los.reshape(*shape, 3), points=count.reshape(shape),
+    )  # fmt: skip
+
+
+def solve_units(means: TrackMeans) -> Decomposition:
+    """Weighted least squares of up and east for every unit, after the tracks' constants are taken off.
+
+    The constants come from all units together, so these should be all of a city, not one tile of it.
+    """
+    offset = _offsets(means)
+    answer, error = _solve(means, np.where(means.weight > 0, means.rate - offset, 0))
+    return Decomposition(
+        up=answer[:, 1], up_se=error[:, 1], east=answer[:, 0], east_se=error[:, 0],
+        tracks=(means.weight > 0).sum(1), points=means.points.sum(1), offset=offset,
+    )  # fmt: skip
+
+
+def _medians(key: NDArray[np.intp], value: Float, groups: int) -> Float:
+    """(groups,) median of the values of each key; 0 where there is none."""
+    order = np.lexsort((value, key))
+    count = np.bincount(key, minlength=groups)
+    first = np.cumsum(count) - count
+    held = np.flatnonzero(count)
+    middle = np.zeros(groups)
+    low, high = first[held] + (count[held] - 1) // 2, first[held] + count[held] // 2
+    middle[held] = (value[order[low]] + value[order[high]]) / 2
+    return middle
+
+
+def _both_sides(means: TrackMeans) -> NDArray[np.bool_]:
+    """(U,) whether the tracks of a unit look from directions far enough apart."""
+    present = means.weight > 0
+    angle = np.arctan2(means.los[..., 0], means.los[..., 2])
+    widest = np.max(np.where(present, angle, -np.inf), axis=1, initial=-np.inf)
+    return np.asarray(widest - np.min(np.where(present, angle, np.inf), axis=1, initial=np.inf) > LEAST_ANGLE)
+
+
+def _solve(means: TrackMeans, rate: Float) -> tuple[Float, Float]:
+    """East and up of each unit and their standard errors, (U, 2) each."""
+    east, up, weight = means.los[..., 0], means.los[..., 2], means.weight
+    ee, eu, uu = ((weight * a * b).sum(1) for a, b in ((east, east), (east, up), (up, up)))
+    right_east, right_up = (weight * east * rate).sum(1), (weight * up * rate).sum(1)
+    both, any_track = _both_sides(means), uu > 0
+    determinant = np.where(both, ee * uu - eu**2, 1)
+    alone = np.where(any_track, uu, 1)
+    answer = np.stack(
+        [
+            np.where(both, (uu * right_east - eu * right_up) / determinant, np.nan),
+            np.where(both, (ee * right_up - eu * right_east) / determinant,
+                     np.where(any_track, right_up / alone, np.nan)),
+        ], axis=1,
+    )  # fmt: skip
+    variance = np.stack(
+        [
+            np.where(both, uu / determinant, np.inf),
+            np.where(both, ee / determinant, np.where(any_track, 1 / alone, np.inf)),
+        ], axis=1,
+    )  # fmt: skip
+    return answer, np.sqrt(variance)
+
+
+def _offsets(means: TrackMeans) -> Float:
+    """(T,) constants of the tracks, as far as units that three tracks or more see tell them; see the module."""
+    tracks = means.weight.shape[1]
+    rows = _both_sides(means) & ((means.weight > 0).sum(1) > 2)
+    offset = np.zeros(tracks)
+    if tracks < 3 or not rows.any():
+        return offset
+    weight, rate, design = means.weight[rows], means.rate[rows], means.los[rows][..., [0, 2]]
+    weighted = weight[..., None] * design
+    # What a unit's own motion cannot explain: W - W L (L' W L)^-1 L' W.
+    explained = weighted @ np.linalg.solve(design.transpose(0, 2, 1) @ weighted, weighted.transpose(0, 2, 1))
+    contradiction = np.eye(tracks) * weight[:, None, :] - explained
+    typical = (weighted.sum(0) / np.maximum(weight.sum(0), TINY)[:, None])[weight.sum(0) > 0]
+    free = np.zeros((tracks, int((weight.sum(0) > 0).sum()) - 2))
+    free[weight.sum(0) > 0] = np.linalg.svd(typical)[0][:, 2:]
+    excess = np.maximum((weight > 0).sum(1) - 2, 1)
+    trust = np.ones(len(rate))
+    for _ in range(ITERATIONS):
+        normal = free.T @ np.einsum("u,uij->ij", trust, contradiction) @ free
+        right = free.T @ np.einsum("u,uij,uj->i", trust, contradiction, rate)
+        offset = free @ np.linalg.solve(normal + np.eye(free.shape[1]) / WEAK_OFFSET**2, right)
+        left = rate - offset
+        square = np.einsum("ui,uij,uj->u", left, contradiction, left) / excess
+        trust = np.minimum(1, HUBER / np.sqrt(np.maximum(square, TINY)))
+    return offset

@@ -1,0 +1,1 @@
+"""From displacement series to movements with standard errors: trend, courses in time, noise."""

@@ -1,0 +1,202 @@
+"""From a displacement history to one number and its standard error: how far did this scatterer move?
+
+A straight line would misjudge a movement that began late or has come to rest. Scatterers of one building move
+together in time, so each building chooses one curve out of a small dictionary, by what is left of its scatterers'
+series after their common movement is taken off; a series then only needs an amplitude for that curve.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.prepare.series.course import CourseBasis, course_basis, fit_courses, unknown_courses
+from plumbline.prepare.series.noise import Kinds, kinds_of
+from plumbline.prepare.series.noise_part import (  # fmt: skip
+    COLUMNS,
+    FAR,
+    HELD,
+    Rows,
+    effective_share,
+    rows_of,
+    trusted,
+    typical_variance,
+)
+from plumbline.prepare.series.temporal_basis import LINE, SEASON, Basis, amplitudes, fitted, make_basis, normal_matrices
+
+Float = NDArray[np.floating[Any]]
+CHUNK = 2048
+"""Points worked on at a time: few enough for their arrays to stay in the processor's cache."""
+NEEDED_GAIN = 9.0
+"""A bent curve must explain the building's series better than the line by this much in chi-square."""
+MOST_GAIN = 8.0
+"""And no series says more than this, in chi-square, against a curve."""
+MIN_COMMON = 3
+"""From so many scatterers of a track on a building their mean stands for the common movement."""
+LEAST_KNOWN = 0.5
+"""Share of the epochs that a series must have to count in that mean."""
+LEAST_YEARS = 1.0
+"""Over less, the annual term takes the line along, and a curve that it does not take would win by that alone."""
+LEAST_ERROR = 0.05
+"""mm; no change is known better."""
+
+
+class Trend(NamedTuple):
+    """What each point did over the observation period, mm.
+
+    Standard errors are of what a point does not share with its building, but for `common_se`.
+    """
+
+    change: Float
+    """From the first to the last epoch along the curve that the building chose."""
+    change_se: Float
+    curve: NDArray[np.intp]
+    """The chosen curve."""
+    line: Float
+    """Along a straight line: divided by the length of the period, the mean velocity."""
+    line_se: Float
+    common_se: Float
+    """Of what the points of a building share in this track: the same error is in the `line` of each."""
+    course: Float
+    """(N, K) see `Courses`; NaN where the time is too short for any curve but the line."""
+    course_root: Float
+    """(N, K, K)"""
+
+
+def estimate_trend(displacement: NDArray[np.float32], when: Float, years: float, building: NDArray[np.intp]) -> Trend:
+    """Robust amplitude of a dictionary curve with offset and annual term, per point.
+
+    Args:
+        displacement: (N, T) mm, NaN where missing; rows of one building together.
+        when: (T,) epochs as a share of the observation period, 0 to 1.
+        years: length of the observation period.
+        building: (N,) ascending index of each row's building.
+
+    Returns:
+        (N,) arrays. Standard errors count how the noise hangs together in time; see `memory`.
+    """
+    count = len(displacement)
+    change, change_se, line, line_se, common_se = np.zeros((5, count))
+    trend = Trend(change, change_se, np.zeros(count, dtype=np.intp), line, line_se, common_se, *unknown_courses(count))
+    basis = make_basis(when, years)
+    kinds = kinds_of(basis.columns[: SEASON + 1], when)
+    bends = bool(np.ptp(when) * years >= LEAST_YEARS) if len(when) else False
+    shapes = course_basis(basis, when) if bends else None
+    for rows in _chunks(building):
+        for whole, part in zip(trend, _estimate(displacement[rows], basis, kinds, building[rows], shapes), strict=True):
+            whole[rows] = part
+    return trend
+
+
+def _chunks(building: NDArray[np.intp]) -> list[slice]:
+    """Slices of about `CHUNK` rows that never cut a building in two."""
+    starts = np.flatnonzero(np.r_[True, np.diff(building) > 0]) if len(building) else np.zeros(0, dtype=int)
+    cuts = [0]
+    for start in starts:
+        if start - cuts[-1] >= CHUNK:
+            cuts.append(int(start))
+    return [slice(a, b) for a, b in zip(cuts, [*cuts[1:], len(building)], strict=True) if b > a]
+
+
+def _estimate(
+    series: NDArray[np.float32], basis: Basis, kinds: Kinds, building: NDArray[np.intp], shapes: CourseBasis | None
+) -> Trend:
+    """`shapes` are None where only the line is asked."""
+    known = np.isfinite(series)
+    y = np.where(known, series, 0).astype(float)
+    rows = rows_of(building)
+    count = np.maximum(known.sum(1) - COLUMNS, 1)
+    plain = known.astype(float)
+    plain_normal = normal_matrices(basis, plain)
+    level = amplitudes(basis, plain_normal, y, y)
+
+    chosen, variance = np.zeros(len(y), dtype=np.intp), level.left[:, LINE] / count
+    for _ in range(2):  # what counts as a gap's filling and as an outlier depends on the curve
+        whole = (known.mean(1) >= LEAST_KNOWN) & (variance <= FAR * typical_variance(variance, rows))
+        common, members = _common(np.where(known, y, fitted(basis, plain_normal, level, chosen)), whole, rows)
+        own = (y - rows.spread(common)) * plain
+        weight, normal = plain, plain_normal
+        for _ in range(2):
+            found = amplitudes(basis, normal, weight * own, own)
+            residual = (own - fitted(basis, normal, found, chosen)) * plain
+            weight = trusted(residual, known)
+            normal = normal_matrices(basis, weight)
+        total = weight.sum(1)
+        found = amplitudes(basis, normal, weight * own, own)
+        # A mean over m series holds a share 1/m of each one's noise: what is left has that much less of it.
+        lost = whole / np.maximum(rows.spread(members), 2) * (rows.spread(members) > 0)
+        left = found.left / (HELD * np.maximum(total - COLUMNS, 1) * (1 - lost))[:, None]
+        variance = left.min(1)
+        if shapes is not None:
+            # Noise is what the best curve leaves: what the line leaves of another movement would pass for slow noise.
+            best = rows.spread(_badness(found.left, variance, np.ones_like(variance), rows).argmin(1))
+            residual = (own - fitted(basis, normal, found, best)) * plain
+            effective = effective_share(residual, weight, variance, rows, kinds)
+            chosen = rows.spread(_choose(_badness(found.left, variance, effective, rows)))
+
+    residual = (own - fitted(basis, normal, found, chosen)) * plain
+    effective = effective_share(residual, weight, variance, rows, kinds)
+    error = np.maximum(np.sqrt(left / effective[:, None] / normal.own), LEAST_ERROR)
+    amplitude = amplitudes(basis, normal, weight * y, y).amplitude
+    row = np.arange(len(y))
+    common_error = _common_error(basis, kinds, common, members, known, error[:, LINE], rows)
+    noise = error[row, chosen] ** 2 * normal.own[row, chosen]
+    courses = unknown_courses(len(y)) if shapes is None else fit_courses(shapes, y, known, weight, noise)
+    return Trend(
+        amplitude[row, chosen], error[row, chosen], chosen,
+        amplitude[:, LINE], error[:, LINE], rows.spread(common_error), *courses,
+    )  # fmt: skip
+
+
+def _common(filled: Float, whole: NDArray[np.bool_], rows: Rows) -> tuple[Float, NDArray[np.intp]]:
+    """(G, T) mean series of each building, and of how many series it is; 0 and 0 where there are too few.
+
+    Gaps are filled with the series' own fit: otherwise the mean would jump with each gap, because series differ in
+    level and speed. Series that are not `whole` (N,) are left out: mostly gaps, whose fit would be a guess, or off.
+    """
+    members = np.asarray(rows.total(whole.astype(np.intp)), np.intp)
+    members[members < MIN_COMMON] = 0
+    total = rows.total(filled * whole[:, None])
+    return np.where(members[:, None] > 0, total / np.maximum(members, 1)[:, None], 0), members
+
+
+def _badness(left: Float, variance: Float, effective: Float, rows: Rows) -> Float:
+    """(G, K) chi-square of each building's series on each curve, beyond what each series' best leaves.
+
+    No series says more than `MOST_GAIN`: one that jumps by an unwrapping error looks much like one that moves late.
+    """
+    scale = np.maximum(variance, typical_variance(variance, rows)) + 1e-12
+    chi_square = (left - left.min(1)[:, None]) * (effective / scale)[:, None]
+    return rows.total(np.minimum(chi_square, MOST_GAIN))
+
+
+def _choose(badness: Float) -> NDArray[np.intp]:
+    """(G,) the curve that leaves least of a building's series; the line, unless another is clearly better."""
+    best: NDArray[np.intp] = np.argmin(badness, axis=1)
+    best[badness[:, LINE] - badness.min(1) < NEEDED_GAIN] = LINE
+    return best
+
+
+def _common_error(
+    basis: Basis, kinds: Kinds, common: Float, members: NDArray[np.intp], known: NDArray[np.bool_], error: Float,
+    rows: Rows,
+) -> Float:  # fmt: skip
+    """(G,) standard error of the common series' line, beyond what the rows' own errors (N,) put into it, mm.
+
+    Where there is no common series the rows' errors hold what they share: then they count as one row, not as many.
+    """
+    weight = np.ones_like(common)
+    normal = normal_matrices(basis, weight)
+    found = amplitudes(basis, normal, common, common)
+    residual = common - fitted(basis, normal, found, np.full(len(common), LINE))
+    alone = rows_of(np.arange(len(common)))
+    effective = effective_share(residual, weight, np.ones(len(common)), alone, kinds)
+    # Filled gaps hold no noise, so what is seen of it is the less the more gaps there are.
+    share = rows.total(known.mean(1)) / rows.size
+    degrees = np.maximum(common.shape[1] * share - COLUMNS, 1) * share
+    variance = found.left[:, LINE] / degrees / effective / normal.own[:, LINE]
+    own = rows.total(error**2) / rows.size
+    beyond = np.where(members > 0, variance - own / np.maximum(members, 1), own * (1 - 1 / rows.size))
+    return np.asarray(np.sqrt(np.maximum(beyond, 0)))

@@ -1,0 +1,1 @@
+"""Which buildings are learnt from and which are tested with."""

@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+import shapely
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.prepare.assignment.assign import UNASSIGNED, assign_points
+
+
+def owners(points, boxes, buffer_m, last=None):
+    array = np.array(points, float).reshape(-1, 2)
+    footprints = np.array([shapely.box(*b) for b in boxes], object)
+    return assign_points(
+        array[:, 0], array[:, 1], footprints, buffer_m, None if last is None else np.array(last)
+    ).tolist()
+
+
+HOUSE, NEXT = (0, 0, 10, 10), (13, 0, 20, 10)
+
+
+def test_a_point_belongs_to_the_footprint_it_lies_in():
+    assert owners([(5, 5), (15, 5), (0.1, 9.9)], [HOUSE, NEXT], 2) == [0, 1, 0]
+
+
+def test_a_point_outside_belongs_to_the_nearest_within_the_buffer():
+    assert owners([(11.4, 5), (11.6, 5), (-1.9, 5), (-2.1, 5)], [HOUSE, NEXT], 2) == [0, 1, 0, UNASSIGNED]
+
+
+def test_the_inside_counts_before_a_neighbour_that_is_near():
+    assert owners([(9.9, 5)], [(10, 0, 20, 10), HOUSE], 5) == [1]
+
+
+def test_without_a_buffer_only_the_inside_and_the_edge_count():
+    assert owners([(5, 5), (10, 5), (10.01, 5)], [HOUSE], 0) == [0, 0, UNASSIGNED]
+
+
+@pytest.mark.parametrize("buffer_m", [0, 2])
+def test_of_two_equally_near_and_equally_large_the_first_counts(buffer_m):
+    assert owners([(10, 5)], [HOUSE, (10, 0, 20, 10)], buffer_m) == [0]
+    assert owners([(10, 5)], [(10, 0, 20, 10), HOUSE], buffer_m) == [0]
+    assert owners([(5, 5)], [HOUSE, HOUSE], buffer_m) == [0]
+
+
+@pytest.mark.parametrize("buffer_m", [0, 2])
+def test_of_several_that_a_point_lies_in_the_smallest_counts_wherever_it_stands(buffer_m):
+    site, part = (-50, -50, 50, 50), (0, 0, 4, 4)
+    for order in ([site, HOUSE, part], [part, HOUSE, site], [HOUSE, site, part]):
+        found = owners([(2, 2), (8, 8), (-40, 3)], order, buffer_m)
+        assert [order[owner] for owner in found] == [part, HOUSE, site]
+
+
+def test_at_a_corner_that_two_share_the_first_counts_and_else_the_nearer_however_large():
+    large, small = (0, 0, 10, 10), (10, 0, 14, 10)
+    assert owners([(10, 11)], [large, small], 2) == [0]
+    assert owners([(10, 11)], [small, large], 2) == [0]
+    assert owners([(11, 5)], [(0, 0, 10.004, 10), (6, 0, 10, 10)], 2) == [0]
+
+
+def test_those_that_come_last_get_what_nobody_else_wants():
+    site = (-500, -500, 500, 500)
+    assert owners([(5, 5), (11, 5), (13, 5), (501, 0)], [site, HOUSE], 2, [True, False]) == [1, 1, 0, 0]
+    assert owners([(5, 5)], [HOUSE, site], 2, [True, True]) == [0]
+
+
+def test_a_corner_is_near_by_its_true_distance():
+    assert owners([(11.4, 11.4), (11.5, 11.5)], [HOUSE], 2) == [0, UNASSIGNED]
+
+
+def test_no_points_and_no_footprints_are_no_error():
+    assert owners([], [HOUSE], 2) == []
+    assert owners([(5, 5)], [], 2) == [UNASSIGNED]
+
+
+coordinate = st.floats(-20, 20).map(lambda value: round(value, 2))
+houses = st.lists(st.tuples(coordinate, coordinate, st.floats(1, 15), st.floats(1, 15)), min_size=1, max_size=5)
+
+
+points_drawn = st.lists(st.tuples(coordinate, coordinate), max_size=20)
+
+
+def boxes_of(houses):
+    return [(x, y, x + a, y + b) for x, y, a, b in houses]
+
+
+@given(points_drawn, houses, st.floats(0, 10), st.data())
+def test_the_owner_is_the_nearest_or_the_smallest_around_of_those_that_do_not_come_last(points, houses, buffer_m, data):
+    boxes = boxes_of(houses)
+    last = data.draw(st.lists(st.booleans(), min_size=len(boxes), max_size=len(boxes)))
+    for point, owner in zip(points, owners(points, boxes, buffer_m, last), strict=True):
+        shapes = [shapely.box(*b) for b in boxes]
+        distance = [shape.distance(shapely.Point(point)) for shape in shapes]
+        near = [row for row in range(len(boxes)) if distance[row] <= buffer_m]
+        wanted = min(
+            near, key=lambda row: (last[row], distance[row], 0 if distance[row] else shapes[row].area, row),
+            default=UNASSIGNED,
+        )  # fmt: skip
+        assert owner == wanted
+
+
+@given(points_drawn, houses, st.floats(0, 10), st.randoms(use_true_random=False))
+def test_the_order_of_the_file_decides_only_between_footprints_alike(points, houses, buffer_m, random):
+    boxes = boxes_of(houses)
+    shuffled = random.sample(boxes, len(boxes))
+    shapes = [shapely.box(*b) for b in boxes]
+    found = owners(points, boxes, buffer_m), owners(points, shuffled, buffer_m)
+    for point, one, other in zip(points, *found, strict=True):
+        assert (one == UNASSIGNED) == (other == UNASSIGNED)
+        alike = [(d := shape.distance(shapely.Point(point)), 0 if d else shape.area) for shape in shapes]
+        if one != UNASSIGNED and alike.count(alike[one]) == 1:
+            assert boxes[one] == shuffled[other]
+
+
+@given(points_drawn, houses, st.floats(0, 10), st.data())
+def test_who_looks_at_some_footprints_only_finds_the_same_owners_among_them(points, houses, buffer_m, data):
+    boxes = boxes_of(houses)
+    last = data.draw(st.lists(st.booleans(), min_size=len(boxes), max_size=len(boxes)))
+    own = sorted(data.draw(st.sets(st.integers(0, len(boxes) - 1), min_size=1)))
+    everyone = owners(points, boxes, buffer_m, last)
+    some = owners(points, [boxes[row] for row in own], buffer_m, [last[row] for row in own])
+    for one, other in zip(everyone, some, strict=True):
+        if one in own:
+            assert own[other] == one

@@ -1,0 +1,171 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from plumbline.core.errors import InputError
+from plumbline.prepare.audit.distributions import (
+    Columns,
+    bin_edges,
+    bin_shares,
+    compare,
+    kolmogorov_smirnov,
+    shift,
+    stability_index,
+)
+from plumbline.prepare.audit.reference_part import describe, load_reference
+from plumbline.pretrained import PACKAGE
+from tests.prepare.audit.audited import make_splits, rule, run
+
+COLUMN = (
+    st.lists(st.floats(-100, 100) | st.integers(0, 3).map(float), min_size=1, max_size=60).map(sorted).map(np.array)
+)
+
+
+def test_the_index_of_known_shares():
+    """Two bins, a half each against a quarter and three quarters: (1/4) ln 2 + (1/4) ln 1.5, by hand ln(3) / 4."""
+    index = stability_index(np.array([0.5, 0.5]), np.array([0.25, 0.75]))
+    assert index == pytest.approx(np.log(3) / 4)
+    assert stability_index(np.array([0.25, 0.75]), np.array([0.5, 0.5])) == pytest.approx(index)
+
+
+def test_the_index_of_two_normal_distributions_tends_to_the_square_of_their_distance():
+    """Jeffreys' divergence of N(0, 1) and N(d, 1) is d^2; tenths lose a little of it."""
+    rng = np.random.default_rng(0)
+    one, other = np.sort(rng.normal(0, 1, 200_000)), np.sort(rng.normal(0.3, 1, 200_000))
+    found = shift(one, other, 200_000, 200_000)
+    assert 0.9 * 0.09 < found.psi < 0.09
+    assert found.wasserstein_sd == pytest.approx(0.3, abs=0.01)
+    assert found.ks == pytest.approx(2 * stats.norm.cdf(0.15) - 1, abs=0.01)
+
+
+@settings(max_examples=50)
+@given(COLUMN, COLUMN)
+def test_kolmogorov_smirnov_is_scipys(one, other):
+    assert kolmogorov_smirnov(one, other) == pytest.approx(stats.ks_2samp(one, other).statistic)
+
+
+@settings(max_examples=50)
+@given(COLUMN, COLUMN)
+def test_every_value_is_in_one_bin_and_the_reference_in_none_of_the_outer_ones(one, other):
+    edges = bin_edges(one)
+    assert (np.diff(edges) > 0).all()
+    shares = bin_shares(other, edges)
+    assert shares.sum() == pytest.approx(1)
+    assert (shares > 0).all()
+    empty = 0.5 / (len(one) + 0.5 * (len(edges) + 1))
+    assert bin_shares(one, edges)[[0, -1]] == pytest.approx([empty, empty])
+
+
+@settings(max_examples=40)
+@given(COLUMN, st.randoms())
+def test_a_column_has_not_moved_from_itself(column, random):
+    again = np.sort(np.array(random.sample(column.tolist(), len(column))))
+    found = shift(column, again, len(column), len(column))
+    assert (found.psi, found.ks) == (0, 0)
+    assert found.wasserstein_sd in (0, None)
+
+
+@pytest.mark.parametrize("moved", [[3.0] * 40, [1.0] * 40, [1.0] * 20 + [2.0] * 20])
+def test_a_constant_or_two_valued_column_that_changes_is_noticed(moved):
+    assert shift(np.full(400, 2.0), np.array(moved), 400, 40).psi > 1
+    rare = np.sort(np.r_[np.ones(20), np.full(380, 2.0)])
+    assert shift(rare, np.array(moved), 400, 40).psi > 0.5
+
+
+@pytest.mark.parametrize(("n", "m"), [(400, 40), (2000, 300)])
+def test_the_index_by_chance_is_beyond_its_bound_about_as_rarely_as_it_says(n, m):
+    """Of 300 pairs without drift, at most 1 % (here: a few) are beyond; so the bound is neither idle nor absent."""
+    rng = np.random.default_rng(n)
+    found = [shift(np.sort(rng.normal(size=n)), np.sort(rng.normal(size=m)), n, m) for _ in range(300)]
+    ratio = np.array([one.psi / one.psi_chance for one in found])
+    assert (ratio > 1).mean() <= 0.02
+    assert np.quantile(ratio, 0.99) > 0.6
+
+
+def test_columns_without_values_are_not_compared():
+    one = Columns(3, {"a": np.arange(3.0), "b": np.zeros(0), "c": np.arange(3.0)})
+    assert list(compare(one, Columns(2, {"a": np.arange(2.0), "b": np.arange(2.0), "c": np.zeros(0)}))) == ["a"]
+
+
+def test_a_reference_file_stands_for_its_data(tmp_path):
+    rng = np.random.default_rng(2)
+    whole = Columns(
+        5000, {"t.a": np.sort(rng.normal(size=5000)), "t.b": np.sort(rng.integers(1, 4, 5000).astype(float))}
+    )
+    (tmp_path / "reference.json").write_text(json.dumps(describe(whole)))
+    kept = load_reference(tmp_path)
+    assert kept.buildings == 5000
+    now = Columns(
+        3000, {"t.a": np.sort(rng.normal(0.5, 1, 3000)), "t.b": np.sort(rng.integers(1, 3, 3000).astype(float))}
+    )
+    for key, exact in compare(whole, now).items():
+        found = compare(kept, now)[key]
+        assert found.ks == pytest.approx(exact.ks, abs=0.0051)
+        assert found.wasserstein_sd == pytest.approx(exact.wasserstein_sd, abs=0.02)
+        assert found.psi == pytest.approx(exact.psi, rel=0.25)
+
+
+def test_the_same_data_do_not_drift_from_their_reference_and_others_do(tmp_path):
+    splits = make_splits()
+    first = run(splits)
+    first.write(tmp_path)
+    assert first.statistics["drift"]["from_reference"] is None
+    again = run(splits, reference=str(tmp_path))
+    assert rule(again, "drift_reference").status == "pass"
+    assert rule(again, "drift_reference").value < 0.02
+    other = splits | {"train": replace(splits["train"], geometry=splits["train"].geometry * 3)}
+    by_file = str(tmp_path / "reference.json")
+    found = rule(run(other, reference=by_file), "drift_reference")
+    assert (found.status, found.bound) == ("warn", 0.25)
+    found = rule(run(other, reference=by_file, refuse_psi=0.4), "drift_reference")
+    assert (found.status, found.bound) == ("fail", 0.4)
+    assert found.where.startswith("train from reference, geometry.")
+
+
+def test_a_reference_of_other_columns_warns(tmp_path):
+    run().write(tmp_path)
+    content = json.loads((tmp_path / "reference.json").read_text())
+    content["quantiles"]["geometry.storeys"] = content["quantiles"].pop("geometry.width")
+    (tmp_path / "reference.json").write_text(json.dumps(content))
+    found = rule(run(reference=str(tmp_path)), "drift_reference")
+    assert (found.status, found.value, found.where) == ("warn", 2, "reference")
+    assert "2 columns are not in both: geometry.storeys, geometry.width" in found.reason
+
+
+BROKEN = [
+    ("[]", "not a reference file"),
+    ("{", "not readable as JSON"),
+    ('{"version": 9, "buildings": 3, "quantiles": {"a": [1]}}', "version 9 found, 1 needed"),
+    ('{"version": 1, "buildings": 3, "quantiles": {"a": ["x"]}}', "not a reference file"),
+    ('{"version": 1, "buildings": 3, "quantiles": {"a": []}}', "column a has no finite values"),
+    ('{"version": 1, "buildings": 3, "quantiles": {"a": [NaN]}}', "column a has no finite values"),
+    ('{"version": 1, "buildings": 3, "quantiles": {}}', "no columns"),
+    ('{"version": 1, "buildings": 0, "quantiles": {"a": [1]}}', "no columns or no buildings"),
+    ('{"version": 1, "quantiles": {"a": [1]}}', "not a reference file"),
+]
+
+
+@pytest.mark.parametrize(("content", "said"), BROKEN)
+def test_a_broken_reference_is_refused_by_name(tmp_path, content, said):
+    path = tmp_path / "reference.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=f"reference.json: .*{said}"):
+        run({}, reference=str(path))
+
+
+def test_a_missing_reference_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"prepare\.audit\.reference: no file .*absent\.json found"):
+        run({}, reference=str(tmp_path / "absent.json"))
+    with pytest.raises(InputError, match=r"no file .*reference\.json found"):
+        run({}, reference=str(tmp_path))
+
+
+def test_the_conditions_of_a_package_are_no_reference_of_an_audit():
+    """Both files have one name, and the package's holds less."""
+    with pytest.raises(InputError, match=r"the conditions that a model package carries.*data/prepare/audit"):
+        load_reference(PACKAGE)

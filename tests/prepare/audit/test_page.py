@@ -1,0 +1,222 @@
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from plumbline.core.errors import InputError
+from plumbline.params import Audit, parse_params
+from plumbline.prepare.audit.charts import Group, number, stacked
+from plumbline.prepare.audit.run import RULES
+from plumbline.prepare.features.sequences import UNDEFINED
+from tests.browser import framed, in_browser
+from tests.prepare.audit.audited import make_report, make_split, make_splits, make_track, rule, run
+from tests.tiny import PARAMS
+
+VOID = {"meta", "br", "path"}
+
+
+class Page(HTMLParser):
+    """Checks that what is opened is closed, and keeps text, tags and attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.said, self.rules, self.attributes = [], [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag, attrs):
+        assert tag in VOID
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data):
+        self.said.append(data)
+        if self.open[-2:] == ["td", "b"]:
+            self.rules.append(data)
+
+
+def spoilt():
+    """A run in which rules fail, warn and pass."""
+    splits = make_splits()
+    undamaged = replace(splits["train"], severity=np.full(400, 0.1, "f4"), quadrant=np.full(400, UNDEFINED))
+    return run(splits | {"train": undamaged}, make_report({"missing_share": 0.6}))
+
+
+def test_the_page_shows_every_rule_failing_first():
+    result = spoilt()
+    page = Page(result.html())
+    assert sorted(page.rules) == sorted(rule.__name__ for rule in RULES)
+    status = {finding.name: finding.status for finding in result.rules}
+    order = [status[name] for name in page.rules]
+    assert order == sorted(order, key=["fail", "warn", "pass"].index)
+    assert set(order) == {"fail", "warn", "pass"}
+    assert page.rules[0] == "damage_present"
+    for finding in result.rules:
+        if finding.status != "pass":
+            assert finding.reason in page.said
+            assert finding.advice in page.said
+    assert page.tags.count("svg") == len(result.statistics["edges"]) - 1 + 2 * 2
+
+
+def test_the_page_loads_nothing_and_is_small():
+    report = make_report()
+    report["cities"] = {f"city {i}": report["cities"]["a"] for i in range(300)}
+    text = run(report=report).html()
+    page = Page(text)
+    for word in ("http:", "https:", "url(", "@import", "//"):
+        assert word not in text
+    assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)
+    assert not {"src", "href", "onload"} & {key for key, _ in page.attributes}
+    assert ("name", "viewport") in page.attributes
+    assert len(text.encode()) < 500_000
+    assert "The first 40 of 300 cities." in page.said
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a\" onload='x", "</td></table>", "<!--", "&lt;b&gt;"])
+def test_names_are_text_on_the_page(name):
+    splits = {"train": make_split("train", 60, 0, name), "test": make_split("test", 40, 1, name)}
+    city = make_report(tracks=[make_track(name, missing_share=0.9, dropped={name: 1})], left_out={name: 3},
+                       notes=[name])["cities"]["a"]  # fmt: skip
+    page = Page(run(splits, {"cities": {name: city}}).html())
+    assert "script" not in page.tags
+    assert "onload" not in {key for key, _ in page.attributes}
+    assert name in page.said
+    assert f"{name}, {name}" in page.said
+
+
+def test_json_has_verdict_rules_and_statistics_and_no_nan():
+    result = spoilt()
+    content = json.loads(json.dumps(result.to_json(), allow_nan=False))
+    assert list(content) == ["verdict", "rules", "statistics"]
+    assert content["verdict"] == "fail"
+    keys = ["name", "status", "value", "bound", "where", "reason", "advice"]
+    assert all(list(rule) == keys for rule in content["rules"])
+    assert set(content["statistics"]) == {"cities", "blocks", "splits", "edges", "drift"}
+    assert content["statistics"]["blocks"] == {"train": 3, "test": 3}
+
+
+def test_a_failed_audit_stops_with_its_reasons_and_leaves_the_evidence(tmp_path):
+    result = spoilt()
+    with pytest.raises(InputError) as stopped:
+        result.raise_if_failed(tmp_path / "kept")
+    said = str(stopped.value)
+    assert f"evidence in {tmp_path / 'kept' / 'audit.html'}" in said
+    assert "damage_present: 0 found, bound 1 (train, damaged" not in said
+    assert "damage_present: 0 found, bound 1 (train: 0 damaged buildings)." in said
+    assert said.count("\n") == sum(finding.status == "fail" for finding in result.rules)
+    assert "missing" not in said
+    assert json.loads((tmp_path / "kept" / "audit.json").read_text())["verdict"] == "fail"
+    assert (tmp_path / "kept" / "audit.html").read_text() == result.html()
+
+
+def test_an_audit_that_only_warns_goes_on_and_leaves_nothing(tmp_path):
+    result = run(report=make_report({"missing_share": 0.6}))
+    assert result.verdict == "warn"
+    result.raise_if_failed(tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
+
+
+def test_no_split_and_no_report_fail_with_a_page_all_the_same():
+    result = run({}, {})
+    assert result.verdict == "fail"
+    assert rule(result, "split_size").where == "train"
+    Page(result.html())
+
+
+def test_an_empty_split_has_a_page(tmp_path):
+    splits = make_splits()
+    empty = splits["test"].take(np.zeros(0, int))
+    for name in splits:
+        result = run(splits | {name: empty})
+        assert rule(result, "split_size").status == "fail"
+        Page(result.html())
+        result.write(tmp_path)
+
+
+def test_many_kinds_share_the_last_colour():
+    page = Page(stacked([Group("a", {f"k{i}": i for i in range(20)})]))
+    assert "9 others" in page.said
+    assert Page(stacked([Group("none", {"k": 0})])).said.count("0") == 1
+
+
+FIGURES = [
+    (None, ""),
+    (0, "0"),
+    (12345, "12,345"),
+    (3.0, "3"),
+    (1.23456e-7, "1.235e-07"),
+    (1e20, "1e+20"),
+    ("<b>", "&lt;b&gt;"),
+]
+
+
+@pytest.mark.parametrize(("value", "said"), FIGURES)
+def test_figures_are_short(value, said):
+    assert number(value) == said
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"max_psi": 0.5, "refuse_psi": 0.3}, "refuse_psi must not be below max_psi"),
+        ({"refuse_severity_permille": 1}, "refuse_severity_permille must not be below"),
+        ({"sample": 10}, "sample"),
+        ({"min_split": 0}, "min_split"),
+        ({"psi": 1}, "unknown key"),
+    ],
+)
+def test_bounds_that_cannot_be_are_refused(wrong, said):
+    with pytest.raises(InputError, match=f"prepare.audit.*{said}"):
+        parse_params({**PARAMS, "prepare": {**PARAMS["prepare"], "audit": wrong}})
+    assert parse_params({**PARAMS, "prepare": {"audit": {"refuse_psi": 0.5}}}).prepare.audit == Audit(refuse_psi=0.5)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, ""), (7, "7"), (11388, "11,388"), (11630.4, "11,630"), (1163.04, "1163"), (0.12345, "0.1235"),
+     (3.0, "3"), (-12345.6, "-12,346"), (2.6e-5, "2.6e-05"), (1e20, "1e+20")],
+)  # fmt: skip
+def test_figures_of_one_table_are_written_alike(value, text):
+    assert number(value) == text
+
+
+def test_paper_shows_the_bars_and_their_key():
+    """A browser prints no background but where it is asked to."""
+    assert ".bar,.key i{print-color-adjust:exact}" in run().html()
+
+
+TABLES = """
+onload = () => parent.postMessage({
+    wide: [...document.querySelectorAll(".scroll")].map(one => one.scrollWidth - one.clientWidth),
+    names: [...document.querySelectorAll(".scroll td:first-child")].map(cell => {
+        const range = document.createRange()
+        range.selectNodeContents(cell)
+        return [cell.textContent, new Set([...range.getClientRects()].map(line => line.top)).size]
+    })}, "*")
+"""
+
+
+@pytest.mark.browser
+@in_browser
+@pytest.mark.parametrize("width", [1400, 390])
+def test_names_in_tables_can_be_read_on_every_screen(tmp_path, width):
+    report = make_report(tracks=[make_track(f"EGMS_L2b_00{i}_0332_IW3_VV_2019_2021_1") for i in range(2)])
+    report["cities"] = {"sentinel_a": report["cities"]["a"]}
+    (tmp_path / "audit.html").write_text(run(report=report).html(), encoding="utf-8")
+    said = framed(tmp_path / "audit.html", tmp_path, TABLES, width, 844)
+    lines = dict(said["names"])
+    assert lines["sentinel_a"] == 1
+    assert lines["sentinel_a, EGMS_L2b_000_0332_IW3_VV_2019_2021_1"] <= 4
+    assert width < 1100 or max(said["wide"]) == 0

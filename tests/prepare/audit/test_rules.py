@@ -1,0 +1,289 @@
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plumbline.params import Audit
+from plumbline.prepare.audit.run import RULES
+from plumbline.prepare.features.definition import GEOMETRY, SLOPE, names
+from plumbline.prepare.features.sequences import UNDEFINED, concatenate
+from tests.prepare.audit.audited import SIZES, make_report, make_split, make_splits, make_track, rule, run
+
+
+def labels(name="train", **arrays):
+    """Good splits, but for some arrays of one of them."""
+    splits = make_splits()
+    return splits | {name: replace(splits[name], **arrays)}
+
+
+def severities(values, name="train"):
+    """Good splits, but for the severities of one; its quadrants fit."""
+    count = SIZES[name]
+    severity = np.resize(np.asarray(values, np.float32), count)
+    quadrant = np.where(severity >= 0.5, np.arange(count) % 4, UNDEFINED)
+    return labels(name, severity=severity, quadrant=quadrant)
+
+
+def geometry(column, values, name="train"):
+    """Good splits, but for one column of the geometry of one."""
+    splits = make_splits()
+    changed = splits[name].geometry.copy()
+    changed[:, names(GEOMETRY).index(column)] = values
+    return splits | {name: replace(splits[name], geometry=changed)}
+
+
+def test_good_data_pass_every_rule():
+    result = run()
+    assert [finding.name for finding in result.rules if finding.status != "pass"] == []
+    assert result.verdict == "pass"
+    assert sorted(finding.name for finding in result.rules) == sorted(rule.__name__ for rule in RULES)
+
+
+TRACKS = [
+    ("points", {"points": 0}, "warn", 0, 1),
+    ("points_dropped", {"dropped": {"incoherent": 600}}, "warn", 0.6, 0.5),
+    ("points_assigned", {"assigned": 4}, "warn", 4 / 850, 0.01),
+    ("epochs", {"epochs": 11}, "warn", 11, 20),
+    ("period", {"last_epoch": "2020-07-01"}, "warn", 182 / 365.25, 1.0),
+    ("track_period", {"last_epoch": "2021-12-31"}, "warn", 730 / 1095, 0.8),
+    ("gaps", {"longest_gap_days": 150}, "warn", 150, 120),
+    ("missing", {"missing_share": 0.4}, "warn", 0.4, 0.3),
+    ("duplicates", {"duplicates": 160}, "warn", 0.2, 0.1),
+    ("speed", {"speed_p99_mm_yr": 150.0}, "warn", 150, 100),
+    ("speed", {"speed_p99_mm_yr": 5000.0}, "fail", 5000, 1000),
+    ("noise_low", {"noise_mm": 0.1}, "warn", 0.1, 0.3),
+    ("noise_low", {"noise_mm": 0.002}, "fail", 0.002, 0.03),
+    ("noise_high", {"noise_mm": 30.0}, "warn", 30, 20),
+    ("noise_high", {"noise_mm": 2500.0}, "fail", 2500, 100),
+]
+
+
+@pytest.mark.parametrize(("name", "track", "status", "value", "bound"), TRACKS)
+def test_rules_on_tracks(name, track, status, value, bound):
+    found = rule(run({}, make_report(track)), name)
+    assert (found.status, found.value, found.bound) == (status, pytest.approx(value), pytest.approx(bound))
+    assert found.where == "a, up"
+    assert found.reason.startswith("a, up: ")
+
+
+def test_every_rule_stands_in_the_docs_by_its_name_and_none_else():
+    page = (Path(__file__).parents[3] / "docs" / "audit.md").read_text(encoding="utf-8")
+    table = page.split("## Rules")[1].split("\n\n")[0]
+    named = [name for line in table.splitlines() if line.startswith("| `")
+             for name in re.findall(r"`(\w+)`", line.split("|")[1])]  # fmt: skip
+    assert sorted(named) == sorted(rule.__name__ for rule in RULES)
+
+
+def test_a_track_that_is_not_used_is_not_looked_at():
+    tracks = [make_track(), make_track("down", noise_mm=None, speed_p99_mm_yr=None, points_looked_at=None)]
+    assert run({}, make_report(tracks=tracks)).verdict == rule(run({}), "split_size").status
+    found = rule(run({}, make_report(tracks=tracks)), "noise_low")
+    assert (found.status, found.where) == ("pass", "a, up")
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"max_speed_mm_yr": 2000.0},
+        {"refuse_noise_below_mm": 0.5},
+        {"min_noise_mm": 30.0},
+        {"refuse_noise_above_mm": 10.0},
+    ],
+)
+def test_bounds_that_contradict_each_other_are_refused(bounds):
+    with pytest.raises(ValueError, match=r"must not be below|must ascend"):
+        Audit(**bounds)
+
+
+def test_a_city_without_points_fails():
+    tracks = [make_track(points=0), make_track("down", points=0)]
+    found = rule(run({}, make_report(tracks=tracks)), "points")
+    assert (found.status, found.value, found.bound, found.where) == ("fail", 0, 1, "a")
+
+
+@pytest.mark.parametrize(
+    "name", [*sorted({name for name, *_ in TRACKS}), "labelled", "buildings_left_out", "block_leak"]
+)
+def test_what_is_not_reported_is_said(name):
+    bare = {"cities": {"a": {"tracks": [{"name": "up", "points": 5}] if name != "points" else []}}}
+    report = {} if name == "points" else bare
+    found = rule(run({}, report), name)
+    assert found.status == "warn"
+    assert "not looked at" in found.reason
+
+
+def test_a_reason_counts_every_place_and_names_the_worst():
+    tracks = [make_track(f"t{i}", missing_share=0.4 + i / 100) for i in range(9)]
+    found = rule(run({}, make_report(tracks=tracks)), "missing")
+    assert found.where == "a, t8"
+    assert found.reason.startswith("a, t8: 0.48 of the displacements are missing; 8 more: a, t7, a, t6, ")
+    assert found.reason.endswith("a, t3, ...")
+
+
+CITIES = [
+    ("buildings_left_out", {"left_out": {"insufficient_points": 950}}, 0.95, 0.9),
+    ("labelled", {"labelled": 50}, 0.05, 0.2),
+    ("notes", {"notes": ["coordinates were in the other order"]}, 1, 0),
+]
+
+
+@pytest.mark.parametrize(("name", "city", "value", "bound"), CITIES)
+def test_rules_on_cities(name, city, value, bound):
+    found = rule(run({}, make_report(**city)), name)
+    assert (found.status, found.value, found.bound, found.where) == ("warn", pytest.approx(value), bound, "a")
+
+
+SPLITS = [
+    ("split_size", lambda: make_splits() | {"test": make_split("test", 20, 9)}, "warn", 20, 30, "test"),
+    ("split_size", lambda: make_splits() | {"test": make_split("test", 4, 9).take(np.zeros(0, int))},
+     "fail", 0, 1, "test"),
+    ("split_size", lambda: {"test": make_split("test", 50, 1)}, "fail", 0, 1, "train"),
+    ("severity_known", lambda: labels(severity=np.r_[np.nan, make_splits()["train"].severity[1:]].astype("f4")),
+     "fail", 1, 0, "train"),
+    ("severity_known", lambda: severities([np.inf, 0.1, 3.0]), "fail", 134, 0, "train"),
+    ("severity_known", lambda: severities([-1.0, 0.1, 3.0]), "fail", 134, 0, "train"),
+    ("severity_range", lambda: severities([0.1, 0.6, 1, 2, 30]), "warn", 30, 20, "train"),
+    ("severity_range", lambda: severities([0.1, 0.6, 1, 2, 600]), "fail", 600, 100, "train"),
+    ("quadrant_codes", lambda: labels(quadrant=np.full(400, 4)), "fail", 400, 0, "train"),
+    ("quadrant_codes", lambda: labels(severity=np.full(400, 0.1, "f4"), quadrant=np.zeros(400, int)),
+     "fail", 400, 0, "train"),
+    ("quadrant_known", lambda: labels(severity=np.full(400, 2.0, "f4"), quadrant=np.full(400, -1)),
+     "warn", 1.0, 0, "train"),
+    ("damage_present", lambda: severities([0.1]), "fail", 0, 1, "train, damaged"),
+    ("damage_present", lambda: severities([2.0]), "fail", 0, 1, "train, undamaged"),
+    ("damage_present", lambda: severities([2.0], "test"), "warn", 0, 1, "test, undamaged"),
+    ("damage_balance", lambda: severities([0.1] + [2.0] * 39), "warn", 0.025, 0.05, "train, undamaged"),
+    ("category_present", lambda: severities([0.1, 0.6, 2.0, 4.0], "test"), "warn", 0, 1, "test, category 2"),
+    ("category_balance", lambda: severities([0.1, 1, 2, 4] * 25 + [0.6]), "warn", 3 / 400, 0.02, "train, category 1"),
+    ("quadrant_balance", lambda: labels(severity=np.full(400, 2.0, "f4"), quadrant=np.r_[0:4, [0, 1, 2] * 132]),
+     "warn", 1 / 400, 0.1, "train, SE"),
+    ("constant", lambda: geometry("tracks", 1.0), "warn", 1, 0, "train"),
+    ("outliers", lambda: geometry("spread", np.r_[np.random.default_rng(0).normal(size=370), np.full(30, 1e3)]),
+     "warn", 0.075, 0.05, "train, geometry.spread"),
+    ("skew", lambda: geometry("spread", np.r_[1e4, np.zeros(399)]), "warn", 398 / 399**0.5, 19.0,
+     "train, geometry.spread"),
+    ("correlation", lambda: geometry("length", 3 * make_splits()["train"].geometry[:, 0] + 5),
+     "warn", 1.0, 0.999, "train, geometry.side_x and geometry.length"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "splits", "status", "value", "bound", "where"), SPLITS)
+def test_rules_on_splits(name, splits, status, value, bound, where):
+    found = rule(run(splits(), **({"max_skew": 19.0} if name == "skew" else {})), name)
+    assert (found.status, found.where) == (status, where)
+    assert found.value == pytest.approx(value, rel=1e-6)
+    assert found.bound == pytest.approx(bound)
+
+
+def test_a_strange_quadrant_of_a_damaged_building_is_not_counted_as_unknown():
+    splits = labels(severity=np.full(400, 2.0, "f4"), quadrant=np.full(400, 7))
+    assert rule(run(splits), "quadrant_known").status == "pass"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("table", ["distance", "slope", "geometry"])
+def test_a_value_that_is_no_number_fails_by_building_and_column(table, value):
+    splits = make_splits()
+    array = getattr(splits["test"], table).copy()
+    row = 7 if table == "geometry" else splits["test"].offsets[7]
+    array[row, 1] = value
+    found = rule(run(splits | {"test": replace(splits["test"], **{table: array})}), "finite")
+    assert (found.status, found.value, found.bound) == ("fail", 1, 0)
+    assert found.reason.startswith(f"split test, {table}, building test7, row {row}, column ")
+    assert found.reason.endswith(f": {value} found, a finite number needed (1 such values)")
+
+
+def test_a_building_in_two_splits_fails():
+    splits = make_splits()
+    first = splits["train"].take(np.array([3, 5]))
+    found = rule(run(splits | {"test": concatenate([splits["test"], first])}), "building_leak")
+    assert (found.status, found.value, found.where) == ("fail", 2, "in train and test")
+    assert "as train3 of a" in found.reason
+
+
+def test_a_building_twice_in_one_split_fails():
+    splits = make_splits()
+    again = replace(splits["test"].take(np.array([3])), geometry=splits["test"].geometry[:1] + 9)
+    result = run(splits | {"test": concatenate([splits["test"], again])})
+    found = rule(result, "building_leak")
+    assert (found.status, found.value, found.where) == ("fail", 1, "twice in test")
+    assert rule(result, "twin_leak").status == "pass"
+
+
+def test_one_identifier_in_two_cities_is_two_buildings():
+    splits = make_splits()
+    other = make_split("train", 50, seed=5)
+    other = replace(other, city=np.full(50, "a longer name"))
+    assert rule(run(splits | {"test": other}), "building_leak").status == "pass"
+
+
+@pytest.mark.parametrize(("split", "status", "where"), [("test", "fail", "in train and test"),
+                                                        ("train", "warn", "twice in train")])  # fmt: skip
+def test_a_building_under_another_name_is_found_by_its_values(split, status, where):
+    splits = make_splits()
+    twins = splits["train"].take(np.array([3, 5]))
+    twins = replace(twins, building_id=np.array(["new1", "new2"]))
+    found = rule(run(splits | {split: concatenate([splits[split], twins])}), "twin_leak")
+    assert (found.status, found.value, found.where) == (status, 2, where)
+
+
+def test_a_block_in_two_splits_fails():
+    report = make_report()
+    report["blocks"]["test"].append(report["blocks"]["train"][1])
+    found = rule(run({}, report), "block_leak")
+    assert (found.status, found.value, found.where) == ("fail", 1, "in train and test")
+    assert "as a/train/1" in found.reason
+
+
+DIFFICULTIES = [
+    ([0, 1, 2, -1], [0, 1, 2], "pass", "pass"),
+    ([0, 1, 2], [0, 1], "pass", "warn"),
+    ([0, 1], [0, 1, 2], "pass", "pass"),
+    ([0, 1, 3], [0, 1], "fail", "pass"),
+    ([-1], [-1], "pass", "pass"),
+]
+
+
+@pytest.mark.parametrize(("train", "test", "codes", "present"), DIFFICULTIES)
+def test_rules_on_difficulty(train, test, codes, present):
+    splits = make_splits()
+    coded = {"train": np.resize(train, 400), "test": np.resize(test, 120)}
+    result = run({name: replace(splits[name], difficulty=code.astype(np.int8)) for name, code in coded.items()})
+    assert rule(result, "difficulty_codes").status == codes
+    assert rule(result, "difficulty_present").status == present
+    counted = result.statistics["splits"]["test"]["difficulty"]
+    assert counted["hard"] == 120 // len(test) * test.count(2)
+
+
+def test_a_split_of_other_buildings_drifts():
+    found = rule(run(geometry("height_range", 5 + np.arange(120) / 100, "test")), "drift_splits")
+    assert found.status == "warn"
+    assert found.where == "test from train, geometry.height_range"
+    assert found.value > found.bound >= 0.25
+
+
+@pytest.mark.parametrize("count", [6, 12, 30])
+def test_a_small_split_of_the_same_buildings_does_not_drift(count):
+    """By chance alone, the index of so few buildings is far above the usual 0.25."""
+    for seed in range(10, 15):
+        result = run(make_splits() | {"test": make_split("test", count, seed)})
+        assert rule(result, "drift_splits").status == "pass"
+        assert result.verdict != "fail"
+    most = max(shift["psi"] for shift in result.statistics["drift"]["from_train"]["test"].values())
+    assert most > 0.25 or count == 30
+
+
+def test_sixty_labelled_buildings_of_one_city_do_not_fail():
+    splits = {name: make_split(name, count, seed) for seed, (name, count) in
+              enumerate({"train": 36, "tune": 8, "calibrate": 8, "test": 8}.items())}  # fmt: skip
+    assert run(splits).verdict == "warn"
+
+
+def test_a_scatterer_column_is_looked_at_too():
+    splits = make_splits()
+    slope = splits["test"].slope.copy()
+    slope[:, names(SLOPE).index("gradient_y_se")] += 4
+    found = rule(run(splits | {"test": replace(splits["test"], slope=slope)}), "drift_splits")
+    assert found.where == "test from train, slope.gradient_y_se"

@@ -1,0 +1,248 @@
+import tracemalloc
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from plumbline.prepare.audit.accumulators import BottomSample, hash_names, hash_points, hash_values
+from plumbline.prepare.audit.moments import Moments
+from plumbline.prepare.audit.shape import correlations, histogram, histogram_edges, outlier_share, quantiles, steps
+from plumbline.prepare.audit.statistics import city_statistics, plain
+from plumbline.prepare.audit.summary import chunks, summarise
+from plumbline.prepare.features.definition import GEOMETRY, names
+from plumbline.prepare.features.sequences import concatenate
+from tests.prepare.audit.audited import PARAMS, Shards, make_report, make_split, make_splits, rule, run
+
+VALUE = st.floats(-1e6, 1e6) | st.sampled_from([0.0, np.nan, np.inf, -np.inf])
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(VALUE, VALUE), max_size=30), st.lists(st.integers(0, 30), max_size=4))
+def test_moments_of_chunks_are_those_of_the_whole(rows, cuts):
+    table = np.array(rows, float).reshape(-1, 2)
+    moments = Moments(2)
+    for chunk in np.split(table, sorted(cuts)):
+        moments.add(chunk)
+    for j in range(2):
+        column = table[:, j]
+        kept = column[np.isfinite(column)]
+        assert moments.count[j] == len(kept)
+        assert moments.bad[j] == len(column) - len(kept)
+        if len(kept):
+            scale = max(np.abs(kept).max(), 1e-3)
+            assert moments.mean[j] == pytest.approx(kept.mean(), abs=1e-12 * scale)
+            assert moments.sd[j] == pytest.approx(kept.std(), abs=1e-7 * scale)
+            assert (moments.low[j], moments.high[j]) == (kept.min(), kept.max())
+            if kept.std() > 1e-3 * scale:
+                assert moments.skew[j] == pytest.approx(stats.skew(kept), abs=1e-6)
+    bad = np.argwhere(~np.isfinite(table))
+    assert (moments.first_bad is None) == (len(bad) == 0)
+    if len(bad):
+        assert moments.first_bad[:2] == tuple(bad[0])
+
+
+def test_a_constant_column_has_no_skew():
+    moments = Moments(1)
+    for _ in range(3):
+        moments.add(np.full((1000, 1), 0.1, np.float32))
+    assert moments.sd[0] == pytest.approx(0, abs=1e-9)
+    assert moments.skew[0] == 0
+
+
+@given(st.lists(st.integers(0, 400), max_size=12), st.integers(1, 300))
+@settings(max_examples=60)
+def test_chunks_are_whole_buildings_in_order_and_no_larger_than_asked_for(length, rows):
+    offsets = np.r_[0, np.cumsum(np.array(length, int))]
+    found = list(chunks(offsets, rows))
+    assert [i for part in found for i in range(part.start, part.stop)] == list(range(len(length)))
+    for part in found:
+        assert part.stop - part.start == 1 or offsets[part.stop] - offsets[part.start] <= rows
+        assert part.stop - part.start <= rows
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [3, 3, 200], list(range(0, 400, 37))])
+def test_shards_in_any_order_give_the_statistics_of_the_whole(cuts):
+    whole = make_splits()["train"]
+    parts = [whole.take(rows) for rows in np.split(np.arange(400), cuts)]
+    one, other = summarise("train", whole, 300), summarise("train", Shards(parts[::-1]), 300)
+    for table, moments in one.moments.items():
+        values = getattr(whole, table).astype(float)
+        for name, direct in (("mean", values.mean(0)), ("sd", values.std(0)), ("skew", stats.skew(values))):
+            np.testing.assert_allclose(getattr(moments, name), direct, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(getattr(other.moments[table], name), direct, rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(one.sampled(table), other.sampled(table))
+        assert len(one.sampled(table)) == 300
+    for name in ("buildings", "points", "severity_max", "cities", "wrong"):
+        assert getattr(one, name) == getattr(other, name)
+    for name in ("lengths", "categories", "quadrants", "difficulty", "names_hash", "geometry_hash"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def peak_bytes(sequences):
+    """Most memory that looking at a split takes, beside the split."""
+    tracemalloc.start()
+    summarise("train", sequences, 1000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def test_memory_grows_by_two_hashes_a_building_and_no_more():
+    part = make_split("train", 2000, 0)
+    peak_bytes(part)  # what is allocated once, on first use
+    more = peak_bytes(Shards([part] * 40)) - peak_bytes(Shards([part] * 10))
+    assert more < 1.2 * 16 * 30 * len(part)
+    assert more < 0.1 * 30 * (part.distance.nbytes + part.slope.nbytes + part.geometry.nbytes)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_audit_does_not_depend_on_the_order_of_buildings(seed):
+    """Nor on how they are sharded; in data that are good (even seeds) and that are not (odd seeds)."""
+    rng = np.random.default_rng(seed)
+    splits = make_splits()
+    if seed % 2:
+        splits["test"].slope[rng.integers(0, 900), 3] = np.nan
+        splits["train"].geometry[:, 4] = rng.standard_cauchy(400) ** 3
+        splits["test"] = concatenate([splits["test"], splits["train"].take(rng.integers(0, 400, 3))])
+    one = run(splits, sample=200)
+    turned = {name: split.take(rng.permutation(len(split))) for name, split in splits.items()}
+    cuts = np.sort(rng.integers(0, 400, 2))
+    turned["train"] = Shards([turned["train"].take(rows) for rows in np.split(np.arange(400), cuts)])
+    other = run(turned, sample=200)
+    assert one.verdict == other.verdict == ("fail" if seed % 2 else "pass")
+    assert other.statistics == one.statistics
+    for rules in zip(one.to_json()["rules"], other.to_json()["rules"], strict=True):
+        a, b = ({key: rule[key] for key in ("name", "status", "value", "bound")} for rule in rules)
+        assert a == b
+
+
+def test_a_sample_is_a_fair_one():
+    """Of 20,000 rows, every part of the range is drawn from alike (a chi-squared test at 1e-4)."""
+    values = np.arange(20_000, dtype=np.float32)[:, None]
+    rank = hash_points(hash_names(np.full(2000, "city"), np.arange(2000).astype(str)), np.full(2000, 10))
+    sample = BottomSample(2000, 1)
+    for rows in np.split(np.arange(20_000), [7, 5000, 5001, 19_000]):
+        sample.add(rank[rows], values[rows])
+    drawn = sample.values[:, 0]
+    assert len(set(drawn.tolist())) == 2000
+    assert stats.chisquare(np.histogram(drawn, 20, (0, 20_000))[0]).pvalue > 1e-4
+    assert stats.chisquare(np.bincount(drawn.astype(int) % 10, minlength=10)).pvalue > 1e-4
+
+
+def test_a_hash_tells_names_and_values_apart_and_nothing_else():
+    city = np.array(["ab", "a", "a", "", "b"])
+    name = np.array(["c", "bc", "cb", "abc", "c"])
+    assert len(set(hash_names(city, name).tolist())) == 5
+    np.testing.assert_array_equal(hash_names(city, name), hash_names(city.astype("<U40"), name.astype("<U9")))
+    rows = np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0], [1.0, -1.0]], np.float32)
+    found = hash_values(rows)
+    assert found[0] == found[1]
+    assert len(set(found.tolist())) == 3
+    many = hash_names(np.full(200_000, "x"), np.arange(200_000).astype(str))
+    assert len(np.unique(many)) == 200_000
+
+
+def test_counts_are_those_of_the_split():
+    split = make_splits()["test"]
+    found = run().statistics["splits"]["test"]
+    length = split.length
+    assert (found["buildings"], found["points"]) == (120, length.sum())
+    lengths = found["points_per_building"]
+    assert (lengths["min"], lengths["median"], lengths["max"]) == (length.min(), np.median(length), length.max())
+    np.testing.assert_array_equal(np.histogram(length, [*lengths["edges"][:-1], 99])[0], lengths["histogram"])
+    damaged = split.quadrant[split.quadrant >= 0]
+    assert found["quadrants"] == dict(zip(("NE", "NW", "SW", "SE"), np.bincount(damaged).tolist(), strict=True))
+    assert sum(found["categories"].values()) == sum(found["severity_permille"]["histogram"]) == 120
+    assert found["categories"]["0"] == (split.severity < 0.5).sum()
+    assert found["severity_permille"]["median"] == pytest.approx(np.median(split.severity), rel=1e-5)
+    assert found["cities"] == {"a": 120}
+    assert found["difficulty"]["easy"] == Counter(split.difficulty.tolist())[0]
+    column = split.geometry[:, names(GEOMETRY).index("width")].astype(float)
+    feature = found["features"]["geometry.width"]
+    assert feature["unit"] == "m"
+    for key, value in (("mean", column.mean()), ("sd", column.std()), ("min", column.min()), ("max", column.max()),
+                       ("skew", stats.skew(column)), ("q05", np.quantile(column, 0.05)), ("count", 120),
+                       ("non_finite", 0)):  # fmt: skip
+        assert feature[key] == pytest.approx(value, rel=1e-5)
+    assert sum(feature["histogram"]) == 120
+
+
+def test_an_even_number_of_buildings_has_a_median_between():
+    split = concatenate([make_split("test", 1, 0).take(np.array([0])), make_split("test", 1, 4)])
+    found = run({"test": split}).statistics["splits"]["test"]["points_per_building"]
+    assert found["median"] == np.median(split.length)
+    assert len(set(split.length.tolist())) == 2
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=40), st.lists(st.integers(0, 40), min_size=1, max_size=5))
+def test_quantiles_are_numpys(values, at):
+    ascending, share = np.sort(np.array(values)), np.array(at) / 40
+    np.testing.assert_allclose(quantiles(ascending, share), np.quantile(ascending, share), rtol=0, atol=1e-10)
+    np.testing.assert_array_equal(
+        steps(ascending, share), np.quantile(ascending, share - 1e-12 * (share > 0), method="inverted_cdf")
+    )
+
+
+def test_normal_values_have_the_outliers_that_the_normal_distribution_has():
+    values = np.sort(np.random.default_rng(0).normal(5, 3, 200_000))
+    assert outlier_share(values, 2) == pytest.approx(2 * stats.norm.sf(2), rel=0.05)
+    assert outlier_share(np.sort(np.r_[np.zeros(500), np.ones(500) * 1e-3]), 10) == 0
+    assert outlier_share(np.full(9, 3.0), 10) == 0
+    assert outlier_share(np.zeros(0), 10) == 0
+
+
+def test_correlations_are_pearsons():
+    rng = np.random.default_rng(1)
+    table = rng.normal(size=(500, len(GEOMETRY)))
+    table[:, 3] = 0.5
+    table[7, 1] = np.nan
+    found = {(one, other): r for one, other, r in correlations("geometry", table)}
+    kept = np.delete(table, 7, 0)
+    assert found["geometry.side_x", "geometry.length"] == pytest.approx(stats.pearsonr(kept[:, 0], kept[:, 2])[0])
+    assert len(found) == (len(GEOMETRY) - 1) * (len(GEOMETRY) - 2) / 2
+    assert not any("geometry.width" in pair for pair in found)
+    assert correlations("geometry", table[:2]) == []
+
+
+@pytest.mark.parametrize("values", [[], [3.0], [0.0] * 9, list(range(100)), [-1e30, 1e30]])
+def test_a_histogram_counts_every_value(values):
+    array = np.array(values, float)
+    edges = histogram_edges(array)
+    assert (np.diff(edges) > 0).all()
+    assert sum(histogram(array, edges)) == len(values)
+    assert sum(histogram(np.array([-1e40, 0.0, 1e40]), edges)) == 3
+
+
+def test_densities_and_gaps_follow_from_the_report():
+    city = city_statistics(make_report()["cities"]["a"])
+    assert city["points_per_km2"] == 850
+    assert city["buildings_per_km2"] == 500
+    # 2020-01-01 to 2022-12-31 every 12 days: 92 acquisitions; 100 are no gaps, 46 are half of them.
+    assert city["tracks"][0]["gap_share"] == 0
+    half = make_report({"epochs": 46})["cities"]["a"]
+    assert city_statistics(half)["tracks"][0]["gap_share"] == pytest.approx(0.5, abs=0.01)
+    assert city_statistics({})["points_per_km2"] is None
+
+
+def test_what_json_cannot_say_is_said_otherwise():
+    content = {
+        1: np.float32(0.1),
+        "a": [np.int64(3), np.nan, np.bool_(True), None],
+        "b": np.array([1.23456789, np.inf]),
+    }
+    assert plain(content) == {"1": 0.1, "a": [3, None, True, None], "b": [1.23457, None]}
+    assert plain(np.datetime64("2020-01-01")) == "2020-01-01"
+
+
+def test_a_leak_between_shards_is_found_once_for_each_building():
+    splits = make_splits()
+    parts = [splits["train"].take(rows) for rows in np.split(np.arange(400), [150])]
+    leaked = splits["train"].take(np.arange(140, 160))
+    sharded = {"train": Shards(parts), "test": Shards([splits["test"], leaked])}
+    found = rule(run(sharded), "building_leak")
+    assert (found.status, found.value) == ("fail", 20)
+    assert PARAMS.sample > 400

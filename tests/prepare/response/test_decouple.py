@@ -1,0 +1,264 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.prepare.response.corner_fits import corner_shape, fit_corners
+from plumbline.prepare.response.decouple import remove_rigid, rigid_design
+from plumbline.prepare.series.temporal_basis import curves
+from plumbline.prepare.series.trend import estimate_trend
+from tests.prepare.made import ASCENDING, DESCENDING, los_of
+
+los_vectors = st.tuples(st.floats(-0.7, 0.7), st.floats(-0.7, 0.7), st.floats(0.4, 1))
+
+
+def arrange(rng, count, tracks, side=(20.0, 12.0), los=None):
+    """One building: positions (1, P, 2), heights, LOS and tracks of P scatterers."""
+    xy = rng.uniform(-0.5, 0.5, (1, count, 2)) * side
+    height = rng.uniform(0, 20, (1, count))
+    track = rng.integers(0, tracks, (1, count))
+    vectors = los_of(*(los or (ASCENDING, DESCENDING, (0.3, 0.5, 0.8))[:tracks]))
+    return xy, height, vectors[track], track
+
+
+def rigid_motion(xy, height, los, settlement, tilt, sideways, offset, track):
+    """LOS change, mm, of a body that settles, moves sideways and turns by small angles (mm/m) about both axes."""
+    moved = np.zeros((*xy.shape[:2], 3))
+    moved[..., :2] = np.asarray(sideways) - np.asarray(tilt) * height[..., None]
+    moved[..., 2] = settlement + xy @ np.asarray(tilt)
+    return (moved * los).sum(-1) + np.asarray(offset)[track]
+
+
+def spread_out(rng, layout, count, side):
+    """Positions (1, P, 2), m, in one of the ways that scatterers sit on a building."""
+    xy = rng.uniform(-0.5, 0.5, (1, count, 2)) * side
+    if layout == "line":  # one facade, not along an axis
+        xy = xy[..., :1] * [1.0, 0.37]
+    elif layout == "cluster":  # all within a few centimetres, far from the centre
+        xy = 0.45 * np.asarray(side) + 0.05 * rng.normal(size=xy.shape)
+    elif layout == "twice":  # every position taken by two scatterers
+        xy[:, count // 2 : 2 * (count // 2)] = xy[:, : count // 2]
+    elif layout == "point":
+        xy[:] = xy[:, :1]
+    return xy
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 10_000), count=st.integers(1, 60), tracks=st.integers(1, 3), settlement=st.floats(-100, 100),
+    tilt=st.tuples(st.floats(-5, 5), st.floats(-5, 5)), sideways=st.tuples(st.floats(-30, 30), st.floats(-30, 30)),
+    offset=st.lists(st.floats(-80, 80), min_size=3, max_size=3), side=st.tuples(st.floats(3, 300), st.floats(3, 300)),
+    los=st.lists(los_vectors, min_size=3, max_size=3), tall=st.floats(0, 120),
+    layout=st.sampled_from(["anywhere", "line", "cluster", "twice", "point"]), error=st.floats(0.05, 20),
+)  # fmt: skip
+def test_any_rigid_motion_is_taken_off(
+    seed, count, tracks, settlement, tilt, sideways, offset, side, los, tall, layout, error
+):
+    """Lines of sight are drawn in the building's frame, so any of them is any orientation of the building."""
+    rng = np.random.default_rng(seed)
+    xy, height = spread_out(rng, layout, count, side), rng.uniform(0, tall, (1, count))
+    track = rng.integers(0, tracks, (1, count))
+    vectors = los_of(*los)[track]
+    change = rigid_motion(xy, height, vectors, settlement, tilt, sideways, offset, track)
+    se = error * rng.uniform(0.5, 2, change.shape)
+    found = remove_rigid(xy, height, vectors, change, se, track, np.ones(change.shape, bool))
+    np.testing.assert_allclose(found.residual, 0, atol=1e-6)
+
+
+@given(st.integers(0, 1000), st.floats(-5, 5), st.floats(-5, 5))
+def test_tilts_are_found_when_two_tracks_see_a_tall_building(seed, tilt_x, tilt_y):
+    xy, height, los, track = arrange(np.random.default_rng(seed), 30, 2)
+    change = rigid_motion(xy, height, los, -40, (tilt_x, tilt_y), (3, -4), (20, -35), track)
+    found = remove_rigid(xy, height, los, change, np.full_like(change, 1.0), track, np.ones(change.shape, bool))
+    np.testing.assert_allclose(found.tilt[0], (tilt_x, tilt_y), atol=1e-3)
+
+
+def test_a_tilt_lifts_the_far_end_and_moves_the_roof_back():
+    xy, height, los = (
+        np.array([[[10.0, 0.0], [0.0, 0.0]]]),
+        np.array([[0.0, 5.0]]),
+        np.array([[[0, 0, 1.0], [1, 0, 0]]]),
+    )
+    design = rigid_design(xy, height, los, np.zeros((1, 2), int))
+    np.testing.assert_array_equal(design[0, :, 0], [10, -5])
+    np.testing.assert_array_equal(design[0, :, 1], [0, 0])
+    np.testing.assert_array_equal(design[0, :, 2], [1, 1])
+
+
+def broken_corner(rng, corner, drop=30.0):
+    """Settlement and tilt, and a corner of about a fifth of the building that drops as one piece besides."""
+    xy, height, los, track = arrange(rng, 40, 2)
+    broken = (xy * corner / (20, 12) > 0.05).all(-1)
+    change = rigid_motion(xy, height, los, -25, (1.5, -2), (0, 0), (10, -10), track)
+    change = change - drop * broken * los[..., 2] + rng.normal(0, 1, change.shape)
+    return (xy, height, los, change, np.full_like(change, 1.0), track, np.ones(change.shape, bool)), broken[0]
+
+
+@pytest.mark.parametrize("corner", [(1, 1), (-1, 1), (-1, -1), (1, -1)])
+def test_one_broken_corner_is_left_standing(corner):
+    kept, plain, rest, weights = [], [], [], []
+    for seed in range(30):
+        scene, broken = broken_corner(np.random.default_rng(seed), corner)
+        xy, height, los, change, _, track, _ = scene
+        found = remove_rigid(*scene)
+        design = rigid_design(xy, height, los, track)[0]
+        squares = change[0] - design @ np.linalg.lstsq(design, change[0], rcond=None)[0]
+        up, up_plain = found.residual[0] / los[0, :, 2], squares / los[0, :, 2]
+        kept.append(np.median(up[broken]) - np.median(up[~broken]))
+        plain.append(np.median(up_plain[broken]) - np.median(up_plain[~broken]))
+        rest.append(np.median(up[~broken]))
+        weights.append(np.median(found.weight[0, broken]) / np.median(found.weight[0, ~broken]))
+    assert np.median(kept) < -24
+    assert np.median(kept) < 1.3 * np.median(plain)  # least squares takes much of it for tilt
+    assert np.abs(np.median(rest)) < 1
+    assert np.median(weights) < 0.2
+
+
+def test_a_tenth_of_outliers_moves_the_tilts_by_less_than_their_standard_error():
+    shifts, errors = [], []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        xy, height, los, track = arrange(rng, 40, 2)
+        clean = rigid_motion(xy, height, los, -25, (1, -1), (0, 0), (10, -10), track) + rng.normal(0, 2, (1, 40))
+        spoilt = clean + 28 * (np.arange(40) < 4)  # half a wavelength
+        se, mask = np.full_like(clean, 2.0), np.ones(clean.shape, bool)
+        tilts = [remove_rigid(xy, height, los, change, se, track, mask).tilt[0] for change in (clean, spoilt)]
+        design = rigid_design(xy, height, los, track)[0]
+        shifts.append(tilts[1] - tilts[0])
+        errors.append(2.0 * np.sqrt(np.diag(np.linalg.inv(design.T @ design))[:2]))
+    assert np.mean(np.abs(shifts) < np.array(errors)) > 0.9
+
+
+def test_each_scatterer_counts_by_its_standard_error():
+    rng = np.random.default_rng(0)
+    tilts = {}
+    for honest in (True, False):
+        found = []
+        for _ in range(150):
+            xy, height, los, track = arrange(rng, 30, 1, los=(ASCENDING,))
+            se = np.where(rng.random((1, 30)) < 0.5, 0.5, 5.0)
+            change = rng.normal(0, se)
+            stated = se if honest else np.full_like(se, 2.0)
+            found.append(remove_rigid(xy, height, los, change, stated, track, np.ones(se.shape, bool)).tilt[0])
+        tilts[honest] = np.sqrt(np.mean(np.square(found)))
+    assert tilts[True] < 0.8 * tilts[False]
+
+
+def test_spread_grows_with_what_rigid_motion_does_not_explain():
+    rng = np.random.default_rng(1)
+    xy, height, los, track = arrange(rng, 60, 2)
+    mask, se = np.ones((1, 60), bool), np.ones((1, 60))
+    quiet, loud = (
+        remove_rigid(xy, height, los, rng.normal(0, sd, (1, 60)), se, track, mask).spread[0] for sd in (1.0, 8.0)
+    )
+    assert quiet < 1.2
+    assert loud == pytest.approx(8, rel=0.35)
+
+
+def test_buildings_of_one_rectangle_do_not_meddle():
+    """Neither padding nor the tracks of a neighbour change a building's answer."""
+    rng = np.random.default_rng(2)
+    xy, height, los, track = (
+        np.concatenate(part) for part in zip(*(arrange(rng, 9, 3) for _ in range(5)), strict=True)
+    )
+    track[0] = 0
+    mask = np.arange(9) < np.array([9, 5, 7, 9, 6])[:, None]
+    change, se = rng.normal(0, 5, (5, 9)), rng.uniform(0.5, 2, (5, 9))
+    together = remove_rigid(xy, height, los, change, se, track, mask)
+    for b in range(5):
+        own = (slice(b, b + 1), slice(0, mask[b].sum()))
+        alone = remove_rigid(xy[own], height[own], los[own], change[own], se[own], track[own], mask[own])
+        np.testing.assert_allclose(together.residual[own], alone.residual, atol=1e-6)
+        np.testing.assert_allclose(together.spread[b], alone.spread[0], atol=1e-6)
+        np.testing.assert_allclose(together.weight[own], alone.weight, atol=1e-6)
+    assert (together.residual[~mask] == 0).all()
+    assert (together.weight[~mask] == 0).all()
+
+
+SIDE = np.array([[24.0, 18.0]])
+YEARS, BUILDINGS = 4.0, 60
+BANDS = {"C": (27.75, 3.5, 120, 20), "X": (15.5, 1.5, 90, 60)}
+"""Half the wavelength (mm), noise (mm), epochs, scatterers."""
+
+
+class Town:
+    """Histories of buildings that settle, tilt, breathe with the seasons, and drop one corner each by `drop` mm."""
+
+    def __init__(self, band, drop=-20.0):
+        self.half, self.noise, self.epochs, self.count = BANDS[band]
+        rng = np.random.default_rng(ord(band))
+        self.when = np.linspace(0, 1, self.epochs)
+        self.drop, self.corner = drop, rng.integers(0, 4, BUILDINGS)
+        self.xy = rng.uniform(-0.5, 0.5, (BUILDINGS, self.count, 2)) * SIDE
+        self.height = rng.uniform(0, 12, (BUILDINGS, self.count))
+        self.track = rng.integers(0, 2, (BUILDINGS, self.count))
+        self.los = los_of(ASCENDING, DESCENDING)[self.track]
+        settled = rng.uniform(-60, 0, BUILDINGS)
+        tilt, offset = rng.uniform(-3, 3, (BUILDINGS, 2)), rng.uniform(-50, 50, (BUILDINGS, 2))
+        rigid = np.concatenate([
+            rigid_motion(self.xy[[b]], self.height[[b]], self.los[[b]], settled[b], tilt[b], (2, -3), offset[b],
+                         self.track[[b]])
+            for b in range(BUILDINGS)
+        ])  # fmt: skip
+        shape = corner_shape(self.xy, np.repeat(SIDE, BUILDINGS, axis=0))
+        broken = drop * shape[np.arange(BUILDINGS), :, self.corner] * self.los[..., 2]
+        noise = rng.normal(0, self.noise, (BUILDINGS, self.count, self.epochs))
+        for epoch in range(1, self.epochs):
+            noise[..., epoch] = 0.3 * noise[..., epoch - 1] + np.sqrt(1 - 0.3**2) * noise[..., epoch]
+        shared = rng.normal(0, 2, (BUILDINGS, 2, self.epochs))[np.arange(BUILDINGS)[:, None], self.track]
+        season = rng.uniform(0, 4, (BUILDINGS, self.count, 1)) * np.sin(2 * np.pi * YEARS * self.when)
+        self.histories = (rigid + broken)[..., None] * curves(self.when)[0] + noise + shared + season
+        self.gaps = rng.random(self.histories.shape) < 0.1
+
+    def corner_drops(self, histories):
+        """(B,) drop of the broken corner and its standard error."""
+        change, error = np.zeros(self.track.shape), np.zeros(self.track.shape)
+        for number in (0, 1):
+            own = self.track == number
+            series = np.where(self.gaps, np.nan, histories)[own].astype("f4")
+            found = estimate_trend(series, self.when, YEARS, np.nonzero(own)[0])
+            change[own], error[own] = found.change, found.change_se
+        mask = np.ones(self.track.shape, bool)
+        rigid = remove_rigid(self.xy, self.height, self.los, change, error, self.track, mask)
+        side = np.repeat(SIDE, BUILDINGS, axis=0)
+        fit = fit_corners(self.xy, self.height, self.los, rigid.residual, error, self.track, mask, side)
+        row = np.arange(BUILDINGS)
+        return fit.drop[row, self.corner], fit.drop_se[row, self.corner]
+
+
+@pytest.fixture(scope="module", params=["C", "X"])
+def town(request):
+    made = Town(request.param)
+    return made, *made.corner_drops(made.histories)
+
+
+def test_a_known_corner_drop_comes_back_within_its_standard_error(town):
+    made, drop, error = town
+    scaled = (drop - made.drop) / error
+    assert abs(np.mean(scaled)) < 0.4
+    assert 0.8 < np.std(scaled) < 1.25
+    assert np.mean(np.abs(scaled) < 1.96) > 0.88
+
+
+def spoil(made, how):
+    """The same histories with 10 % of outliers of one kind."""
+    rng = np.random.default_rng(7)
+    shape = made.histories.shape
+    if how == "epochs":  # everywhere, each for one epoch
+        return made.histories + made.half * rng.choice([-1, 1], shape) * (rng.random(shape) < 0.1)
+    bad = np.argsort(rng.random(shape[:2]), axis=1) < made.count // 10
+    off = made.half * rng.choice([-1, 1], shape[:2]) * bad
+    if how == "points":  # that move on their own
+        return made.histories + off[..., None] * made.when
+    start = rng.integers(1, made.epochs, shape[:2])
+    return made.histories + off[..., None] * (np.arange(made.epochs) >= start[..., None])
+
+
+@pytest.mark.parametrize("how", ["epochs", "points", "jumps"])
+def test_outliers_move_a_corner_by_less_than_its_standard_error(town, how):
+    made, drop, error = town
+    spoilt, _ = made.corner_drops(spoil(made, how))
+    shift = np.abs(spoilt - drop) / error
+    assert np.median(shift) < 0.4
+    # Where the bad scatterers are those of the corner itself, taking them out altogether moves it by as much.
+    assert np.mean(shift < 1) >= 0.9

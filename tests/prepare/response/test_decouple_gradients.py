@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.prepare.response.gradient import PRIOR_SD, REACH_M, local_motion
+from tests.prepare.made import ASCENDING, DESCENDING, los_of
+
+UP, X, Y, EAST = range(4)
+
+
+def observe(xy, los, up, east=0.0, variance=0.04, mask=None):
+    """Local motion of one building (1, P) whose scatterers move by `up` and `east`, mm; x is east."""
+    los = np.broadcast_to(los, (*xy.shape[:2], 3))
+    residual = up * los[..., 2] + east * los[..., 0]
+    mask = np.ones(xy.shape[:2], bool) if mask is None else mask
+    return local_motion(xy, los, los[..., 0], residual, np.full(residual.shape, variance), mask)
+
+
+def lattice(side=12.0, step=1.5):
+    along = np.arange(-side / 2, side / 2 + 0.1, step)
+    return np.stack(np.meshgrid(along, along), axis=-1).reshape(1, -1, 2)
+
+
+@given(st.floats(-10, 10), st.floats(-1.5, 1.5), st.floats(-1.5, 1.5))
+def test_a_linear_vertical_field_is_found_where_there_are_points(level, gradient_x, gradient_y):
+    xy = lattice()
+    up = level + gradient_x * xy[..., 0] + gradient_y * xy[..., 1]
+    los = los_of(ASCENDING, DESCENDING)[np.arange(xy.shape[1]) % 2]
+    estimate, error = observe(xy, los, up)
+    np.testing.assert_allclose(estimate[..., UP], up, atol=0.1)
+    np.testing.assert_allclose(estimate[..., X], gradient_x, atol=0.04)
+    np.testing.assert_allclose(estimate[..., Y], gradient_y, atol=0.04)
+    np.testing.assert_allclose(estimate[..., EAST], 0, atol=0.1)
+    assert error.max() < 0.5
+
+
+@given(st.floats(-4, 4), st.floats(-8, 8))
+def test_two_tracks_tell_east_from_up_and_one_does_not(east, up):
+    xy = lattice()
+    los = los_of(ASCENDING, DESCENDING)
+    both = observe(xy, los[np.arange(xy.shape[1]) % 2], up, east)
+    np.testing.assert_allclose(both.estimate[..., EAST], east, atol=0.1)
+    np.testing.assert_allclose(both.estimate[..., UP], up, atol=0.1)
+    assert both.standard_error[..., EAST].max() < 0.3
+    one = observe(xy, los[0], up, east)
+    # One equation for two unknowns: the prior decides, and the error says so.
+    assert one.standard_error[..., EAST].min() > 0.95 * PRIOR_SD[EAST]
+    np.testing.assert_allclose(
+        one.estimate[..., UP] * los[0, 2] + one.estimate[..., EAST] * los[0, 0], up * los[0, 2] + east * los[0, 0],
+        atol=0.05,
+    )  # fmt: skip
+
+
+def test_a_lone_scatterer_answers_with_the_prior():
+    """Scalar closed form: prior variance times response over prior plus noise."""
+    estimate, error = observe(np.zeros((1, 1, 2)), np.array([0.0, 0.0, 1.0]), np.array([[10.0]]), variance=4.0)
+    np.testing.assert_allclose(estimate[0, 0], [10 * PRIOR_SD[UP] ** 2 / (PRIOR_SD[UP] ** 2 + 4), 0, 0, 0], atol=1e-12)
+    np.testing.assert_allclose(error[0, 0, UP], np.sqrt(1 / (1 / PRIOR_SD[UP] ** 2 + 1 / 4)))
+    np.testing.assert_allclose(error[0, 0, 1:], PRIOR_SD[1:])
+
+
+def test_scatterers_in_a_row_leave_the_gradient_across_to_the_prior():
+    xy = np.stack([np.linspace(-8, 8, 30), np.zeros(30)], axis=-1)[None]
+    los = los_of(ASCENDING, DESCENDING)[np.arange(30) % 2]
+    estimate, error = observe(xy, los, 0.8 * xy[..., 0])
+    np.testing.assert_allclose(estimate[..., X], 0.8, atol=0.05)
+    np.testing.assert_allclose(estimate[..., Y], 0, atol=1e-9)
+    np.testing.assert_allclose(error[..., Y], PRIOR_SD[Y])
+
+
+def test_what_is_far_does_not_count():
+    near, far = lattice(4.0), lattice(4.0) + 10 * REACH_M
+    up = np.concatenate([np.zeros(near.shape[1]), np.full(far.shape[1], 30.0)])[None]
+    estimate, _ = observe(np.concatenate([near, far], axis=1), los_of(ASCENDING), up)
+    assert np.abs(estimate[0, : near.shape[1]]).max() < 1e-6
+
+
+def test_errors_are_honest_for_draws_from_the_prior():
+    rng = np.random.default_rng(0)
+    scaled = []
+    for _ in range(300):
+        xy = rng.uniform(-3, 3, (1, 12, 2))
+        truth = rng.normal(0, PRIOR_SD)
+        los = los_of(ASCENDING, DESCENDING)[rng.integers(0, 2, 12)][None]
+        apart = xy - xy[:, :1]
+        moved = truth[UP] + truth[X] * apart[..., 0] + truth[Y] * apart[..., 1]
+        residual = moved * los[..., 2] + truth[EAST] * los[..., 0] + rng.normal(0, 1, (1, 12))
+        estimate, error = local_motion(xy, los, los[..., 0], residual, np.ones((1, 12)), np.ones((1, 12), bool))
+        scaled.append((estimate[0, 0] - truth) / error[0, 0])
+    # Neighbours count less with distance, so the errors are on the safe side.
+    assert (np.std(scaled, axis=0) < 1.15).all()
+    assert (np.std(scaled, axis=0) > 0.5).all()
+
+
+@pytest.mark.parametrize("garbage", [1e6, -1e12])
+def test_padding_neither_counts_nor_answers(garbage):
+    rng = np.random.default_rng(1)
+    xy, up = rng.uniform(-5, 5, (1, 9, 2)), rng.normal(0, 3, (1, 9))
+    mask = np.arange(9)[None] < 6
+    los = los_of(ASCENDING, DESCENDING)[np.arange(9) % 2]
+    alone = observe(xy[:, :6], los[:6], up[:, :6])
+    padded = observe(xy, los, np.where(mask, up, garbage), mask=mask)
+    for one, other in zip(alone, padded, strict=True):
+        np.testing.assert_allclose(other[:, :6], one, atol=1e-9)
+    np.testing.assert_array_equal(padded.estimate[:, 6:], 0)
+    np.testing.assert_array_equal(padded.standard_error[:, 6:], np.broadcast_to(PRIOR_SD, (1, 3, 4)))

@@ -1,0 +1,114 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from plumbline.prepare.response import robust
+from plumbline.prepare.response.robust import FREEDOM, misfit, student_fit, student_fits
+
+
+def systems(rng, count=200, points=30, error=1.0, beyond=0.0):
+    """Straight lines with known noise: design, values, stated errors, mask, true parameters."""
+    x = rng.uniform(-10, 10, (count, points))
+    design = np.stack([x, np.ones_like(x)], axis=-1)
+    truth = rng.normal(0, 5, (count, 2))
+    values = np.einsum("bpk,bk->bp", design, truth) + rng.normal(0, np.hypot(error, beyond), (count, points))
+    return design, values, np.full_like(x, error), rng.random(x.shape) < 0.9, truth
+
+
+WEAK = np.array([1e-8, 1e-8])
+
+
+def test_without_outliers_it_is_as_good_as_least_squares():
+    design, values, error, mask, truth = systems(np.random.default_rng(0))
+    fit = student_fit(design, values, error, mask, WEAK)
+    plain = np.stack([np.linalg.lstsq(d[m], v[m], rcond=None)[0] for d, v, m in zip(design, values, mask, strict=True)])
+    robust_error, plain_error = (np.sqrt(np.mean((found - truth) ** 2, axis=0)) for found in (fit.solution, plain))
+    assert (robust_error < 1.1 * plain_error).all()
+
+
+def test_a_fifth_of_outliers_hardly_moves_it():
+    rng = np.random.default_rng(1)
+    design, values, error, mask, truth = systems(rng)
+    spoilt = values + 50 * (rng.random(values.shape) < 0.2)
+    fit = student_fit(design, spoilt, error, mask, WEAK)
+    assert np.median(np.abs(fit.solution[:, 1] - truth[:, 1])) < 0.5  # plain least squares: 10
+    lifted = (spoilt - values > 0) & mask
+    assert np.quantile(fit.weight[lifted], 0.9) < 0.1
+    assert np.median(fit.weight[~lifted & mask]) > 0.9
+
+
+@pytest.mark.parametrize(("beyond", "least", "most"), [(0.0, 0.0, 0.35), (1.0, 0.5, 1.1), (3.0, 2.2, 3.3)])
+def test_spread_is_what_the_errors_have_beyond_their_stated_ones(beyond, least, most):
+    """A scale of Student's t: below the standard deviation where the errors are normal, as here."""
+    design, values, error, mask, _ = systems(np.random.default_rng(2), points=100, beyond=beyond)
+    spread = student_fit(design, values, error, mask, WEAK).spread
+    assert least <= np.sqrt(np.mean(spread**2)) <= most
+
+
+def test_padding_has_no_influence():
+    design, values, error, mask, _ = systems(np.random.default_rng(3), points=12)
+    fit = student_fit(design, values, error, mask, WEAK)
+    changed = student_fit(
+        np.where(mask[..., None], design, 7e5), np.where(mask, values, -1e6), np.where(mask, error, 3.0), mask, WEAK
+    )
+    np.testing.assert_allclose(changed.solution, fit.solution, atol=1e-9)
+    np.testing.assert_allclose(changed.spread, fit.spread, atol=1e-9)
+    assert (changed.residual[~mask] == 0).all()
+
+
+def test_a_column_that_no_value_of_the_system_needs_changes_nothing():
+    """Systems are solved together, so a building may carry columns of tracks that it has no scatterer of."""
+    design, values, error, mask, _ = systems(np.random.default_rng(4), points=6)
+    wider = np.concatenate([design, np.zeros((*design.shape[:2], 2))], axis=2)
+    fit = student_fit(design, values, error, mask, WEAK)
+    same = student_fit(wider, values, error, mask, np.full(4, 1e-8))
+    np.testing.assert_allclose(same.solution[:, :2], fit.solution, atol=1e-9)
+    np.testing.assert_allclose(same.spread, fit.spread, atol=1e-9)
+    np.testing.assert_allclose(same.weight, fit.weight, atol=1e-9)
+
+
+def test_the_prior_answers_where_values_say_nothing():
+    design, values, error, mask, _ = systems(np.random.default_rng(5), count=3)
+    fit = student_fit(design, values, error, np.zeros_like(mask), np.array([2.0, 4.0]))
+    np.testing.assert_array_equal(fit.solution, 0)
+    np.testing.assert_allclose(fit.last_precision, 4)
+
+
+def test_the_last_precision_is_one_over_the_variance_of_the_last_parameter():
+    design, values, error, mask, _ = systems(np.random.default_rng(8), count=9)
+    fit = student_fit(design, values, error, mask, WEAK)
+    # At the end, weights and spread are those of the solution but one: after ten rounds, the same to four digits.
+    scale = fit.weight * mask / (error**2 + fit.spread[:, None] ** 2)
+    covariance = np.linalg.inv(np.einsum("bpi,bp,bpj->bij", design, scale, design) + np.diag(WEAK))
+    np.testing.assert_allclose(fit.last_precision, 1 / covariance[:, 1, 1], rtol=0.05)
+
+
+def test_several_fits_are_the_fits_one_by_one():
+    rng = np.random.default_rng(7)
+    design, values, error, mask, _ = systems(rng, count=25, points=14, beyond=1.0)
+    own = rng.normal(0, 3, (25, 5, 14))
+    prior = rng.uniform(0.01, 1, (25, 5, 3))
+    together = student_fits(design, own, values, error, mask, prior)
+    for number in range(5):
+        wider = np.concatenate([design, own[:, number, :, None]], axis=2)
+        alone = student_fit(wider, values, error, mask, prior[:, number])
+        for name, one, many in zip(alone._fields, alone, together, strict=True):
+            np.testing.assert_allclose(many[:, number], one, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("block", [1, 40, 1000])
+def test_the_answer_does_not_depend_on_how_many_systems_are_solved_at_a_time(monkeypatch, block):
+    design, values, error, mask, _ = systems(np.random.default_rng(9), count=13)
+    fit = student_fit(design, values, error, mask, WEAK)
+    monkeypatch.setattr(robust, "BLOCK", block)
+    for one, other in zip(student_fit(design, values, error, mask, WEAK), fit, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_misfit_is_the_log_density_of_students_t():
+    rng = np.random.default_rng(6)
+    one, other = rng.normal(0, 5, (2, 4, 9))
+    variance, mask = rng.uniform(0.5, 4, (4, 9)), rng.random((4, 9)) < 0.7
+    density = [stats.t.logpdf(r, FREEDOM, scale=np.sqrt(variance)) for r in (one, other)]
+    expected = -((density[0] - density[1]) * mask).sum(1)
+    np.testing.assert_allclose(misfit(one, variance, mask) - misfit(other, variance, mask), expected, rtol=1e-10)

@@ -1,0 +1,41 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.prepare.series.temporal_basis import amplitudes, curves, fitted, make_basis, normal_matrices
+
+WHEN = np.linspace(0, 1, 60)
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10_000), years=st.floats(1.2, 6), gaps=st.floats(0, 0.4))
+def test_every_curve_is_fitted_as_least_squares_would_alone(seed, years, gaps):
+    rng = np.random.default_rng(seed)
+    weight = rng.uniform(0.1, 1, (3, 60)) * (rng.random((3, 60)) >= gaps)
+    y = rng.normal(0, 10, (3, 60)) + 30 * WHEN
+    basis = make_basis(WHEN, years)
+    normal = normal_matrices(basis, weight)
+    found = amplitudes(basis, normal, weight * y, y)
+    for row in range(3):
+        for number, curve in enumerate(curves(WHEN)):
+            design = np.stack([*basis.columns[:3], curve], axis=1)
+            root = np.sqrt(weight[row])
+            expected, left, *_ = np.linalg.lstsq(root[:, None] * design, root * y[row], rcond=None)
+            # The ridge that keeps short series solvable is a millionth of the weights.
+            assert found.amplitude[row, number] == pytest.approx(expected[3], rel=1e-3, abs=0.02)
+            assert found.left[row, number] == pytest.approx(left[0], rel=1e-3)
+            inverse = np.linalg.inv(design.T @ (weight[row][:, None] * design))
+            assert 1 / normal.own[row, number] == pytest.approx(inverse[3, 3], rel=1e-2)
+            whole = fitted(basis, normal, found, np.full(3, number))[row]
+            np.testing.assert_allclose(whole, design @ expected, atol=0.05)
+
+
+def test_a_series_of_few_values_has_an_answer():
+    weight = np.zeros((1, 60))
+    weight[0, :2] = 1
+    basis = make_basis(WHEN, 3.0)
+    normal = normal_matrices(basis, weight)
+    found = amplitudes(basis, normal, weight * 5.0, np.full((1, 60), 5.0))
+    assert np.isfinite(found.amplitude).all()
+    assert (normal.own > 0).all()
