@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.prepare import padded
-from plumbline.prepare.padded import rectangles
+from plumbline.prepare import scatterers
+from plumbline.prepare.scatterers import rectangles
 
 
 def bounds(sizes):
@@ -36,7 +36,7 @@ def test_little_is_padded(sizes):
 
 
 def test_a_rectangle_of_pairs_is_bounded(monkeypatch):
-    monkeypatch.setattr(padded, "CELLS", 1000)
+    monkeypatch.setattr(scatterers, "CELLS", 1000)
     sizes = [10] * 55 + [40]
     shapes = [rectangle.mask.shape for rectangle in rectangles(bounds(sizes))]
     assert shapes == [(10, 10)] * 5 + [(5, 10), (1, 40)]

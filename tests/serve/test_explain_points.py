@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.core.compass import frames
-from plumbline.prepare.assignment.assign import assign_points
+from plumbline.prepare.assignment.nearest import assign_points
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import DISTANCE, SLOPE, names
 from plumbline.serve.explain_points import find_points

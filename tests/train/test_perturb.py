@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from plumbline.params import Train
 from plumbline.prepare.buildings import prepare_buildings
+from plumbline.prepare.features.build import recover
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
-from plumbline.prepare.features.redescribe import recover
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import save_shards
 from plumbline.train.batches import loader

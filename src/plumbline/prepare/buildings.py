@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.assignment.collect import MIN_EPOCHS, collect_scatterers, footprint_area, observation_period
-from plumbline.prepare.assignment.owners_part import Owners, find_owners
+from plumbline.prepare.assignment.owners import Owners, find_owners
 from plumbline.prepare.exclusions import LeftOut, check_epochs, leave_out, period_overlap
 from plumbline.prepare.features.build import describe_buildings
 from plumbline.prepare.features.sequences import Sequences
-from plumbline.prepare.response.decompose import TrackMeans
-from plumbline.prepare.response.motion import building_means
+from plumbline.prepare.response.decompose import TrackMeans, building_means
 from plumbline.sources.track import Track
 
 

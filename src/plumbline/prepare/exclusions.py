@@ -106,7 +106,7 @@ def leave_out(
         "few_points": count < min_points,
         "degenerate_points": (
             (spread(building, xy, len(side)) < np.maximum(MIN_SPREAD_M, MIN_SPREAD_SHARE * side.min(1)))
-            | (places(building, xy, len(side)) < LEAST_PLACES)
+            | (distinct_places(building, xy, len(side)) < LEAST_PLACES)
         ),
     }
     code = np.select([rules[name] for name in REASONS], range(1, len(REASONS) + 1), default=JUDGED)
@@ -150,7 +150,7 @@ def spread(building: NDArray[np.intp], xy: Float, buildings: int) -> Float:
     return least
 
 
-def places(building: NDArray[np.intp], xy: Float, buildings: int) -> NDArray[np.int64]:
+def distinct_places(building: NDArray[np.intp], xy: Float, buildings: int) -> NDArray[np.int64]:
     """(B,) distinct positions of each building's points, to `MIN_SPREAD_M`."""
     cell = np.rint(xy / MIN_SPREAD_M).astype(np.int64)
     distinct = np.unique(np.column_stack([building, cell]), axis=0)

@@ -18,11 +18,11 @@ from plumbline.core.files import atomic_folder, read_json
 from plumbline.core.jobs import WORK, alone, clear, run_jobs, work_folder
 from plumbline.params import Prepare
 from plumbline.prepare.audit import audit
-from plumbline.prepare.audit.reference_part import load_reference
+from plumbline.prepare.audit.reference import load_reference
 from plumbline.prepare.exclusions import REASONS, period_overlap
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import load_shards, save_shards
-from plumbline.prepare.profile_city import (
+from plumbline.prepare.profiles import (
     ProfilePart,
     about_groups,
     plan_profiles,
@@ -30,8 +30,7 @@ from plumbline.prepare.profile_city import (
     profile_places,
     profile_reports,
 )
-from plumbline.prepare.response.decompose import TrackMeans
-from plumbline.prepare.response.motion import motion_table
+from plumbline.prepare.response.decompose import TrackMeans, motion_table
 from plumbline.prepare.split.blocks import number_blocks
 from plumbline.prepare.split.same_ground import ground_crs, one_ground
 from plumbline.prepare.split.split import split
@@ -47,7 +46,7 @@ WORTHWHILE_POINTS = 200_000
 
 
 @dataclass(frozen=True)
-class Plan:
+class PreparePlan:
     """A run: the folder of its finished portions, the cities, and the portions in the order of the result."""
 
     work: Path
@@ -112,7 +111,7 @@ def _prepare(ingested: Path, params: Prepare, out: Path, workers: int | None) ->
     clear(plan.work)
 
 
-def plan_tiles(ingested: Path, params: Prepare) -> Plan:
+def plan_tiles(ingested: Path, params: Prepare) -> PreparePlan:
     """The tiles of all cities, to be worked on by `prepare_tile`.
 
     Raises:
@@ -131,10 +130,10 @@ def plan_tiles(ingested: Path, params: Prepare) -> Plan:
         observed = city.observed
         kept = tuple(observed[number].name for number in period_overlap(observed).kept)
         tiles += [Tile(work / city.folder.name / name, city, name, kept, params) for name in city.tiles]
-    return Plan(work, cities, tiles, plan_profiles(rows, work, params))
+    return PreparePlan(work, cities, tiles, plan_profiles(rows, work, params))
 
 
-def _places(plan: Plan, block_m: float) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
+def _places(plan: PreparePlan, block_m: float) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
     """Centre (B, 2) and name of the place (B,) of every building, in the order of the portions."""
     own = {city.folder.name: [np.zeros((0, 2))] for city in plan.cities}
     for tile in plan.tiles:
@@ -146,7 +145,7 @@ def _places(plan: Plan, block_m: float) -> tuple[NDArray[np.float64], NDArray[np
     return np.concatenate([*moved.values(), nowhere]), np.concatenate([*names, rows])
 
 
-def _chosen(plan: Plan, wanted: NDArray[np.bool_]) -> Iterator[Sequences]:
+def _chosen(plan: PreparePlan, wanted: NDArray[np.bool_]) -> Iterator[Sequences]:
     """Of every portion, in order, the buildings that are `wanted` (B,)."""
     start = 0
     for folder in [*(tile.folder for tile in plan.tiles), *(part.folder for part in plan.profiles)]:
@@ -163,7 +162,7 @@ def _block_names(centre: NDArray[np.float64], city: NDArray[np.str_], block_m: f
     return np.array([f"{city[row]}/{x}/{y}" for row, (x, y) in zip(first, place, strict=True)])[number]
 
 
-def _write_motion(plan: Plan, folder: Path) -> None:
+def _write_motion(plan: PreparePlan, folder: Path) -> None:
     """How every building of each city moves as a whole, one table a city."""
     folder.mkdir()
     for city in plan.cities:
@@ -173,7 +172,7 @@ def _write_motion(plan: Plan, folder: Path) -> None:
         motion_table(ids, means).to_parquet(folder / f"{city.folder.name}.parquet", index=False)
 
 
-def _none_left(plan: Plan) -> str:
+def _none_left(plan: PreparePlan) -> str:
     left_out: Counter[str] = Counter()
     for folder in [*(tile.folder for tile in plan.tiles), *(part.folder for part in plan.profiles)]:
         left_out.update(read_json(folder / TILE)["left_out"])
@@ -184,7 +183,7 @@ def _none_left(plan: Plan) -> str:
     )
 
 
-def _report(city: Ingested, plan: Plan) -> dict[str, Any]:
+def _report(city: Ingested, plan: PreparePlan) -> dict[str, Any]:
     """What the audit is told of a city."""
     own = [tile for tile in plan.tiles if tile.city is city]
     told = [read_json(tile.folder / TILE) for tile in own]

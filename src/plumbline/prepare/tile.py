@@ -13,7 +13,7 @@ from plumbline.core.compass import QUADRANTS
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
-from plumbline.prepare.assignment.owners_part import owners_in_tile
+from plumbline.prepare.assignment.owners import owners_in_tile
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences
 from plumbline.prepare.response.decompose import TrackMeans

@@ -12,7 +12,7 @@ from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.export.package import ALARMS, write_package
 from plumbline.params import Params
-from plumbline.prepare.audit.reference import FILE as REFERENCE
+from plumbline.prepare.audit.reference import CONDITIONS_FILE as REFERENCE
 from plumbline.prepare.audit.reference import describe_conditions
 from plumbline.prepare.features.shards import load_shards
 from plumbline.release.card import model_card

@@ -21,7 +21,7 @@ from plumbline.export.package import open_package
 from plumbline.export.weights import load_network
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Ingest, Prepare
-from plumbline.prepare.assignment.owners_part import Owners, find_owners
+from plumbline.prepare.assignment.owners import Owners, find_owners
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.exclusions import period_overlap
 from plumbline.serve.abstained import UNSURE_WHERE, sentences, why_not

@@ -18,7 +18,7 @@ from plumbline.params.adapt import Adapt
 from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.split.blocks import number_blocks
-from plumbline.prepare.split.folds import fold_blocks
+from plumbline.prepare.split.split import fold_blocks
 from plumbline.train.adapter import BUFFERS, Adapter, check_size
 from plumbline.train.adapter_about import AboutAdapter
 from plumbline.train.calibrate import best_temperature

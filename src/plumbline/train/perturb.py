@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.params import Train
-from plumbline.prepare.features.redescribe import recover, redescribe
+from plumbline.prepare.features.build import recover, redescribe
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.scatterers import Scatterers
 

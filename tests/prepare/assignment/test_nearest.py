@@ -4,7 +4,7 @@ import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.prepare.assignment.assign import UNASSIGNED, assign_points
+from plumbline.prepare.assignment.nearest import UNASSIGNED, assign_points
 
 
 def owners(points, boxes, buffer_m, last=None):

@@ -8,8 +8,8 @@ import shapely
 
 from plumbline.core.errors import InputError
 from plumbline.params import Prepare
-from plumbline.prepare.assignment.assign import assign_points
-from plumbline.prepare.assignment.owners_part import find_owners
+from plumbline.prepare.assignment.nearest import assign_points
+from plumbline.prepare.assignment.owners import find_owners
 from tests.prepare.made import PARAMS, terrace
 
 

@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plumbline.params import Prepare
-from plumbline.prepare.assignment.assign import UNASSIGNED
-from plumbline.prepare.assignment.owners_part import find_owners, owners_in_tile
+from plumbline.prepare.assignment.nearest import UNASSIGNED
+from plumbline.prepare.assignment.owners import find_owners, owners_in_tile
 from plumbline.sources.ingested import Neighbours
 from plumbline.sources.tiles import HALO_M
 from tests.prepare.made import make_track, terrace

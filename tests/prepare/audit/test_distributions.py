@@ -9,7 +9,7 @@ from scipy import stats
 
 from plumbline.core.errors import InputError
 from plumbline.prepare.audit.distributions import (
-    Columns,
+    ColumnValues,
     bin_edges,
     bin_shares,
     compare,
@@ -17,7 +17,7 @@ from plumbline.prepare.audit.distributions import (
     shift,
     stability_index,
 )
-from plumbline.prepare.audit.reference_part import describe, load_reference
+from plumbline.prepare.audit.reference import describe_reference, load_reference
 from plumbline.pretrained import PACKAGE
 from tests.prepare.audit.audited import make_splits, rule, run
 
@@ -88,19 +88,19 @@ def test_the_index_by_chance_is_beyond_its_bound_about_as_rarely_as_it_says(n, m
 
 
 def test_columns_without_values_are_not_compared():
-    one = Columns(3, {"a": np.arange(3.0), "b": np.zeros(0), "c": np.arange(3.0)})
-    assert list(compare(one, Columns(2, {"a": np.arange(2.0), "b": np.arange(2.0), "c": np.zeros(0)}))) == ["a"]
+    one = ColumnValues(3, {"a": np.arange(3.0), "b": np.zeros(0), "c": np.arange(3.0)})
+    assert list(compare(one, ColumnValues(2, {"a": np.arange(2.0), "b": np.arange(2.0), "c": np.zeros(0)}))) == ["a"]
 
 
 def test_a_reference_file_stands_for_its_data(tmp_path):
     rng = np.random.default_rng(2)
-    whole = Columns(
+    whole = ColumnValues(
         5000, {"t.a": np.sort(rng.normal(size=5000)), "t.b": np.sort(rng.integers(1, 4, 5000).astype(float))}
     )
-    (tmp_path / "reference.json").write_text(json.dumps(describe(whole)))
+    (tmp_path / "reference.json").write_text(json.dumps(describe_reference(whole)))
     kept = load_reference(tmp_path)
     assert kept.buildings == 5000
-    now = Columns(
+    now = ColumnValues(
         3000, {"t.a": np.sort(rng.normal(0.5, 1, 3000)), "t.b": np.sort(rng.integers(1, 3, 3000).astype(float))}
     )
     for key, exact in compare(whole, now).items():

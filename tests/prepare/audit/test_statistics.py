@@ -7,9 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from plumbline.prepare.audit.accumulators import BottomSample, hash_names, hash_points, hash_values
-from plumbline.prepare.audit.moments import Moments
-from plumbline.prepare.audit.shape import correlations, histogram, histogram_edges, outlier_share, quantiles, steps
+from plumbline.prepare.audit.accumulators import BottomSample, Moments, hash_names, hash_points, hash_values
+from plumbline.prepare.audit.distributions import (
+    correlations,
+    histogram,
+    histogram_edges,
+    outlier_share,
+    quantiles,
+    steps,
+)
 from plumbline.prepare.audit.statistics import city_statistics, plain
 from plumbline.prepare.audit.summary import chunks, summarise
 from plumbline.prepare.features.definition import GEOMETRY, names

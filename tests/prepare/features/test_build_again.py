@@ -6,12 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.prepare.assignment.collect import collect_scatterers, footprint_area
-from plumbline.prepare.assignment.owners_part import find_owners
+from plumbline.prepare.assignment.owners import find_owners
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.features.build import describe_buildings
+from plumbline.prepare.features.build import describe_buildings, recover, redescribe
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
-from plumbline.prepare.features.redescribe import recover, redescribe
-from plumbline.prepare.series.course import unknown_courses
+from plumbline.prepare.series.temporal_basis import unknown_courses
 from tests.prepare.made import PARAMS, make_scene
 
 COLUMNS = {"distance": DISTANCE, "slope": SLOPE, "geometry": GEOMETRY}

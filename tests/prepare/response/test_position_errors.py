@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from plumbline.prepare.response.decouple import remove_rigid
 from plumbline.prepare.response.position_errors import separate
-from plumbline.prepare.series.course import Courses, unknown_courses
-from plumbline.prepare.series.temporal_basis import curves
+from plumbline.prepare.series.temporal_basis import Courses, curves, unknown_courses
 from plumbline.prepare.series.trend import estimate_trend
 from tests.prepare.response.test_decouple import arrange, rigid_motion, spread_out
 

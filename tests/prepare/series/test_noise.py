@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from plumbline.prepare.series.noise import kinds_of
-from plumbline.prepare.series.noise_part import CUT, effective_share, rows_of, trusted, typical_variance
+from plumbline.prepare.series.noise import CUT, effective_share, kinds_of, rows_of, trusted, typical_variance
 
 
 def correlated(rng, shape, rho):

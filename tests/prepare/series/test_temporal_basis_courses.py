@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from plumbline.prepare.series.course import GRID, SHAPES, dictionary_courses, unknown_courses
-from plumbline.prepare.series.temporal_basis import curves
+from plumbline.prepare.series.temporal_basis import GRID, SHAPES, curves, dictionary_courses, unknown_courses
 from plumbline.prepare.series.trend import estimate_trend
 
 WHEN, YEARS = np.linspace(0, 1, 120), 3.0

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.prepare.series.line import CHUNK, LEAST_ERROR, line_changes
+from plumbline.prepare.series.trend import LEAST_LINE_ERROR, LINE_CHUNK, line_changes
 
 WHEN = np.linspace(0, 1, 80)
 YEARS = 2.6
@@ -18,7 +18,7 @@ def test_a_line_beside_a_level_and_a_season_is_found(change, level, sine, cosine
     series = change * WHEN + level + sine * np.sin(ANNUAL) + cosine * np.cos(ANNUAL)
     found, error = line_changes(series[None].astype(np.float32), WHEN, YEARS)
     assert found[0] == pytest.approx(change, abs=0.01)
-    assert error[0] == LEAST_ERROR
+    assert error[0] == LEAST_LINE_ERROR
 
 
 def test_the_error_is_that_of_least_squares_with_white_noise():
@@ -42,10 +42,10 @@ def test_a_jump_of_a_few_values_hardly_counts():
 
 def test_each_series_is_on_its_own_gaps_and_all():
     rng = np.random.default_rng(2)
-    series = rng.normal(0, 3, (CHUNK + 10, 80)).astype(np.float32)
+    series = rng.normal(0, 3, (LINE_CHUNK + 10, 80)).astype(np.float32)
     series[rng.random(series.shape) < 0.3] = np.nan
     together = line_changes(series, WHEN, YEARS)
-    for row in (0, 17, CHUNK - 1, CHUNK, CHUNK + 9):
+    for row in (0, 17, LINE_CHUNK - 1, LINE_CHUNK, LINE_CHUNK + 9):
         alone = line_changes(series[[row]], WHEN, YEARS)
         np.testing.assert_allclose([one[0] for one in alone], [one[row] for one in together], rtol=1e-9)
 

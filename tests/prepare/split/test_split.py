@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.params import Prepare
-from plumbline.prepare.assignment.assign import UNASSIGNED, assign_points
+from plumbline.prepare.assignment.nearest import UNASSIGNED, assign_points
 from plumbline.prepare.split.split import split, split_blocks
 from tests.prepare.made import box
 

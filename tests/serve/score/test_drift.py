@@ -15,8 +15,14 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.params import Ingest, Prepare, Simulate
 from plumbline.params.score import Drift
-from plumbline.prepare.audit.distributions import Columns
-from plumbline.prepare.audit.reference import FILE, WATCHED, conditions_of, describe_conditions, load_conditions
+from plumbline.prepare.audit.distributions import ColumnValues
+from plumbline.prepare.audit.reference import (
+    CONDITIONS_FILE,
+    WATCHED,
+    conditions_of,
+    describe_conditions,
+    load_conditions,
+)
 from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.prepare.stage import prepare
 from plumbline.serve.score.drift import by_chance, drift_of, least_share
@@ -45,7 +51,7 @@ def cities(tmp_path_factory: pytest.TempPathFactory) -> Shards:
 
 
 @pytest.fixture(scope="module")
-def conditions(cities: Shards) -> dict[str, Columns]:
+def conditions(cities: Shards) -> dict[str, ColumnValues]:
     return conditions_of(cities)
 
 
@@ -56,13 +62,13 @@ def counts(novel: int = 0, ok: int = 100, few: int = 0, categories: tuple[int, .
     }  # fmt: skip
 
 
-def verdict(found: Columns, reference: dict[str, Columns] | None, said=None, before=None, **params: float):
+def verdict(found: ColumnValues, reference: dict[str, ColumnValues] | None, said=None, before=None, **params: float):
     told = drift_of(found, reference, said or counts(), before, Drift.model_validate(params))
     return told["verdict"], told
 
 
 @pytest.mark.slow
-def test_cities_of_the_same_kind_are_no_drift_and_another_satellite_is(conditions: dict[str, Columns]):
+def test_cities_of_the_same_kind_are_no_drift_and_another_satellite_is(conditions: dict[str, ColumnValues]):
     trained = {name: conditions[name] for name in TRAINED}
     for name in ("same_a", "same_b"):
         said, told = verdict(conditions[name], trained)
@@ -74,31 +80,31 @@ def test_cities_of_the_same_kind_are_no_drift_and_another_satellite_is(condition
     # What was trained on is no drift, whatever else was.
     assert verdict(conditions["other"], {**trained, "other": conditions["other"]})[0] == "none"
     # The same shift in a few buildings is nothing that could be told.
-    few = Columns(40, {name: values[::3] for name, values in conditions["other"].values.items()})
+    few = ColumnValues(40, {name: values[::3] for name, values in conditions["other"].values.items()})
     assert verdict(few, trained)[0] == "too_few"
 
 
 @pytest.mark.slow
-def test_a_package_carries_what_it_was_trained_on(cities: Shards, conditions: dict[str, Columns], tmp_path: Path):
+def test_a_package_carries_what_it_was_trained_on(cities: Shards, conditions: dict[str, ColumnValues], tmp_path: Path):
     assert load_conditions(tmp_path) is None
-    write_json(tmp_path / FILE, describe_conditions(cities))
+    write_json(tmp_path / CONDITIONS_FILE, describe_conditions(cities))
     stored = load_conditions(tmp_path)
     assert stored is not None
     for name, columns in conditions.items():
         assert stored[name].buildings == columns.buildings
         for column in WATCHED:
             assert stats.ks_2samp(stored[name].values[column], columns.values[column]).statistic < 0.01
-    write_json(tmp_path / FILE, {**read_json(tmp_path / FILE), "version": 99})
+    write_json(tmp_path / CONDITIONS_FILE, {**read_json(tmp_path / CONDITIONS_FILE), "version": 99})
     with pytest.raises(InputError, match="version 99 found"):
         load_conditions(tmp_path)
-    write_json(tmp_path / FILE, {"version": 1})
+    write_json(tmp_path / CONDITIONS_FILE, {"version": 1})
     with pytest.raises(InputError, match="not the reference file"):
         load_conditions(tmp_path)
 
 
-def drawn(buildings: int, shift: float, seed: int) -> Columns:
+def drawn(buildings: int, shift: float, seed: int) -> ColumnValues:
     random = np.random.default_rng(seed)
-    return Columns(buildings, {name: np.sort(random.normal(shift, 1, buildings)) for name in WATCHED})
+    return ColumnValues(buildings, {name: np.sort(random.normal(shift, 1, buildings)) for name in WATCHED})
 
 
 def test_by_chance_alone_nothing_drifts_in_samples_of_any_size():

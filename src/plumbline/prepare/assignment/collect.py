@@ -10,7 +10,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.compass import Frames, frames
-from plumbline.prepare.assignment.assign import UNASSIGNED
+from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.series.trend import estimate_trend
 from plumbline.sources.epochs import DAYS_A_YEAR

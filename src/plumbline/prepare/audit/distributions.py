@@ -1,4 +1,4 @@
-"""How far the distribution of a column has moved from another one.
+"""The shape of a column's distribution, and how far it has moved from another one.
 
 - Population stability index: `sum (a - e) ln(a / e)` over bins with the shares `e` (reference) and `a`; the symmetric
   divergence of Jeffreys (1946), as used in Siddiqi (2006), Credit Risk Scorecards. Bins are the reference's tenths, and
@@ -16,11 +16,81 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
-from plumbline.prepare.audit.shape import steps
 from plumbline.prepare.audit.summary import TABLES, Summary
+
+Values = NDArray[np.float64]
+HISTOGRAM_BINS = 24
+_MAD_TO_SD = 1.4826
+_MIDDLE_TO_SD = 2.563
+
+
+def quantiles(values: Values, at: ArrayLike) -> Values:
+    """Quantiles of ascending values, one at least, with straight lines between them (as `numpy.quantile` has them)."""
+    place = np.asarray(at, np.float64) * (len(values) - 1)
+    below = np.floor(place).astype(np.intp)
+    above = np.minimum(below + 1, len(values) - 1)
+    return np.asarray(values[below] + (place - below) * (values[above] - values[below]), np.float64)
+
+
+def steps(values: Values, at: ArrayLike) -> Values:
+    """Quantiles of ascending values, one at least, that are among them: the lowest that have this share up to them."""
+    # A share that is a whole number of values must stay one, whatever its last bit.
+    place = np.ceil(np.asarray(at, np.float64) * len(values) - 1e-9).astype(np.intp) - 1
+    return np.asarray(values[np.maximum(place, 0)], np.float64)
+
+
+def outlier_share(values: Values, z: float) -> float:
+    """Share of ascending values further than `z` robust standard deviations from the median.
+
+    The deviation is 1.4826 times the median absolute one (Iglewicz and Hoaglin 1993, How to Detect and Handle
+    Outliers), or the range of the middle 80 % over 2.563 if that is more: both estimate the standard deviation of
+    normal values, and the second does not vanish where half of the values are equal. Outliers that are more than a
+    tenth of the values on one side hide themselves. 0 where neither varies.
+    """
+    if not len(values):
+        return 0.0
+    low, median, high = quantiles(values, [0.1, 0.5, 0.9])
+    off = np.abs(values - median)
+    scale = max(_MAD_TO_SD * float(np.median(off)), float(high - low) / _MIDDLE_TO_SD)
+    return float((off > z * scale).mean()) if scale else 0.0
+
+
+def correlations(table: str, values: NDArray[Any]) -> list[tuple[str, str, float]]:
+    """Pearson correlation of each pair of columns that vary, over the rows (N, C) without a non-finite value."""
+    rows = np.asarray(values, np.float64)
+    rows = rows[np.isfinite(rows).all(1)]
+    if len(rows) < 3:
+        return []
+    centred = rows - rows.mean(0)
+    length = np.sqrt((centred**2).sum(0))
+    vary = np.flatnonzero(length > 1e-9 * np.sqrt(len(rows)) * np.maximum(np.abs(rows).max(0), 1e-12))
+    unit = centred[:, vary] / length[vary]
+    matrix = unit.T @ unit
+    named = [f"{table}.{TABLES[table][j].name}" for j in vary]
+    return [
+        (named[i], named[j], float(np.clip(matrix[i, j], -1, 1)))
+        for i in range(len(named))
+        for j in range(i + 1, len(named))
+    ]
+
+
+def histogram_edges(values: Values) -> Values:
+    """(BINS + 1,) even edges over the middle 99 % of the ascending values."""
+    if not len(values):
+        return np.linspace(0, 1, HISTOGRAM_BINS + 1)
+    low, high = quantiles(values, [0.005, 0.995])
+    if not high > low:
+        low, high = low - 0.5 * max(1.0, abs(low)), high + 0.5 * max(1.0, abs(high))
+    return np.asarray(np.linspace(low, high, HISTOGRAM_BINS + 1), np.float64)
+
+
+def histogram(values: Values, edges: Values) -> list[int]:
+    """Counts within edges; what lies outside is in the first and the last bin."""
+    return [int(n) for n in np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]]
+
 
 Values = NDArray[np.float64]
 BINS = 10
@@ -29,7 +99,7 @@ CHANCE = 0.01
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnValues:
     """Distributions of a data set's columns."""
 
     buildings: int
@@ -38,7 +108,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Shift:
+class ColumnShift:
     """How far one column moved."""
 
     psi: float
@@ -49,17 +119,17 @@ class Shift:
     """None where the reference does not vary."""
 
 
-def columns_of(summary: Summary) -> Columns:
+def columns_of(summary: Summary) -> ColumnValues:
     """The sampled columns of a split, and its severity."""
     values = {"label.severity_permille": _ascending(summary.sampled("severity")[:, 0])}
     for table, columns in TABLES.items():
         sampled = summary.sampled(table)
         for j, column in enumerate(columns):
             values[f"{table}.{column.name}"] = _ascending(sampled[:, j])
-    return Columns(summary.buildings, values)
+    return ColumnValues(summary.buildings, values)
 
 
-def compare(reference: Columns, current: Columns) -> dict[str, Shift]:
+def compare(reference: ColumnValues, current: ColumnValues) -> dict[str, ColumnShift]:
     """Shift of each column that both have values of."""
     both = [key for key in current.values if len(current.values[key]) and len(reference.values.get(key, ()))]
     return {
@@ -68,7 +138,7 @@ def compare(reference: Columns, current: Columns) -> dict[str, Shift]:
     }
 
 
-def shift(reference: Values, current: Values, n: int, m: int, columns: int = 1) -> Shift:
+def shift(reference: Values, current: Values, n: int, m: int, columns: int = 1) -> ColumnShift:
     """Distances of the ascending values `current` from `reference`, of m and n independent cases (buildings)."""
     edges = bin_edges(reference)
     psi = stability_index(bin_shares(reference, edges), bin_shares(current, edges))
@@ -78,7 +148,7 @@ def shift(reference: Values, current: Values, n: int, m: int, columns: int = 1) 
     sd = float(reference.std())
     distance = float(stats.wasserstein_distance(reference, current))
     varies = sd > 1e-9 * float(np.abs(reference).max(initial=0))
-    return Shift(psi, chance, kolmogorov_smirnov(reference, current), distance / sd if varies else None)
+    return ColumnShift(psi, chance, kolmogorov_smirnov(reference, current), distance / sd if varies else None)
 
 
 def bin_edges(reference: Values) -> Values:

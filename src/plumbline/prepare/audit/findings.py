@@ -1,15 +1,14 @@
-"""What a rule says, and how it comes to say it."""
+"""What a rule says, and how it comes to say it: of all that it looks at, or track by track."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from plumbline.params import Audit
-from plumbline.prepare.audit.distributions import Columns, Shift
-from plumbline.prepare.audit.leaks import Leak
-from plumbline.prepare.audit.summary import Summary
+from plumbline.prepare.audit.distributions import ColumnShift, ColumnValues
+from plumbline.prepare.audit.summary import Leak, Summary
 
 Status = Literal["pass", "warn", "fail"]
 ORDER: tuple[Status, ...] = ("fail", "warn", "pass")
@@ -30,12 +29,12 @@ class Facts:
     twins: Sequence[Leak]
     blocks_shared: Sequence[Leak] | None
     """None: the report names no blocks."""
-    columns: Mapping[str, Columns]
+    columns: Mapping[str, ColumnValues]
     """Sampled columns of each split."""
-    shifts: Mapping[str, Mapping[str, Shift]]
+    shifts: Mapping[str, Mapping[str, ColumnShift]]
     """Split -> column -> shift from `train`."""
-    reference: Columns | None
-    reference_shift: Mapping[str, Shift]
+    reference: ColumnValues | None
+    reference_shift: Mapping[str, ColumnShift]
     """Column -> shift of `train` from the reference."""
 
     @property
@@ -57,7 +56,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Finding:
+class RuleFinding:
     """The verdict of one rule."""
 
     name: str
@@ -75,7 +74,7 @@ class Finding:
         return dict(self.__dict__)
 
 
-def judge(
+def judge_cases(
     name: str,
     cases: Sequence[Case],
     advice: str,
@@ -84,7 +83,7 @@ def judge(
     fail: float | None = None,
     low: bool = False,
     nothing: str = "",
-) -> Finding:
+) -> RuleFinding:
     """The worst of the cases decides.
 
     Args:
@@ -97,7 +96,9 @@ def judge(
             have no case is to pass.
     """
     if not cases:
-        return Finding(name, "warn" if nothing else "pass", None, fail if warn is None else warn, "", nothing, advice)
+        return RuleFinding(
+            name, "warn" if nothing else "pass", None, fail if warn is None else warn, "", nothing, advice
+        )
 
     def bounds(case: Case) -> tuple[float | None, float | None]:
         return (warn, fail) if case.own is None else case.own
@@ -119,4 +120,31 @@ def judge(
         reason += f"; {len(others)} more: {named}" + (", ..." if len(others) > NAMED else "")
     first, second = bounds(worst)
     bound = second if found == "fail" or first is None else first
-    return Finding(name, found, worst.value, bound, worst.where, reason, advice)
+    return RuleFinding(name, found, worst.value, bound, worst.where, reason, advice)
+
+
+Track = dict[str, Any]
+"""The report of a track, or of its city; see `audit`."""
+Told = tuple[float, str] | None
+"""A figure, and what it is; None: the report does not say."""
+
+
+def track_cases(facts: Facts, look: Callable[[Track, Track], Told]) -> Iterator[Case]:
+    """What `look` finds of each track, given its report and that of its city."""
+    for city, report in facts.cities.items():
+        for track in report.get("tracks", []):
+            found = look(track, dict(report))
+            if found is not None:
+                where = f"{city}, {track.get('name')}"
+                yield Case(where, found[0], f"{where}: {found[1]}")
+
+
+def figure(track: Track, key: str, text: str) -> Told:
+    """A figure of the report, with what it is of."""
+    value = track.get(key)
+    return None if value is None else (value, f"{value:.4g} {text}")
+
+
+def silent(key: str, stage: str = "ingest") -> str:
+    """That no track was looked at, because `stage` reports no `key`."""
+    return f"not looked at: the report of `{stage}` has no {key}"

@@ -37,7 +37,7 @@ td b{overflow-wrap:normal}th{font-weight:600;white-space:nowrap}.n{text-align:ri
 """
 
 
-def page(content: Mapping[str, Any]) -> str:
+def audit_page(content: Mapping[str, Any]) -> str:
     """The page for the content of an `audit.json`."""
     statistics, rules = content["statistics"], content["rules"]
     counts = {status: sum(rule["status"] == status for rule in rules) for status in ("fail", "warn", "pass")}

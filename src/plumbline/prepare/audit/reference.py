@@ -1,7 +1,7 @@
-"""Under which conditions the training cities were observed, for what a model is later asked to be compared with.
+"""What later data are compared with: distributions of the training split, and the conditions of the training cities.
 
-Columns of towns and of satellites, not of what moves: of the training buildings most are damaged on purpose, of a real
-city's few are, so columns of motion differ from training in every city that is well.
+Conditions are columns of towns and of satellites, not of what moves: of the training buildings most are damaged on
+purpose, of a real city's few are, so columns of motion differ from training in every city that is well.
 """
 
 from __future__ import annotations
@@ -11,15 +11,72 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
-from plumbline.prepare.audit.distributions import Columns, columns_of
-from plumbline.prepare.audit.reference_part import as_kept, describe
+from plumbline.prepare.audit.distributions import ColumnValues, columns_of, steps
 from plumbline.prepare.audit.summary import Summary, chunks, parts_of
 from plumbline.prepare.features.shards import SequenceSet
 
 FILE = "reference.json"
+QUANTILES = 200
+"""A column is kept as its quantiles at (i + 1/2) / 200: distances are exact to about 0.25 % of the rows."""
+_VERSION = 1
+
+
+def describe_reference(columns: ColumnValues) -> dict[str, Any]:
+    """The content of a reference file."""
+    at = (np.arange(QUANTILES) + 0.5) / QUANTILES
+    quantiles = {
+        # Nine digits: read back as 32 bits, a value that many buildings share is the same again. One digit off, all
+        # of them would count as a distance.
+        key: [float(f"{value:.9g}") for value in steps(values, at)]
+        for key, values in columns.values.items()
+        if len(values)
+    }
+    return {"version": _VERSION, "buildings": columns.buildings, "quantiles": quantiles}
+
+
+def as_kept(row: Any) -> NDArray[np.float64]:
+    """A column's stored quantiles, ascending, as the 32-bit values that they were."""
+    return np.sort(np.array(row, np.float32).astype(np.float64))
+
+
+def load_reference(path: Path) -> ColumnValues:
+    """Read a reference file, or the one in the folder of an earlier run's audit.
+
+    Raises:
+        InputError: there is none, or it is not one.
+    """
+    file = path / FILE if path.is_dir() else path
+    if not file.is_file():
+        raise InputError(
+            f"prepare.audit.reference: no file {file} found. Name the {FILE} of an earlier run, or its folder."
+        )
+    content = read_json(file)
+    if isinstance(content, dict) and "cities" in content:
+        raise InputError(
+            f"{file}: the conditions that a model package carries, which hold less than an audit's reference. Name the "
+            f"{FILE} of a run's audit (data/prepare/audit)."
+        )
+    try:
+        if content["version"] != _VERSION:
+            raise InputError(
+                f"{file}: version {content['version']!r} found, {_VERSION} needed. Make it again with this version."
+            )
+        buildings = int(content["buildings"])
+        values = {str(key): as_kept(row) for key, row in content["quantiles"].items()}
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise InputError(f"{file}: not a reference file of the audit ({error!r}). Name a {FILE} of a run.") from None
+    wrong = [key for key, row in values.items() if row.ndim != 1 or not len(row) or not np.isfinite(row).all()]
+    if wrong or not values or buildings < 1:
+        found = f"column {wrong[0]} has no finite values" if wrong else "it has no columns or no buildings"
+        raise InputError(f"{file}: not a reference file of the audit ({found}). Name a {FILE} of a run.")
+    return ColumnValues(buildings, values)
+
+
+CONDITIONS_FILE = "reference.json"
 WATCHED = (
     "geometry.length", "geometry.width", "geometry.log_area", "geometry.rectangularity", "geometry.height_range",
     "geometry.log_points", "geometry.log_noise", "slope.differential_displacement_se", "slope.local_up_se",
@@ -29,10 +86,10 @@ WATCHED = (
 almost the same all over a track, so that any two cities are as far apart as can be."""
 SAMPLE = 20_000
 """Buildings and scatterers of a city that quantiles are taken from."""
-_VERSION = 1
+_CONDITIONS_VERSION = 1
 
 
-def conditions_of(sequences: SequenceSet, sample: int = SAMPLE) -> dict[str, Columns]:
+def conditions_of(sequences: SequenceSet, sample: int = SAMPLE) -> dict[str, ColumnValues]:
     """City -> the distributions of its watched columns. A city has one sensor, so it is the slice to compare with."""
     found: dict[str, Summary] = {}
     for part in parts_of(sequences):
@@ -47,31 +104,34 @@ def conditions_of(sequences: SequenceSet, sample: int = SAMPLE) -> dict[str, Col
 
 def describe_conditions(train: SequenceSet) -> dict[str, Any]:
     """The content of a package's reference file."""
-    return {"version": _VERSION, "cities": {name: describe(found) for name, found in conditions_of(train).items()}}
+    return {
+        "version": _CONDITIONS_VERSION,
+        "cities": {name: describe_reference(found) for name, found in conditions_of(train).items()},
+    }
 
 
-def load_conditions(package: Path) -> dict[str, Columns] | None:
+def load_conditions(package: Path) -> dict[str, ColumnValues] | None:
     """The training cities' conditions that a package carries; None for one from before there were any.
 
     Raises:
         InputError: the file is none.
     """
-    path = package / FILE
+    path = package / CONDITIONS_FILE
     if not path.is_file():
         return None
     content = read_json(path)
     try:
-        if content["version"] != _VERSION:
-            raise InputError(f"{path}: version {content['version']!r} found, {_VERSION} needed.")
+        if content["version"] != _CONDITIONS_VERSION:
+            raise InputError(f"{path}: version {content['version']!r} found, {_CONDITIONS_VERSION} needed.")
         return {str(name): _columns(about) for name, about in content["cities"].items()}
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise InputError(f"{path}: not the reference file of a package ({error!r}). Get the package again.") from None
 
 
-def _watched(columns: Columns) -> Columns:
-    return Columns(columns.buildings, {name: columns.values[name] for name in WATCHED})
+def _watched(columns: ColumnValues) -> ColumnValues:
+    return ColumnValues(columns.buildings, {name: columns.values[name] for name in WATCHED})
 
 
-def _columns(about: Mapping[str, Any]) -> Columns:
+def _columns(about: Mapping[str, Any]) -> ColumnValues:
     values = {str(name): as_kept(row) for name, row in about["quantiles"].items()}
-    return Columns(int(about["buildings"]), values)
+    return ColumnValues(int(about["buildings"]), values)

@@ -1,15 +1,14 @@
-"""Rules on what came in: points, epochs, tracks, buildings of each city."""
+"""Rules on what came in: points, epochs, tracks and buildings of each city, and how fast and noisy they move."""
 
 from __future__ import annotations
 
 from datetime import date
 
-from plumbline.prepare.audit.findings import Case, Facts, Finding, judge
-from plumbline.prepare.audit.tracks import Track, figure, silent, track_cases
+from plumbline.prepare.audit.findings import Case, Facts, RuleFinding, Track, figure, judge_cases, silent, track_cases
 from plumbline.sources.epochs import DAYS_A_YEAR
 
 
-def points(facts: Facts) -> Finding:
+def points(facts: Facts) -> RuleFinding:
     """A city without points fails; a track without points warns."""
     cases = []
     for city, report in facts.cities.items():
@@ -18,10 +17,10 @@ def points(facts: Facts) -> Finding:
         cases.append(Case(city, total, f"{city}: {total} points are left, in {len(tracks)} tracks", (None, 1)))
         cases += [Case(where, count, f"{where}: {count} points are left", (1, None)) for where, count in tracks]
     advice = "Check the product, and the bounds of the quality filter in `ingest`."
-    return judge("points", cases, advice, low=True, nothing=silent("cities"))
+    return judge_cases("points", cases, advice, low=True, nothing=silent("cities"))
 
 
-def points_dropped(facts: Facts) -> Finding:
+def points_dropped(facts: Facts) -> RuleFinding:
     """Share of a track's points that were dropped while reading, for whatever reason: quality, no data, no height."""
 
     def share(track: Track, _: Track) -> tuple[float, str] | None:
@@ -32,7 +31,7 @@ def points_dropped(facts: Facts) -> Finding:
         said = ", ".join(f"{n} {rule}" for rule, n in dropped.items()) or "none"
         return sum(dropped.values()) / read, f"of {read} points dropped: {said}"
 
-    return judge(
+    return judge_cases(
         "points_dropped",
         list(track_cases(facts, share)),
         "See which reason leads. Look at the quality of the product before loosening `ingest.min_coherence` or "
@@ -42,7 +41,7 @@ def points_dropped(facts: Facts) -> Finding:
     )
 
 
-def points_assigned(facts: Facts) -> Finding:
+def points_assigned(facts: Facts) -> RuleFinding:
     """Share of a track's points that lie on a building."""
 
     def share(track: Track, _: Track) -> tuple[float, str] | None:
@@ -53,7 +52,7 @@ def points_assigned(facts: Facts) -> Finding:
             else None
         )
 
-    return judge(
+    return judge_cases(
         "points_assigned",
         list(track_cases(facts, share)),
         "Draw points and footprints together: a shift, another area, or roofs that return no signal.",
@@ -63,7 +62,7 @@ def points_assigned(facts: Facts) -> Finding:
     )
 
 
-def buildings_left_out(facts: Facts) -> Finding:
+def buildings_left_out(facts: Facts) -> RuleFinding:
     """Share of a city's buildings that are in no split."""
     cases = []
     for city, report in facts.cities.items():
@@ -72,7 +71,7 @@ def buildings_left_out(facts: Facts) -> Finding:
             said = ", ".join(f"{n} {reason}" for reason, n in left.items()) or "none"
             text = f"{city}: of {report['buildings']} buildings left out: {said}"
             cases.append(Case(city, sum(left.values()) / report["buildings"], text))
-    return judge(
+    return judge_cases(
         "buildings_left_out",
         cases,
         "See which reason leads: few points (`prepare.min_points`, `prepare.buffer_m`) or no label.",
@@ -81,9 +80,9 @@ def buildings_left_out(facts: Facts) -> Finding:
     )
 
 
-def epochs(facts: Facts) -> Finding:
+def epochs(facts: Facts) -> RuleFinding:
     """Number of acquisitions of a track."""
-    return judge(
+    return judge_cases(
         "epochs",
         list(track_cases(facts, lambda track, _: figure(track, "epochs", "epochs"))),
         "A rate from so few acquisitions is hardly better than their noise. Use a longer product.",
@@ -93,14 +92,14 @@ def epochs(facts: Facts) -> Finding:
     )
 
 
-def period(facts: Facts) -> Finding:
+def period(facts: Facts) -> RuleFinding:
     """Years that a track was watched: below one, the seasonal movement cannot be told from the trend."""
 
     def years(track: Track, _: Track) -> tuple[float, str] | None:
         span = _span(track)
         return (((span[1] - span[0]).days) / DAYS_A_YEAR, f"{span[0]} to {span[1]}") if span else None
 
-    return judge(
+    return judge_cases(
         "period",
         list(track_cases(facts, years)),
         "Below a full year, warmth looks like movement. Use a longer product, or trust rates less.",
@@ -110,7 +109,7 @@ def period(facts: Facts) -> Finding:
     )
 
 
-def track_period(facts: Facts) -> Finding:
+def track_period(facts: Facts) -> RuleFinding:
     """Share of its city's period that a track covers."""
 
     def share(track: Track, city: Track) -> tuple[float, str] | None:
@@ -121,7 +120,7 @@ def track_period(facts: Facts) -> Finding:
         whole = (max(s[1] for s in spans) - min(s[0] for s in spans)).days
         return ((own[1] - own[0]).days / whole if whole else 1.0), f"covers {own[0]} to {own[1]} of the city's period"
 
-    return judge(
+    return judge_cases(
         "track_period",
         list(track_cases(facts, share)),
         "Tracks of other years see other movement: cut them to the years they share.",
@@ -131,9 +130,9 @@ def track_period(facts: Facts) -> Finding:
     )
 
 
-def gaps(facts: Facts) -> Finding:
+def gaps(facts: Facts) -> RuleFinding:
     """Longest time without an acquisition, days."""
-    return judge(
+    return judge_cases(
         "gaps",
         list(track_cases(facts, lambda track, _: figure(track, "longest_gap_days", "days without an acquisition"))),
         "Look whether the movement jumps across the gap: a phase ambiguity there cannot be seen in the series.",
@@ -142,9 +141,9 @@ def gaps(facts: Facts) -> Finding:
     )
 
 
-def missing(facts: Facts) -> Finding:
+def missing(facts: Facts) -> RuleFinding:
     """Share of a track's displacements that are missing."""
-    return judge(
+    return judge_cases(
         "missing",
         list(track_cases(facts, lambda track, _: figure(track, "missing_share", "of the displacements are missing"))),
         "Find the epochs or points that lack values, and drop those.",
@@ -153,7 +152,7 @@ def missing(facts: Facts) -> Finding:
     )
 
 
-def duplicates(facts: Facts) -> Finding:
+def duplicates(facts: Facts) -> RuleFinding:
     """Share of a track's points, in the tiles that hold buildings, that stand where another one stands."""
 
     def share(track: Track, _: Track) -> tuple[float, str] | None:
@@ -162,7 +161,7 @@ def duplicates(facts: Facts) -> Finding:
             (twice / count, f"{twice} of {count} points share their position") if count and twice is not None else None
         )
 
-    return judge(
+    return judge_cases(
         "duplicates",
         list(track_cases(facts, share)),
         "A product that was merged or resampled: the same measurement counts more than once.",
@@ -171,12 +170,14 @@ def duplicates(facts: Facts) -> Finding:
     )
 
 
-def notes(facts: Facts) -> Finding:
+def notes(facts: Facts) -> RuleFinding:
     """What the readers decided and want to be known."""
     cases = [
         Case(city, 1, f"{city}: {note}") for city, report in facts.cities.items() for note in report.get("notes", [])
     ]
-    return judge("notes", cases, "Read what was decided, and correct the file if it is not what you meant.", warn=0)
+    return judge_cases(
+        "notes", cases, "Read what was decided, and correct the file if it is not what you meant.", warn=0
+    )
 
 
 def _span(track: Track) -> tuple[date, date] | None:
@@ -188,3 +189,50 @@ CITY_RULES = (
     points, points_dropped, points_assigned, buildings_left_out, epochs, period, track_period, gaps, missing,
     duplicates, notes,
 )  # fmt: skip
+
+
+CHECK_UNIT = (
+    "Look at the unit of the displacements: a file in m or cm that was read as mm, or the other way round. Tables of "
+    "columns state it (`ingest.products`: units); correct it there, or convert the file to what its format has."
+)
+
+
+def speed(facts: Facts) -> RuleFinding:
+    """Mean velocity along LOS, less three standard errors, that one building in a hundred exceeds, mm/yr."""
+    text = "mm/yr along LOS is surely exceeded by one building in a hundred"
+    return judge_cases(
+        "speed",
+        list(track_cases(facts, lambda track, _: figure(track, "speed_p99_mm_yr", text))),
+        CHECK_UNIT,
+        warn=facts.params.max_speed_mm_yr,
+        fail=facts.params.refuse_speed_mm_yr,
+        nothing=silent("speed_p99_mm_yr", "prepare"),
+    )
+
+
+def noise_low(facts: Facts) -> RuleFinding:
+    """Median noise of a track's points, mm: less than a radar's."""
+    return judge_cases(
+        "noise_low",
+        list(track_cases(facts, lambda track, _: figure(track, "noise_mm", "mm of noise from epoch to epoch"))),
+        CHECK_UNIT + " Series that were smoothed, or that hold a model's fit, look so as well: take the measured ones.",
+        warn=facts.params.min_noise_mm,
+        fail=facts.params.refuse_noise_below_mm,
+        low=True,
+        nothing=silent("noise_mm", "prepare"),
+    )
+
+
+def noise_high(facts: Facts) -> RuleFinding:
+    """Median noise of a track's points, mm: more than random phase has."""
+    return judge_cases(
+        "noise_high",
+        list(track_cases(facts, lambda track, _: figure(track, "noise_mm", "mm of noise from epoch to epoch"))),
+        CHECK_UNIT + " Series that were not unwrapped, or of points without coherence, look so as well.",
+        warn=facts.params.max_noise_mm,
+        fail=facts.params.refuse_noise_above_mm,
+        nothing=silent("noise_mm", "prepare"),
+    )
+
+
+MOTION_RULES = (speed, noise_low, noise_high)

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.strain import DIFFICULTIES
-from plumbline.prepare.audit.findings import Case, Facts, Finding, judge
+from plumbline.prepare.audit.findings import Case, Facts, RuleFinding, judge_cases
 from plumbline.prepare.audit.summary import Summary
 
 
-def split_size(facts: Facts) -> Finding:
+def split_size(facts: Facts) -> RuleFinding:
     """An empty split fails; a small one warns."""
     counts = {"train": 0} | {name: split.buildings for name, split in facts.splits.items()}
     cases = [Case(name, count, f"{name}: {count} buildings") for name, count in counts.items()]
-    return judge(
+    return judge_cases(
         "split_size",
         cases,
         "Give more labelled buildings, lower `prepare.min_points`, or change `prepare.split`. Figures of a small split "
@@ -25,14 +25,14 @@ def split_size(facts: Facts) -> Finding:
     )
 
 
-def labelled(facts: Facts) -> Finding:
+def labelled(facts: Facts) -> RuleFinding:
     """Share of a city's buildings that have a label."""
     cases = []
     for city, report in facts.cities.items():
         if report.get("buildings") and report.get("labelled") is not None:
             text = f"{city}: {report['labelled']} of {report['buildings']} buildings have a label"
             cases.append(Case(city, report["labelled"] / report["buildings"], text))
-    return judge(
+    return judge_cases(
         "labelled",
         cases,
         "Were the labelled ones chosen because they are damaged? Then the model learns damage to be common.",
@@ -42,15 +42,15 @@ def labelled(facts: Facts) -> Finding:
     )
 
 
-def severity_known(facts: Facts) -> Finding:
+def severity_known(facts: Facts) -> RuleFinding:
     """A severity that is no number, or is negative, fails."""
     return _wrong(facts, "severity_known", "severity", "severities are no number from 0 up", "Correct the labels.")
 
 
-def severity_range(facts: Facts) -> Finding:
+def severity_range(facts: Facts) -> RuleFinding:
     """Largest severity, permille: beyond what structures stand, the unit is wrong."""
     cases = [Case(n, s.severity_max, f"{n}: largest severity {s.severity_max:.4g} permille") for n, s in _filled(facts)]
-    return judge(
+    return judge_cases(
         "severity_range",
         cases,
         "Check the unit (permille, so 0.001 of strain is 1) and the buildings with the largest values.",
@@ -59,16 +59,18 @@ def severity_range(facts: Facts) -> Finding:
     )
 
 
-def quadrant_codes(facts: Facts) -> Finding:
+def quadrant_codes(facts: Facts) -> RuleFinding:
     """A quadrant that does not exist, or of a building below category 1, fails."""
     cases = []
     for name, split in facts.splits.items():
         count = split.wrong["quadrant"] + split.wrong["quadrant_of_undamaged"]
         cases.append(Case(name, count, f"{name}: {count} quadrants are no code of 0 to 3, or of an undamaged building"))
-    return judge("quadrant_codes", cases, "Correct the labels: a quadrant belongs to category 1 and above.", fail=0)
+    return judge_cases(
+        "quadrant_codes", cases, "Correct the labels: a quadrant belongs to category 1 and above.", fail=0
+    )
 
 
-def quadrant_known(facts: Facts) -> Finding:
+def quadrant_known(facts: Facts) -> RuleFinding:
     """Damaged buildings of unknown quadrant are left out of learning where."""
     cases = []
     for name, split in _filled(facts):
@@ -76,22 +78,22 @@ def quadrant_known(facts: Facts) -> Finding:
         if damaged:
             text = f"{name}: {split.quadrant_unknown} of {damaged} damaged buildings have no quadrant"
             cases.append(Case(name, split.quadrant_unknown / damaged, text))
-    return judge("quadrant_known", cases, "Add the quadrants to the labels where they are known.", warn=0)
+    return judge_cases("quadrant_known", cases, "Add the quadrants to the labels where they are known.", warn=0)
 
 
-def damage_present(facts: Facts) -> Finding:
+def damage_present(facts: Facts) -> RuleFinding:
     """`train` without a damaged or without an undamaged building fails; another split warns."""
     cases = []
     for name, split in _filled(facts):
         own = (None, 1) if name == "train" else (1, None)
         for kind, count in _damage(split).items():
             cases.append(Case(f"{name}, {kind}", count, f"{name}: {count} {kind} buildings", own))
-    return judge(
+    return judge_cases(
         "damage_present", cases, "Both are needed to tell them apart: add buildings of the other kind.", low=True
     )
 
 
-def damage_balance(facts: Facts) -> Finding:
+def damage_balance(facts: Facts) -> RuleFinding:
     """Share of the rarer of damaged and undamaged in `train`."""
     cases = []
     if facts.train and facts.train.categories.sum():
@@ -100,40 +102,40 @@ def damage_balance(facts: Facts) -> Finding:
         total = sum(counts.values())
         cases = [Case(f"train, {rarer}", counts[rarer] / total, f"train: {counts[rarer]} of {total} are {rarer}")]
     advice = "Add buildings of the rarer kind, or weigh them."
-    return judge("damage_balance", cases, advice, warn=facts.params.min_damage_share, low=True)
+    return judge_cases("damage_balance", cases, advice, warn=facts.params.min_damage_share, low=True)
 
 
-def category_present(facts: Facts) -> Finding:
+def category_present(facts: Facts) -> RuleFinding:
     """A split that lacks a category."""
     cases = [
         Case(f"{name}, category {category}", count, f"{name}: {count} buildings are of category {category}")
         for name, split in _filled(facts)
         for category, count in enumerate(split.categories.tolist())
     ]
-    return judge("category_present", cases, "Nothing can be learnt, or measured, of it there.", warn=1, low=True)
+    return judge_cases("category_present", cases, "Nothing can be learnt, or measured, of it there.", warn=1, low=True)
 
 
-def category_balance(facts: Facts) -> Finding:
+def category_balance(facts: Facts) -> RuleFinding:
     """Share of each category in `train`."""
     cases = _shares(facts.train.categories.tolist(), [f"category {i}" for i in range(5)]) if facts.train else []
     advice = "Add buildings of that category, or weigh them."
-    return judge("category_balance", cases, advice, warn=facts.params.min_category_share, low=True)
+    return judge_cases("category_balance", cases, advice, warn=facts.params.min_category_share, low=True)
 
 
-def quadrant_balance(facts: Facts) -> Finding:
+def quadrant_balance(facts: Facts) -> RuleFinding:
     """Share of each quadrant among the damaged buildings of `train`."""
     cases = _shares(facts.train.quadrants.tolist(), QUADRANTS) if facts.train else []
     advice = "Keep `train.augment` on: it turns every quadrant into every other."
-    return judge("quadrant_balance", cases, advice, warn=facts.params.min_quadrant_share, low=True)
+    return judge_cases("quadrant_balance", cases, advice, warn=facts.params.min_quadrant_share, low=True)
 
 
-def difficulty_codes(facts: Facts) -> Finding:
+def difficulty_codes(facts: Facts) -> RuleFinding:
     """A difficulty that does not exist fails."""
     text = "codes of difficulty are not from -1 to 2"
     return _wrong(facts, "difficulty_codes", "difficulty", text, "Run `plumbline prepare` again.")
 
 
-def difficulty_present(facts: Facts) -> Finding:
+def difficulty_present(facts: Facts) -> RuleFinding:
     """A level of `train` that another split lacks."""
     cases = []
     levels = facts.train.difficulty if facts.train else None
@@ -142,7 +144,7 @@ def difficulty_present(facts: Facts) -> Finding:
             if levels is not None and levels[code]:
                 count = int(split.difficulty[code])
                 cases.append(Case(f"{name}, {level}", count, f"{name}: {count} buildings are {level}"))
-    return judge("difficulty_present", cases, "Figures by difficulty will miss that level.", warn=1, low=True)
+    return judge_cases("difficulty_present", cases, "Figures by difficulty will miss that level.", warn=1, low=True)
 
 
 def _damage(split: Summary) -> dict[str, int]:
@@ -158,9 +160,9 @@ def _shares(counts: list[int], named: Sequence[str]) -> list[Case]:
     ]
 
 
-def _wrong(facts: Facts, rule: str, key: str, text: str, advice: str) -> Finding:
+def _wrong(facts: Facts, rule: str, key: str, text: str, advice: str) -> RuleFinding:
     cases = [Case(name, split.wrong[key], f"{name}: {split.wrong[key]} {text}") for name, split in facts.splits.items()]
-    return judge(rule, cases, advice, fail=0)
+    return judge_cases(rule, cases, advice, fail=0)
 
 
 def _filled(facts: Facts) -> list[tuple[str, Summary]]:

@@ -11,16 +11,14 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, write_json
 from plumbline.params import Audit
 from plumbline.prepare.audit.distributions import columns_of, compare
-from plumbline.prepare.audit.findings import ORDER, Facts, Finding, Status
-from plumbline.prepare.audit.leaks import block_leaks, building_leaks, twin_leaks
-from plumbline.prepare.audit.page import page
-from plumbline.prepare.audit.reference_part import FILE, describe, load_reference
-from plumbline.prepare.audit.rules_cities import CITY_RULES
+from plumbline.prepare.audit.findings import ORDER, Facts, RuleFinding, Status
+from plumbline.prepare.audit.page import audit_page
+from plumbline.prepare.audit.reference import FILE, describe_reference, load_reference
+from plumbline.prepare.audit.rules_cities import CITY_RULES, MOTION_RULES
 from plumbline.prepare.audit.rules_features import FEATURE_RULES
 from plumbline.prepare.audit.rules_labels import LABEL_RULES
-from plumbline.prepare.audit.rules_motion import MOTION_RULES
 from plumbline.prepare.audit.statistics import all_edges, city_statistics, plain, shift_statistics, split_statistics
-from plumbline.prepare.audit.summary import summarise
+from plumbline.prepare.audit.summary import block_leaks, building_leaks, summarise, twin_leaks
 
 RULES = (*CITY_RULES, *MOTION_RULES, *LABEL_RULES, *FEATURE_RULES)
 """Each looks at `Facts` and gives one `Finding`, named as the function."""
@@ -30,7 +28,7 @@ RULES = (*CITY_RULES, *MOTION_RULES, *LABEL_RULES, *FEATURE_RULES)
 class AuditResult:
     """What was found."""
 
-    rules: tuple[Finding, ...]
+    rules: tuple[RuleFinding, ...]
     """Failed ones first, then warnings; in the order of `RULES` otherwise."""
     statistics: dict[str, Any]
     reference: dict[str, Any]
@@ -48,7 +46,7 @@ class AuditResult:
 
     def html(self) -> str:
         """The page: rules and plots, in one file that loads nothing from elsewhere."""
-        return page(self.to_json())
+        return audit_page(self.to_json())
 
     def write(self, folder: Path) -> None:
         """Write `audit.json`, `audit.html` and `reference.json` into a folder, each atomically."""
@@ -136,4 +134,4 @@ def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -
         },
     }
     ranked = tuple(sorted(found, key=lambda rule: ORDER.index(rule.status)))
-    return AuditResult(ranked, plain(statistics), describe(train) if train else {})
+    return AuditResult(ranked, plain(statistics), describe_reference(train) if train else {})

@@ -11,8 +11,14 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES
-from plumbline.prepare.audit.distributions import Columns, Shift
-from plumbline.prepare.audit.shape import histogram, histogram_edges, outlier_share, quantiles
+from plumbline.prepare.audit.distributions import (
+    ColumnShift,
+    ColumnValues,
+    histogram,
+    histogram_edges,
+    outlier_share,
+    quantiles,
+)
 from plumbline.prepare.audit.summary import TABLES, Summary
 
 QUANTILES = {"q01": 0.01, "q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95, "q99": 0.99}
@@ -22,7 +28,7 @@ SEVERITY_EDGES = (0.0, 0.1, 0.2, 0.35, *CATEGORY_BOUNDS_PERMILLE[:3], 2.0, CATEG
 
 
 def split_statistics(
-    split: Summary, columns: Columns, edges: Mapping[str, NDArray[np.float64]], z: float
+    split: Summary, columns: ColumnValues, edges: Mapping[str, NDArray[np.float64]], z: float
 ) -> dict[str, Any]:
     """Counts, labels and features of one split.
 
@@ -76,13 +82,13 @@ def split_statistics(
     return result
 
 
-def all_edges(columns: Mapping[str, Columns]) -> dict[str, NDArray[np.float64]]:
+def all_edges(columns: Mapping[str, ColumnValues]) -> dict[str, NDArray[np.float64]]:
     """Edges of each column's histogram, from `train`, or from the first split if there is none."""
-    first = columns.get("train") or next(iter(columns.values()), Columns(0, {}))
+    first = columns.get("train") or next(iter(columns.values()), ColumnValues(0, {}))
     return {key: histogram_edges(values) for key, values in first.values.items()}
 
 
-def shift_statistics(shifts: Mapping[str, Shift]) -> dict[str, Any]:
+def shift_statistics(shifts: Mapping[str, ColumnShift]) -> dict[str, Any]:
     """Shift of each column, largest first."""
     ranked = sorted(shifts.items(), key=lambda item: (-item[1].psi, item[0]))
     return {key: dict(shift.__dict__) for key, shift in ranked}

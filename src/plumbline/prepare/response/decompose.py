@@ -1,4 +1,4 @@
-"""Up and east from lines of sight: what a building, or a grid cell, does as a whole.
+"""Up and east from lines of sight: what a building, or a grid cell, does as a whole, and the table of it for users.
 
 A satellite sees `los_east * east + los_north * north + los_up * up`. Ascending and descending tracks look from the west
 and from the east, so together they tell up from east; near-polar orbits hardly see north, which is taken as zero. A
@@ -21,9 +21,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 
+from plumbline.core.compass import Frames
 from plumbline.prepare.response.robust import FREEDOM
+from plumbline.prepare.scatterers import Scatterers
 
 Float = NDArray[np.floating[Any]]
 LEAST_ANGLE = np.radians(30)
@@ -205,3 +208,45 @@ def _offsets(means: TrackMeans) -> Float:
         square = np.einsum("ui,uij,uj->u", left, contradiction, left) / excess
         trust = np.minimum(1, HUBER / np.sqrt(np.maximum(square, TINY)))
     return offset
+
+
+SIDES = ("none", "one", "both")
+
+
+def building_means(scatterers: Scatterers, frame: Frames, tracks: int) -> TrackMeans:
+    """Mean LOS velocity (mm/yr) of each building in each of `tracks` tracks.
+
+    Args:
+        scatterers: of any of the buildings of `frame`.
+        frame: of B buildings.
+        tracks: number of tracks of the city.
+    """
+    building = scatterers.building
+    angle = frame.angle[building]
+    cos, sin = np.cos(angle), np.sin(angle)
+    x, y, up = scatterers.los.T
+    los = np.stack([x * cos - y * sin, x * sin + y * cos, up], axis=1)
+    rates = (scatterers.velocity, scatterers.velocity_se, scatterers.common_se)
+    return track_means(building, scatterers.track, los, *rates, len(frame.angle), tracks)
+
+
+def motion_table(building_id: NDArray[np.object_], means: TrackMeans) -> pandas.DataFrame:
+    """One row a building, velocities in mm/yr with standard errors; north is taken as zero (see `decompose`).
+
+    Columns: `building_id`; `up_mm_yr`, `up_se_mm_yr`, `east_mm_yr`, `east_se_mm_yr`; `sides`, from which the building
+    is seen: `both`, `one` (then east is empty and was taken as zero for up) or `none`; `tracks`; `points`.
+    """
+    found = solve_units(means)
+    sides = np.isfinite(found.up).astype(int) + np.isfinite(found.east)
+    return pandas.DataFrame(
+        {
+            "building_id": building_id,
+            "up_mm_yr": found.up,
+            "up_se_mm_yr": np.where(np.isfinite(found.up_se), found.up_se, np.nan),
+            "east_mm_yr": found.east,
+            "east_se_mm_yr": np.where(np.isfinite(found.east_se), found.east_se, np.nan),
+            "sides": np.asarray(SIDES, object)[sides],
+            "tracks": found.tracks,
+            "points": found.points,
+        }
+    )

@@ -1,4 +1,5 @@
-"""Structural-response decoupling: what moves within a building after the building as a whole is taken off."""
+"""Structural-response decoupling: take off how a building moves as a whole, and see what moves around each
+scatterer."""
 
 from __future__ import annotations
 
@@ -68,3 +69,65 @@ def rigid_design(xy: Float, height: Float, los: Float, track: NDArray[np.intp]) 
     tilt = los[..., 2:] * xy - los[..., :2] * height[..., None]
     offset = track[..., None] == np.arange(int(track.max(initial=0)) + 1)
     return np.concatenate([tilt, offset.astype(float)], axis=2)
+
+
+Float = NDArray[np.floating[Any]]
+REACH_M = 4.0
+"""Standard deviation of the neighbourhood's weight: the length of a bay of the label."""
+PRIOR_SD = np.array([20.0, 2.0, 2.0, 3.0])
+"""What is likely before looking: up (mm), gradients (mm/m), east (mm). A building seen from one side, or with few
+scatterers, then answers with the prior and its wide standard error instead of nonsense."""
+
+
+class Local(NamedTuple):
+    """(b, P, 4) estimates and standard errors: up (mm), its gradient along x and y (mm/m), east (mm)."""
+
+    estimate: Float
+    standard_error: Float
+
+
+def local_motion(
+    xy: Float, los: Float, east: Float, residual: Float, variance: Float, mask: NDArray[np.bool_]
+) -> Local:
+    """Weighted least squares of up, its gradients and east in the neighbourhood of each scatterer.
+
+    North is taken as zero: the satellites hardly see it. Vertical and east are told apart where ascending and
+    descending tracks are both near; elsewhere the standard error of east stays that of the prior.
+
+    Args:
+        xy: (b, P, 2) m. los: (b, P, 3) along x, y, up. east: (b, P) LOS response to 1 mm towards the east.
+        residual: (b, P) mm along LOS after the rigid body. variance: (b, P) mm2. mask: (b, P).
+    """
+    weight = neighbourhood_weight(xy) * mask[:, None, :]
+    up = los[..., 2]
+    # The columns differ from place to place by the distance from it only, so their products are moments about the
+    # centre of the building, moved to the place: sums over neighbours are one product of matrices.
+    x, y = xy[..., 0], xy[..., 1]
+    moments = np.stack(
+        [up**2, up**2 * x, up**2 * y, up**2 * x**2, up**2 * x * y, up**2 * y**2, up * east, up * east * x,
+         up * east * y, east**2, up * residual, up * residual * x, up * residual * y, east * residual], axis=2,
+    )  # fmt: skip
+    sums = np.moveaxis(weight @ (moments * (mask / variance)[..., None]), 2, 0)
+    uu, uux, uuy, uuxx, uuxy, uuyy, ue, uex, uey, ee, ur, urx, ury, er = sums
+    normal = np.empty((*x.shape, 4, 4))
+    entries = (
+        (uu, uux - x * uu, uuy - y * uu, ue),
+        (uuxx - 2 * x * uux + x**2 * uu, uuxy - x * uuy - y * uux + x * y * uu, uex - x * ue),
+        (uuyy - 2 * y * uuy + y**2 * uu, uey - y * ue),
+        (ee,),
+    )
+    for i, row in enumerate(entries):
+        for j, entry in enumerate(row, start=i):
+            normal[..., i, j] = normal[..., j, i] = entry
+    right = np.stack([ur, urx - x * ur, ury - y * ur, er], axis=-1)
+    inverse = np.linalg.inv(normal + np.diag(1 / PRIOR_SD**2))
+    estimate = (inverse @ right[..., None])[..., 0]
+    error = np.sqrt(np.diagonal(inverse, axis1=2, axis2=3))
+    return Local(np.where(mask[..., None], estimate, 0), np.where(mask[..., None], error, PRIOR_SD))
+
+
+def neighbourhood_weight(xy: Float) -> Float:
+    """(b, P, P) weight of each scatterer in the neighbourhood of each."""
+    square = (xy**2).sum(-1)
+    apart = square[:, :, None] + square[:, None, :] - 2 * xy @ xy.transpose(0, 2, 1)
+    return np.asarray(np.exp(apart / (-2 * REACH_M**2)))

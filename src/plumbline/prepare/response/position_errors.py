@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.prepare.response.decouple import RigidFit, rigid_design
-from plumbline.prepare.series.course import Courses, dictionary_courses
+from plumbline.prepare.series.temporal_basis import Courses, dictionary_courses
 from plumbline.prepare.series.trend import LEAST_ERROR
 
 Float = NDArray[np.floating[Any]]

@@ -2,7 +2,8 @@
 
 A straight line would misjudge a movement that began late or has come to rest. Scatterers of one building move
 together in time, so each building chooses one curve out of a small dictionary, by what is left of its scatterers'
-series after their common movement is taken off; a series then only needs an amplitude for that curve.
+series after their common movement is taken off; a series then only needs an amplitude for that curve. Before it is
+known whose a scatterer is, a robust line has to do (`line_changes`).
 """
 
 from __future__ import annotations
@@ -12,19 +13,31 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.prepare.series.course import CourseBasis, course_basis, fit_courses, unknown_courses
-from plumbline.prepare.series.noise import Kinds, kinds_of
-from plumbline.prepare.series.noise_part import (  # fmt: skip
+from plumbline.prepare.series.noise import (
     COLUMNS,
     FAR,
     HELD,
+    Kinds,
     Rows,
     effective_share,
+    kinds_of,
     rows_of,
     trusted,
     typical_variance,
 )
-from plumbline.prepare.series.temporal_basis import LINE, SEASON, Basis, amplitudes, fitted, make_basis, normal_matrices
+from plumbline.prepare.series.temporal_basis import (
+    LINE,
+    SEASON,
+    Basis,
+    CourseBasis,
+    amplitudes,
+    course_basis,
+    fit_courses,
+    fitted,
+    make_basis,
+    normal_matrices,
+    unknown_courses,
+)
 
 Float = NDArray[np.floating[Any]]
 CHUNK = 2048
@@ -200,3 +213,40 @@ def _common_error(
     own = rows.total(error**2) / rows.size
     beyond = np.where(members > 0, variance - own / np.maximum(members, 1), own * (1 - 1 / rows.size))
     return np.asarray(np.sqrt(np.maximum(beyond, 0)))
+
+
+Float = NDArray[np.floating[Any]]
+LINE_CHUNK = 2048
+"""Series worked on at a time: few enough for their arrays to stay in the processor's cache."""
+LEAST_LINE_ERROR = 0.2
+"""mm; no line of one series is known better."""
+
+
+def line_changes(displacement: NDArray[np.float32], when: Float, years: float) -> tuple[Float, Float]:
+    """(N,) change over the observation period along a line, and its standard error if all noise were white, mm.
+
+    Other than `estimate_trend`, it asks nothing of a series' building, so that it can be asked before that is known.
+
+    Args:
+        displacement: (N, T) mm, NaN where missing; `COLUMNS` values a series and more.
+        when: (T,) epochs as a share of the observation period, 0 to 1.
+        years: length of the observation period.
+    """
+    basis, parts = make_basis(when, years), [np.zeros((2, 0))]
+    for start in range(0, len(displacement), LINE_CHUNK):
+        series = displacement[start : start + LINE_CHUNK]
+        known = np.isfinite(series)
+        y, weight = np.where(known, series, 0).astype(float), known.astype(float)
+        line = np.full(len(y), LINE, np.intp)
+        for _ in range(2):
+            normal = normal_matrices(basis, weight)
+            found = amplitudes(basis, normal, weight * y, y)
+            weight = trusted((y - fitted(basis, normal, found, line)) * known, known)
+        normal = normal_matrices(basis, weight)
+        found = amplitudes(basis, normal, weight * y, y)
+        residual = (y - fitted(basis, normal, found, line)) * known
+        variance = (weight * residual**2).sum(1) / np.maximum(weight.sum(1) - COLUMNS, 1)
+        error = np.sqrt(variance / normal.own[:, LINE])
+        parts.append(np.stack([found.amplitude[:, LINE], np.maximum(error, LEAST_LINE_ERROR)]))
+    change, error = np.concatenate(parts, axis=1)
+    return change, error

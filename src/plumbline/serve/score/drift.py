@@ -26,7 +26,7 @@ import numpy as np
 from scipy import stats
 
 from plumbline.params.score import Drift
-from plumbline.prepare.audit.distributions import Columns, Shift, shift, stability_index
+from plumbline.prepare.audit.distributions import ColumnShift, ColumnValues, shift, stability_index
 from plumbline.serve.score.results import Result
 
 ABSTAINED = ("insufficient_points", "out_of_distribution")
@@ -35,9 +35,12 @@ Counts = Mapping[str, int]
 
 
 def drift_of(
-    found: Columns, reference: Mapping[str, Columns] | None, counts: Mapping[str, Counts], before: Result | None,
+    found: ColumnValues,
+    reference: Mapping[str, ColumnValues] | None,
+    counts: Mapping[str, Counts],
+    before: Result | None,
     params: Drift,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The content of `drift.json`.
 
     Args:
@@ -70,7 +73,7 @@ def drift_of(
     return {"verdict": verdict, "reasons": [*causes, *looks], **content, "features": features}
 
 
-def _feature(name: str, found: Columns, reference: Mapping[str, Columns], params: Drift) -> dict[str, Any]:
+def _feature(name: str, found: ColumnValues, reference: Mapping[str, ColumnValues], params: Drift) -> dict[str, Any]:
     """One column against its nearest training city."""
     own = found.values[name]
     beside = {city: columns for city, columns in reference.items() if len(columns.values.get(name, ()))}
@@ -92,7 +95,7 @@ def by_chance(n: int, m: int, probability: float) -> float:
     return math.sqrt(math.log(math.e / probability) / 2 * (1 / n + 1 / m))
 
 
-def _rest(one: Shift) -> dict[str, Any]:
+def _rest(one: ColumnShift) -> dict[str, Any]:
     return {"psi": one.psi, "psi_by_chance": one.psi_chance, "wasserstein_sd": one.wasserstein_sd}
 
 

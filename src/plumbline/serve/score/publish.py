@@ -9,7 +9,7 @@ from plumbline.core.console import log
 from plumbline.core.files import atomic_folder, read_json, sha256_file, write_json
 from plumbline.export.package import verify_package
 from plumbline.params import Score
-from plumbline.prepare.audit.distributions import Columns
+from plumbline.prepare.audit.distributions import ColumnValues
 from plumbline.prepare.audit.reference import conditions_of, load_conditions
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import Shards
@@ -109,11 +109,11 @@ def _warn_of_tracks(before: Result, tracks: list[dict[str, Any]]) -> None:
         )  # fmt: skip
 
 
-def _conditions(tiles: list[Tile]) -> Columns:
+def _conditions(tiles: list[Tile]) -> ColumnValues:
     """The watched columns of all buildings of the delivery that could be prepared."""
     parts = [part for tile in tiles if len(part := Sequences.load(tile.folder / SEQUENCES))]
     if not parts:
-        return Columns(0, {})
+        return ColumnValues(0, {})
     (found,) = conditions_of(Shards(parts)).values()
     return found
 

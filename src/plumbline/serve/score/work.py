@@ -21,7 +21,7 @@ from plumbline.core.jobs import WORK, clear, run_jobs
 from plumbline.export.package import Manifest, open_package, verify_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.params import Ingest
-from plumbline.prepare.assignment.owners_part import owners_in_tile
+from plumbline.prepare.assignment.owners import owners_in_tile
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.exclusions import period_overlap
 from plumbline.prepare.tile import own_rows
