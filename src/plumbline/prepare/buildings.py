@@ -43,7 +43,7 @@ def prepare_buildings(
     city: str = "",
     owners: Owners | None = None,
 ) -> Prepared:
-    """Assign, decouple and describe; a building that a rule of `odd` leaves out has no sequence.
+    """Assign, decouple and describe; a building that a rule of `exclusions` leaves out has no sequence.
 
     Args:
         tracks: in one projected CRS; those that share too little time with the others are left out.

@@ -49,7 +49,7 @@ class ProfileBuildings(NamedTuple):
 
 
 def rows_left_out(profiles: Profiles, params: Prepare) -> LeftOut:
-    """Which of B rows cannot be judged, by the rules of `odd` that a row can break: size, number and spread of places.
+    """Which of B rows cannot be judged, by the rules of `exclusions` that a row can break: size, number, spread.
 
     A row has its places along one line by its nature: what counts is how far they are spread along it.
     """

@@ -37,7 +37,7 @@ class Scatterers:
     common_se: Float
     """(N,) standard error of what the velocities of the building's scatterers of that track share, mm/yr."""
     course: Float
-    """(N, K) course in time, mm; NaN where it is not known; see `course.Courses`."""
+    """(N, K) course in time, mm; NaN where it is not known; see `temporal_basis.Courses`."""
     course_root: Float
     """(N, K, K) how well it is known, 1/mm."""
 

@@ -125,9 +125,6 @@ def _count(mask: Mask) -> Float:
     return np.asarray(np.maximum(mask.sum(1), 1)[:, None, None], float)
 
 
-Index = NDArray[np.intp]
-
-
 class Owners(NamedTuple):
     """Who has the points of some tracks."""
 

@@ -92,7 +92,6 @@ def histogram(values: Values, edges: Values) -> list[int]:
     return [int(n) for n in np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]]
 
 
-Values = NDArray[np.float64]
 BINS = 10
 CHANCE = 0.01
 """Probability that any column of a comparison without drift is above its chance bound (Bonferroni over the columns)."""

@@ -96,7 +96,7 @@ def _describe(
     scatterers: Scatterers, rectangle: Rectangle, side: NDArray[np.floating[Any]], angle: NDArray[np.floating[Any]],
     area: NDArray[np.floating[Any]], years: float,
 ) -> _Description:  # fmt: skip
-    """All features of one padded rectangle of buildings, columns as in `features`."""
+    """All features of one padded rectangle of buildings, columns as in `definition`."""
     mask, part = rectangle.mask, scatterers.take(rectangle.row.ravel())
     shape = mask.shape
     xy, los = part.xy.reshape(*shape, 2), part.los.reshape(*shape, 3)

@@ -28,7 +28,7 @@ class Sequences:
     offsets: NDArray[np.int64]
     """(B + 1,) building b owns the rows offsets[b] to offsets[b + 1]."""
     distance: NDArray[np.float32]
-    """(N, len(DISTANCE)), see `features`."""
+    """(N, len(DISTANCE)), see `definition`."""
     slope: NDArray[np.float32]
     """(N, len(SLOPE))"""
     geometry: NDArray[np.float32]
@@ -67,7 +67,7 @@ class Sequences:
         Args:
             index: (B,) buildings.
             length: places a sequence; as many as the longest of them has, or more.
-            strategy: what stands in the places that are masked, see `pad`.
+            strategy: what stands in the places that are masked, see `padding`.
 
         Returns:
             distance (B, L, C), slope (B, L, C) and geometry (B, C) float32, mask (B, L) bool.

@@ -231,7 +231,7 @@ def building_means(scatterers: Scatterers, frame: Frames, tracks: int) -> TrackM
 
 
 def motion_table(building_id: NDArray[np.object_], means: TrackMeans) -> pandas.DataFrame:
-    """One row a building, velocities in mm/yr with standard errors; north is taken as zero (see `decompose`).
+    """One row a building, velocities in mm/yr with standard errors; north is taken as zero.
 
     Columns: `building_id`; `up_mm_yr`, `up_se_mm_yr`, `east_mm_yr`, `east_se_mm_yr`; `sides`, from which the building
     is seen: `both`, `one` (then east is empty and was taken as zero for up) or `none`; `tracks`; `points`.

@@ -71,7 +71,6 @@ def rigid_design(xy: Float, height: Float, los: Float, track: NDArray[np.intp]) 
     return np.concatenate([tilt, offset.astype(float)], axis=2)
 
 
-Float = NDArray[np.floating[Any]]
 REACH_M = 4.0
 """Standard deviation of the neighbourhood's weight: the length of a bay of the label."""
 PRIOR_SD = np.array([20.0, 2.0, 2.0, 3.0])

@@ -2,7 +2,7 @@
 
 Scatterers do not lie where a product says. On a building that tilts, a position wrong by metres leaves a residual of
 millimetres, but one with the tilt's own course in time, while damage mostly has another. So each scatterer's
-coordinates in time (`course`) are taken as the sum of three: damage along one course of the dictionary, the tilt's
+coordinates in time (`Courses`) are taken as the sum of three: damage along one course of the dictionary, the tilt's
 course times an error of position, and noise. Which course the damage has, how large it is and how far positions err
 is asked of all scatterers of a building together, on a grid; answers count by their likelihood (Bayesian model
 averaging, Hoeting et al. 1999). Damage has heavy tails (a mixture of two normal distributions, Tukey 1960): most of a

@@ -106,7 +106,6 @@ def power_law(at: NDArray[np.intp], exponent: float) -> Float:
     return np.asarray(through @ through.T, float)
 
 
-Float = NDArray[np.floating[Any]]
 COLUMNS = 4
 """Parameters of a fit: amplitude, offset and the two of the annual term."""
 CUT = 4.685

@@ -133,7 +133,6 @@ def _forward(below: Float, right: Float) -> Float:
     return np.stack([right[0], second, right[2] - below[1] * right[0] - below[2] * second])
 
 
-Float = NDArray[np.floating[Any]]
 SHAPES = 4
 """K; so many hold 99.9 % of the dictionary's variance."""
 GRID = np.linspace(0, 1, 401)

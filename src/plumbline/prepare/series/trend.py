@@ -88,7 +88,7 @@ def estimate_trend(displacement: NDArray[np.float32], when: Float, years: float,
         building: (N,) ascending index of each row's building.
 
     Returns:
-        (N,) arrays. Standard errors count how the noise hangs together in time; see `memory`.
+        (N,) arrays. Standard errors count how the noise hangs together in time; see `noise`.
     """
     count = len(displacement)
     change, change_se, line, line_se, common_se = np.zeros((5, count))
@@ -215,7 +215,6 @@ def _common_error(
     return np.asarray(np.sqrt(np.maximum(beyond, 0)))
 
 
-Float = NDArray[np.floating[Any]]
 LINE_CHUNK = 2048
 """Series worked on at a time: few enough for their arrays to stay in the processor's cache."""
 LEAST_LINE_ERROR = 0.2
