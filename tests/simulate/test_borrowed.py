@@ -14,8 +14,7 @@ from plumbline.core.files import sha256_folder
 from plumbline.params import Borrowed, Simulate
 from plumbline.simulate.borrowed import borrowed_layout, write_borrowed
 from plumbline.simulate.egms import Points, Product, egms_rows
-from plumbline.simulate.hinge import draw_hinges
-from plumbline.simulate.motion import MOST_DROP_MM, scaled_to_target
+from plumbline.simulate.hinge import MOST_DROP_MM, draw_hinges, scaled_to_target
 from plumbline.simulate.outlines import own_outlines
 from plumbline.simulate.stage import simulate
 from plumbline.sources.read import read_points

@@ -4,17 +4,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.simulate.hinge import (
-    CORNERS,
     DIAGONAL,
     FAMILY_SHARES,
     PRODUCT,
+    TARGET_PERMILLE,
     Hinges,
     draw_hinges,
+    hinge_strains,
     ramp,
+    scaled_to_target,
     smoothstep,
     softplus,
 )
-from plumbline.simulate.motion import TARGET_PERMILLE, hinge_strains, scaled_to_target
+from plumbline.simulate.shapes import CORNERS
 
 
 @pytest.fixture(scope="module")

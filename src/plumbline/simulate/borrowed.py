@@ -21,12 +21,11 @@ from plumbline.core.errors import InputError
 from plumbline.params import Borrowed
 from plumbline.simulate.borrowed_track import Copy, Setting, write_track
 from plumbline.simulate.difficulty import Evidence, difficulty, nothing
-from plumbline.simulate.egms import CRS
-from plumbline.simulate.hinge import CORNERS
 from plumbline.simulate.layout import Layout, standing_corners
 from plumbline.simulate.motion import draw_labels, draw_motion
 from plumbline.simulate.places import place
 from plumbline.simulate.residual import LEAST_EPOCHS
+from plumbline.simulate.shapes import CORNERS
 from plumbline.simulate.trough import draw_tunnels
 from plumbline.simulate.truth import (
     BETWEEN_FEATURES,
@@ -38,6 +37,7 @@ from plumbline.simulate.truth import (
 )
 from plumbline.sources.buildings import HEIGHT, read_buildings
 from plumbline.sources.city_files import find_unlabelled
+from plumbline.sources.egms import CRS
 from plumbline.sources.ground import CRS as CRS_OF_GROUND
 from plumbline.sources.ground import EASTING, NORTHING, Ground, ground_of
 from plumbline.sources.identifiers import ID

@@ -12,20 +12,15 @@ import numpy as np
 
 from plumbline.params import City
 from plumbline.simulate.acquisition import BANDS, draw_acquisitions
+from plumbline.simulate.draw import Entropy, city_entropy, general_generator
 from plumbline.simulate.layout import draw_town
 from plumbline.simulate.places import place
 from plumbline.simulate.series import draw_reference
-from plumbline.simulate.site import Site, general_generator, shard_count
+from plumbline.simulate.site import Site, shard_count
 from plumbline.simulate.trough import draw_tunnels
 from plumbline.simulate.truth import BETWEEN_FEATURES, FOOTPRINTS_BEGIN, FOOTPRINTS_END, LABELS_HEADER
 
 FOOTPRINTS = "footprints.geojson"
-Entropy = tuple[int, ...]
-
-
-def city_entropy(name: str, city: City) -> Entropy:
-    """Seed of a city: its own number and its name."""
-    return (city.seed, *name.encode())
 
 
 def radius_jobs(name: str, city: City) -> Iterator[tuple[Entropy, int, int]]:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from plumbline.simulate.derived import derived
 from plumbline.simulate.text import Bytes, history_cells, number_cells, rows, word_cells
+from plumbline.sources.egms import CRS
 from plumbline.sources.epochs import DAYS_A_YEAR
 from plumbline.sources.grid import GLOBE, transformer
 
 Array = NDArray[np.float64]
-CRS = "EPSG:3035"
 GEOID_M = 44.0
 BASE62 = np.frombuffer(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", dtype="S1")
 FIRST_COLUMNS = (

@@ -6,21 +6,28 @@ are 1 at that corner and vanish towards the opposite one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.simulate.bays import Strains, strains
 from plumbline.simulate.draw import log_uniform
+from plumbline.simulate.shapes import CORNERS
 
 Array = NDArray[np.float64]
-CORNERS = np.array([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]])
-"""Signs of x and y of the corners, in the order of `compass.QUADRANTS`."""
 PRODUCT, DIAGONAL, RADIAL, SIGMOID = range(4)
 """Families: two hinges crossing; one oblique hinge; rings about the corner; two crossing hinges that level off."""
 FAMILY_SHARES = (0.35, 0.35, 0.15, 0.15)
 OPENING_SHARE, MOST_OPENING = 0.5, 1.0
 """Share of failures that also move away from the building, and how far at most, as a share of the drop."""
+TARGET_PERMILLE = (0.1, 6.0)
+"""Range of the strain of a local failure by itself; log-uniform."""
+MOST_DROP_MM = 600.0
+"""A corner that would have to move further for its strain does not fail: it hardly bears on the footprint, as where
+a borrowed one has a thin wing or none at that corner."""
+UPWARD_SHARE = 0.03
+"""Corners that are lifted, as by swelling clay; the others drop."""
 
 
 @dataclass(frozen=True)
@@ -128,3 +135,28 @@ def draw_hinges(rng: np.random.Generator, side: Array, standing: NDArray[np.bool
         opening=np.where(rng.random(count) < OPENING_SHARE, rng.uniform(0, MOST_OPENING, count), 0.0),
         drop=-np.ones(count),
     )
+
+
+def scaled_to_target(
+    rng: np.random.Generator, hinges: Hinges, damaged: float, outline: NDArray[np.object_] | None = None
+) -> tuple[Hinges, Strains]:  # fmt: skip
+    """Scale the drops so that the hinge alone strains its building by a log-uniform target; return that strain too.
+
+    The strain grows in proportion to the drop, which all of the field is a multiple of: one evaluation is enough.
+    """
+    count = len(hinges.drop)
+    failed = rng.random(count) < damaged
+    target = log_uniform(rng, *TARGET_PERMILLE, count)
+    factor = np.where(rng.random(count) < UPWARD_SHARE, -1.0, 1.0) * target
+    unit = hinge_strains(hinges, np.flatnonzero(failed), outline)
+    # The drops are of 1 mm: so much strain has to come of each millimetre.
+    failed &= unit.severity_permille > np.abs(factor) / MOST_DROP_MM
+    drop = np.divide(hinges.drop * factor, unit.severity_permille, out=np.zeros(count), where=failed)
+    return replace(hinges, drop=drop), Strains(np.where(failed, target, 0.0), unit.quadrant)
+
+
+def hinge_strains(
+    hinges: Hinges, which: NDArray[np.intp] | None = None, outline: NDArray[np.object_] | None = None
+) -> Strains:  # fmt: skip
+    """Strain of the buildings `which` by their local failure alone."""
+    return strains(hinges.field, 2 * hinges.half, which, outline)

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import Frames, frames
 from plumbline.simulate.draw import log_uniform
-from plumbline.simulate.hinge import CORNERS
-from plumbline.simulate.shapes import draw_outlines
+from plumbline.simulate.shapes import CORNERS, draw_outlines
 
 Array = NDArray[np.float64]
 DISTRICT_BUILDINGS = 60

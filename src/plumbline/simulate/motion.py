@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.simulate.bays import Strains, strains
-from plumbline.simulate.draw import log_uniform
-from plumbline.simulate.hinge import Hinges, draw_hinges
+from plumbline.simulate.hinge import Hinges, draw_hinges, scaled_to_target
 from plumbline.simulate.layout import Layout
 from plumbline.simulate.outlines import own_outlines
 from plumbline.simulate.response import Response, draw_response
@@ -19,13 +18,6 @@ from plumbline.simulate.thermal import Thermal, draw_thermal
 from plumbline.simulate.trough import Tunnel, arrival
 
 Array = NDArray[np.float64]
-TARGET_PERMILLE = (0.1, 6.0)
-"""Range of the strain of a local failure by itself; log-uniform."""
-MOST_DROP_MM = 600.0
-"""A corner that would have to move further for its strain does not fail: it hardly bears on the footprint, as where
-a borrowed one has a thin wing or none at that corner."""
-UPWARD_SHARE = 0.03
-"""Corners that are lifted, as by swelling clay; the others drop."""
 
 
 @dataclass(frozen=True)
@@ -92,31 +84,6 @@ def draw_motion(rng: np.random.Generator, layout: Layout, tunnels: list[Tunnel],
         passing=passages(rng, arrival(tunnels, layout.frames.centre, layout.extent)),
         thermal=draw_thermal(rng, side),
     )
-
-
-def scaled_to_target(
-    rng: np.random.Generator, hinges: Hinges, damaged: float, outline: NDArray[np.object_] | None = None
-) -> tuple[Hinges, Strains]:  # fmt: skip
-    """Scale the drops so that the hinge alone strains its building by a log-uniform target; return that strain too.
-
-    The strain grows in proportion to the drop, which all of the field is a multiple of: one evaluation is enough.
-    """
-    count = len(hinges.drop)
-    failed = rng.random(count) < damaged
-    target = log_uniform(rng, *TARGET_PERMILLE, count)
-    factor = np.where(rng.random(count) < UPWARD_SHARE, -1.0, 1.0) * target
-    unit = hinge_strains(hinges, np.flatnonzero(failed), outline)
-    # The drops are of 1 mm: so much strain has to come of each millimetre.
-    failed &= unit.severity_permille > np.abs(factor) / MOST_DROP_MM
-    drop = np.divide(hinges.drop * factor, unit.severity_permille, out=np.zeros(count), where=failed)
-    return replace(hinges, drop=drop), Strains(np.where(failed, target, 0.0), unit.quadrant)
-
-
-def hinge_strains(
-    hinges: Hinges, which: NDArray[np.intp] | None = None, outline: NDArray[np.object_] | None = None
-) -> Strains:  # fmt: skip
-    """Strain of the buildings `which` by their local failure alone."""
-    return strains(hinges.field, 2 * hinges.half, which, outline)
 
 
 def draw_labels(motion: Motion, layout: Layout) -> Strains:

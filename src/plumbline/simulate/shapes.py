@@ -6,9 +6,9 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.simulate.hinge import CORNERS
-
 Array = NDArray[np.float64]
+CORNERS = np.array([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]])
+"""Signs of x and y of the corners, in the order of `compass.QUADRANTS`."""
 RECTANGLE, L, U, T, DRAWN_IN = range(5)
 SHAPE_SHARES = (0.62, 0.14, 0.06, 0.06, 0.12)
 LEAST_WINGED_M = 10.0

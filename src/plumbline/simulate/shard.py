@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from plumbline.simulate.acquisition import BANDS
 from plumbline.simulate.difficulty import Evidence, difficulty, gather, nothing, point_precision
+from plumbline.simulate.draw import generators
 from plumbline.simulate.egms import Points, egms_rows
 from plumbline.simulate.layout import Layout, draw_layout, draw_plan
 from plumbline.simulate.los import range_and_azimuth
@@ -19,7 +20,7 @@ from plumbline.simulate.motion import Motion, draw_labels, draw_motion
 from plumbline.simulate.noise import draw_memory
 from plumbline.simulate.scatterers import STRUCTURE, Scatterers, draw_scatterers, position_errors
 from plumbline.simulate.series import background, common_noise, courses, measurement_noise, true_motion
-from plumbline.simulate.site import SHARD_BUILDINGS, SHARD_DISTRICTS, Site, generators
+from plumbline.simulate.site import SHARD_BUILDINGS, SHARD_DISTRICTS, Site
 from plumbline.simulate.trough import near
 from plumbline.simulate.truth import footprint_features, label_rows
 from plumbline.sources.epochs import DAYS_A_YEAR

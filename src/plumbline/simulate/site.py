@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from plumbline.simulate.acquisition import BANDS, Acquisition
+from plumbline.simulate.draw import generators
 from plumbline.simulate.egms import Product
 from plumbline.simulate.layout import DISTRICT_BUILDINGS, Town, draw_plan
 from plumbline.simulate.series import Reference
@@ -70,14 +71,3 @@ def shard_radius(entropy: tuple[int, ...], buildings: int, number: int) -> float
     """Radius of the largest district of shard `number`, m, from its plan alone."""
     count = min(SHARD_BUILDINGS, buildings - number * SHARD_BUILDINGS)
     return draw_plan(generators(entropy, number)[0], count).radius
-
-
-def generators(entropy: tuple[int, ...], number: int) -> list[np.random.Generator]:
-    """Generators of a shard: for its plan, layout, motion, points, and one for each track."""
-    seeds = np.random.SeedSequence(entropy, spawn_key=(1, number)).spawn(6)
-    return [np.random.default_rng(seed) for seed in seeds]
-
-
-def general_generator(entropy: tuple[int, ...]) -> np.random.Generator:
-    """Generator of what the shards of a city share."""
-    return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(0,)))

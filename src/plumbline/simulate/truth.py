@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.strain import DIFFICULTIES, category
 from plumbline.simulate.bays import Strains
-from plumbline.simulate.egms import CRS
+from plumbline.sources.egms import CRS
 from plumbline.sources.grid import GLOBE, transformer
 
 FOOTPRINTS_BEGIN = (
