@@ -4,7 +4,8 @@
 
 Each city of C-band buildings (five years, 12 days apart) is made with one worker and with all cores, in processes of
 their own; memory is the largest sum over a process and its children. The bytes must be equal. Besides: one block of
-histories as text, by `plumbline.simulate.text` and by the ways that were used or thought of before. Prints Markdown.
+histories as text, by `plumbline.simulate.radar.csv_cells` and by the ways that were used or thought of before. Prints
+Markdown.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from plumbline.core.files import sha256_folder
-from plumbline.simulate.text import history_cells, rows
+from plumbline.simulate.radar.csv_cells import history_cells, rows
 
 RUN = """
 import sys
@@ -84,7 +85,7 @@ def formatting() -> None:
     values = np.round(np.random.default_rng(0).normal(0, 20, (4096, 150)), 1) + 0.0
     ways: dict[str, Callable[[np.ndarray], bytes]] = {
         "pyarrow decimals (before)": by_decimals, "Python, one by one": one_by_one,
-        "plumbline.simulate.text": lambda given: rows([history_cells(given)]),
+        "plumbline.simulate.radar.csv_cells": lambda given: rows([history_cells(given)]),
     }  # fmt: skip
     times: dict[str, list[float]] = {name: [] for name in ways}
     texts = {}

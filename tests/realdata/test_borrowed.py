@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plumbline.simulate.borrowed import borrowed_layout
-from plumbline.simulate.borrowed_track import nearest_building
-from plumbline.simulate.residual import Smooth
+from plumbline.simulate.borrowed.borrowed_city import borrowed_layout
+from plumbline.simulate.borrowed.borrowed_track import nearest_building
+from plumbline.simulate.borrowed.residual_noise import Smooth
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.read import read_points
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plumbline.simulate.layout import Layout, draw_layout, draw_plan, draw_town
+from plumbline.simulate.structure.layout import Layout, draw_layout, draw_plan, draw_town
 
 
 def small_town(rng: np.random.Generator, count: int) -> Layout:

@@ -19,7 +19,7 @@ from plumbline.simulate import site
 from plumbline.simulate.places import PLACES, place
 from plumbline.simulate.pool import Workers
 from plumbline.simulate.stage import simulate
-from plumbline.simulate.truth import FOOTPRINTS_BEGIN, FOOTPRINTS_END, footprint_features
+from plumbline.simulate.structure.truth_files import FOOTPRINTS_BEGIN, FOOTPRINTS_END, footprint_features
 from tests.simulate.made import small_town
 
 PARAMS = Simulate.model_validate(

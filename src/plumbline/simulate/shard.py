@@ -10,19 +10,19 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.simulate.acquisition import BANDS
-from plumbline.simulate.difficulty import Evidence, difficulty, gather, nothing, point_precision
-from plumbline.simulate.draw import generators
-from plumbline.simulate.egms import Points, egms_rows
-from plumbline.simulate.layout import Layout, draw_layout, draw_plan
-from plumbline.simulate.los import range_and_azimuth
-from plumbline.simulate.motion import Motion, draw_labels, draw_motion
-from plumbline.simulate.noise import draw_memory
-from plumbline.simulate.scatterers import STRUCTURE, Scatterers, draw_scatterers, position_errors
-from plumbline.simulate.series import background, common_noise, courses, measurement_noise, true_motion
+from plumbline.simulate.radar.acquisition import BANDS
+from plumbline.simulate.radar.egms_writer import Points, egms_rows
+from plumbline.simulate.radar.los import range_and_azimuth
+from plumbline.simulate.radar.noise import draw_memory
+from plumbline.simulate.radar.scatterers import STRUCTURE, Scatterers, draw_scatterers, position_errors
+from plumbline.simulate.radar.series import background, common_noise, courses, measurement_noise, true_motion
+from plumbline.simulate.random_numbers import generators
 from plumbline.simulate.site import SHARD_BUILDINGS, SHARD_DISTRICTS, Site
-from plumbline.simulate.trough import near
-from plumbline.simulate.truth import footprint_features, label_rows
+from plumbline.simulate.structure.difficulty import Evidence, difficulty, gather, nothing, point_precision
+from plumbline.simulate.structure.layout import Layout, draw_layout, draw_plan
+from plumbline.simulate.structure.motion import Motion, draw_labels, draw_motion
+from plumbline.simulate.structure.truth_files import footprint_features, label_rows
+from plumbline.simulate.structure.tunnels import near
 from plumbline.sources.epochs import DAYS_A_YEAR
 
 Array = NDArray[np.float64]

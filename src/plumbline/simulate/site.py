@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plumbline.simulate.acquisition import BANDS, Acquisition
-from plumbline.simulate.draw import generators
-from plumbline.simulate.egms import Product
-from plumbline.simulate.layout import DISTRICT_BUILDINGS, Town, draw_plan
-from plumbline.simulate.series import Reference
-from plumbline.simulate.trough import Tunnel
+from plumbline.simulate.radar.acquisition import BANDS, Acquisition
+from plumbline.simulate.radar.egms_writer import Product
+from plumbline.simulate.radar.series import Reference
+from plumbline.simulate.random_numbers import generators
+from plumbline.simulate.structure.layout import DISTRICT_BUILDINGS, Town, draw_plan
+from plumbline.simulate.structure.tunnels import Tunnel
 
 SHARD_DISTRICTS = 16
 SHARD_BUILDINGS = SHARD_DISTRICTS * DISTRICT_BUILDINGS

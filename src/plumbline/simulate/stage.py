@@ -35,10 +35,11 @@ class _Job(NamedTuple):
 def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
     """Write `out/cities/NAME/` for each city and `out/showcase/`; replace `out` as a whole.
 
-    Every folder holds an ascending and a descending EGMS L2b CSV, `footprints.geojson` and the labels: `labels.csv`,
-    in the showcase `truth.csv`, which no stage before the comparison at the end reads. The same parameters give the
-    same bytes, whatever the number of workers. A city depends on its own parameters, its name and its number in the
-    list only. Borrowed cities (`plumbline.simulate.borrowed`) stand among the others, with the products that they have.
+    Every folder holds an ascending and a descending EGMS L2b CSV, `footprints.geojson` and the labels: `labels.csv`, in
+    the showcase `truth.csv`, which no stage before the comparison at the end reads. The same parameters give the same
+    bytes, whatever the number of workers. A city depends on its own parameters, its name and its number in the list
+    only. Borrowed cities (`plumbline.simulate.borrowed.borrowed_city`) stand among the others, with the products that
+    they have.
 
     Args:
         params: section `simulate`.
@@ -55,7 +56,7 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
         jobs += [_Job(folder / CITIES / name, name, city, LABELS) for name, city in params.cities.items()]
         if params.borrowed:  # first, since their files may be refused, and nothing else may
             # Readers of all formats take a second to load, in each process, and invented cities need none.
-            from plumbline.simulate.borrowed import write_borrowed
+            from plumbline.simulate.borrowed.borrowed_city import write_borrowed
 
             for slot, (name, about) in enumerate(params.borrowed.items(), len(jobs)):
                 write_borrowed(folder / CITIES, name, about, slot, params.damaged)

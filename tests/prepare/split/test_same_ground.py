@@ -13,7 +13,7 @@ from plumbline.params import Borrowed, Ingest, Prepare
 from plumbline.prepare.split.same_ground import ground_crs, one_ground
 from plumbline.prepare.stage import prepare
 from plumbline.prepare.tile import CENTRE, TILE
-from plumbline.simulate.borrowed import write_borrowed
+from plumbline.simulate.borrowed.borrowed_city import write_borrowed
 from plumbline.sources.ingest import ingest
 
 CRS = "EPSG:3035"

@@ -1,0 +1,197 @@
+"""The noise in real histories: what a smooth motion leaves, with what the fit took along put back.
+
+A robust fit of an offset, a broken line and a yearly term takes the motion out of a history: of the region, of the
+building, of its heat, and of any damage it really has. It takes the slowest part of the noise too, the very part that
+makes a trend uncertain. That part is drawn again: the noise is taken as in part first-order autoregressive and in part
+with a long memory, with the deviation of each point, and a law in time and a share common to a building that hold for
+the track; all are measured on the residuals, whose moments the fit changes in a known way.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.simulate.radar.noise import Law
+
+Array = NDArray[np.float64]
+KNOT_YEARS = 0.75
+EPOCHS_A_TERM = 6
+"""Fewest epochs for each term of the fit."""
+LEAST_EPOCHS = 3 * EPOCHS_A_TERM
+ROUNDS = 4
+HUBER, WINSOR = 2.0, 3.0
+"""In robust standard deviations: from where values count less in the fit; where they are cut off for the moments."""
+RHOS, LONGS = np.linspace(0, 0.95, 39), np.linspace(0, 0.8, 9)
+"""Correlations of the short memory and shares of the long one that are tried."""
+LAGS = (1, 2, 3, 5, 8, 13)
+"""Epochs apart, at which residuals are compared with what each of them would leave."""
+LONG_EXPONENT, LONG_STEPS = 1.5, 60.0
+"""Of noise with a long memory, see `noise.Law`: between flicker noise and a random walk, for some 60 usual steps."""
+LITTLE, MUCH = 0.008, 0.02
+"""Root mean square misfit of correlations: a difference between laws that is none, and one that no noise has."""
+LEAST_SIGMA_MM = 0.05
+
+
+class TrackNoise(NamedTuple):
+    """What the noise of a track is like, besides each point's deviation."""
+
+    rho: float
+    """Correlation of what has a short memory, over one usual step between epochs."""
+    long: float
+    """Share of the variance that has a long memory."""
+    common: float
+    """Share of the variance that is common to the points of a building."""
+    kept: float
+    """Share of the variance that the fit leaves."""
+
+
+class Smooth:
+    """The smooth motions over the epochs of one track, and what fitting them does to noise."""
+
+    def __init__(self, years: Array) -> None:
+        """`years` (T,) are the times of the epochs, ascending, at least `LEAST_EPOCHS` of them."""
+        self.design = smooth_design(years)
+        steps = np.diff(years)
+        self._lag = np.abs(years[:, None] - years[None, :]) / max(float(np.median(steps)), 1e-6)
+        self._long = long_correlation(self._lag)
+        self._line = np.linalg.pinv(np.stack([np.ones_like(years), (years - years[0]) / np.ptp(years)], axis=1))[1]
+        self._back = np.linalg.pinv(self.design)
+        left = np.eye(len(years)) - self.design @ self._back
+        self._short_moments = np.array([_moments(left @ self.correlation(rho, 0.0) @ left) for rho in RHOS])
+        self._long_moments = _moments(left @ self._long @ left)
+
+    def correlation(self, rho: float, long: float) -> Array:
+        """(T, T) of noise at the epochs, which may be unevenly spaced; `rho`, `long`: see `TrackNoise`."""
+        short = rho**self._lag if rho else np.eye(len(self._lag))
+        return np.asarray((1 - long) * short + long * self._long, float)
+
+    def line_variance(self, law: TrackNoise) -> float:
+        """Variance of the change over the observation by a straight line, in that of one epoch."""
+        return float(self._line @ self.correlation(law.rho, law.long) @ self._line)
+
+    def residual(self, displacement: Array) -> Array:
+        """(N, T) what the robust fit leaves of histories (N, T), mm; NaN stays NaN."""
+        known = np.isfinite(displacement)
+        values = np.where(known, displacement, 0.0)
+        weight = known.astype(float)
+        terms = self.design.shape[1]
+        products = (self.design[:, :, None] * self.design[:, None, :]).reshape(len(self.design), -1)
+        for _ in range(ROUNDS):
+            normal = (weight @ products).reshape(-1, terms, terms) + 1e-6 * np.eye(terms)
+            solution = np.linalg.solve(normal, ((weight * values) @ self.design)[..., None])[..., 0]
+            left = values - solution @ self.design.T
+            scale = robust_scale(np.where(known, left, np.nan))[:, None]
+            weight = known * np.minimum(1, HUBER * scale / np.maximum(np.abs(left), 1e-9))
+        return np.where(known, left, np.nan)
+
+    def law(self, residual: Array, building: NDArray[np.intp]) -> TrackNoise:
+        """The law of the noise behind residuals (N, T) of points on buildings (N,); -1: on none."""
+        cut = winsorised(residual)
+        single = max(_mean(cut**2), 1e-12)
+        found = np.array([_mean(cut[:, lag:] * cut[:, :-lag]) for lag in self._lags]) / single
+        long = LONGS[:, None, None]
+        moments = (1 - long) * self._short_moments + long * self._long_moments
+        misfit = np.sqrt(((moments[..., 1:] / moments[..., :1] - found) ** 2).mean(axis=-1))
+        # Two memories alike explain a little more than one; and what neither explains is motion that the fit left.
+        told = misfit[0].min() > misfit.min() + LITTLE and misfit.min() < MUCH
+        share, rho = np.unravel_index(int(misfit.argmin()), misfit.shape) if told else (0, misfit[0].argmin())
+        return TrackNoise(
+            float(RHOS[rho]), float(LONGS[share]), _common_share(cut, building), float(moments[share, rho, 0])
+        )
+
+    @property
+    def _lags(self) -> tuple[int, ...]:
+        return _lags(len(self.design))
+
+    def sigma(self, residual: Array, law: TrackNoise) -> Array:
+        """(N,) standard deviation of the noise behind residuals (N, T), mm."""
+        return np.asarray(np.maximum(np.sqrt(_power(winsorised(residual)) / law.kept), LEAST_SIGMA_MM), float)
+
+    def lost(self, rng: np.random.Generator, sigma: Array, shared: Array, law: TrackNoise) -> Array:
+        """(N, T) a draw of the part of the noise that the fit takes, mm.
+
+        Args:
+            rng: the generator to draw from.
+            sigma: (N,) standard deviation of each point's noise, mm.
+            shared: (N, P) standard normal; the same for the points of one building. P is the number of terms.
+            law: of the track.
+        """
+        covariance = self._back @ self.correlation(law.rho, law.long) @ self._back.T
+        root = np.linalg.cholesky(covariance + 1e-9 * np.trace(covariance) * np.eye(len(covariance)))
+        draw = np.sqrt(law.common) * shared + np.sqrt(1 - law.common) * rng.standard_normal(shared.shape)
+        return np.asarray(sigma[:, None] * (draw @ root.T @ self.design.T), float)
+
+
+def long_correlation(lag: Array) -> Array:
+    """Correlation of the noise with a long memory at lags (...), in usual steps."""
+    most = int(np.ceil(lag.max(initial=1))) + 1
+    # What an impulse leaves after twelve memories is nothing.
+    response = Law(0.0, LONG_EXPONENT, LONG_STEPS).response(most + 12 * int(LONG_STEPS))
+    along = np.correlate(response, response, "full")[len(response) - 1 :][: most + 1]
+    return np.asarray(np.interp(lag, np.arange(most + 1), along / along[0]), float)
+
+
+def _moments(covariance: Array) -> Array:
+    """(1 + K,) mean variance, and mean covariance at each of `LAGS` that there are epochs for."""
+    count = len(covariance)
+    return np.array([np.trace(covariance, lag) / (count - lag) for lag in (0, *_lags(count))])
+
+
+def _lags(epochs: int) -> tuple[int, ...]:
+    return tuple(lag for lag in LAGS if lag <= epochs // 3)
+
+
+def smooth_design(years: Array) -> Array:
+    """(T, P) offset and broken line with a knot about every `KNOT_YEARS`, and from one year on a yearly term."""
+    time, length = years - years[0], float(years[-1] - years[0])
+    yearly = [np.cos(2 * np.pi * time), np.sin(2 * np.pi * time)] if length >= 1 else []
+    most = len(years) // EPOCHS_A_TERM - 1 - len(yearly)
+    pieces = int(np.clip(round(length / KNOT_YEARS), 1, max(most, 1)))
+    knots = np.linspace(0, length, pieces + 1)
+    tents = [np.interp(time, knots, row) for row in np.eye(pieces + 1)]
+    return np.stack([*tents, *yearly], axis=1)
+
+
+def robust_scale(residual: Array) -> Array:
+    """(N,) standard deviation of the bulk of each row, from the median of its absolute values."""
+    known = np.isfinite(residual)
+    # Missing values sort last, so that a row's median is in the middle of the others; 0 for a row without any.
+    ordered = np.sort(np.where(known, np.abs(residual), np.inf), axis=1)
+    middle = np.maximum(known.sum(axis=1) - 1, 0) // 2
+    found = np.take_along_axis(ordered, middle[:, None], axis=1)[:, 0]
+    return np.asarray(np.maximum(1.4826 * np.where(known.any(axis=1), found, 0), 1e-6), float)
+
+
+def winsorised(residual: Array) -> Array:
+    """The residuals (N, T), cut off at `WINSOR` robust deviations: bad epochs are no part of the law."""
+    limit = WINSOR * robust_scale(residual)[:, None]
+    return np.clip(residual, -limit, limit)
+
+
+def _mean(values: Array) -> float:
+    """Mean of what is known; 0 if nothing is."""
+    known = np.isfinite(values)
+    return float(values[known].sum() / max(int(known.sum()), 1))
+
+
+def _power(residual: Array) -> Array:
+    """(N,) mean square of each row; 0 for a row without values."""
+    known = np.isfinite(residual)
+    total = (np.where(known, residual, 0) ** 2).sum(axis=1)
+    return np.asarray(total / np.maximum(known.sum(axis=1), 1), float)
+
+
+def _common_share(residual: Array, building: NDArray[np.intp]) -> float:
+    """Mean correlation of two points of one building, at least 0."""
+    on = building >= 0
+    unit = np.nan_to_num(residual[on] / np.sqrt(_power(residual[on])[:, None] + 1e-12))
+    every, place = np.unique(building[on], return_inverse=True)
+    total = np.zeros((len(every), residual.shape[1]))
+    np.add.at(total, place, unit)
+    count = np.bincount(place, minlength=len(every))
+    # Products of all pairs of different points, out of the square of their sum.
+    pairs = (count * (count - 1)).sum() * residual.shape[1]
+    return float(np.clip(((total**2).sum() - (unit**2).sum()) / pairs, 0, 0.99)) if pairs else 0.0

@@ -1,0 +1,1 @@
+"""Satellites, their scatterers and histories, and how a product writes them."""

@@ -1,0 +1,157 @@
+"""Displacement histories along the line of sight, as a processor would deliver them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.simulate.radar.acquisition import Acquisition, Band
+from plumbline.simulate.radar.noise import Law, add_bad_epochs, add_jumps, draw_memory
+from plumbline.simulate.radar.scatterers import ASTRAY, GROUND, STRUCTURE, Scatterers
+from plumbline.simulate.random_numbers import log_uniform
+from plumbline.simulate.structure.layout import Layout
+from plumbline.simulate.structure.motion import Motion
+from plumbline.simulate.structure.tunnels import greenfield
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+COMMON_NOISE_MM = (2.0, 5.0)
+BAD_EPOCH_SHARE = 0.02
+JUMP_SHARE = 0.03
+RHO, EXPONENT, MEMORY_EPOCHS = (0.0, 0.6), (0.6, 2.0), (2.0, 60.0)
+"""Of the noise's short and long memory; epochs log-uniform. EGMS series show both: correlations of 0.34, 0.33, 0.17,
+0.11 and 0.06 after 1, 2, 3, 5 and 8 epochs, where an autoregression would be down to 0.04 by the third."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What all points of a track share, wherever they are."""
+
+    level: float
+    """Of the histories, mm: they start anywhere."""
+    rate: float
+    """Motion of the track's reference, mm a year."""
+    phase: float
+    """Of the season of points that are astray, rad."""
+    own: Law
+    """Of a point's noise."""
+    common: Law
+    """Of the noise common to a building."""
+
+
+def draw_reference(rng: np.random.Generator) -> Reference:
+    """A track's reference, and the laws of its noise."""
+    own, common = (
+        Law(rng.uniform(*RHO), rng.uniform(*EXPONENT), float(log_uniform(rng, *MEMORY_EPOCHS, 1)[0])) for _ in range(2)
+    )
+    return Reference(rng.normal(0, 3), rng.normal(0, 0.5), rng.uniform(0, 2 * np.pi), own, common)
+
+
+@dataclass(frozen=True)
+class Courses:
+    """How far the motion of buildings has come at T epochs."""
+
+    building: Index
+    """(b,) which, ascending."""
+    failing: Array
+    """(b, T) share of the final displacement, 0 to 1, like the next two."""
+    sinking: Array
+    passing: Array
+    season: Array
+    """(b, T) -1 to 1."""
+
+
+def courses(motion: Motion, building: Index, days: Array, start_day: float, length_days: float) -> Courses:
+    """Courses of the buildings `building` (b,).
+
+    Args:
+        motion: what the buildings do.
+        building: ascending.
+        days: (T,) of the epochs, from the start of the observation.
+        start_day: day of the year on which the observation starts.
+        length_days: length of the observation.
+    """
+    time = days / length_days
+    return Courses(
+        building,
+        motion.failing.take(building).at(time),
+        motion.sinking.take(building).at(time),
+        motion.passing.take(building).at(time),
+        motion.thermal.season(building, start_day + days),
+    )
+
+
+def true_motion(motion: Motion, layout: Layout, points: Scatterers, los: Array, course: Courses) -> Array:
+    """Noise-free displacement (N, T) of the points on structures and ground, mm towards the satellite.
+
+    Args:
+        motion: what the buildings do.
+        layout: the buildings.
+        points: the N points, all of one track.
+        los: (N, 3) unit vectors from ground to satellite.
+        course: of all buildings that have one of the points, over the track's epochs.
+    """
+    building = points.building
+    local = layout.frames.to_building(building, points.east_north)
+    los_plan = layout.frames.rotate(building, los[:, :2])
+
+    def seen(field: tuple[Array, Array, Array]) -> Array:
+        up, along_x, along_y = field
+        return np.asarray(los[:, 2] * up + los_plan[:, 0] * along_x + los_plan[:, 1] * along_y, float)
+
+    x, y, height = local[:, 0], local[:, 1], points.height
+    up, along_x, along_y = motion.response.field(building, x, y)
+    tilt = motion.response.tilt[building]
+    # A building over a trough follows its plane as a rigid body, so that the tilt also moves high points sideways.
+    followed = seen((up, along_x - tilt[:, 0] * height, along_y - tilt[:, 1] * height))
+    in_ground = (los * greenfield(motion.tunnels, points.east_north)).sum(axis=1)
+    on_structure = points.kind == STRUCTURE
+    at = np.searchsorted(course.building, building)
+    total = (on_structure * seen(motion.hinges.field(building, x, y)))[:, None] * course.failing[at]
+    for amplitude, share in (
+        (on_structure * seen(motion.rigid.field(building, x, y, height)), course.sinking),
+        (np.select([on_structure, points.kind == GROUND], [followed, in_ground]), course.passing),
+        (on_structure * seen(motion.thermal.field(building, x, y, height)), course.season),
+    ):
+        total += amplitude[:, None] * share[at]
+    return np.asarray(total, float)
+
+
+def background(
+    rng: np.random.Generator, velocity: Array, points: Scatterers, los: Array, years: Array, reference: Reference
+) -> Array:
+    """What every point of a track shows (N, T), mm: the region's motion and the track's own reference.
+
+    Points that are astray move on their own besides. `velocity` (3,) is the region's: east, north, up, mm a year;
+    `years` (T,) count from the start of the observation.
+    """
+    astray = points.kind == ASTRAY
+    rate = los @ velocity + reference.rate + astray * rng.normal(0, 15, len(los))
+    season = astray * rng.normal(0, 4, len(los))
+    total = reference.level + rate[:, None] * years
+    total[astray] += season[astray, None] * np.sin(2 * np.pi * years + reference.phase)
+    return np.asarray(total, float)
+
+
+def common_noise(rng: np.random.Generator, buildings: int, acquisition: Acquisition, reference: Reference) -> Array:
+    """(B, E) noise that the points of a building share, on the regular grid of epochs, mm."""
+    sigma = rng.uniform(*COMMON_NOISE_MM, buildings)
+    return reference.common.draw(rng, sigma, draw_memory(rng, buildings), len(acquisition.kept))
+
+
+def measurement_noise(
+    rng: np.random.Generator, points: Scatterers, memory: Array, common: Array, acquisition: Acquisition, band: Band,
+    reference: Reference,
+) -> Array:  # fmt: skip
+    """Noise (N, T), mm: each point's own, the part `common` (B, E) to its building, bad epochs and unwrapping jumps.
+
+    `memory` (B,) is the share of the own noise's variance with a long memory. Drawn on the regular grid of epochs, so
+    that a gap also parts what lies on its two sides.
+    """
+    noise = reference.own.draw(rng, points.noise, memory[points.building], len(acquisition.kept))
+    noise += common[points.building]
+    add_bad_epochs(rng, noise, points.noise, BAD_EPOCH_SHARE)
+    add_jumps(rng, noise, JUMP_SHARE, band.wavelength_mm)
+    return np.asarray(noise[:, acquisition.kept], float)

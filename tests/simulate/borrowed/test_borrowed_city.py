@@ -1,0 +1,305 @@
+import gzip
+import shutil
+import zipfile
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pytest
+import shapely
+from pyarrow import csv as arrow_csv
+
+from plumbline.core.errors import InputError
+from plumbline.core.files import sha256_folder
+from plumbline.params import Borrowed, Simulate
+from plumbline.simulate.borrowed.borrowed_city import borrowed_layout, write_borrowed
+from plumbline.simulate.radar.egms_writer import Points, Product, egms_rows
+from plumbline.simulate.stage import simulate
+from plumbline.simulate.structure.failures import MOST_DROP_MM, draw_hinges, scaled_to_target
+from plumbline.simulate.structure.outlines import own_outlines
+from plumbline.sources.read import read_points
+
+BUILDINGS, EACH = 60, 14
+DATES = np.datetime64("2019-03-01") + np.arange(120) * 12
+LOS = ((-0.62, -0.10, 0.778), (0.59, -0.12, 0.798))
+CITY = np.array([4_321_000.0, 3_210_000.0])
+
+
+def footprints():
+    number = np.arange(BUILDINGS)
+    corner = CITY + 40.0 * np.stack([number % 8, number // 8], axis=1)
+    return shapely.box(*corner.T, *np.add(corner, (20, 14)).T)
+
+
+def write_product(path, rng, look, motion=0.0):
+    """A track whose points are on the footprints, with noise of 3 mm, and `motion` (T,) on all of them."""
+    bounds = np.repeat(shapely.bounds(footprints()), EACH, axis=0)
+    count = len(bounds)
+    los = np.tile(np.array(look) / np.linalg.norm(look), (count, 1))
+    points = Points(
+        number=np.arange(count) + int(1000 * (look[0] + 1)) * 10_000,
+        position=rng.uniform(bounds[:, :2], bounds[:, 2:]),
+        height=50 + rng.uniform(0, 12, count),
+        los=los,
+        incidence=np.full(count, 38.0),
+        track_angle=np.full(count, -9.0),
+        line=np.arange(count, dtype=float),
+        pixel=np.arange(count, dtype=float),
+    )
+    noise = rng.normal(0, 3, (count, len(DATES)))
+    noise[5, 10:14] = np.nan
+    product = Product(path.name, DATES, 55.5)
+    path.write_bytes(product.header + egms_rows(rng, product, points, noise + motion))
+
+
+def fill(folder, motion=0.0):
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(1)
+    for name, look in zip(("one.csv", "two.csv"), LOS, strict=True):
+        write_product(folder / name, rng, look, motion)
+    frame = geopandas.GeoDataFrame(
+        {"building_id": [f"h{i}" for i in range(BUILDINGS)], "height_m": 12.0}, geometry=footprints(), crs=3035
+    )
+    frame.to_crs(4326).to_file(folder / "houses.gpkg")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return fill(tmp_path_factory.mktemp("real") / "town")
+
+
+@pytest.fixture(scope="module")
+def out(folder, tmp_path_factory):
+    """Two copies."""
+    cities = tmp_path_factory.mktemp("cities")
+    write_borrowed(cities, "town", Borrowed(folder=folder, copies=2, seed=4), 3, 0.7)
+    return cities
+
+
+def read_labels(folder):
+    return pd.read_csv(folder / "labels.csv", keep_default_na=False).set_index("building_id")
+
+
+def test_it_is_a_city_like_any_other(out):
+    assert sorted(path.name for path in out.iterdir()) == ["town", "town--2"]
+    for city, suffix in ((out / "town", ""), (out / "town--2", "--2")):
+        names = sorted(path.name for path in city.iterdir())
+        assert names == ["footprints.geojson", "labels.csv", "one.csv", "two.csv"]
+        table, labels = geopandas.read_file(city / "footprints.geojson"), read_labels(city)
+        assert table.building_id.tolist() == labels.index.tolist() == [f"h{i}{suffix}" for i in range(BUILDINGS)]
+        assert (table.height_m == 12).all()
+        assert shapely.hausdorff_distance(table.to_crs(3035).geometry.to_numpy(), footprints()).max() < 2e-3
+        assert labels.scenario.str.contains("local_failure").mean() == pytest.approx(0.7, abs=0.2)
+        assert set(labels.columns) == {"severity_permille", "quadrant", "scenario", "difficulty"}
+
+
+def test_geometry_epochs_and_gaps_are_the_users_own(out, folder):
+    for name in ("one.csv", "two.csv"):
+        given, made = read_points(folder / name), read_points(out / "town" / name)
+        for column in ("easting", "northing", "height", "los"):
+            np.testing.assert_allclose(getattr(made, column), getattr(given, column), atol=0.011)
+        np.testing.assert_array_equal(made.epochs, given.epochs)
+        np.testing.assert_array_equal(np.isnan(made.displacement), np.isnan(given.displacement))
+        assert np.isnan(made.displacement).sum() == 4
+
+
+def test_copies_differ_in_damage_and_share_no_noise(out):
+    first, second = (read_labels(out / name) for name in ("town", "town--2"))
+    rank = [part.severity_permille.rank().to_numpy() for part in (first, second)]
+    assert abs(np.corrcoef(rank)[0, 1]) < 0.35
+    noise = [np.diff(read_points(out / name / "one.csv").displacement[::EACH], axis=1) for name in ("town", "town--2")]
+    alike = [np.corrcoef(*pair)[0, 1] for pair in zip(*noise, strict=True)]
+    # One noise, but on half of the buildings the other way round; but for a gap's point.
+    assert np.abs(alike[1:]).min() > 0.9
+    assert 10 < sum(value < 0 for value in alike[1:]) < 50
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_copy_changes_none(out, folder, tmp_path):
+    write_borrowed(tmp_path / "a", "town", Borrowed(folder=folder, copies=1, seed=4), 3, 0.7)
+    assert read_labels(tmp_path / "a/town").equals(read_labels(out / "town"))
+    write_borrowed(tmp_path / "b", "town", Borrowed(folder=folder, copies=1, seed=4), 3, 0.7)
+    assert sha256_folder(tmp_path / "a") == sha256_folder(tmp_path / "b")
+    write_borrowed(tmp_path / "c", "town", Borrowed(folder=folder, copies=1, seed=5), 3, 0.7)
+    assert sha256_folder(tmp_path / "c") != sha256_folder(tmp_path / "b")
+
+
+def test_products_of_one_stem_are_all_written(tmp_path):
+    folder = tmp_path / "town"
+    fill(folder)
+    (folder / "one.csv").rename(folder / "T.2.csv")
+    (folder / "two.csv").rename(folder / "T.csv")
+    with zipfile.ZipFile(folder / "T.zip", "w") as archive:
+        archive.write(folder / "T.csv", "T.csv")
+    write_borrowed(tmp_path, "out", Borrowed(folder=folder), 3, 0.7)
+    written = {path.name for path in (tmp_path / "out").glob("T*")}
+    assert written == {"T.2.csv", "T.csv", "T.3.csv"}
+
+
+def test_real_deformation_does_not_come_through(folder, tmp_path):
+    """The same files with 60 mm on every point from the middle of the observation on: nearly the same city."""
+    motion = 60 * np.clip(np.linspace(-1, 1, len(DATES)), 0, None)
+    moving = fill(tmp_path / "moving", motion)
+    for name, source in (("a", folder), ("b", moving)):
+        write_borrowed(tmp_path / name, "town", Borrowed(folder=source, seed=4), 3, 0.7)
+    still, moved = (read_points(tmp_path / name / "town/one.csv").displacement for name in ("a", "b"))
+    assert np.sqrt(np.nanmean((still - moved) ** 2)) < 2.0
+    assert abs(np.nanmean((still - moved)[:, -10:] - (still - moved)[:, :10])) < 1.0
+
+
+def test_a_city_outside_of_the_products_crs_is_moved_as_one(tmp_path):
+    """UTM on the southern half of the globe, as MintPy and others give it: distances stay, the line of sight too."""
+    folder = tmp_path / "south"
+    folder.mkdir()
+    rng = np.random.default_rng(2)
+    corner = np.array([334_000.0, 6_252_000.0]) + 40.0 * np.stack(np.divmod(np.arange(20), 5), axis=1)
+    boxes = shapely.box(*corner.T, *np.add(corner, (18, 15)).T)
+    geopandas.GeoDataFrame({"building_id": range(20)}, geometry=boxes, crs=32756).to_file(folder / "f.gpkg")
+    place = np.repeat(corner, 8, axis=0) + rng.uniform(0, 15, (160, 2))
+    table = pd.DataFrame({"id": range(160), "x": place[:, 0].round(3), "y": place[:, 1].round(3), "h": 5.0})
+    table["le"], table["ln"], table["lu"] = 0.6, -0.1, np.sqrt(1 - 0.37)
+    series = rng.normal(0, 2, (160, 60)).round(2)
+    dates = [str(date).replace("-", "") for date in DATES[:60]]
+    table = pd.concat([table, pd.DataFrame(series, columns=[f"D{date}" for date in dates])], axis=1)
+    table.to_csv(folder / "points.csv", index=False)
+    described = {
+        "columns": {
+            "point_id": "id", "easting": "x", "northing": "y", "height": "h",
+            "los_east": "le", "los_north": "ln", "los_up": "lu",
+        },
+        "units": {"displacement": "mm"}, "positive": "towards", "epochs": "D%Y%m%d", "crs": "EPSG:32756",
+    }  # fmt: skip
+    about = Borrowed.model_validate({"folder": folder, "products": {"points.csv": described}})
+    write_borrowed(tmp_path / "out", "south", about, 7, 0.7)
+    made = read_points(tmp_path / "out/south/points.csv")
+    assert made.crs == "EPSG:3035"
+    there = np.stack([made.easting, made.northing], axis=1)
+    np.testing.assert_allclose(there - there[0], place - place[0], atol=0.02)
+    np.testing.assert_allclose(made.los, np.tile([0.6, -0.1, 0.794], (160, 1)), atol=6e-4)
+    houses = geopandas.read_file(tmp_path / "out/south/footprints.geojson").to_crs(3035).geometry.to_numpy()
+    assert shapely.STRtree(houses).query_nearest(shapely.points(there), return_distance=True)[1].max() < 0.02
+
+
+@pytest.mark.parametrize("name", ["footprints.json", "houses.gml", "houses.geojson.gz"])
+def test_footprints_are_known_as_in_any_city_folder(folder, tmp_path, name):
+    own = tmp_path / "town"
+    shutil.copytree(folder, own)
+    (own / "houses.gpkg").unlink()
+    table = geopandas.read_file(folder / "houses.gpkg")
+    if name.endswith(".gz"):
+        (own / name).write_bytes(gzip.compress(table.to_json().encode()))
+    else:
+        table.to_file(own / name, driver="GML" if name.endswith("gml") else "GeoJSON")
+    write_borrowed(tmp_path, "out", Borrowed(folder=own), 3, 0.7)
+    assert len(read_labels(tmp_path / "out")) == BUILDINGS
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda folder: [path.unlink() for path in folder.glob("*.csv")], "no point product"),
+        (lambda folder: (folder / "houses.gpkg").unlink(), r"one file of footprints is needed .*, none found"),
+        (lambda folder: (folder / "more.geojson").write_text("{}"), "houses.gpkg, more.geojson found"),
+    ],
+)
+def test_a_folder_that_lacks_something_is_refused(folder, tmp_path, change, words):
+    target = tmp_path / "broken"
+    target.mkdir()
+    for path in folder.iterdir():
+        (target / path.name).write_bytes(path.read_bytes())
+    change(target)
+    with pytest.raises(InputError, match=words):
+        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5)
+
+
+def test_footprints_of_another_place_are_refused(folder, tmp_path):
+    target = tmp_path / "apart"
+    target.mkdir()
+    (target / "one.csv").write_bytes((folder / "one.csv").read_bytes())
+    moved = shapely.transform(footprints(), lambda at: np.add(at, (5000, 0)))
+    geopandas.GeoDataFrame({"building_id": range(BUILDINGS)}, geometry=moved, crs=3035).to_file(target / "f.gpkg")
+    with pytest.raises(InputError, match="no point lies on a building"):
+        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5)
+
+
+def test_too_few_epochs_are_refused(folder, tmp_path):
+    target = tmp_path / "short"
+    target.mkdir()
+    (target / "houses.gpkg").write_bytes((folder / "houses.gpkg").read_bytes())
+    lines = (folder / "one.csv").read_text().splitlines()
+    (target / "one.csv").write_text("\n".join(",".join(line.split(",")[: 25 + 12]) for line in lines) + "\n")
+    with pytest.raises(InputError, match=r"one\.csv: 12 epochs"):
+        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5)
+
+
+def test_what_a_file_does_not_say_is_asked_for_where_it_is_read(folder, tmp_path):
+    target = tmp_path / "depsi"
+    target.mkdir()
+    (target / "houses.gpkg").write_bytes((folder / "houses.gpkg").read_bytes())
+    days = ",".join(f"d_2019{month:02d}{day:02d}" for month in range(1, 11) for day in (1, 15))
+    (target / "track.csv").write_text(f"pnt_id,pnt_lat,pnt_lon,pnt_height,{days}\n1,52,4,3{',0' * 20}\n")
+    with pytest.raises(InputError, match=r"(?s)ingest:.*'track\.csv': .*under simulate\.borrowed\.town"):
+        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5)
+
+
+def test_of_an_ortho_product_the_vertical_is_borrowed_and_the_east_refused(folder, tmp_path):
+    """The latter would be written as a product whose line of sight nobody reads."""
+    for letter in "UE":
+        target = tmp_path / letter
+        target.mkdir()
+        (target / "houses.gpkg").write_bytes((folder / "houses.gpkg").read_bytes())
+        lines = [line.split(",") for line in (folder / "one.csv").read_text().splitlines()]
+        kept = [
+            n
+            for n, name in enumerate(lines[0])
+            if not name.startswith(("los_", "temporal_", "incidence", "track_", "mp_type"))
+        ]
+        (target / f"EGMS_L3_{letter}.csv").write_text(
+            "\n".join(",".join(line[n] for n in kept) for line in lines) + "\n"
+        )
+    write_borrowed(tmp_path / "out", "up", Borrowed(folder=tmp_path / "U"), 0, 0.5)
+    np.testing.assert_array_equal(read_points(tmp_path / "out" / "up" / "EGMS_L3_U.csv").los[:, 2], 1)
+    with pytest.raises(InputError, match=r"EGMS_L3_E\.csv: movement to the east"):
+        write_borrowed(tmp_path / "out", "east", Borrowed(folder=tmp_path / "E"), 0, 0.5)
+
+
+def test_the_stage_puts_borrowed_cities_beside_the_others(folder, tmp_path):
+    small = {"band": "C", "buildings": 4, "seed": 1}
+    sections = {"cities": {"invented": small}, "showcase": small, "years": 1, "borrowed": {"town": {"folder": folder}}}
+    simulate(Simulate.model_validate(sections), tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out/cities").iterdir()) == ["invented", "town"]
+    header = (tmp_path / "out/cities/town/one.csv").open().readline()
+    assert header == (tmp_path / "out/cities/town/two.csv").open().readline()
+    assert arrow_csv.read_csv(tmp_path / "out/cities/town/one.csv").num_rows == BUILDINGS * EACH
+
+
+def test_files_that_are_refused_are_told_of_before_other_cities_are_made(tmp_path, monkeypatch):
+    monkeypatch.setattr("plumbline.simulate.stage._write", lambda *_: pytest.fail("cities were made"))
+    cities = {"c": {"band": "C", "buildings": 4, "seed": 1}}
+    section = {"cities": cities, "showcase": cities["c"], "borrowed": {"town": {"folder": str(tmp_path / "gone")}}}
+    with pytest.raises(InputError, match=r"gone: no such folder; simulate\.borrowed\.town names it"):
+        simulate(Simulate.model_validate(section), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_name_for_two_cities_is_refused(folder):
+    small = {"band": "C", "buildings": 4, "seed": 1}
+    with pytest.raises(ValueError, match="cities and borrowed both name town"):
+        Simulate.model_validate(
+            {"cities": {"town": small}, "showcase": small, "borrowed": {"town": {"folder": folder}}}
+        )
+
+
+def test_a_corner_that_no_wing_reaches_does_not_fall_by_metres():
+    """Of footprints that a user brings: a thin L, whose strain is taken over its wings alone, and a plus."""
+    thin = shapely.Polygon([(0, 0), (30, 0), (30, 2), (2, 2), (2, 30), (0, 30)])
+    plus = shapely.union_all([shapely.box(-15, -6, 15, 6), shapely.box(-6, -15, 6, 15)])
+    shapes = np.array([shapely.affinity.translate(s, 100 * i) for i, s in enumerate([thin, plus] * 150)], dtype=object)
+    layout, _ = borrowed_layout(geopandas.GeoDataFrame(geometry=shapes, crs=3035))
+    assert (layout.standing.sum(axis=1) >= 1).all()
+    rng = np.random.default_rng(3)
+    hinges = draw_hinges(rng, layout.frames.side, layout.standing)
+    hinges, broken = scaled_to_target(rng, hinges, 1.0, own_outlines(layout.polygon, layout.frames))
+    assert np.abs(hinges.drop).max() <= MOST_DROP_MM
+    assert (hinges.drop != 0).mean() > 0.5
+    np.testing.assert_array_equal(broken.severity_permille > 0, hinges.drop != 0)

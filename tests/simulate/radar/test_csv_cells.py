@@ -1,0 +1,43 @@
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from plumbline.simulate.radar.csv_cells import history_cells, number_cells, rows, word_cells
+
+
+def plain(value, decimals):
+    text = f"{value:.{decimals}f}"
+    return text.lstrip("-") if float(text) == 0 else text
+
+
+@settings(max_examples=60)
+@given(
+    arrays(np.int64, st.integers(1, 20), elements=st.integers(-(10**11), 10**11)),
+    st.integers(0, 6),
+)
+def test_a_number_is_written_as_python_writes_it(scaled, decimals):
+    values = scaled / 10**decimals
+    lines = rows([number_cells(values, decimals)]).decode().splitlines()
+    assert lines == [plain(value, decimals) for value in values]
+
+
+@settings(max_examples=60)
+@given(arrays(np.int64, (3, 4), elements=st.integers(-99_999, 99_999)))
+def test_a_history_is_written_as_python_writes_it(tenths):
+    lines = rows([history_cells(tenths / 10)]).decode().splitlines()
+    assert lines == [",".join(plain(value, 1) for value in row) for row in tenths / 10]
+
+
+def test_what_no_cell_holds_is_empty():
+    values = np.array([[np.nan, 1.0, 10_000.0], [-10_000.0, np.inf, np.nan]])
+    assert rows([history_cells(values)]) == b",1.0,\n,,\n"
+
+
+def test_columns_of_many_kinds_make_lines():
+    cells = [
+        word_cells(np.array([b"ab", b"c"])),
+        number_cells(np.array([1.0, -0.004]), 2),
+        number_cells(np.array([7, 12]), 0),
+    ]
+    assert rows(cells) == b"ab,1.00,7\nc,0.00,12\n"

@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+
+from plumbline.simulate.radar.noise import Law, add_bad_epochs, add_jumps, correlated, draw_memory, filtered
+
+
+def rng():
+    return np.random.default_rng(3)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.3, 0.6])
+def test_correlated_noise_has_its_deviation_and_correlation_from_the_first_epoch_on(rho):
+    noise = correlated(rng(), np.full(20_000, 3.0), 30, rho)
+    np.testing.assert_allclose(noise.std(axis=0), 3.0, rtol=0.03)
+    for lag in (1, 2):
+        found = (noise[:, lag:] * noise[:, :-lag]).mean() / 9
+        assert found == pytest.approx(rho**lag, abs=0.01)
+
+
+def test_each_row_has_its_own_deviation():
+    noise = correlated(rng(), np.array([1.0, 4.0]), 50_000, 0.4)
+    np.testing.assert_allclose(noise.std(axis=1), [1, 4], rtol=0.03)
+
+
+def test_bad_epochs_are_few_and_far_off():
+    bad = np.zeros((2000, 100))
+    add_bad_epochs(rng(), bad, np.full(2000, 2.0), 0.02)
+    assert (bad != 0).mean() == pytest.approx(0.02, abs=0.002)
+    size = np.abs(bad[bad != 0])
+    assert (size < 6).mean() < 0.005  # an entry that is met twice may be put nearly back
+    assert ((size >= 6) & (size <= 16)).mean() > 0.98
+    assert (bad > 0).sum() == pytest.approx((bad < 0).sum(), rel=0.1)
+
+
+def test_jumps_are_half_a_wavelength_and_last():
+    off = np.zeros((5000, 60))
+    add_jumps(rng(), off, 0.1, 55.5)
+    assert set(np.unique(off)) == {-27.75, 0.0, 27.75}
+    jumped = (off != 0).any(axis=1)
+    assert jumped.mean() == pytest.approx(0.1, abs=0.02)
+    assert (off[:, 0] == 0).all()
+    # Up once, and back at most once.
+    assert set((np.diff(off[jumped], axis=1) != 0).sum(axis=1)) == {1, 2}
+
+
+def about_mean(noise):
+    return np.sqrt(noise.var(axis=1).mean())
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.6, 1.0, 1.6])
+def test_power_law_noise_has_its_deviation_and_its_spectrum(exponent):
+    noise = filtered(rng(), np.full(4000, 3.0), 256, Law(0.0, exponent, 1e6).response(512))
+    assert about_mean(noise) == pytest.approx(3.0, rel=0.03)
+    # A window, because a walk's two ends differ, which a transform takes for a jump at every frequency.
+    power = (np.abs(np.fft.rfft(noise * np.hanning(256))) ** 2).mean(axis=0)
+    at = np.arange(4, 24)
+    slope = np.polyfit(np.log(at), np.log(power[at]), 1)[0]
+    assert slope == pytest.approx(-exponent, abs=0.06)
+
+
+def test_an_impulse_leaves_nothing_in_white_noise_and_all_in_a_random_walk():
+    assert Law(0.0, 0.0, 1e9).response(5).tolist() == [1, 0, 0, 0, 0]
+    np.testing.assert_allclose(Law(0.0, 2.0, 1e9).response(5), 1)
+
+
+def test_with_an_exponent_of_two_the_long_memory_is_an_autoregression():
+    noise = filtered(rng(), np.full(20_000, 3.0), 60, Law(0.0, 2.0, 5.0).response(120))
+    for lag in (1, 4):
+        found = (noise[:, lag:] * noise[:, :-lag]).mean() / (noise**2).mean()
+        assert found == pytest.approx(np.exp(-lag / 5), abs=0.01)
+
+
+def test_a_law_mixes_a_short_and_a_long_memory():
+    law, memory = Law(0.3, 1.2, 100.0), np.repeat([0.0, 0.5], 6000)
+    noise = law.draw(rng(), np.full(12_000, 2.0), memory, 200)
+    short, long = noise[:6000], noise[6000:]
+    assert [about_mean(short), about_mean(long)] == pytest.approx([2, 2], rel=0.03)
+
+    def after(series, lag):
+        return (series[:, lag:] * series[:, :-lag]).mean() / (series**2).mean()
+
+    assert after(short, 20) == pytest.approx(0, abs=0.01)
+    assert after(long - long.mean(axis=1, keepdims=True), 20) > 0.06
+
+
+@pytest.mark.parametrize(
+    ("rho", "exponent", "memory"), [(0.0, 1.0, 0.0), (0.4, 1.0, 0.0), (0.4, 0.8, 1.0), (0.2, 1.6, 0.5)]
+)
+def test_the_variance_of_a_line_is_that_of_lines_through_noise(rho, exponent, memory):
+    law, epochs = Law(rho, exponent, 40.0), 150
+    noise = law.draw(rng(), np.full(20_000, 3.0), np.full(20_000, memory), epochs)
+    change = noise @ np.linalg.pinv(np.stack([np.ones(epochs), np.linspace(0, 1, epochs)], axis=1))[1]
+    assert change.var() / 9 == pytest.approx(law.line_variance(np.array([memory]), epochs)[0], rel=0.05)
+
+
+def test_half_of_the_buildings_have_a_long_memory():
+    memory = draw_memory(rng(), 10_000)
+    assert (memory > 0).mean() == pytest.approx(0.5, abs=0.02)
+    assert 0.5 < memory.max() < 0.6

@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from plumbline.simulate.structure.rigid_and_thermal import Rigid, draw_rigid
+from plumbline.simulate.structure.thermal import WARMEST_DAY, Thermal, draw_thermal
+
+ONE = np.array([0])
+
+
+def test_tilt_is_a_small_rotation():
+    """Distances between points do not change to first order, up the height too."""
+    rigid = Rigid(settlement=np.array([-30.0]), tilt=np.array([[4.0, -3.0]]))
+    rng = np.random.default_rng(0)
+    place = rng.uniform(-20, 20, (3, 50))
+    up, along_x, along_y = rigid.field(np.zeros(50, int), *place)
+    moved = place + 1e-3 * 1e-3 * np.stack([along_x, along_y, up])  # a thousandth of the motion: first order only
+    before, after = (np.linalg.norm(p[:, :, None] - p[:, None, :], axis=0) for p in (place, moved))
+    np.testing.assert_allclose(after, before, atol=1e-8)
+
+
+def test_a_roof_leans_away_from_the_rising_side():
+    rigid = Rigid(settlement=np.array([0.0]), tilt=np.array([[2.0, 0.0]]))
+    up, along_x, along_y = rigid.field(ONE, np.array([10.0]), np.array([5.0]), np.array([25.0]))
+    assert (up[0], along_x[0], along_y[0]) == (20.0, -50.0, 0.0)
+
+
+def test_drawn_rigid_motion_keeps_to_the_ranges_and_small_ones_are_common_and_large_tilts_too():
+    rigid = draw_rigid(np.random.default_rng(1), 5000)
+    assert np.abs(rigid.settlement).max() <= 100
+    assert (rigid.settlement < 0).mean() > 0.8
+    assert (np.abs(rigid.settlement) < 10).mean() > 0.4
+    size = np.hypot(*rigid.tilt.T)
+    assert size.max() <= 5
+    assert (size < 0.5).mean() > 0.35
+    assert (size > 2.5).mean() > 0.25
+
+
+def test_heat_lifts_by_height_and_stretches_from_the_fixed_point():
+    thermal = Thermal(np.array([1e-5]), np.array([10.0]), np.array([[2.0, -1.0]]), np.array([0.0]))
+    up, along_x, along_y = thermal.field(ONE, np.array([12.0]), np.array([-6.0]), np.array([20.0]))
+    assert (up[0], along_x[0], along_y[0]) == pytest.approx((2.0, 1.0, -0.5))
+
+
+def test_the_season_is_yearly_and_highest_in_summer():
+    thermal = Thermal(np.array([1e-5]), np.array([10.0]), np.zeros((1, 2)), np.array([0.0]))
+    days = np.array([WARMEST_DAY, WARMEST_DAY + 365.25 / 2, WARMEST_DAY + 365.25])
+    np.testing.assert_allclose(thermal.season(ONE, days)[0], [1, -1, 1], atol=1e-12)
+
+
+def test_drawn_heat_keeps_to_the_ranges():
+    thermal = draw_thermal(np.random.default_rng(2), np.full((500, 2), 20.0))
+    assert 5e-6 <= thermal.expansion.min() < thermal.expansion.max() <= 1.2e-5
+    assert 8 <= thermal.temperature.min() < thermal.temperature.max() <= 12
+    assert np.abs(thermal.fixed).max() <= 10
