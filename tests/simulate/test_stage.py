@@ -16,9 +16,8 @@ from plumbline.core.files import sha256_folder
 from plumbline.core.strain import DIFFICULTIES, category
 from plumbline.params import Simulate
 from plumbline.simulate import site
-from plumbline.simulate.places import PLACES, place
-from plumbline.simulate.pool import Workers
-from plumbline.simulate.stage import simulate
+from plumbline.simulate.site import PLACES, place
+from plumbline.simulate.stage import Workers, simulate
 from plumbline.simulate.structure.truth_files import FOOTPRINTS_BEGIN, FOOTPRINTS_END, footprint_features
 from tests.simulate.made import small_town
 

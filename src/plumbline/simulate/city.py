@@ -11,11 +11,10 @@ from typing import IO
 import numpy as np
 
 from plumbline.params import City
-from plumbline.simulate.places import place
 from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions
 from plumbline.simulate.radar.series import draw_reference
 from plumbline.simulate.random_numbers import Entropy, city_entropy, general_generator
-from plumbline.simulate.site import Site, shard_count
+from plumbline.simulate.site import Site, place, shard_count
 from plumbline.simulate.structure.layout import draw_town
 from plumbline.simulate.structure.truth_files import BETWEEN_FEATURES, FOOTPRINTS_BEGIN, FOOTPRINTS_END, LABELS_HEADER
 from plumbline.simulate.structure.tunnels import draw_tunnels

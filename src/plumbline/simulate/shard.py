@@ -10,19 +10,18 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.simulate.radar.acquisition import BANDS
-from plumbline.simulate.radar.egms_writer import Points, egms_rows
-from plumbline.simulate.radar.los import range_and_azimuth
+from plumbline.simulate.radar.acquisition import BANDS, range_and_azimuth
+from plumbline.simulate.radar.egms_writer import EgmsPoints, egms_rows
 from plumbline.simulate.radar.noise import draw_memory
-from plumbline.simulate.radar.scatterers import STRUCTURE, Scatterers, draw_scatterers, position_errors
+from plumbline.simulate.radar.scatterers import STRUCTURE, SimulatedScatterers, draw_scatterers, position_errors
 from plumbline.simulate.radar.series import background, common_noise, courses, measurement_noise, true_motion
 from plumbline.simulate.random_numbers import generators
 from plumbline.simulate.site import SHARD_BUILDINGS, SHARD_DISTRICTS, Site
-from plumbline.simulate.structure.difficulty import Evidence, difficulty, gather, nothing, point_precision
-from plumbline.simulate.structure.layout import Layout, draw_layout, draw_plan
+from plumbline.simulate.structure.difficulty import Evidence, difficulty, gather_evidence, no_evidence, point_precision
+from plumbline.simulate.structure.layout import CityLayout, draw_layout, draw_plan
 from plumbline.simulate.structure.motion import Motion, draw_labels, draw_motion
 from plumbline.simulate.structure.truth_files import footprint_features, label_rows
-from plumbline.simulate.structure.tunnels import near
+from plumbline.simulate.structure.tunnels import tunnels_near
 from plumbline.sources.epochs import DAYS_A_YEAR
 
 Array = NDArray[np.float64]
@@ -48,14 +47,14 @@ def write_shard(site: Site, number: int, parts: list[Path]) -> int:
     first = number * SHARD_BUILDINGS
     plan = draw_plan(of_plan, min(SHARD_BUILDINGS, site.town.buildings - first))
     layout = draw_layout(of_layout, plan, site.town, number * SHARD_DISTRICTS)
-    tunnels = near(list(site.tunnels), layout.frames.centre, REACH_OF_A_BUILDING_M)
+    tunnels = tunnels_near(list(site.tunnels), layout.frames.centre, REACH_OF_A_BUILDING_M)
     motion = draw_motion(of_motion, layout, tunnels, site.damaged)
     axes = np.stack([range_and_azimuth(acquisition.heading_deg) for acquisition in site.tracks])
     points = draw_scatterers(of_points, layout, band, axes[:, 0])
     axes = axes[points.track]
     rise = np.tan(np.radians([acquisition.incidence_deg for acquisition in site.tracks]))[points.track]
     error = position_errors(of_points, points.building, points.track, axes, rise, band)
-    evidence = nothing(len(layout.height))
+    evidence = no_evidence(len(layout.height))
     for track, rng in enumerate(of_tracks):
         seen = np.flatnonzero(points.track == track)
         delivered = _delivered(rng, site, number, track, layout, points.subset(seen), error[seen])
@@ -79,8 +78,14 @@ def write_shard(site: Site, number: int, parts: list[Path]) -> int:
 
 
 def _delivered(
-    rng: np.random.Generator, site: Site, number: int, track: int, layout: Layout, points: Scatterers, error: Array
-) -> Points:
+    rng: np.random.Generator,
+    site: Site,
+    number: int,
+    track: int,
+    layout: CityLayout,
+    points: SimulatedScatterers,
+    error: Array,
+) -> EgmsPoints:
     """What the product says of points whose position is wrong by `error` (N, 3): east, north, up."""
     a, band = site.tracks[track], BANDS[site.band]
     east_north = points.east_north + error[:, :2]
@@ -88,7 +93,7 @@ def _delivered(
     azimuth_m, slant_m = band.pixel_m
     beyond = site.town.extent + MARGIN_M
     steps = np.cumsum(rng.integers(1, 30, len(east_north)))
-    return Points(
+    return EgmsPoints(
         # Two tracks share no identifier, nor do two shards.
         number=steps + number * NUMBERS_A_SHARD + (a.track * 1000 + a.burst) * 62**6,
         position=east_north + np.array(site.place),
@@ -102,9 +107,15 @@ def _delivered(
 
 
 def _series(
-    rng: np.random.Generator, site: Site, track: int, layout: Layout, motion: Motion, points: Scatterers, los: Array,
+    rng: np.random.Generator,
+    site: Site,
+    track: int,
+    layout: CityLayout,
+    motion: Motion,
+    points: SimulatedScatterers,
+    los: Array,
     memory: Array,
-) -> Iterator[tuple[NDArray[np.intp], Array]]:  # fmt: skip
+) -> Iterator[tuple[NDArray[np.intp], Array]]:
     """Histories of the points (rows, displacement in mm), `ROWS` of them at a time."""
     a, reference, band = site.tracks[track], site.references[track], BANDS[site.band]
     course = courses(motion, np.arange(len(layout.height)), a.days, site.start_day, site.length_days)
@@ -118,10 +129,10 @@ def _series(
         yield rows, displacement
 
 
-def _evidence(site: Site, track: int, points: Scatterers, error: Array, los: Array, memory: Array) -> Evidence:
+def _evidence(site: Site, track: int, points: SimulatedScatterers, error: Array, los: Array, memory: Array) -> Evidence:
     """What the points of a track tell of each building, whose noise has `memory` (B,)."""
     on = points.kind == STRUCTURE
     building, epochs = points.building[on], int(site.tracks[track].kept.sum())
     variance = site.references[track].own.line_variance(memory, epochs)
     precision = point_precision(points.noise[on], los[on, 2], variance[building])
-    return gather(building, precision, error[on, :2], len(memory))
+    return gather_evidence(building, precision, error[on, :2], len(memory))

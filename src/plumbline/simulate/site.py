@@ -1,4 +1,4 @@
-"""What is true of a whole invented city, and what its shards are."""
+"""Hold what is true of a whole invented city: its place, its satellites, its seed and its shards."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from plumbline.simulate.radar.acquisition import BANDS, Acquisition
-from plumbline.simulate.radar.egms_writer import Product
+from plumbline.simulate.radar.egms_writer import EgmsProduct
 from plumbline.simulate.radar.series import Reference
 from plumbline.simulate.random_numbers import generators
 from plumbline.simulate.structure.layout import DISTRICT_BUILDINGS, Town, draw_plan
@@ -52,14 +52,14 @@ class Site:
         """Length of the observation, to the last epoch of any track."""
         return max(float(acquisition.days[-1]) for acquisition in self.tracks)
 
-    def product(self, number: int) -> Product:
+    def product(self, number: int) -> EgmsProduct:
         """The product of track `number`, named as the service does."""
         a = self.tracks[number]
         dates = np.asarray(self.start + a.days.astype(int))
         first, last = dates[[0, -1]].astype("datetime64[Y]").astype(str)
         velocity = float(a.los(np.zeros((1, 2)))[0] @ np.array(self.velocity))
         name = f"EGMS_L2b_{a.track:03d}_{a.burst:04d}_IW{a.swath}_VV_{first}_{last}_1.csv"
-        return Product(name, dates, BANDS[self.band].wavelength_mm, velocity)
+        return EgmsProduct(name, dates, BANDS[self.band].wavelength_mm, velocity)
 
 
 def shard_count(buildings: int) -> int:
@@ -71,3 +71,28 @@ def shard_radius(entropy: tuple[int, ...], buildings: int, number: int) -> float
     """Radius of the largest district of shard `number`, m, from its plan alone."""
     count = min(SHARD_BUILDINGS, buildings - number * SHARD_BUILDINGS)
     return draw_plan(generators(entropy, number)[0], count).radius
+
+
+PLACES = (
+    (3973000.0, 3263000.0),
+    (4321000.0, 3210000.0),
+    (3761000.0, 2889000.0),
+    (4530000.0, 2090000.0),
+    (3665000.0, 2065000.0),
+    (4641000.0, 2951000.0),
+    (3161000.0, 2031000.0),
+    (4437000.0, 2780000.0),
+    (3923000.0, 2534000.0),
+    (5070000.0, 3285000.0),
+    (4483000.0, 3629000.0),
+    (4792000.0, 2807000.0),
+)
+"""Centres of cities in EPSG:3035, m: round numbers, nobody's real buildings."""
+PLACES_APART_M = 40_000.0
+
+
+def place(slot: int) -> tuple[float, float]:
+    """Easting and northing of a city's centre, m; every slot has its own."""
+    ring, number = divmod(slot, len(PLACES))
+    easting, northing = PLACES[number]
+    return easting + ring * PLACES_APART_M, northing

@@ -13,10 +13,10 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.params import Borrowed, Simulate
 from plumbline.simulate.borrowed.borrowed_city import borrowed_layout, write_borrowed
-from plumbline.simulate.radar.egms_writer import Points, Product, egms_rows
+from plumbline.simulate.radar.egms_writer import EgmsPoints, EgmsProduct, egms_rows
 from plumbline.simulate.stage import simulate
 from plumbline.simulate.structure.failures import MOST_DROP_MM, draw_hinges, scaled_to_target
-from plumbline.simulate.structure.outlines import own_outlines
+from plumbline.simulate.structure.footprints import own_outlines
 from plumbline.sources.read import read_points
 
 BUILDINGS, EACH = 60, 14
@@ -36,7 +36,7 @@ def write_product(path, rng, look, motion=0.0):
     bounds = np.repeat(shapely.bounds(footprints()), EACH, axis=0)
     count = len(bounds)
     los = np.tile(np.array(look) / np.linalg.norm(look), (count, 1))
-    points = Points(
+    points = EgmsPoints(
         number=np.arange(count) + int(1000 * (look[0] + 1)) * 10_000,
         position=rng.uniform(bounds[:, :2], bounds[:, 2:]),
         height=50 + rng.uniform(0, 12, count),
@@ -48,7 +48,7 @@ def write_product(path, rng, look, motion=0.0):
     )
     noise = rng.normal(0, 3, (count, len(DATES)))
     noise[5, 10:14] = np.nan
-    product = Product(path.name, DATES, 55.5)
+    product = EgmsProduct(path.name, DATES, 55.5)
     path.write_bytes(product.header + egms_rows(rng, product, points, noise + motion))
 
 

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions, draw_kept
-from plumbline.simulate.radar.los import range_and_azimuth
+from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions, draw_kept, range_and_azimuth
 from plumbline.sources.los import from_heading
 
 

@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 from pyarrow import csv as arrow_csv
 
-from plumbline.simulate.radar.derived import LEAST_EPOCHS, derived
-from plumbline.simulate.radar.egms_writer import FIRST_COLUMNS, Points, Product, egms_rows, identifiers
+from plumbline.simulate.radar.egms_writer import (
+    FIRST_COLUMNS,
+    LEAST_EPOCHS,
+    EgmsPoints,
+    EgmsProduct,
+    derived_columns,
+    egms_rows,
+    identifiers,
+)
 
 HEADER = (
     "pid,mp_type,latitude,longitude,easting,northing,height_ortho,height_ellipse,line,pixel,rmse_ts,temporal_coherence,"
@@ -26,7 +33,7 @@ DATES = np.datetime64("2019-11-20") + np.cumsum(np.r_[0, np.resize([6, 12, 6, 24
 
 def make_points(rng, count):
     los = rng.normal((0.5, -0.1, 0.8), 0.3, (count, 3))
-    return Points(
+    return EgmsPoints(
         number=np.arange(count) + 62**7,
         position=rng.normal((4321000.0, 3210000.0), 300, (count, 2)),
         height=rng.uniform(-20, 90, count),
@@ -41,7 +48,7 @@ def make_points(rng, count):
 @pytest.fixture(scope="module")
 def written():
     rng = np.random.default_rng(11)
-    product, points = Product("EGMS.csv", DATES, 55.5, -0.74), make_points(rng, 500)
+    product, points = EgmsProduct("EGMS.csv", DATES, 55.5, -0.74), make_points(rng, 500)
     displacement = rng.normal(0, 9, (500, len(DATES)))
     return product.header + egms_rows(rng, product, points, displacement), points, displacement
 
@@ -83,7 +90,7 @@ def test_values_come_back(written):
 
 
 def test_a_missing_value_is_an_empty_cell_and_is_left_out_of_what_is_derived():
-    rng, product = np.random.default_rng(12), Product("EGMS.csv", DATES, 55.5)
+    rng, product = np.random.default_rng(12), EgmsProduct("EGMS.csv", DATES, 55.5)
     points = make_points(rng, 4)
     years = product.years
     displacement = np.tile(5 * (years - years.mean()), (4, 1))
@@ -106,7 +113,7 @@ def test_histories_with_few_values_get_no_columns_derived():
     displacement = np.full((2, 40), np.nan)
     displacement[0, : LEAST_EPOCHS - 1] = 1.0
     displacement[1, :LEAST_EPOCHS] = 1.0
-    columns = {name: values for name, values, _ in derived(np.random.default_rng(0), displacement, years, 55.5)}
+    columns = {name: values for name, values, _ in derived_columns(np.random.default_rng(0), displacement, years, 55.5)}
     assert columns["temporal_coherence"].tolist() == [0.0, pytest.approx(1.0)]
 
 
@@ -121,7 +128,8 @@ def test_derived_columns_of_a_known_history():
     steady = 5 - 7 * time + 3 * np.cos(2 * np.pi * years + 0.7)
     bent = 4 * time + 1.5 * time**2
     columns = {
-        name: values for name, values, _ in derived(np.random.default_rng(0), np.stack([steady, bent]), years, 55.5)
+        name: values
+        for name, values, _ in derived_columns(np.random.default_rng(0), np.stack([steady, bent]), years, 55.5)
     }
     assert columns["mean_velocity"][0] == pytest.approx(-7, abs=1e-9)
     assert columns["seasonality"][0] == pytest.approx(3, abs=1e-9)
@@ -133,7 +141,7 @@ def test_derived_columns_of_a_known_history():
 def test_derived_errors_and_coherence_of_white_noise():
     years, sigma = np.arange(0, 4, 6 / 365.25), 3.0
     noise = np.random.default_rng(1).normal(0, sigma, (4000, len(years)))
-    columns = {name: values for name, values, _ in derived(np.random.default_rng(0), noise, years, 55.5)}
+    columns = {name: values for name, values, _ in derived_columns(np.random.default_rng(0), noise, years, 55.5)}
     assert columns["rmse_ts"].mean() == pytest.approx(sigma, rel=0.03)
     for name in ("mean_velocity", "acceleration"):
         assert columns[name].std() == pytest.approx(columns[f"{name}_std"].mean(), rel=0.05)
@@ -155,7 +163,7 @@ def test_derived_columns_are_those_of_a_real_product():
     dates = [datetime.strptime(name, "%Y%m%d") for name in table.column_names[25:]]
     years = np.array([(date - dates[0]).days for date in dates]) / 365.25
     series = np.stack([table[name].to_numpy().astype(float) for name in table.column_names[25:]], axis=1)
-    columns = {name: values for name, values, _ in derived(np.random.default_rng(0), series, years, 55.465)}
+    columns = {name: values for name, values, _ in derived_columns(np.random.default_rng(0), series, years, 55.465)}
     for name, tolerance in [("mean_velocity", 0.1), ("seasonality", 0.2), ("rmse_ts", 0.1), ("acceleration", 0.05)]:
         assert np.abs(columns[name] - table[name].to_numpy()).mean() < tolerance, name
     assert np.abs(columns["temporal_coherence"] - table["temporal_coherence"].to_numpy()).mean() < 0.01

@@ -6,7 +6,7 @@ import pytest
 from plumbline.core.strain import structure_strain
 from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions
 from plumbline.simulate.radar.noise import Law
-from plumbline.simulate.radar.scatterers import ASTRAY, GROUND, STRUCTURE, Scatterers, draw_scatterers
+from plumbline.simulate.radar.scatterers import ASTRAY, GROUND, STRUCTURE, SimulatedScatterers, draw_scatterers
 from plumbline.simulate.radar.series import (
     COMMON_NOISE_MM,
     Reference,
@@ -17,8 +17,8 @@ from plumbline.simulate.radar.series import (
     measurement_noise,
     true_motion,
 )
+from plumbline.simulate.structure.footprints import own_outlines
 from plumbline.simulate.structure.motion import draw_labels, draw_motion
-from plumbline.simulate.structure.outlines import own_outlines
 from plumbline.simulate.structure.tunnels import draw_tunnels, greenfield
 from tests.simulate.made import small_town
 
@@ -45,7 +45,7 @@ def points_on(layout, building, x, y, height, kind=STRUCTURE):
     north = x * np.sin(turn) + y * np.cos(turn)
     place = layout.frames.centre[building] + np.stack([east, north], axis=1)
     zero = np.zeros(len(x), int)
-    return Scatterers(zero + building, zero + kind, zero, place, height, np.ones(len(x)))
+    return SimulatedScatterers(zero + building, zero + kind, zero, place, height, np.ones(len(x)))
 
 
 def moved(motion, layout, points, track):
@@ -144,7 +144,9 @@ def test_tracks_share_the_region_but_not_their_reference(city):
 def many_points(buildings, each, sigma):
     building = np.repeat(np.arange(buildings), each)
     nil = np.zeros(len(building), int)
-    return Scatterers(building, nil, nil, np.zeros((len(building), 2)), nil.astype(float), np.full(len(nil), sigma))
+    return SimulatedScatterers(
+        building, nil, nil, np.zeros((len(building), 2)), nil.astype(float), np.full(len(nil), sigma)
+    )
 
 
 def noisy(own, common):

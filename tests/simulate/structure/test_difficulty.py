@@ -9,8 +9,8 @@ from plumbline.simulate.structure.difficulty import (
     VISIBLE_PERMILLE,
     Evidence,
     difficulty,
-    gather,
-    nothing,
+    gather_evidence,
+    no_evidence,
     point_precision,
     signal_to_noise,
 )
@@ -20,7 +20,7 @@ SIDE = np.array([[18.0, 12.0]])
 
 def level(strain, sigma, points, misplaced):
     precision = point_precision(np.full(points, sigma), np.full(points, 0.8), line_variance(100, 0.4))
-    evidence = gather(np.zeros(points, int), precision, np.full((points, 2), misplaced), 1)
+    evidence = gather_evidence(np.zeros(points, int), precision, np.full((points, 2), misplaced), 1)
     return int(difficulty(np.array([strain]), SIDE, evidence)[0])
 
 
@@ -36,7 +36,7 @@ def test_more_strain_less_noise_or_more_points_are_never_harder(strain, sigma, p
 
 def test_all_levels_occur_and_no_point_is_hard():
     assert [level(6.0, 1.5, 50, 0.3), level(1.5, 3.0, 15, 1.0), level(0.5, 3.0, 10, 4.0)] == [0, 1, 2]
-    assert difficulty(np.array([6.0]), SIDE, nothing(1)).tolist() == [2]
+    assert difficulty(np.array([6.0]), SIDE, no_evidence(1)).tolist() == [2]
 
 
 def test_an_undamaged_building_is_as_hard_as_a_just_visible_damage_on_it():
@@ -70,9 +70,9 @@ def test_signal_to_noise_is_the_drop_over_the_spread_of_found_drops():
 def test_evidence_of_tracks_adds_up():
     rng = np.random.default_rng(2)
     building, precision, error = rng.integers(0, 5, 40), rng.uniform(0.1, 2, 40), rng.normal(0, 2, (40, 2))
-    whole = gather(building, precision, error, 5)
-    parts = gather(building[:15], precision[:15], error[:15], 5).plus(
-        gather(building[15:], precision[15:], error[15:], 5)
+    whole = gather_evidence(building, precision, error, 5)
+    parts = gather_evidence(building[:15], precision[:15], error[:15], 5).plus(
+        gather_evidence(building[15:], precision[15:], error[15:], 5)
     )
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other)

@@ -3,10 +3,9 @@ import pytest
 import shapely
 
 from plumbline.core.compass import frames
-from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions
-from plumbline.simulate.radar.los import range_and_azimuth
+from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions, range_and_azimuth
 from plumbline.simulate.radar.scatterers import ASTRAY, GROUND, STRUCTURE, draw_scatterers, position_errors
-from plumbline.simulate.structure.layout import DISTRICT_BUILDINGS, Layout, draw_layout, draw_plan, draw_town
+from plumbline.simulate.structure.layout import DISTRICT_BUILDINGS, CityLayout, draw_layout, draw_plan, draw_town
 from tests.simulate.made import small_town
 
 LOOK = np.array([[0.97, 0.25], [-0.97, 0.25]])
@@ -98,7 +97,7 @@ def test_walls_are_seen_from_the_side_of_the_satellite():
     corner = 100.0 * np.arange(300)[:, None] * np.ones(2)
     polygon = shapely.box(*corner.T, *(corner + np.array([24, 16])).T)
     height = np.full(300, 9.0)
-    layout = Layout(polygon, height, 0 * height, frames(polygon), np.ones((300, 4), bool), 40_000.0)
+    layout = CityLayout(polygon, height, 0 * height, frames(polygon), np.ones((300, 4), bool), 40_000.0)
     points = draw_scatterers(np.random.default_rng(9), layout, BANDS["X"], np.array([[-1.0, 0.0], [0.0, 1.0]]))
     on = points.kind == STRUCTURE
     place = points.east_north[on] - layout.frames.centre[points.building[on]]

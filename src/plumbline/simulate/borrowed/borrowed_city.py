@@ -21,10 +21,10 @@ from plumbline.core.errors import InputError
 from plumbline.params import Borrowed
 from plumbline.simulate.borrowed.borrowed_track import Copy, Setting, write_track
 from plumbline.simulate.borrowed.residual_noise import LEAST_EPOCHS
-from plumbline.simulate.places import place
-from plumbline.simulate.structure.difficulty import Evidence, difficulty, nothing
+from plumbline.simulate.site import place
+from plumbline.simulate.structure.difficulty import Evidence, difficulty, no_evidence
 from plumbline.simulate.structure.footprints import CORNERS
-from plumbline.simulate.structure.layout import Layout, standing_corners
+from plumbline.simulate.structure.layout import CityLayout, standing_corners
 from plumbline.simulate.structure.motion import draw_labels, draw_motion
 from plumbline.simulate.structure.truth_files import (
     BETWEEN_FEATURES,
@@ -102,7 +102,7 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
         velocity, sign = rng.normal(0, (0.8, 0.8, 1.5)), rng.choice([-1.0, 1.0], len(buildings))
         copies.append(Copy(folder, rng, motion, velocity, sign))
 
-    evidence, count = nothing(len(buildings)), 0
+    evidence, count = no_evidence(len(buildings)), 0
     names = _file_names(files.products)
     for number, path in enumerate(track(files.products, len(files.products), name)):
         with _told_where(name):
@@ -144,7 +144,7 @@ def _told_where(name: str) -> Iterator[None]:
         ) from None
 
 
-def borrowed_layout(buildings: geopandas.GeoDataFrame) -> tuple[Layout, Array]:
+def borrowed_layout(buildings: geopandas.GeoDataFrame) -> tuple[CityLayout, Array]:
     """The user's buildings about an origin of their own, and that origin (2,), m."""
     geometry = np.asarray(buildings.geometry.values, object)
     west, south, east, north = shapely.total_bounds(geometry)
@@ -157,7 +157,7 @@ def borrowed_layout(buildings: geopandas.GeoDataFrame) -> tuple[Layout, Array]:
     standing[none, _nearest_corner(polygon[none], frame, none)] = True
     height = np.asarray(buildings[HEIGHT], float) if HEIGHT in buildings.columns else np.full(len(buildings), np.nan)
     extent = max(float(max(east - west, north - south)), 1.0)
-    return Layout(polygon, height, np.zeros(len(buildings)), frame, standing, extent), origin
+    return CityLayout(polygon, height, np.zeros(len(buildings)), frame, standing, extent), origin
 
 
 def _nearest_corner(polygon: NDArray[np.object_], frame: Frames, which: NDArray[np.intp]) -> NDArray[np.intp]:

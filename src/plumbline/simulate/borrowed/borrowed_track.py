@@ -12,11 +12,18 @@ from numpy.typing import NDArray
 
 from plumbline.simulate.borrowed.residual_noise import Smooth, TrackNoise
 from plumbline.simulate.radar.acquisition import BANDS
-from plumbline.simulate.radar.egms_writer import Points, Product, egms_rows
-from plumbline.simulate.radar.scatterers import ASTRAY, ASTRAY_SHARE, GROUND, STRUCTURE, Scatterers, position_errors
+from plumbline.simulate.radar.egms_writer import EgmsPoints, EgmsProduct, egms_rows
+from plumbline.simulate.radar.scatterers import (
+    ASTRAY,
+    ASTRAY_SHARE,
+    GROUND,
+    STRUCTURE,
+    SimulatedScatterers,
+    position_errors,
+)
 from plumbline.simulate.radar.series import Reference, background, courses, draw_reference, true_motion
-from plumbline.simulate.structure.difficulty import Evidence, gather, point_precision
-from plumbline.simulate.structure.layout import Layout
+from plumbline.simulate.structure.difficulty import Evidence, gather_evidence, point_precision
+from plumbline.simulate.structure.layout import CityLayout
 from plumbline.simulate.structure.motion import Motion
 from plumbline.sources.epochs import DAYS_A_YEAR
 from plumbline.sources.track import Track
@@ -35,7 +42,7 @@ SAMPLE = 20_000
 class Setting:
     """What holds for all products and copies of a city."""
 
-    layout: Layout
+    layout: CityLayout
     """In m from `origin`."""
     origin: Array
     """(2,) in the products' CRS, m."""
@@ -100,7 +107,7 @@ def write_track(points: Track, file_name: str, number: int, setting: Setting, co
         What its points tell of each building's change, with the position errors of the first copy.
     """
     view = _look(points, setting)
-    product = Product(file_name, points.epochs, BANDS[setting.band].wavelength_mm)
+    product = EgmsProduct(file_name, points.epochs, BANDS[setting.band].wavelength_mm)
     precision = np.zeros(len(points))
     with ExitStack() as stack:
         streams = [stack.enter_context((copy.folder / file_name).open("wb")) for copy in copies]
@@ -120,7 +127,7 @@ def write_track(points: Track, file_name: str, number: int, setting: Setting, co
                 series += copy.sign[view.building[rows], None] * residual
                 stream.write(egms_rows(copy.rng, product, delivered, series))
     error = (drawn[0].true_place - view.east_north)[view.on]
-    return gather(view.building[view.on], precision[view.on], error, len(setting.layout.height))
+    return gather_evidence(view.building[view.on], precision[view.on], error, len(setting.layout.height))
 
 
 def _look(points: Track, setting: Setting) -> _View:
@@ -165,7 +172,7 @@ def _draw(copy: Copy, view: _View, setting: Setting) -> _Draw:
 def _series(view: _View, rows: Index, sigma: Array, setting: Setting, copy: Copy, draw: _Draw) -> Array:
     """Histories of points `rows`, mm, less their own residuals."""
     los, building = view.points.los[rows], view.building[rows]
-    scatterers = Scatterers(
+    scatterers = SimulatedScatterers(
         building, draw.kind[rows], np.zeros(len(rows), np.intp), draw.true_place[rows], view.above[rows], sigma
     )
     start_day = float((setting.start - setting.start.astype("datetime64[Y]")).astype(int))
@@ -183,13 +190,13 @@ def _axes(los: Array) -> Array:
     return np.stack([away, np.stack([-away[:, 1], away[:, 0]], axis=1)], axis=1)
 
 
-def _delivered(view: _View, rows: Index, number: int, setting: Setting) -> Points:
+def _delivered(view: _View, rows: Index, number: int, setting: Setting) -> EgmsPoints:
     los, place = view.points.los[rows], view.east_north[rows]
     in_range, in_azimuth = np.einsum("nkc,nc->kn", _axes(los), place)
     azimuth_m, slant_m = BANDS[setting.band].pixel_m
     incidence = np.degrees(np.arccos(np.clip(los[:, 2], -1, 1)))
     beyond = setting.layout.extent + MARGIN_M
-    return Points(
+    return EgmsPoints(
         number=rows.astype(np.int64) + 1 + (number + 1) * 62**6,
         position=place + setting.moved,
         height=np.nan_to_num(np.asarray(view.points.height[rows], float)),
@@ -201,7 +208,7 @@ def _delivered(view: _View, rows: Index, number: int, setting: Setting) -> Point
     )
 
 
-def nearest_building(east_north: Array, layout: Layout, buffer_m: float) -> tuple[Index, NDArray[np.bool_]]:
+def nearest_building(east_north: Array, layout: CityLayout, buffer_m: float) -> tuple[Index, NDArray[np.bool_]]:
     """The nearest building of each point (N, 2), and whether it is no further than `buffer_m`."""
     tree = shapely.STRtree(layout.polygon)
     (point, building), distance = tree.query_nearest(shapely.points(east_north), return_distance=True, all_matches=True)

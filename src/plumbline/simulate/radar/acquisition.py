@@ -1,4 +1,4 @@
-"""The satellites over a city: bands, tracks, viewing geometry and dates."""
+"""Draw the satellites over a city: bands, tracks, viewing geometry and dates."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.simulate.radar.los import range_and_azimuth
 from plumbline.sources.epochs import DAYS_A_YEAR
 from plumbline.sources.los import from_heading
+
+
+def range_and_azimuth(heading_deg: float) -> NDArray[np.float64]:
+    """Horizontal unit vectors (2, 2): row 0 ground range, away from the satellite; row 1 azimuth, along the flight."""
+    heading = np.deg2rad(heading_deg)
+    sin, cos = float(np.sin(heading)), float(np.cos(heading))
+    return np.array([[cos, -sin], [sin, cos]])
+
 
 Array = NDArray[np.float64]
 INCIDENCE_PER_M = 4.5e-5

@@ -1,7 +1,8 @@
-"""Writing a track as an EGMS L2b CSV: the product's columns, units and precision.
+"""Write a track as an EGMS L2b CSV: the product's columns, units and precision.
 
 European Ground Motion Service, product description and format specification. The columns that a producer derives from
-a history are derived from it here too (`derived`).
+a history are derived from it here too: velocity and season from a linear and a yearly term, acceleration and misfit
+from a quadratic one besides, temporal coherence from the phase of what the linear term leaves.
 """
 
 from __future__ import annotations
@@ -12,10 +13,82 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.simulate.radar.csv_cells import Bytes, history_cells, number_cells, rows, word_cells
-from plumbline.simulate.radar.derived import derived
 from plumbline.sources.egms import CRS
 from plumbline.sources.epochs import DAYS_A_YEAR
 from plumbline.sources.grid import GLOBE, transformer
+
+Array = NDArray[np.float64]
+DECIMALS = {
+    "rmse_ts": 1,
+    "temporal_coherence": 2,
+    "amplitude_dispersion": 2,
+    "mean_velocity": 1,
+    "mean_velocity_std": 1,
+    "acceleration": 2,
+    "acceleration_std": 2,
+    "seasonality": 1,
+    "seasonality_std": 1,
+}
+LINEAR, YEARLY, FULL = 2, 4, 5
+"""Columns of the design that a fit uses: each fit adds columns to the one before."""
+LEAST_EPOCHS = 8
+"""A history with fewer values gets zeros: five terms cannot be told from them."""
+
+
+def derived_columns(
+    rng: np.random.Generator, displacement: Array, years: Array, wavelength_mm: float
+) -> list[tuple[str, Array, int]]:
+    """Columns that follow from the histories (N, T) at times `years` (T,): name, values (N,), decimals.
+
+    Missing values (NaN) are left out of the fits.
+    """
+    values = {name: np.zeros(len(displacement)) for name in DECIMALS}
+    known = np.isfinite(displacement)
+    # Histories with the same gaps share their fits' design; those of most products have none.
+    _, first, pattern = np.unique(np.packbits(known, axis=1), axis=0, return_index=True, return_inverse=True)
+    for number, at in enumerate(first):
+        epochs = known[at]
+        if epochs.sum() < LEAST_EPOCHS:
+            continue
+        rows = np.flatnonzero(pattern.ravel() == number)
+        part = displacement[rows] if epochs.all() else displacement[np.ix_(rows, epochs)]
+        for name, found in _fits(part, years[epochs], wavelength_mm).items():
+            values[name][rows] = found
+    # Amplitudes are not simulated; steady phase goes with steady amplitude.
+    steady = 0.45 - 0.4 * (values["temporal_coherence"] - 0.76)
+    values["amplitude_dispersion"] = np.clip(steady + rng.normal(0, 0.06, len(steady)), 0.08, 1.5)
+    return [(name, values[name], decimals) for name, decimals in DECIMALS.items()]
+
+
+def _fits(displacement: Array, years: Array, wavelength_mm: float) -> dict[str, Array]:
+    wave, time = 2 * np.pi * years, years - years.mean()
+    design = np.stack([np.ones_like(time), time, np.cos(wave), np.sin(wave), time**2], axis=1)
+    # One orthonormal basis for all fits: the first columns of it span the first columns of the design.
+    basis, triangle = np.linalg.qr(design)
+    # einsum and not a product of matrices: its sums do not depend on how many threads a library takes.
+    along = np.einsum("nt,tp->pn", displacement, basis)
+    power = np.einsum("nt,nt->n", displacement, displacement)
+
+    def fit(columns: int) -> tuple[Array, Array, Array]:
+        corner = np.linalg.inv(triangle[:columns, :columns])
+        rmse = np.sqrt(np.maximum(power - (along[:columns] ** 2).sum(axis=0), 0) / len(years))
+        return np.einsum("pq,qn->pn", corner, along[:columns]), np.sqrt((corner**2).sum(axis=1))[:, None] * rmse, rmse
+
+    yearly, yearly_error, _ = fit(YEARLY)
+    full, full_error, rmse = fit(FULL)
+    left = displacement - np.einsum("pn,tp->nt", along[:LINEAR], basis[:, :LINEAR])
+    phase = (4 * np.pi / wavelength_mm * left).astype(np.float32)
+    return {
+        "rmse_ts": rmse,
+        "temporal_coherence": np.hypot(np.cos(phase).mean(axis=1), np.sin(phase).mean(axis=1)).astype(float),
+        "mean_velocity": yearly[1],
+        "mean_velocity_std": yearly_error[1],
+        "acceleration": 2 * full[4],
+        "acceleration_std": 2 * full_error[4],
+        "seasonality": np.hypot(yearly[2], yearly[3]),
+        "seasonality_std": np.hypot(yearly_error[2], yearly_error[3]) / np.sqrt(2),
+    }
+
 
 Array = NDArray[np.float64]
 GEOID_M = 44.0
@@ -28,7 +101,7 @@ FIRST_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Product:
+class EgmsProduct:
     """What holds for all points of a product."""
 
     file_name: str
@@ -51,7 +124,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Points:
+class EgmsPoints:
     """N points of a product as they are delivered."""
 
     number: NDArray[np.int64]
@@ -71,12 +144,12 @@ class Points:
     pixel: Array
     """(N,) place along slant range, a whole number."""
 
-    def take(self, index: NDArray[np.intp]) -> Points:
+    def take(self, index: NDArray[np.intp]) -> EgmsPoints:
         """The points `index`."""
-        return Points(**{name: values[index] for name, values in vars(self).items()})
+        return EgmsPoints(**{name: values[index] for name, values in vars(self).items()})
 
 
-def egms_rows(rng: np.random.Generator, product: Product, points: Points, displacement: Array) -> bytes:
+def egms_rows(rng: np.random.Generator, product: EgmsProduct, points: EgmsPoints, displacement: Array) -> bytes:
     """Lines of the CSV.
 
     Args:
@@ -105,7 +178,7 @@ def egms_rows(rng: np.random.Generator, product: Product, points: Points, displa
         ("los_east", points.los[:, 0], 3),
         ("los_north", points.los[:, 1], 3),
         ("los_up", points.los[:, 2], 3),
-        *derived(rng, displacement, product.years, product.wavelength_mm),
+        *derived_columns(rng, displacement, product.years, product.wavelength_mm),
         ("gnss_velocity", np.full(len(displacement), product.gnss_velocity), 1),
     ]
     columns |= {name: number_cells(values, decimals) for name, values, decimals in fixed}

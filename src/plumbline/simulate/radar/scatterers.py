@@ -9,7 +9,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.simulate.radar.acquisition import Band
-from plumbline.simulate.structure.layout import Layout
+from plumbline.simulate.structure.layout import CityLayout
 
 Array = NDArray[np.float64]
 STRUCTURE, GROUND, ASTRAY = range(3)
@@ -23,7 +23,7 @@ metre or two are usual, those of ten are rare."""
 
 
 @dataclass(frozen=True)
-class Scatterers:
+class SimulatedScatterers:
     """N points of a city, of both tracks together, in local metres."""
 
     building: NDArray[np.intp]
@@ -39,12 +39,12 @@ class Scatterers:
     noise: Array
     """(N,) standard deviation of the displacement of one epoch, mm."""
 
-    def subset(self, index: NDArray[np.intp]) -> Scatterers:
+    def subset(self, index: NDArray[np.intp]) -> SimulatedScatterers:
         """The points `index`."""
-        return Scatterers(*(getattr(self, item.name)[index] for item in fields(self)))
+        return SimulatedScatterers(*(getattr(self, item.name)[index] for item in fields(self)))
 
 
-def draw_scatterers(rng: np.random.Generator, layout: Layout, band: Band, look: Array) -> Scatterers:
+def draw_scatterers(rng: np.random.Generator, layout: CityLayout, band: Band, look: Array) -> SimulatedScatterers:
     """Draw the points of all buildings, and 10 to 20 % more on the ground between them.
 
     Args:
@@ -70,7 +70,7 @@ def draw_scatterers(rng: np.random.Generator, layout: Layout, band: Band, look: 
     kind = np.where(rng.random(on) < ASTRAY_SHARE, ASTRAY, STRUCTURE)
     height = np.where(kind == ASTRAY, rng.uniform(-0.3, 1.6, on) * layout.height[building], height)
     building, kind = np.concatenate([building, parent]), np.concatenate([kind, np.full(len(parent), GROUND)])
-    return Scatterers(
+    return SimulatedScatterers(
         building=building,
         kind=kind,
         track=track,
@@ -114,7 +114,7 @@ def position_errors(
     return np.concatenate([horizontal, vertical[:, None]], axis=1)
 
 
-def _draw_counts(rng: np.random.Generator, layout: Layout, band: Band) -> NDArray[np.intp]:
+def _draw_counts(rng: np.random.Generator, layout: CityLayout, band: Band) -> NDArray[np.intp]:
     """Points a building: about 12 (C) or 46 (X), more on larger ones."""
     size = np.log(layout.frames.side.prod(axis=1) / 300)
     fewest, most = band.points
@@ -152,7 +152,7 @@ def _inside(rng: np.random.Generator, polygon: NDArray[np.object_], building: ND
     return position
 
 
-def _on_outline(rng: np.random.Generator, layout: Layout, building: NDArray[np.intp], look: Array) -> Array:
+def _on_outline(rng: np.random.Generator, layout: CityLayout, building: NDArray[np.intp], look: Array) -> Array:
     """Positions (N, 2) along the walls, up to a twelfth of the way to the middle.
 
     Of the building's walls those that face against `look` (N, 2), by the breadth in which they are seen; where it is 0,
@@ -179,7 +179,7 @@ def _on_outline(rng: np.random.Generator, layout: Layout, building: NDArray[np.i
     return np.asarray(outer + inward * (layout.frames.centre[building] - outer), float)
 
 
-def _on_ground(rng: np.random.Generator, layout: Layout, count: int) -> tuple[NDArray[np.intp], Array]:
+def _on_ground(rng: np.random.Generator, layout: CityLayout, count: int) -> tuple[NDArray[np.intp], Array]:
     """Up to `count` positions 1 to 12 m around the buildings, less those that fall on a footprint."""
     parent = rng.integers(0, len(layout.height), count)
     angle, half = rng.uniform(-np.pi, np.pi, count), layout.frames.side[parent] / 2

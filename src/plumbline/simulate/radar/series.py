@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from plumbline.simulate.radar.acquisition import Acquisition, Band
 from plumbline.simulate.radar.noise import Law, add_bad_epochs, add_jumps, draw_memory
-from plumbline.simulate.radar.scatterers import ASTRAY, GROUND, STRUCTURE, Scatterers
+from plumbline.simulate.radar.scatterers import ASTRAY, GROUND, STRUCTURE, SimulatedScatterers
 from plumbline.simulate.random_numbers import log_uniform
-from plumbline.simulate.structure.layout import Layout
+from plumbline.simulate.structure.layout import CityLayout
 from plumbline.simulate.structure.motion import Motion
 from plumbline.simulate.structure.tunnels import greenfield
 
@@ -50,7 +50,7 @@ def draw_reference(rng: np.random.Generator) -> Reference:
 
 
 @dataclass(frozen=True)
-class Courses:
+class MotionCourses:
     """How far the motion of buildings has come at T epochs."""
 
     building: Index
@@ -63,7 +63,7 @@ class Courses:
     """(b, T) -1 to 1."""
 
 
-def courses(motion: Motion, building: Index, days: Array, start_day: float, length_days: float) -> Courses:
+def courses(motion: Motion, building: Index, days: Array, start_day: float, length_days: float) -> MotionCourses:
     """Courses of the buildings `building` (b,).
 
     Args:
@@ -74,7 +74,7 @@ def courses(motion: Motion, building: Index, days: Array, start_day: float, leng
         length_days: length of the observation.
     """
     time = days / length_days
-    return Courses(
+    return MotionCourses(
         building,
         motion.failing.take(building).at(time),
         motion.sinking.take(building).at(time),
@@ -83,7 +83,9 @@ def courses(motion: Motion, building: Index, days: Array, start_day: float, leng
     )
 
 
-def true_motion(motion: Motion, layout: Layout, points: Scatterers, los: Array, course: Courses) -> Array:
+def true_motion(
+    motion: Motion, layout: CityLayout, points: SimulatedScatterers, los: Array, course: MotionCourses
+) -> Array:
     """Noise-free displacement (N, T) of the points on structures and ground, mm towards the satellite.
 
     Args:
@@ -120,7 +122,12 @@ def true_motion(motion: Motion, layout: Layout, points: Scatterers, los: Array, 
 
 
 def background(
-    rng: np.random.Generator, velocity: Array, points: Scatterers, los: Array, years: Array, reference: Reference
+    rng: np.random.Generator,
+    velocity: Array,
+    points: SimulatedScatterers,
+    los: Array,
+    years: Array,
+    reference: Reference,
 ) -> Array:
     """What every point of a track shows (N, T), mm: the region's motion and the track's own reference.
 
@@ -142,9 +149,14 @@ def common_noise(rng: np.random.Generator, buildings: int, acquisition: Acquisit
 
 
 def measurement_noise(
-    rng: np.random.Generator, points: Scatterers, memory: Array, common: Array, acquisition: Acquisition, band: Band,
+    rng: np.random.Generator,
+    points: SimulatedScatterers,
+    memory: Array,
+    common: Array,
+    acquisition: Acquisition,
+    band: Band,
     reference: Reference,
-) -> Array:  # fmt: skip
+) -> Array:
     """Noise (N, T), mm: each point's own, the part `common` (B, E) to its building, bad epochs and unwrapping jumps.
 
     `memory` (B,) is the share of the own noise's variance with a long memory. Drawn on the regular grid of epochs, so

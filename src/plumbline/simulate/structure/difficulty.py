@@ -51,14 +51,14 @@ class Evidence(NamedTuple):
         return Evidence(*(mine + its for mine, its in zip(self, other, strict=True)))
 
 
-def gather(building: NDArray[np.intp], precision: Array, error: Array, buildings: int) -> Evidence:
+def gather_evidence(building: NDArray[np.intp], precision: Array, error: Array, buildings: int) -> Evidence:
     """Evidence of points on buildings (N,), with their precision (N,) and position errors (N, 2) in m."""
     squares = (error**2).mean(axis=1)
     sums = [np.bincount(building, weight, buildings) for weight in (precision, np.ones(len(error)), squares)]
     return Evidence(*(np.asarray(part, float) for part in sums))
 
 
-def nothing(buildings: int) -> Evidence:
+def no_evidence(buildings: int) -> Evidence:
     """Evidence of no point."""
     return Evidence(np.zeros(buildings), np.zeros(buildings), np.zeros(buildings))
 

@@ -1,7 +1,8 @@
-"""Local failure of one quadrant: a smooth hinge that starts inside the building and grows to the corner.
+"""Let one quadrant of a building fail: a smooth hinge that starts inside the building and grows to the corner.
 
 All shapes live in `u, v`: building-frame coordinates in half sides, turned so that the failing corner is (1, 1). They
-are 1 at that corner and vanish towards the opposite one.
+are 1 at that corner and vanish towards the opposite one. What fails is scaled so that it strains its building by a
+drawn target.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The label definition for many buildings at once.
+"""Label many buildings at once, by the definition in `plumbline.core.strain`.
 
-The same lattice, bays and order as `plumbline.core.strain.structure_strain`, which is the definition on a rectangle;
-here the samples of many buildings stand one after the other in flat arrays, so that numpy works on millions at a time.
-On a footprint of another shape the plane is that over the footprint, and bays that leave it do not count.
+The same lattice, bays and order as `structure_strain` there, which is the definition on a rectangle; here the samples
+of many buildings stand one after the other in flat arrays, so that numpy works on millions at a time. On a footprint
+of another shape the plane is that over the footprint, and bays that leave it do not count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import quadrant_code
 from plumbline.core.strain import BAY_M, principal_tensile_strain
-from plumbline.simulate.structure.outlines import inside, tilts_over
+from plumbline.simulate.structure.footprints import inside, tilts_over
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

@@ -1,6 +1,6 @@
-"""A city's buildings: footprints in rows, rows in districts, every district with its own street grid.
+"""Lay out a city's buildings: footprints in rows, rows in districts, every district with its own street grid.
 
-A city is drawn in parts of whole districts: a plan needs nothing of the others, and the town tells where it goes.
+A city is drawn in parts of whole districts: a plan needs nothing of the others, and the town says where it goes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ATTACHED_SHARE, JOINT_M = 0.25, 0.05
 
 
 @dataclass(frozen=True)
-class Layout:
+class CityLayout:
     """B buildings in local metres, the city's centre at 0, 0."""
 
     polygon: NDArray[np.object_]
@@ -40,7 +40,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DistrictPlan:
     """B buildings in their districts, which have no place in the city yet."""
 
     side: Array
@@ -83,7 +83,7 @@ class Town:
         return np.asarray(self.cell * (np.stack([column, row], axis=1) - (self.columns - 1) / 2), float)
 
 
-def draw_plan(rng: np.random.Generator, count: int) -> Plan:
+def draw_plan(rng: np.random.Generator, count: int) -> DistrictPlan:
     """Draw `count` buildings with sides of 6 to 60 m, and pack them into districts of `DISTRICT_BUILDINGS`."""
     side = _draw_sides(rng, count)
     centre, turn = np.zeros((count, 2)), rng.normal(0, 0.03, count)
@@ -94,7 +94,7 @@ def draw_plan(rng: np.random.Generator, count: int) -> Plan:
     district = np.arange(count) // DISTRICT_BUILDINGS
     members = [np.flatnonzero(district == number) for number in range(int(district[-1]) + 1)]
     radius = max(_pack(rng, centre, member, box, gap[member]) for member in members)
-    return Plan(side, centre, turn, district, radius)
+    return DistrictPlan(side, centre, turn, district, radius)
 
 
 def draw_town(rng: np.random.Generator, buildings: int, radius: float) -> Town:
@@ -103,7 +103,7 @@ def draw_town(rng: np.random.Generator, buildings: int, radius: float) -> Town:
     return Town(buildings, 2 * radius + STREET_M, float(rng.uniform(5, 300)), (float(east), float(north)))
 
 
-def draw_layout(rng: np.random.Generator, plan: Plan, town: Town, first_district: int = 0) -> Layout:
+def draw_layout(rng: np.random.Generator, plan: DistrictPlan, town: Town, first_district: int = 0) -> CityLayout:
     """Set a plan into a town from a district on: buildings at any orientation, 3 to 40 m high."""
     count = len(plan.side)
     angle = rng.uniform(0, np.pi / 2, int(plan.district[-1]) + 1)[plan.district]
@@ -119,7 +119,7 @@ def draw_layout(rng: np.random.Generator, plan: Plan, town: Town, first_district
         outlines.append(shapely.Polygon(outline @ rotation + centre[i]))
     polygon = np.array(outlines, dtype=object)
     frame = frames(polygon)
-    return Layout(
+    return CityLayout(
         polygon=polygon,
         height=np.asarray(np.round(log_uniform(rng, 3, 40, count), 1), float),
         ground=town.elevation + frame.centre @ np.array(town.slope) + rng.normal(0, 0.3, count),

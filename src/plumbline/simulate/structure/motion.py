@@ -1,4 +1,4 @@
-"""What a city's buildings really do: failure, rigid motion, the ground's pull, heat; and the label that follows."""
+"""Join all that a city's buildings do: failure, rigid motion, the ground's pull and heat; and label the result."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.simulate.structure.failures import Hinges, draw_hinges, scaled_to_target
+from plumbline.simulate.structure.footprints import own_outlines
 from plumbline.simulate.structure.labels import Strains, strains
-from plumbline.simulate.structure.layout import Layout
-from plumbline.simulate.structure.outlines import own_outlines
-from plumbline.simulate.structure.response import Response, draw_response
-from plumbline.simulate.structure.rigid_and_thermal import Rigid, draw_rigid
-from plumbline.simulate.structure.thermal import Thermal, draw_thermal
+from plumbline.simulate.structure.layout import CityLayout
+from plumbline.simulate.structure.rigid_and_thermal import Rigid, Thermal, draw_rigid, draw_thermal
 from plumbline.simulate.structure.time_courses import Histories, draw_histories, passages
-from plumbline.simulate.structure.tunnels import Tunnel, arrival
+from plumbline.simulate.structure.tunnels import Response, Tunnel, arrival, draw_response
 
 Array = NDArray[np.float64]
 
@@ -55,7 +53,7 @@ class Motion:
         return "tunnel" if tunnel else "intact"
 
 
-def draw_motion(rng: np.random.Generator, layout: Layout, tunnels: list[Tunnel], damaged: float) -> Motion:
+def draw_motion(rng: np.random.Generator, layout: CityLayout, tunnels: list[Tunnel], damaged: float) -> Motion:
     """Draw the motion of all buildings; a share `damaged` of them has a local failure.
 
     Args:
@@ -86,7 +84,7 @@ def draw_motion(rng: np.random.Generator, layout: Layout, tunnels: list[Tunnel],
     )
 
 
-def draw_labels(motion: Motion, layout: Layout) -> Strains:
+def draw_labels(motion: Motion, layout: CityLayout) -> Strains:
     """Labels of all buildings, by the definition in `plumbline.core.strain`, over their footprints.
 
     A building that no trough reaches is strained by its hinge alone: what else it does is rigid motion.

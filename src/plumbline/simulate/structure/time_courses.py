@@ -1,4 +1,4 @@
-"""How motion builds up over the observation: from 0 at its start to 1 at its end."""
+"""Let motion build up over the observation: from 0 at its start to 1 at its end."""
 
 from __future__ import annotations
 

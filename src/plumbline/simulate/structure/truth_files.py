@@ -1,4 +1,4 @@
-"""Footprints and labels of simulated buildings as text, part by part."""
+"""Write footprints and labels of simulated buildings as text, part by part."""
 
 from __future__ import annotations
 
