@@ -12,8 +12,8 @@ from plumbline.simulate.structure.tunnels import (
     draw_response,
     draw_tunnels,
     greenfield,
+    tunnels_near,
 )
-from plumbline.simulate.structure.tunnels import tunnels_near as near
 
 CHECK = Tunnel(point=(0.0, 0.0), direction=0.0, depth=15.0, diameter=6.0, volume_loss=0.015, k=0.5)
 
@@ -89,8 +89,8 @@ def test_only_tunnels_that_reach_a_place_are_near_it():
     place = np.array([[100.0, -200.0], [4000.0, 300.0]])
     reached = [t for t in drawn if np.abs(t.distance(place)).min() < REACH_WIDTHS * t.width + 3000]
     assert 0 < len(reached) < len(drawn)
-    assert near(drawn, place, 3000.0) == reached
-    assert len(near(drawn, place + 1e6, 10.0)) == 1  # none does: the nearest, for the time at which it passes
+    assert tunnels_near(drawn, place, 3000.0) == reached
+    assert len(tunnels_near(drawn, place + 1e6, 10.0)) == 1  # none does: the nearest, for the time at which it passes
 
 
 TUNNEL = Tunnel(point=(0.0, 0.0), direction=0.3, depth=12.0, diameter=6.0, volume_loss=0.02, k=0.4)

@@ -90,7 +90,6 @@ def _fits(displacement: Array, years: Array, wavelength_mm: float) -> dict[str, 
     }
 
 
-Array = NDArray[np.float64]
 GEOID_M = 44.0
 BASE62 = np.frombuffer(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", dtype="S1")
 FIRST_COLUMNS = (

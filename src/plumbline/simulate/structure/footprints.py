@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from plumbline.core.compass import Frames
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
 CORNERS = np.array([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]])
 """Signs of x and y of the corners, in the order of `compass.QUADRANTS`."""
 RECTANGLE, L, U, T, DRAWN_IN = range(5)
@@ -78,8 +79,6 @@ def _own_rectangle(outline: Array) -> bool:
     return bool((area > CLEARLY * np.ptp(hull, axis=0).prod()).all())
 
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 FILLED = 0.999
 """A footprint with this share of its rectangle's area is the rectangle."""
 EDGE_M = 0.01

@@ -52,7 +52,7 @@ def strains(
         fields: displacement of buildings at building-frame positions in m.
         side: (B, 2) sides of their rectangles, m, all above 0.
         which: buildings to look at; of the others both are 0.
-        outline: (B,) footprints as `outlines.own_outlines`; without, all are rectangles.
+        outline: (B,) footprints as `footprints.own_outlines`; without, all are rectangles.
     """
     result = Strains(np.zeros(len(side)), np.zeros(len(side), np.intp))
     shaped = np.zeros(len(side), bool) if outline is None else np.array([one is not None for one in outline], bool)

@@ -51,7 +51,6 @@ def draw_rigid(rng: np.random.Generator, count: int) -> Rigid:
     return Rigid(settlement, size[:, None] * np.stack([np.cos(direction), np.sin(direction)], axis=1))
 
 
-Array = NDArray[np.float64]
 WARMEST_DAY = 200
 """Day of the year when structures are warmest, about the middle of July."""
 

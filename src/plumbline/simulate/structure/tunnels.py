@@ -117,7 +117,6 @@ def arrival(tunnels: list[Tunnel], east_north: Array, extent: float) -> Array:
     return np.asarray(0.05 + 0.55 * np.clip(chainage / extent + 0.5, 0, 1), float)
 
 
-Array = NDArray[np.float64]
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
