@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
+if TYPE_CHECKING:
+    from torch import nn
 
 RENAMED = {
     "distance.": "encoder.distance.",
@@ -29,6 +29,8 @@ def take_older_buffers(model: nn.Module, state: dict[str, Any], prefix: str, *_:
     kinds, and lengths that were added; without the steps and those it is nearly that. Whoever goes on from such a model
     calibrates its interval anew. No time was too short for the first models.
     """
+    import torch
+
     if f"{prefix}severity_limit" in state:  # not a part of a model alone
         state.setdefault(f"{prefix}least_years", torch.zeros_like(model.get_buffer("least_years")))
     if not any(f"{prefix}interval_{name}" in state for name in ("stretch", "scale")):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-
 from plumbline import pretrained
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
@@ -20,6 +18,9 @@ def told_preparation(folder: Path) -> int | None:
     Raises:
         InputError: they are not readable, or say no number.
     """
+    # Here: who reads the name of the manifest from this module has perhaps no libraries for weights.
+    from safetensors import SafetensorError, safe_open
+
     path = folder / "model.safetensors"
     try:
         with safe_open(path, "pt") as file:
