@@ -20,10 +20,10 @@ import torch
 from torch.utils.data import DataLoader
 
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.dropout import Dropout
+from plumbline.model.encoder import Convolution
+from plumbline.model.layers import Dropout
 from plumbline.model.losses import QuadrantLoss, SeverityLoss
 from plumbline.model.network import new_spec
-from plumbline.model.stream import Convolution
 from plumbline.params import Params, load_params
 from plumbline.params.plugins import ATTENTION
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE

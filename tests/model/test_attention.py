@@ -10,9 +10,17 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from plumbline.core.console import log
-from plumbline.model import kernels
-from plumbline.model.attention import Attention
-from plumbline.model.kernels import FLEX, FLEX_CHANNELS, block_mask, blockwise, key_mask, masked_by_channel, written_out
+from plumbline.model import attention_part as attention
+from plumbline.model.attention import (
+    FLEX,
+    FLEX_CHANNELS,
+    block_mask,
+    blockwise,
+    key_mask,
+    masked_by_channel,
+    written_out,
+)
+from plumbline.model.attention_part import Attention
 from plumbline.params.plugins import ATTENTION
 
 LENGTHS = torch.tensor([[6], [2], [4]])
@@ -120,7 +128,7 @@ def test_the_block_mask_writes_out_no_pairs_of_scatterers():
 
 
 def test_without_a_gpu_flex_says_once_what_takes_its_place():
-    kernels._say_replaced.cache_clear()
+    attention._say_replaced.cache_clear()
     mask, said, handler = torch.ones(2, 3, dtype=torch.bool), [], logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())
     level = log.level
@@ -145,11 +153,11 @@ def test_flex_attention_is_compiled_for_every_kind_of_batch(monkeypatch):
     compile_ = torch.compile
     monkeypatch.setattr(torch, "compile", lambda *given, **options: compile_(*given, **options, backend="eager"))
     monkeypatch.setattr(torch.nn.attention.flex_attention, "_validate_device", lambda *_: None)
-    kernels._compiled_flex.cache_clear()
+    attention._compiled_flex.cache_clear()
     torch._dynamo.reset()
     counters.clear()
     try:
-        attend = kernels._compiled_flex()
+        attend = attention._compiled_flex()
         for training in (True, False):
             for batch, length in [(3, 150), (2, 40), (1, 60), (5, 1), (4, 300), (2, 700), (1, 500)]:
                 query = torch.randn(batch, 2, length, 16, requires_grad=training)
@@ -159,5 +167,5 @@ def test_flex_attention_is_compiled_for_every_kind_of_batch(monkeypatch):
                     blockwise(attend, query, query, query, block_mask(torch.ones(batch, length, dtype=torch.bool)))
         assert counters["frames"]["total"] == counters["frames"]["ok"] > 8
     finally:
-        kernels._compiled_flex.cache_clear()
+        attention._compiled_flex.cache_clear()
         torch._dynamo.reset()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from plumbline.model.stream import Convolution
+from plumbline.model.encoder import Convolution
 from tests.model.made import inputs, small_model
 
 KINDS = (

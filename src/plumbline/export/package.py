@@ -17,7 +17,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, check_place, read_json, sha256_file, write_json
 from plumbline.export.interface import interface, same_inputs
 from plumbline.export.runtime import OnnxModel
-from plumbline.model.weights_file import MANIFEST as MANIFEST
+from plumbline.model.weights import MANIFEST as MANIFEST
 from plumbline.params import Prepare
 from plumbline.prepare.features.definition import PREPARATION
 

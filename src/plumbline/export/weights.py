@@ -10,7 +10,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.spec import NetworkSpec
-from plumbline.model.weights_file import read_weights
+from plumbline.model.weights import read_weights
 
 FILES = (("weights.safetensors", "network.json"), ("model.safetensors", "model.json"))
 """Weights and widths in a released package, and in one that `plumbline adapters merge` made."""

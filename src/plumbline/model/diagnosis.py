@@ -22,7 +22,7 @@ from plumbline.model.network import Network, spec_of
 from plumbline.model.older import take_older_buffers
 from plumbline.model.prepared import PREPARED, told_preparation
 from plumbline.model.spec import NetworkSpec
-from plumbline.model.weights_file import read_weights
+from plumbline.model.weights import read_weights
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, PREPARATION, SLOPE, names
 
 SEVERITY_FLOOR = 0.1

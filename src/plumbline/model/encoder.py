@@ -1,6 +1,6 @@
-"""The encoder: what each scatterer and its neighbours say, distance and slope apart.
+"""One stream of 1-D convolution that padding never reaches.
 
-Shape legend: B buildings, L scatterers, F features, D channels of both streams together.
+Shape legend: B buildings, L scatterers, F features, C channels.
 """
 
 from __future__ import annotations
@@ -8,21 +8,125 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from plumbline.model.spec import NetworkSpec
-from plumbline.model.stream import Stream
-from plumbline.prepare.features.definition import DISTANCE, SLOPE
+from plumbline.model.linear import Linear
+from plumbline.model.recompute import run
+from plumbline.params.plugins import CONVOLUTION
 
 
-class Encoder(nn.Module):
-    """Two convolution streams, side by side."""
+class Convolution(nn.Conv1d):
+    """As `nn.Conv1d`, of sequences that lie in memory as (B, L, C): they are neither copied before nor after.
 
-    def __init__(self, spec: NetworkSpec) -> None:
+    torch has that for images only, of which a sequence is one of height 1. Export takes the operator for sequences.
+    Compiled, it is a product: torch compiles the gradient of a convolution anew for each length of a batch, and after
+    eight of them no more.
+    """
+
+    def __init__(self, channels_in: int, channels_out: int, kernel: int, groups: int = 1, bias: bool = True) -> None:
+        super().__init__(channels_in, channels_out, kernel, padding=kernel // 2, groups=groups, bias=bias)
+
+    def forward(self, x_BCL: Tensor) -> Tensor:
+        """(B, channels out, L)."""
+        if torch.compiler.is_exporting():
+            return super().forward(x_BCL)
+        if torch.compiler.is_compiling() and self.groups in (1, self.in_channels):
+            return self._as_product(x_BCL.transpose(1, 2)).transpose(1, 2)
+        image_BC1L, weight_OI1K = x_BCL.unsqueeze(2), self.weight.unsqueeze(2)
+        padding = (0, self.kernel_size[0] // 2)
+        out_BC1L = nn.functional.conv2d(image_BC1L, weight_OI1K, self.bias, padding=padding, groups=self.groups)
+        return out_BC1L.squeeze(2)
+
+    def _as_product(self, x_BLC: Tensor) -> Tensor:
+        """(B, L, channels out): each place beside those that lie under the kernel with it, times the weights."""
+        length, kernel = x_BLC.shape[1], self.kernel_size[0]
+        padded_BLC = nn.functional.pad(x_BLC, (0, 0, kernel // 2, kernel // 2))
+        under = [padded_BLC[:, place : place + length] for place in range(kernel)]
+        if self.groups == 1:
+            weight_OKI = self.weight.transpose(1, 2)
+            return nn.functional.linear(torch.cat(under, dim=-1), weight_OKI.flatten(1), self.bias)
+        # Each channel by itself (`Separable`), as often as there are channels out of it; in float32, where the operator
+        # would be rounded to the precision of products.
+        times = self.out_channels // self.in_channels
+        parts = [part.repeat_interleave(times, -1) * self.weight[:, 0, i] for i, part in enumerate(under)]
+        out_BLC = torch.stack(parts).sum(0)
+        return out_BLC if self.bias is None else out_BLC + self.bias
+
+
+def plain(channels_in: int, channels_out: int, kernel: int) -> nn.Module:
+    """Every channel out sees every channel in at every place under the kernel."""
+    return Convolution(channels_in, channels_out, kernel)
+
+
+class Separable(nn.Module):
+    """Along the sequence within each channel, then across channels at each place (Chollet 2017).
+
+    `kernel + channels_out` weights a channel in, where a plain convolution has `kernel * channels_out`.
+    """
+
+    def __init__(self, channels_in: int, channels_out: int, kernel: int) -> None:
         super().__init__()
-        kinds = (spec.kernel, spec.convolution, spec.checkpoint_activations)
-        self.distance = Stream(len(DISTANCE), spec.distance_channels, spec.distance_hidden, *kinds)
-        self.slope = Stream(len(SLOPE), spec.slope_channels, spec.slope_hidden, *kinds)
+        # The second convolution's bias does what one here could.
+        self.depthwise = Convolution(channels_in, channels_in, kernel, groups=channels_in, bias=False)
+        self.pointwise = Convolution(channels_in, channels_out, 1)
 
-    def forward(self, distance_BLF: Tensor, slope_BLF: Tensor, mask_BL: Tensor) -> Tensor:
-        """(B, L, D), zero outside of the mask."""
-        mask_BL1 = mask_BL[..., None]
-        return torch.cat([self.distance(distance_BLF, mask_BL1), self.slope(slope_BLF, mask_BL1)], dim=-1)
+    @property
+    def out_channels(self) -> int:
+        """Channels out, as a plain convolution names them."""
+        return self.pointwise.out_channels
+
+    def forward(self, x_BCL: Tensor) -> Tensor:
+        """(B, channels out, L)."""
+        mixed: Tensor = self.pointwise(self.depthwise(x_BCL))
+        return mixed
+
+
+class Block(nn.Module):
+    """Two convolutions along the sequence, added to what came in.
+
+    The mask is applied before each convolution, because a normalisation's bias and a convolution's overlap would
+    otherwise carry values from beyond the end of one building's sequence back into it.
+    """
+
+    def __init__(self, channels: int, hidden: int, kernel: int, kind: str = "plain") -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(channels)
+        self.first = CONVOLUTION[kind](channels, hidden, kernel)
+        self.second = CONVOLUTION[kind](hidden, channels, kernel)
+
+    def forward(self, x_BLC: Tensor, mask_BL1: Tensor) -> Tensor:
+        """Same shape as `x_BLC`; what stands outside of the mask never reaches a place inside."""
+        mask_B1L = mask_BL1.transpose(1, 2)
+        x_BCL = (self.norm(x_BLC) * mask_BL1).transpose(1, 2)
+        x_BCL = nn.functional.gelu(self.first(x_BCL)) * mask_B1L
+        added_BLC: Tensor = self.second(x_BCL).transpose(1, 2)
+        return x_BLC + added_BLC
+
+
+class Stream(nn.Module):
+    """Features of each scatterer to channels, then blocks along the sequence."""
+
+    def __init__(
+        self, features: int, channels: int, hidden: list[int], kernel: int, kind: str = "plain", recompute: bool = False
+    ) -> None:
+        super().__init__()
+        self.recompute = recompute
+        self.stem = Linear(features, channels)
+        self.blocks = nn.ModuleList(Block(channels, width, kernel, kind) for width in hidden)
+        self.norm = nn.LayerNorm(channels)
+
+    @property
+    def hidden(self) -> list[int]:
+        """Channels between the two convolutions of each block."""
+        return [block.first.out_channels for block in self.blocks]  # type: ignore[union-attr, misc]
+
+    def forward(self, x_BLF: Tensor, mask_BL1: Tensor) -> Tensor:
+        """(B, L, C), zero outside of the mask."""
+        # Filled, not multiplied: a value in the padding may be infinite, and 0 times infinity is no number. What an
+        # export standardises of numbers is finite, and filling takes 5 to 8 % of a pruned network's time in ONNX
+        # Runtime, wherever it is done: so there alone the padding must not be NaN (`interface.MASK_MEANING`).
+        if not torch.compiler.is_exporting():
+            x_BLF = x_BLF.masked_fill(~mask_BL1, 0)
+        x_BLC: Tensor = self.stem(x_BLF)
+        for block in self.blocks:
+            x_BLC = run(block, x_BLC, mask_BL1, recompute=self.recompute)
+        result: Tensor = self.norm(x_BLC) * mask_BL1
+        return result

@@ -10,7 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from plumbline.model.attention import AttentionLayer
+from plumbline.model.attention_part import AttentionLayer
 from plumbline.model.position import build_position
 from plumbline.model.recompute import run
 from plumbline.model.spec import NetworkSpec

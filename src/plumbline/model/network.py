@@ -9,7 +9,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from plumbline.model.encoder import Encoder
+from plumbline.model.encoder_part import Encoder
 from plumbline.model.heads import Heads, RawAnswer
 from plumbline.model.neck import Neck
 from plumbline.model.older import take_older_names

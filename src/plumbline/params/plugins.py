@@ -54,15 +54,15 @@ def _imported(place: str) -> Any:
 
 ATTENTION = Plugins(
     none=None,
-    math="plumbline.model.kernels:MATH",
-    sdpa="plumbline.model.kernels:SDPA",
-    flex="plumbline.model.kernels:FLEX",
+    math="plumbline.model.attention:MATH",
+    sdpa="plumbline.model.attention:SDPA",
+    flex="plumbline.model.attention:FLEX",
 )
 """`model.kernels.Kernel`s: the same answers from the same weights, in other time or memory."""
 
 CONVOLUTION = Plugins(
-    plain="plumbline.model.stream:plain",
-    separable="plumbline.model.stream:Separable",
+    plain="plumbline.model.encoder:plain",
+    separable="plumbline.model.encoder:Separable",
 )
 """Channels in, channels out and kernel to a module (B, channels in, L) -> (B, channels out, L) with `out_channels`."""
 

@@ -18,8 +18,8 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.export.onnx import export_onnx
 from plumbline.export.runtime import OnnxModel
+from plumbline.model.attention import Kernel, key_mask, written_out
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
-from plumbline.model.kernels import Kernel, key_mask, written_out
 from plumbline.model.losses import build_losses
 from plumbline.model.network import new_spec
 from plumbline.model.pooling import Look, Mean, masked_mean
@@ -138,7 +138,7 @@ def test_a_name_without_a_line_is_refused_with_those_that_have_one(table, found)
 
 
 @pytest.mark.parametrize("key", ["attention", "convolution", "position", "pooling"])
-@pytest.mark.parametrize("found", ["os:system", "tests.model.test_registries:Root", "auto", 7, {"a": 1}])
+@pytest.mark.parametrize("found", ["os:system", "tests.model.test_plugins:Root", "auto", 7, {"a": 1}])
 def test_a_model_of_unknown_origin_can_name_nothing_else(key, found, tmp_path):
     save_diagnosis(built(settings()), tmp_path)
     write_json(tmp_path / "model.json", {**read_json(tmp_path / "model.json"), key: found})

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from plumbline.model.dropout import LEVELS, Dropout
+from plumbline.model.layers import LEVELS, Dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
