@@ -10,17 +10,17 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from plumbline.core.console import log
-from plumbline.model import attention_part as attention
+from plumbline.model import attention
 from plumbline.model.attention import (
     FLEX,
     FLEX_CHANNELS,
+    Attention,
     block_mask,
     blockwise,
     key_mask,
     masked_by_channel,
     written_out,
 )
-from plumbline.model.attention_part import Attention
 from plumbline.params.plugins import ATTENTION
 
 LENGTHS = torch.tensor([[6], [2], [4]])

@@ -9,7 +9,7 @@ from torch import nn
 
 from plumbline.model.encoder import Block, Convolution, Separable, Stream
 from plumbline.model.network import Network, count_parameters, new_spec, spec_of
-from plumbline.model.position import LONGEST_LEARNED, Sinusoidal, build_position, resolve
+from plumbline.model.position import LONGEST_LEARNED, Sinusoidal, build_position, resolve_position
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
 from tests.model.made import SMALL, inputs, small_model
@@ -84,9 +84,9 @@ def test_sinusoids_are_those_of_the_formula():
 
 
 def test_auto_learns_positions_of_short_sequences_only():
-    assert resolve("auto", LONGEST_LEARNED) == "learned"
-    assert resolve("auto", LONGEST_LEARNED + 1) == "sinusoidal"
-    assert resolve("learned", 4096) == "learned"
+    assert resolve_position("auto", LONGEST_LEARNED) == "learned"
+    assert resolve_position("auto", LONGEST_LEARNED + 1) == "sinusoidal"
+    assert resolve_position("learned", 4096) == "learned"
 
 
 @pytest.mark.parametrize("max_length", [64, 128, 4096])

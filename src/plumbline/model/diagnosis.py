@@ -19,10 +19,8 @@ from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.model.heads import RawAnswer
 from plumbline.model.interval import KINDS, kinds, narrowness, stretched
 from plumbline.model.network import Network, spec_of
-from plumbline.model.older import take_older_buffers
-from plumbline.model.prepared import PREPARED, told_preparation
 from plumbline.model.spec import NetworkSpec
-from plumbline.model.weights import read_weights
+from plumbline.model.weights import PREPARED, read_weights, take_older_buffers, told_preparation
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, PREPARATION, SLOPE, names
 
 SEVERITY_FLOOR = 0.1

@@ -1,6 +1,8 @@
-"""One stream of 1-D convolution that padding never reaches.
+"""Encode scatterers with their neighbours: one stream of 1-D convolution for distance, one for slope.
 
-Shape legend: B buildings, L scatterers, F features, C channels.
+Padding never reaches what a stream gives of a building.
+
+Shape legend: B buildings, L scatterers, F features, C channels, D channels of both streams together.
 """
 
 from __future__ import annotations
@@ -8,9 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from plumbline.model.linear import Linear
-from plumbline.model.recompute import run
+from plumbline.model.layers import Linear, run_checkpointed
+from plumbline.model.spec import NetworkSpec
 from plumbline.params.plugins import CONVOLUTION
+from plumbline.prepare.features.definition import DISTANCE, SLOPE
 
 
 class Convolution(nn.Conv1d):
@@ -127,6 +130,21 @@ class Stream(nn.Module):
             x_BLF = x_BLF.masked_fill(~mask_BL1, 0)
         x_BLC: Tensor = self.stem(x_BLF)
         for block in self.blocks:
-            x_BLC = run(block, x_BLC, mask_BL1, recompute=self.recompute)
+            x_BLC = run_checkpointed(block, x_BLC, mask_BL1, recompute=self.recompute)
         result: Tensor = self.norm(x_BLC) * mask_BL1
         return result
+
+
+class Encoder(nn.Module):
+    """Two convolution streams, side by side."""
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        kinds = (spec.kernel, spec.convolution, spec.checkpoint_activations)
+        self.distance = Stream(len(DISTANCE), spec.distance_channels, spec.distance_hidden, *kinds)
+        self.slope = Stream(len(SLOPE), spec.slope_channels, spec.slope_hidden, *kinds)
+
+    def forward(self, distance_BLF: Tensor, slope_BLF: Tensor, mask_BL: Tensor) -> Tensor:
+        """(B, L, D), zero outside of the mask."""
+        mask_BL1 = mask_BL[..., None]
+        return torch.cat([self.distance(distance_BLF, mask_BL1), self.slope(slope_BLF, mask_BL1)], dim=-1)

@@ -1,9 +1,30 @@
-"""Dropout whose random numbers cost little on a CPU."""
+"""Define layers that several parts share: a linear layer, dropout, and activation checkpointing.
+
+Shape legend: B buildings, L scatterers, C channels.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+
+class Linear(nn.Linear):
+    """As `nn.Linear`, of sequences. Exported as a product of two matrices, which runtimes add the bias to as they go.
+
+    A product of a matrix with a stack of them leaves the bias to a pass of its own over all places.
+    """
+
+    def forward(self, x_BLC: Tensor) -> Tensor:
+        """(B, L, channels out)."""
+        if not torch.compiler.is_exporting():
+            return super().forward(x_BLC)
+        batch, length, _ = x_BLC.shape
+        return super().forward(x_BLC.flatten(0, 1)).view(batch, length, self.out_features)
+
 
 LEVELS = 1 << 16
 """Values of one draw."""
@@ -28,3 +49,16 @@ class Dropout(nn.Dropout):
         draws = words.view(torch.int16)[:count].view(x.shape)
         kept = (draws >= left_out - LEVELS // 2).to(x.dtype)
         return x * (kept * (LEVELS / (LEVELS - left_out)))
+
+
+def run_checkpointed(part: nn.Module, *inputs: Any, recompute: bool) -> Tensor:
+    """`part(*inputs)`; with `recompute`, what it computes within is dropped until its gradients are needed.
+
+    Without training there are no gradients to save memory for: evaluation and export never recompute.
+    """
+    if recompute and part.training and torch.is_grad_enabled():
+        # Random numbers are set back for the second pass, so that dropout leaves out the same values.
+        kept: Tensor = checkpoint(part, *inputs, use_reentrant=False)
+        return kept
+    result: Tensor = part(*inputs)
+    return result

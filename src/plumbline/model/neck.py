@@ -10,9 +10,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from plumbline.model.attention_part import AttentionLayer
+from plumbline.model.attention import AttentionLayer
+from plumbline.model.layers import run_checkpointed
 from plumbline.model.position import build_position
-from plumbline.model.recompute import run
 from plumbline.model.spec import NetworkSpec
 
 
@@ -62,5 +62,5 @@ class Neck(nn.Module):
             x_BLD = x_BLD + self.position(x_BLD)
         keys = self.layers[0].attention.kernel.keys(mask_BL)
         for layer in self.attention:
-            x_BLD = run(layer, x_BLD, keys, recompute=self.recompute)
+            x_BLD = run_checkpointed(layer, x_BLD, keys, recompute=self.recompute)
         return x_BLD

@@ -9,12 +9,12 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from plumbline.model.encoder_part import Encoder
+from plumbline.model.encoder import Encoder
 from plumbline.model.heads import Heads, RawAnswer
 from plumbline.model.neck import Neck
-from plumbline.model.older import take_older_names
 from plumbline.model.pooling import Pool
 from plumbline.model.spec import LayerSpec, NetworkSpec, new_spec
+from plumbline.model.weights import take_older_names
 from plumbline.prepare.features.definition import GEOMETRY
 
 __all__ = ["Network", "NetworkSpec", "RawAnswer", "count_parameters", "new_spec", "spec_of"]

@@ -53,7 +53,7 @@ class Learned(nn.Module):
         return code
 
 
-def resolve(kind: PositionKind, max_length: int) -> Position:
+def resolve_position(kind: PositionKind, max_length: int) -> Position:
     """`auto` as `learned` or `sinusoidal`."""
     if kind == AUTO:
         return "learned" if max_length <= LONGEST_LEARNED else "sinusoidal"

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, PositiveInt, model_validator
 
-from plumbline.model.position import Position, resolve
+from plumbline.model.position import Position, resolve_position
 from plumbline.params import Model
 from plumbline.params.model import AttentionKind, ConvolutionKind, PoolingKind
 from plumbline.params.plugins import ATTENTION
@@ -76,7 +76,7 @@ def new_spec(model: Model, max_length: int) -> NetworkSpec:
         attention_layers=[LayerSpec(inner=joined, feedforward=2 * joined)] * layers,
         heads=model.heads,
         max_attention_length=model.max_attention_length,
-        position=resolve(model.position, max_length),
+        position=resolve_position(model.position, max_length),
         max_length=max_length,
         pooling=model.pooling,
         geometry_width=model.hidden,

@@ -14,8 +14,8 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
 from plumbline.model.position import LONGEST_LEARNED
-from plumbline.model.prepared import told_preparation
 from plumbline.model.spec import NetworkSpec
+from plumbline.model.weights import told_preparation
 from plumbline.params.model import AUTO
 from plumbline.params.plugins import ATTENTION, POSITION
 from plumbline.prepare.features.definition import PREPARATION

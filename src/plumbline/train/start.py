@@ -14,8 +14,7 @@ from plumbline import pretrained
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.older import take_older_buffers, take_older_names
-from plumbline.model.weights import read_weights
+from plumbline.model.weights import read_weights, take_older_buffers, take_older_names
 from plumbline.params import Train
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.match import check_preparation, check_spec
