@@ -58,7 +58,7 @@ ATTENTION = Plugins(
     sdpa="plumbline.model.attention:SDPA",
     flex="plumbline.model.attention:FLEX",
 )
-"""`model.kernels.Kernel`s: the same answers from the same weights, in other time or memory."""
+"""`model.attention.Kernel`s: the same answers from the same weights, in other time or memory."""
 
 CONVOLUTION = Plugins(
     plain="plumbline.model.encoder:plain",
