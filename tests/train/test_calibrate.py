@@ -10,7 +10,7 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import RawAnswer
 from plumbline.prepare.features.sequences import concatenate
 from plumbline.train.calibrate import calibrate
-from plumbline.train.doubts import LEAST_BUILDINGS
+from plumbline.train.splits import LEAST_BUILDINGS
 from tests.model.made import small_model
 from tests.train.made import make_sequences
 from tests.train.test_fit import said

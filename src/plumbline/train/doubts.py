@@ -6,9 +6,8 @@ import math
 
 from plumbline.core.console import log
 from plumbline.core.strain import INTERVAL_SHARE
+from plumbline.train.splits import LEAST_BUILDINGS
 
-LEAST_BUILDINGS = 9
-"""With fewer no rank is as far up as `INTERVAL_SHARE` of them and the next: the largest holds less."""
 FEW_BUILDINGS = 40
 """With fewer, what the interval holds of others varies by 5 points and more."""
 COOLEST, HOTTEST = 0.1, 10.0
