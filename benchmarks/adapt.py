@@ -38,11 +38,11 @@ from plumbline.serve.predict import read_tracks
 from plumbline.sources.buildings import read_buildings
 from plumbline.sources.city_files import find_files
 from plumbline.sources.labels import read_labels
-from plumbline.train.adapt import adapt
-from plumbline.train.adapter import MAX_BYTES, Adapted, base_hash
-from plumbline.train.batches import loader
-from plumbline.train.quick import quick_fit
-from plumbline.train.statistics import fit_statistics
+from plumbline.train.adapt.adapter import MAX_BYTES, Adapted, base_hash
+from plumbline.train.adapt.fit_adapter import adapt
+from plumbline.train.data.batches import loader
+from plumbline.train.data.statistics import fit_statistics
+from plumbline.train.fit.short_run import quick_fit
 
 Array = NDArray[np.float64]
 

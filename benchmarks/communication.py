@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from plumbline.train.hooks import HOOKS
+from plumbline.train.distributed.comm_hooks import HOOKS
 
 
 def main() -> None:

@@ -28,9 +28,9 @@ from plumbline.model.network import new_spec
 from plumbline.params import Model, Train
 from plumbline.params.plugins import PADDING
 from plumbline.prepare.features.shards import Shards, load_shards
-from plumbline.train.batches import Batch, Buildings, SimilarLengths, loader
-from plumbline.train.score import score
-from plumbline.train.statistics import fit_statistics
+from plumbline.train.data.batches import Batch, Buildings, SimilarLengths, loader
+from plumbline.train.data.statistics import fit_statistics
+from plumbline.train.fit.score import score
 
 SOURCE = str(Path(__file__).parents[1] / "src")
 LONGEST = 128

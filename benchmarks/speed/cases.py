@@ -29,12 +29,12 @@ from plumbline.params.plugins import ATTENTION
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import load_shards
-from plumbline.train.batches import Batch
-from plumbline.train.deal import Example
-from plumbline.train.distributed import repeatable
-from plumbline.train.fit import fit
-from plumbline.train.module import Optimisation
-from plumbline.train.statistics import fit_statistics
+from plumbline.train.data.batches import Batch
+from plumbline.train.data.distributed_sampler import Example
+from plumbline.train.data.statistics import fit_statistics
+from plumbline.train.distributed.strategies import repeatable
+from plumbline.train.fit.module import Optimisation
+from plumbline.train.fit.trainer import fit
 
 Result = dict[str, float]
 FIRST_GENERATION_BATCH = 16

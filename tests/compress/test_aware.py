@@ -24,10 +24,10 @@ from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import new_spec
 from plumbline.params import parse_params
 from plumbline.prepare.features.shards import save_shards
-from plumbline.train import fit as fit_module
-from plumbline.train.module import Optimisation
-from plumbline.train.quick import quick_fit
-from plumbline.train.statistics import fit_statistics
+from plumbline.train.data.statistics import fit_statistics
+from plumbline.train.fit import trainer as fit_module
+from plumbline.train.fit.module import Optimisation
+from plumbline.train.fit.short_run import quick_fit
 from tests.train.made import make_params, make_sequences, save_prepared, settings
 
 CPU = torch.device("cpu")

@@ -16,7 +16,7 @@ from plumbline.model.network import new_spec, spec_of
 from plumbline.params import Compress, Model
 from plumbline.params.compress import Target
 from plumbline.prepare.features.shards import Shards, load_shards
-from plumbline.train.statistics import fit_statistics
+from plumbline.train.data.statistics import fit_statistics
 from plumbline.validate.measure import torch_answers
 
 LOOK = {"batches": 2, "seed": 0}

@@ -16,8 +16,8 @@ from plumbline.model.network import count_parameters, new_spec, spec_of
 from plumbline.params import Compress, Model
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import Shards, load_shards
-from plumbline.train.batches import loader
-from plumbline.train.statistics import fit_statistics
+from plumbline.train.data.batches import loader
+from plumbline.train.data.statistics import fit_statistics
 from tests.tiny import Tiny
 
 LONGEST = 40

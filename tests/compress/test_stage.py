@@ -17,7 +17,7 @@ from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params import parse_params
 from plumbline.prepare.features.shards import save_shards
-from plumbline.train.splits import load_splits
+from plumbline.train.data.splits import load_splits
 from tests.tiny import OPTIMISE, PARAMS
 from tests.train.made import make_sequences
 

@@ -19,7 +19,7 @@ from plumbline.model.network import count_parameters, new_spec, spec_of
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
 from plumbline.prepare.features.shards import load_shards
-from plumbline.train.statistics import fit_statistics
+from plumbline.train.data.statistics import fit_statistics
 
 TABLES = {"attention": list(ATTENTION), "pooling": list(POOLING), "convolution": list(CONVOLUTION)}
 BESIDE = [

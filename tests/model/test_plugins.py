@@ -26,7 +26,7 @@ from plumbline.model.pooling import Look, Mean, masked_mean
 from plumbline.params import parse_params, plugins
 from plumbline.params.plugins import Plugins
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, PREPARATION, SLOPE
-from plumbline.train.statistics import fit_statistics
+from plumbline.train.data.statistics import fit_statistics
 from tests.model.made import KINDS, PLUGINS
 from tests.train.made import make_batch, make_sequences, settings
 

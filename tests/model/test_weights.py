@@ -17,7 +17,7 @@ from plumbline.model.interval import KINDS
 from plumbline.model.weights import RENAMED
 from plumbline.params import Export
 from plumbline.prepare.features.definition import PREPARATION
-from plumbline.train.start import load_pretrained
+from plumbline.train.fit.initial_weights import load_pretrained
 from tests.model.made import inputs, small_model
 
 READERS = {

@@ -10,8 +10,8 @@ from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import UNDEFINED
 from plumbline.sources.track import Track
-from plumbline.train.augment import Symmetry, apply_symmetry
-from plumbline.train.batches import Buildings
+from plumbline.train.data.augment import Symmetry, apply_symmetry
+from plumbline.train.data.batches import Buildings
 from tests.prepare.made import (
     ASCENDING,
     DESCENDING,

@@ -223,7 +223,7 @@ def test_old_records_of_training_go_and_those_at_work_stay(registry: Registry, t
 
 
 def test_the_records_of_training_are_those_that_train_writes(tmp_path: Path, registry: Registry) -> None:
-    from plumbline.train.loggers import log_record, loggers
+    from plumbline.train.monitor.loggers import log_record, loggers
 
     record: dict[str, Any] = {"run_key": "k", "data_sha256": "d", "git": None, "params": {"epochs": 1}, "metrics": {}}
     found = loggers("train", record, tmp_path / ".plumbline", {})

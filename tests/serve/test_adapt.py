@@ -27,8 +27,8 @@ from plumbline.serve.adapt import adapt
 from plumbline.serve.merge import merge
 from plumbline.serve.predict import predict
 from plumbline.sources.city_files import CityFiles, find_files
-from plumbline.train.adapter import WEIGHTS, Adapted, base_hash, load_adapter, save_adapter
-from plumbline.train.record import hardware
+from plumbline.train.adapt.adapter import WEIGHTS, Adapted, base_hash, load_adapter, save_adapter
+from plumbline.train.monitor.record import hardware
 from plumbline.validate.measure import parity_figures
 from tests.tiny import Tiny, run_cli
 from tests.train.made import make_sequences

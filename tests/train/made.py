@@ -12,7 +12,7 @@ from plumbline.params import Params, Prepare, parse_params
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences
 from plumbline.prepare.features.shards import save_shards
-from plumbline.train.batches import Batch, Buildings
+from plumbline.train.data.batches import Batch, Buildings
 
 SIGNS = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)])
 SPLITS = {"train": 160, "tune": 60, "calibrate": 60, "test": 60}

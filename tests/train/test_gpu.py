@@ -12,17 +12,17 @@ import yaml
 
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import new_spec
-from plumbline.train.augment import turn
-from plumbline.train.batches import Batch
-from plumbline.train.deal import Scale
-from plumbline.train.fit import fit
-from plumbline.train.memory import gpu_share
-from plumbline.train.module import Optimisation
-from plumbline.train.objective import follow, objective
+from plumbline.train.data.augment import turn
+from plumbline.train.data.batches import Batch
+from plumbline.train.data.distributed_sampler import Scale
+from plumbline.train.fit.module import Optimisation
+from plumbline.train.fit.objective import follow, objective
+from plumbline.train.fit.trainer import fit
+from plumbline.train.monitor.memory import gpu_share
+from tests.train.data.test_distributed_sampler import apart
+from tests.train.distributed.test_strategies import ENVIRONMENT
+from tests.train.fit.test_trainer import Killed, history, run, work
 from tests.train.made import make_batch, make_params, make_sequences, settings
-from tests.train.test_deal import apart
-from tests.train.test_distributed import ENVIRONMENT
-from tests.train.test_fit import Killed, history, run, work
 
 __all__ = ["work"]
 needs_gpu = [

@@ -17,9 +17,9 @@ app = typer.Typer(help="Adapters that `plumbline adapt` made: list, merge.", no_
 @app.command("list", epilog="Example: `plumbline adapters list`")
 def list_adapters() -> None:
     """List the adapters in the folder `adapters`, with what they were worth on held-out buildings."""
-    from plumbline.train.adapter import ADAPTERS
-    from plumbline.train.adapter import list_adapters as run
-    from plumbline.train.adapter_about import shown
+    from plumbline.train.adapt.adapter import ADAPTERS
+    from plumbline.train.adapt.adapter import list_adapters as run
+    from plumbline.train.adapt.adapter_about import shown
 
     found = run(ADAPTERS)
     if not found:

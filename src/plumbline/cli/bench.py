@@ -49,7 +49,7 @@ def bench(
     from plumbline.export.package import open_package
     from plumbline.export.weights import load_network
     from plumbline.release.resolve import resolve_model
-    from plumbline.train.record import hardware
+    from plumbline.train.monitor.record import hardware
     from plumbline.validate.bench import BATCHES
     from plumbline.validate.bench import bench as run
     from plumbline.validate.bench_report import advice, document, table

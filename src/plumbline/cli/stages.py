@@ -71,7 +71,7 @@ def compress(params: ParamsOption = PARAMS) -> None:
 def _on_all_devices(losses: Train) -> None:
     """With several, what follows is done in a process for each."""
     if losses.devices > 1 or losses.nodes > 1:
-        from plumbline.train.launch import one_process_a_device
+        from plumbline.train.distributed.launch import one_process_a_device
 
         one_process_a_device(losses)
 

@@ -12,8 +12,8 @@ from plumbline.core.console import log
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Compress, Train
 from plumbline.prepare.features.shards import SequenceSet
-from plumbline.train.deal import Example
-from plumbline.train.module import Optimisation
+from plumbline.train.data.distributed_sampler import Example
+from plumbline.train.fit.module import Optimisation
 
 BATCHES, BATCH_SIZE = 8, 64
 """Of the buildings that give the ranges: by default those that `export` takes them from."""

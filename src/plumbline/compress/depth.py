@@ -12,7 +12,7 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import spec_of
 from plumbline.params import Train
 from plumbline.prepare.features.shards import SequenceSet
-from plumbline.train.batches import loader
+from plumbline.train.data.batches import loader
 
 STREAMS = ("distance", "slope")
 

@@ -18,7 +18,7 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.losses import build_losses
 from plumbline.params import Train
 from plumbline.prepare.features.shards import SequenceSet
-from plumbline.train.batches import Batch, loader
+from plumbline.train.data.batches import Batch, loader
 
 Slopes = dict[str, Tensor]
 """Parameter's name -> the losses' gradient."""

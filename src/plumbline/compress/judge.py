@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.prepare.features.shards import SequenceSet
-from plumbline.train.batches import loader
+from plumbline.train.data.batches import loader
 
 BATCH = 512
 

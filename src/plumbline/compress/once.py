@@ -9,7 +9,7 @@ from pathlib import Path
 from plumbline.compress.search import Row
 from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
-from plumbline.train.memory import number_here
+from plumbline.train.monitor.memory import number_here
 
 ROWS = "search.json"
 LOOK_SECONDS = 0.5

@@ -14,8 +14,8 @@ from plumbline.compress.shares import step_shares
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Compress, Train
 from plumbline.prepare.features.shards import SequenceSet
-from plumbline.train.quick import quick_fit
-from plumbline.train.start import freeze
+from plumbline.train.fit.initial_weights import freeze
+from plumbline.train.fit.short_run import quick_fit
 
 
 @dataclass(frozen=True)

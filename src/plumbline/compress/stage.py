@@ -21,15 +21,15 @@ from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params import Params
 from plumbline.params.prepare import SEQUENCES
-from plumbline.train.calibrate import calibrate
-from plumbline.train.data import first_epochs
-from plumbline.train.distributed import check_devices, first_alone, threads
-from plumbline.train.fit import fit
-from plumbline.train.lengths import check_lengths
-from plumbline.train.module import Optimisation
-from plumbline.train.splits import load_splits
+from plumbline.train.calibrate.temperature import calibrate
+from plumbline.train.data.datamodule import first_epochs
+from plumbline.train.data.lengths import check_lengths
+from plumbline.train.data.splits import load_splits
+from plumbline.train.distributed.strategies import check_devices, first_alone, threads
+from plumbline.train.fit.initial_weights import freeze
+from plumbline.train.fit.module import Optimisation
+from plumbline.train.fit.trainer import fit
 from plumbline.train.stage import run_key, write_model
-from plumbline.train.start import freeze
 
 
 def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:

@@ -28,11 +28,11 @@ from plumbline.sources.buildings import read_buildings
 from plumbline.sources.labelled import of_footprints
 from plumbline.sources.labels import read_labels
 from plumbline.sources.overlap import check_overlap
-from plumbline.train.adapt import TooFewLabels
-from plumbline.train.adapt import adapt as fit
-from plumbline.train.adapter import ABOUT, ADAPTERS, WEIGHTS, base_hash, check_name, save_adapter
-from plumbline.train.adapter_about import AboutAdapter
-from plumbline.train.record import git_commit, surroundings
+from plumbline.train.adapt.adapter import ABOUT, ADAPTERS, WEIGHTS, base_hash, check_name, save_adapter
+from plumbline.train.adapt.adapter_about import AboutAdapter
+from plumbline.train.adapt.fit_adapter import TooFewLabels
+from plumbline.train.adapt.fit_adapter import adapt as fit
+from plumbline.train.monitor.record import git_commit, surroundings
 
 LEVEL_SHOWN = 0.5
 """Of a level, from which labels speak for it rather than against."""

@@ -17,15 +17,15 @@ from plumbline.model.diagnosis import Diagnosis, save_diagnosis
 from plumbline.model.network import count_parameters, new_spec
 from plumbline.params import Params
 from plumbline.params.prepare import SEQUENCES
-from plumbline.train.calibrate import calibrate
-from plumbline.train.distributed import first_alone
-from plumbline.train.fit import fit
-from plumbline.train.history import write_history
-from plumbline.train.lengths import check_lengths
-from plumbline.train.module import Optimisation
-from plumbline.train.resume import WATCHING
-from plumbline.train.splits import load_splits
-from plumbline.train.start import check_learns, check_sources, first_weights, freeze, pretrained_folders
+from plumbline.train.calibrate.temperature import calibrate
+from plumbline.train.data.lengths import check_lengths
+from plumbline.train.data.splits import load_splits
+from plumbline.train.distributed.strategies import first_alone
+from plumbline.train.fit.initial_weights import check_learns, check_sources, first_weights, freeze, pretrained_folders
+from plumbline.train.fit.module import Optimisation
+from plumbline.train.fit.resume import WATCHING
+from plumbline.train.fit.trainer import fit
+from plumbline.train.monitor.history import write_history
 
 FORM = 2
 """Of what a checkpoint holds; counted up where a run begun by the code before cannot be gone on with.

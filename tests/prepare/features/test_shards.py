@@ -59,7 +59,7 @@ READER = """
 import sys, pathlib
 import numpy as np
 from plumbline.prepare.features.shards import load_shards
-from plumbline.train.batches import loader
+from plumbline.train.data.batches import loader
 def memory():
     rows = (line.split() for line in open("/proc/self/smaps_rollup"))
     return {row[0]: int(row[1]) for row in rows if len(row) == 3}

@@ -1,0 +1,1 @@
+"""Adapt a trained model to one city or sensor by a few labelled buildings."""

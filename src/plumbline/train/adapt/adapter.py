@@ -1,0 +1,215 @@
+"""Adapters: what a trained model is changed by for one city or sensor, kept apart from it.
+
+A folder `adapters/NAME` has `adapter.safetensors` (`PARAMETER.lora_A`, `.lora_B` and `.shift`, and the statistics as
+`buffer.NAME`) and `adapter.json` (`train.adapter_about.AboutAdapter`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from pydantic import ValidationError
+from safetensors.torch import save
+from torch import Tensor
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder, read_json, sha256_file, write_bytes, write_json
+from plumbline.model.diagnosis import Diagnosis, load_diagnosis
+from plumbline.prepare.features.definition import PREPARATION
+from plumbline.train.adapt.adapter_about import AboutAdapter
+from plumbline.train.adapt.adapter_file import AGAIN, MAX_BYTES, OWN_HASH, about_hash, read_about, read_tensors
+
+ADAPTERS = Path("adapters")
+"""Where adapters are kept, one folder each."""
+WEIGHTS, ABOUT = "adapter.safetensors", "adapter.json"
+BUFFERS = (
+    "temperature", "interval_below", "interval_above", "severity_mean", "severity_sd", "severity_limit",
+    "novelty_limit", "geometry_middle", "geometry_reach", "least_years",
+)  # fmt: skip
+"""Statistics that an adapter brings along. The standardisation of what is read stays: the frozen weights were trained
+with it. That of what is said is the level of the city's severities."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """The content of one adapter folder."""
+
+    about: AboutAdapter
+    tensors: dict[str, Tensor]
+
+    def applied(self, base: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The state of the base, changed; its own tensors are left as they are.
+
+        Raises:
+            InputError: a tensor of the adapter is of a kind that is not known.
+        """
+        state = dict(base)
+        for name, value in self.tensors.items():
+            if name.startswith("buffer."):
+                state[name.removeprefix("buffer.")] = value
+                continue
+            parameter, _, kind = name.rpartition(".")
+            if kind == "shift":
+                state[parameter] = base[parameter] + value
+            elif kind == "lora_B":
+                scaled = self.about.alpha / self.about.rank * value  # as `LowRank` computes it
+                state[parameter] = base[parameter] + (scaled @ self.tensors[f"{parameter}.lora_A"]).view_as(
+                    base[parameter]
+                )
+            elif kind != "lora_A":
+                raise InputError(f"adapter: tensor {name!r} found, which says no change that this version knows of.")
+        return state
+
+
+def base_hash(folder: Path) -> str:
+    """SHA-256 that names a trained model: over its weights and widths."""
+    return hashlib.sha256(f"{sha256_file(folder / 'model.safetensors')}{read_json(folder / 'model.json')}".encode()
+                          ).hexdigest()  # fmt: skip
+
+
+def save_adapter(adapter: Adapter, folder: Path) -> None:
+    """Write an adapter folder, atomically.
+
+    Raises:
+        InputError: see `check_size`.
+    """
+    check_size(adapter.tensors, f"{folder / WEIGHTS}: ")
+    with atomic_folder(folder) as out:
+        write_bytes(out / WEIGHTS, _saved(adapter.tensors))
+        about = adapter.about.model_copy(update={"weights_sha256": sha256_file(out / WEIGHTS)})
+        content = about.model_dump(mode="json")
+        write_json(out / ABOUT, content | {OWN_HASH: about_hash(content)})
+
+
+def check_size(tensors: Mapping[str, Tensor], where: str = "") -> None:
+    """Refuse an adapter that nothing would read again.
+
+    Args:
+        tensors: of the adapter; their shapes say it, so that nobody need wait for their values.
+        where: the file and a colon, for the message.
+
+    Raises:
+        InputError: the weights are larger than `MAX_BYTES`.
+    """
+    size = len(_saved(tensors))
+    if size > MAX_BYTES:
+        raise InputError(
+            f"{where}{size} bytes, {MAX_BYTES} allowed. Lower adapt.rank or name fewer adapt.targets or adapt.unfreeze."
+        )
+
+
+def _saved(tensors: Mapping[str, Tensor]) -> bytes:
+    return save({name: value.contiguous() for name, value in tensors.items()})
+
+
+def load_adapter(folder: Path) -> Adapter:
+    """Read what `save_adapter` wrote.
+
+    Raises:
+        InputError: a file is missing, damaged, or not of the other.
+    """
+    content = read_about(folder / ABOUT)
+    try:
+        about = AboutAdapter.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = "".join(f"{part}: " for part in first["loc"])
+        raise InputError(f"{folder / ABOUT}: {place}{first['msg'].removeprefix('Value error, ')}. {AGAIN}") from None
+    if about.preparation > PREPARATION:
+        raise InputError(
+            f"{folder / ABOUT}: preparation {about.preparation} found, {PREPARATION} known: a later version of "
+            "Plumbline made it. Use that one, or adapt anew."
+        )
+    return Adapter(about, read_tensors(folder / WEIGHTS, about.weights_sha256))
+
+
+def list_adapters(root: Path) -> list[AboutAdapter]:
+    """What the adapters below `root` say of themselves, each named as its folder is, which may have been renamed.
+
+    One that is damaged is told of and left out, so that it hides no other.
+    """
+    found = []
+    for folder in sorted(path for path in root.glob("*") if path.is_dir() and not path.name.startswith(".")):
+        try:
+            found.append(load_adapter(folder).about.model_copy(update={"name": folder.name}))
+        except InputError as error:
+            log.warning("not listed: %s", error)
+    return found
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that could not be that of a folder.
+
+    Raises:
+        InputError: it has other characters than letters, digits, `_`, `-` and `.`, or begins with one of the last two.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", name):
+        raise InputError(
+            f"{name!r}: no name of an adapter; give up to 64 letters, digits, '_', '-' or '.', not beginning with '-' "
+            "or '.'."
+        )
+
+
+class Adapted:
+    """One base in memory, and any number of adapters to switch among."""
+
+    def __init__(self, base: Path) -> None:
+        """Load the trained model in the folder `base`.
+
+        Raises:
+            InputError: it is not readable.
+        """
+        self.folder = base
+        self.model: Diagnosis = load_diagnosis(base)
+        self._base = {name: value.clone() for name, value in self.model.state_dict().items()}
+        self._hash = base_hash(base)
+
+    def use(self, adapter: Adapter | None) -> Diagnosis:
+        """The one model, answering as the adapted one; as the base without an adapter.
+
+        Raises:
+            InputError: the adapter is of another base, or its tensors do not fit.
+        """
+        if adapter is None:
+            self._take(self._base)
+            return self.model.eval()
+        about = adapter.about
+        if about.base_sha256 != self._hash:
+            raise InputError(
+                f"adapter {about.name}: made for the model {about.base_sha256[:12]}…; {self.folder} is "
+                f"{self._hash[:12]}…. Give --model the model that it was adapted from, or adapt this one."
+            )
+        try:
+            self._take(_fitting(adapter, self._base))
+        except RuntimeError as error:
+            self._take(self._base)
+            raise _unlike(adapter, error) from None
+        return self.model.eval()
+
+    def _take(self, state: dict[str, Tensor]) -> None:
+        with torch.no_grad():
+            self.model.load_state_dict(state)
+
+
+def _fitting(adapter: Adapter, base: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    try:
+        state = adapter.applied(base)
+    except (KeyError, RuntimeError) as error:
+        raise _unlike(adapter, error) from None
+    broken = [name for name, value in state.items() if value.isnan().any()]
+    if broken:
+        raise InputError(f"adapter {adapter.about.name}: {broken[0]}: NaN found. {AGAIN}")
+    return state
+
+
+def _unlike(adapter: Adapter, error: Exception) -> InputError:
+    return InputError(
+        f"adapter {adapter.about.name}: does not fit its base ({' '.join(str(error).split())}). It was changed since "
+        f"it was written, or by another version of Plumbline. {AGAIN}"
+    )

@@ -1,0 +1,139 @@
+"""The ways in which an adapter may change its base, and what each says of labelled buildings that are held out."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from plumbline.core.console import track
+from plumbline.model.diagnosis import SEVERITY_FLOOR, Diagnosis
+from plumbline.model.network import count_parameters
+from plumbline.params import Train
+from plumbline.params.adapt import Adapt
+from plumbline.prepare.features.sequences import Sequences
+from plumbline.train.adapt.choice import chance_of_less, on_scale_of
+from plumbline.train.adapt.lora import attach, blend, changes, count_changes
+from plumbline.train.adapt.severity_shift import fit_level, set_level
+from plumbline.train.calibrate.conformal import RawAnswers
+from plumbline.train.calibrate.temperature import raw_answers
+from plumbline.train.fit.short_run import quick_fit
+
+PARTS = (0.25, 0.5, 1.0)
+"""Of what is learned from the labels, tried on held-out buildings."""
+
+
+class Way(NamedTuple):
+    """What an adapter does to its base; each is tried on held-out buildings, the simplest first."""
+
+    level: float = 0.0
+    """How far severities are put to the level of the labels, 0 to 1."""
+    part: float = 0.0
+    """How much is kept of low-rank changes that are fitted to the labels."""
+
+
+WHOLE = Way(level=1.0)
+
+
+class Fold(NamedTuple):
+    """One fold that is held out, and the others."""
+
+    others: Sequences
+    own: Sequences
+
+
+def unchanged(base: Diagnosis, params: Adapt) -> Diagnosis:
+    """A copy of `base` with changes attached that change nothing yet; the same ones for a seed.
+
+    Of targets that nobody asked for it has the first, as many as `params.max_share` holds; one at least.
+    """
+    if "targets" in params.model_fields_set:
+        return _attached(base, params, params.targets)
+    for number in range(len(params.targets), 0, -1):
+        model = _attached(base, params, params.targets[:number], lenient=True)
+        if share(model) <= params.max_share:
+            break
+    return model
+
+
+def _attached(base: Diagnosis, params: Adapt, targets: list[str], lenient: bool = False) -> Diagnosis:
+    torch.manual_seed(params.seed)  # the first changes are drawn here
+    model = deepcopy(base)
+    attach(model.network, targets, params.unfreeze, params.rank, params.alpha, lenient=lenient)
+    return model.eval()
+
+
+def share(model: Diagnosis) -> float:
+    """Of the network's own parameters: how many values its changes have."""
+    trained = count_changes(model.network)
+    return trained / (count_parameters(model.network)["total"] - trained)
+
+
+def changed(start: Diagnosis, sequences: Sequences, losses: Train, late_epoch: int) -> Diagnosis:
+    """A copy of `start` whose changes are fitted to labelled buildings; all else is that of `start`.
+
+    Args:
+        start: a model with changes attached. sequences: labelled buildings. losses: how to fit.
+        late_epoch: from which on whole changes join the low-rank ones.
+    """
+    model = deepcopy(start)
+    late = [change for change in changes(model.network).values() if change.late]
+    quick_fit(model, sequences, losses, late, late_epoch, section="adapt")
+    return model
+
+
+def try_ways(
+    base: Diagnosis, start: Diagnosis, folds: list[Fold], params: Adapt
+) -> tuple[RawAnswers, dict[Way, RawAnswers]]:
+    """What the base says of the held-out buildings, and each way, on the base's scale, the simplest way first."""
+    said: dict[Way, list[RawAnswers]] = {}
+
+    def answer(way: Way, model: Diagnosis, own: Sequences) -> None:
+        said.setdefault(way, []).append(on_scale_of(base, model, raw_answers(model, own)))
+
+    for fold in folds:
+        for way in (Way(), WHOLE):
+            answer(way, made(start, fold.others, params, way), fold.own)
+    before, after = (_joined(said.pop(way)) for way in (Way(), WHOLE))
+    level = round(chance_of_less(*(_errors(base, raw) for raw in (before, after))), 3)
+    for fold in track(folds, len(folds), "adapt: folds"):
+        model = made(start, fold.others, params, Way(level))
+        answer(Way(level), model, fold.own)
+        fitted = changed(model, fold.others, params.as_train(), params.late_epoch)
+        for part in PARTS:
+            answer(Way(level, part), _blended(fitted, model, part), fold.own)
+    return before, {way: _joined(own) for way, own in said.items()}
+
+
+def _joined(said: list[RawAnswers]) -> RawAnswers:
+    return RawAnswers(*(torch.cat(parts) for parts in zip(*said, strict=True)))
+
+
+def _errors(base: Diagnosis, raw: RawAnswers) -> Tensor:
+    """(B,) of severity, permille."""
+    return (base.permille(raw.severity_B3[:, 1]) - label_permille(base, raw.standard_B)).abs()
+
+
+def label_permille(model: Diagnosis, standard_B: Tensor) -> Tensor:
+    """Of labels: `Diagnosis.permille` bounds what a model may say."""
+    mean, sd = model.get_buffer("severity_mean"), model.get_buffer("severity_sd")
+    return (standard_B * sd + mean).exp() - SEVERITY_FLOOR
+
+
+def made(start: Diagnosis, sequences: Sequences, params: Adapt, way: Way) -> Diagnosis:
+    """The model that a way makes of labelled buildings."""
+    model = deepcopy(start)
+    if way.level:
+        raw = raw_answers(start, sequences)
+        set_level(model, fit_level(raw.severity_B3[:, 1], raw.standard_B).times(way.level))
+    if not way.part:
+        return model
+    return _blended(changed(model, sequences, params.as_train(), params.late_epoch), model, way.part)
+
+
+def _blended(fitted: Diagnosis, before: Diagnosis, part: float) -> Diagnosis:
+    model = deepcopy(fitted)
+    blend(model.network, before.network, part)
+    return model

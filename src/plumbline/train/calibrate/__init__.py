@@ -1,0 +1,1 @@
+"""Calibrate probabilities and intervals on a split that training has not seen."""

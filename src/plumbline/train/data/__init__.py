@@ -1,0 +1,1 @@
+"""Load, check, batch and augment the prepared buildings."""

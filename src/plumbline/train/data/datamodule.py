@@ -1,0 +1,139 @@
+"""The data of a run under Lightning: shares of training steps, and the tune split dealt among the processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from lightning import LightningDataModule
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import write_json
+from plumbline.model.losses import build_losses
+from plumbline.params import Optimise, Train
+from plumbline.prepare.features.shards import SequenceSet
+from plumbline.train.data.batches import Buildings, SimilarLengths
+from plumbline.train.data.class_balance import building_weights
+from plumbline.train.data.distributed_sampler import Deal, Example, Examples
+from plumbline.train.data.resident import Resident, is_resident
+from plumbline.train.distributed.strategies import gather
+
+TUNE_BATCH = 512
+"""Buildings a batch of one process in evaluation."""
+AHEAD = 2
+"""Processes that make the next batches while a GPU is at the present one; on a CPU they would only take its cores."""
+
+
+class Data(LightningDataModule):
+    """Training and tune split of one run."""
+
+    def __init__(
+        self, train: SequenceSet, tune: SequenceSet, optimise: Optimise, losses: Train, seed: int, batch_size: int,
+        remember: Path | None = None, resumed: bool = False, section: str = "train",
+    ) -> None:  # fmt: skip
+        """Everything as the sections say, but the batch size.
+
+        Args:
+            train, tune, optimise, losses, seed: of the run.
+            batch_size: buildings a share; of several processes the least counts.
+            remember: file to write that into, for a run that is interrupted.
+            resumed: whether this process goes on from a checkpoint.
+            section: of the params, that `optimise` is; for messages.
+
+        Raises:
+            InputError: the curriculum has nothing to begin with.
+        """
+        super().__init__()
+        self.train, self.tune, self.optimise, self.losses = train, tune, optimise, losses
+        self.seed, self.batch_size, self.remember, self.resumed = seed, batch_size, remember, resumed
+        self.section = section
+        self.first_epoch = first_epochs(train, optimise, section)
+        self.complete = 0 if self.first_epoch is None else int(self.first_epoch.max())
+        """the first epoch, counted from 0, in which all buildings are drawn"""
+        self.steps_vary = bool(optimise.tokens) or self.complete > 0
+        """whether epochs may differ in their number of steps"""
+        if self.complete < optimise.curriculum.complete:
+            log.warning(
+                "%s.curriculum: no building is of a level that begins after epoch %d; from then on all are drawn.",
+                section, self.complete + 1,
+            )  # fmt: skip
+        longest = int(np.max(np.asarray(train.length), initial=0))
+        if 0 < optimise.tokens < longest:
+            log.warning(
+                "%s.tokens: %d found, and the longest building has %d scatterers: longer ones are batches alone.",
+                section, optimise.tokens, longest,
+            )  # fmt: skip
+        self.weight: NDArray[np.float32] | None = None
+        if losses.balance == "oversample":
+            self.weight = building_weights(np.asarray(train.severity), np.asarray(train.quadrant), losses)
+
+    def setup(self, stage: str) -> None:
+        """Agree on where to begin and on one batch size, and put the data on the device where that is wanted.
+
+        Raises:
+            InputError: some of the processes found a checkpoint to go on from, and others did not.
+        """
+        if len(set(gather(self.resumed))) > 1:
+            instead = ", or leave `checkpoint` out of train.start_from" if self.section == "train" else ""
+            raise InputError(
+                f"{self.section}: some of the processes found a checkpoint of this run, and others did not. Let "
+                f".plumbline of all machines be one shared folder{instead}."
+            )
+        self.tables = tuple(Buildings(part, losses) for part, losses in ((self.train, self.losses), (self.tune, None)))
+        trainer: Any = self.trainer
+        device = trainer.strategy.root_device
+        # Found by free memory, it may differ; with different ones the processes would wait for each other for ever.
+        self.batch_size = min(gather(self.batch_size))
+        if self.remember and trainer.is_global_zero:
+            write_json(self.remember, self.batch_size)
+        resident = is_resident(self.train, self.losses, device)
+        if resident:
+            self.tables = tuple(Resident(table, device) for table in self.tables)
+        gpu = device.type == "cuda" and not resident
+        self.ahead: dict[str, Any] = {"num_workers": AHEAD, "pin_memory": True} if gpu else {}
+
+    def train_dataloader(self) -> DataLoader[Example]:
+        """This process's shares of this epoch's steps."""
+        trainer: Any = self.trainer
+        steps = SimilarLengths(
+            self.tables[0].length, self.batch_size, self.seed, self.weight, tokens=self.optimise.tokens,
+            shares=self.optimise.accumulate * trainer.world_size, first_epoch=self.first_epoch,
+        )  # fmt: skip
+        # As the trainer itself counts for samplers: where a run is gone on with, `current_epoch` is still one behind.
+        steps.set_epoch(trainer.fit_loop.epoch_progress.current.processed)
+        self.tables[0].sampler = steps
+        deal = Deal(steps, self.optimise.accumulate, trainer.global_rank, trainer.world_size)
+        examples = Examples(self.tables[0], steps, self.losses.augment, build_losses(self.losses).quadrant)
+        return DataLoader(examples, sampler=deal, batch_size=None, **self.ahead)
+
+    def val_dataloader(self) -> DataLoader[Example]:
+        """This process's part of the tune split."""
+        trainer: Any = self.trainer
+        steps = SimilarLengths(self.tables[1].length, TUNE_BATCH, None, shares=trainer.world_size)
+        deal = Deal(steps, 1, trainer.global_rank, trainer.world_size)
+        examples = Examples(self.tables[1], steps, augment=False)
+        return DataLoader(examples, sampler=deal, batch_size=None, **self.ahead)
+
+
+def first_epochs(train: SequenceSet, optimise: Optimise, section: str = "train") -> NDArray[np.int32] | None:
+    """(B,) from which epoch on, counted from 0, each building is drawn; None: all from the first.
+
+    Raises:
+        InputError: there is none for the first epoch.
+    """
+    levels = np.array(optimise.curriculum.levels, dtype=np.int32)
+    if (levels == 1).all():
+        return None
+    difficulty = np.asarray(train.difficulty)
+    first = np.where(difficulty < 0, 0, levels[difficulty] - 1).astype(np.int32)
+    if not (first == 0).any():
+        found = {name: int((difficulty == code).sum()) for code, name in enumerate(("easy", "medium", "hard"))}
+        raise InputError(
+            f"{section}.curriculum: no building to draw in epoch 1 (in the training split: {found}). "
+            "Let a level that has buildings begin in epoch 1."
+        )
+    return first

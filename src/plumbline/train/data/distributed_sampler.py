@@ -1,0 +1,131 @@
+"""A step's buildings, dealt among processes and turns so that the sum of their gradients is that of one batch.
+
+Each step has one list of buildings, the same on all processes. It is dealt like cards into `accumulate * processes`
+shares; each share's loss is scaled by what it holds of the whole, so that whoever computes it, and in how many turns,
+the step's gradient is that of the mean over the whole list. Whatever is drawn at random for a building is drawn for
+the list.
+
+Shape legend: S buildings of a step, B buildings of a share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset, Sampler
+
+from plumbline.model.losses import QuadrantLoss
+from plumbline.train.data.augment import QUADRANTS_TURNED, SYMMETRIES
+from plumbline.train.data.batches import Batch, Buildings, SimilarLengths
+
+
+class Scale(NamedTuple):
+    """What a share's mean losses are multiplied by: its part of the whole step's, times the number of shares.
+
+    The trainer divides by the number of shares again: processes average their gradients, and turns their losses. The
+    weight of a step's buildings is taken over what as many of the split have on average: over their own, a step of one
+    building would have the same loss whatever that weighs.
+    """
+
+    quadrant: Tensor
+    """() by the weight of the buildings whose quadrant is defined"""
+    severity: Tensor
+    """() by the weight of all"""
+    buildings: Tensor
+    """() by the number of all; 0: a share that got no building, and holds one only to take part"""
+
+
+class Example(NamedTuple):
+    """One share, as the module gets it."""
+
+    batch: Batch
+    symmetry_B: Tensor
+    """place in `SYMMETRIES` of the frame that each building is turned into"""
+    scale: Scale
+
+
+class Share(NamedTuple):
+    """One process's part of one of its turns."""
+
+    index_S: NDArray[np.intp]
+    step: int
+    number: int
+    shares: int
+
+
+class Deal(Sampler[Share]):
+    """The shares of one process, `accumulate` of each step, in the order of the steps."""
+
+    def __init__(self, steps: SimilarLengths, accumulate: int = 1, rank: int = 0, processes: int = 1) -> None:
+        self.steps, self.accumulate, self.rank, self.processes = steps, accumulate, rank, processes
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by the trainer at the start of each epoch."""
+        self.steps.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return len(self.steps) * self.accumulate
+
+    def __iter__(self) -> Iterator[Share]:
+        shares = self.accumulate * self.processes
+        for step, index_S in enumerate(self.steps):
+            for turn in range(self.accumulate):
+                yield Share(index_S, step, turn * self.processes + self.rank, shares)
+
+
+class Examples(Dataset[Example]):
+    """The share of a `Share`."""
+
+    def __init__(
+        self, buildings: Buildings, steps: SimilarLengths, augment: bool, quadrant: QuadrantLoss | None = None
+    ) -> None:
+        """With `augment`, each building comes in a frame of its own choice; `quadrant` says how much each counts."""
+        self.buildings, self.steps, self.augment = buildings, steps, augment
+        self.quadrant = quadrant or QuadrantLoss()
+        self.usual_count = self._usual_count()
+        """what a building of the split whose quadrant is defined counts as, on average"""
+
+    def __len__(self) -> int:
+        return len(self.buildings)
+
+    def _usual_count(self) -> float:
+        quadrant_B, weight = torch.from_numpy(self.buildings.quadrant), self.buildings.weight
+        weight_B = torch.ones(len(quadrant_B)) if weight is None else torch.from_numpy(weight)
+        if self.augment:  # all frames of a building are as likely, and turn its quadrant into each of the four
+            turned = [self.quadrant.counts(torch.where(quadrant_B >= 0, q, -1), weight_B) for q in range(4)]
+            counts_B = torch.stack(turned).double().mean(0)
+        else:
+            counts_B = self.quadrant.counts(quadrant_B, weight_B).double()
+        defined_B = quadrant_B >= 0
+        return float(counts_B[defined_B].mean()) if defined_B.any() else 1.0
+
+    def __getitem__(self, share: Share) -> Example:
+        index_S, shares = share.index_S, share.shares
+        own = np.arange(share.number, len(index_S), shares)
+        empty = not len(own)
+        if empty:  # every process takes part in every step
+            own = np.zeros(1, dtype=np.intp)
+        symmetry_S = np.zeros(len(index_S), dtype=np.int64)
+        if self.augment:
+            # From 1 on: a 0 at the end changes no seed, and the sampler's order is drawn by the words before it.
+            seed = (self.steps.seed or 0, self.steps.epoch, share.step + 1)
+            symmetry_S = np.random.default_rng(seed).integers(len(SYMMETRIES), size=len(index_S))
+        weight = self.buildings.weight
+        weight_S = np.ones(len(index_S)) if weight is None else weight[index_S].astype(float)
+        quadrant_S = self.buildings.quadrant[index_S]
+        turned_S = np.where(quadrant_S >= 0, QUADRANTS_TURNED[symmetry_S, quadrant_S], -1)
+        counts_S = self.quadrant.counts(torch.from_numpy(turned_S), torch.from_numpy(weight_S)).numpy()
+        usual = (self.usual_count * float((quadrant_S >= 0).sum()), len(index_S), len(index_S))
+        parts = zip((counts_S, weight_S, np.ones(len(index_S))), usual, strict=True)
+        scale = Scale(*(torch.tensor(0.0 if empty else _part(part, own, total, shares)) for part, total in parts))
+        return Example(self.buildings.rows(index_S, own), torch.from_numpy(symmetry_S[own]), scale)
+
+
+def _part(value_S: NDArray[np.float64], own: NDArray[np.intp], total: float, shares: int) -> float:
+    """The part of `total` that `own` has, times the number of shares; 0 where the total is 0."""
+    return shares * float(value_S[own].sum()) / total if total else 0.0

@@ -1,0 +1,1 @@
+"""Optimise the network: trainer, loss, learning rate, first weights and checkpoints."""

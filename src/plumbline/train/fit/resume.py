@@ -1,0 +1,148 @@
+"""Checkpoints of a run: the one that an interrupted run is gone on from, and what one holds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import read_json
+from plumbline.core.jobs import remove
+from plumbline.train.distributed.strategies import process_number
+from plumbline.train.fit.initial_weights import CHECKPOINT
+
+Kind = TypeVar("Kind")
+BEST, LAST = "best", "last"
+"""Names of the checkpoints, without their suffix."""
+BATCH_SIZE, RECORDED, SETTINGS = "batch_size.json", "records.json", "settings.json"
+"""Files beside the checkpoints: the size that was found, where the curves are, and the params."""
+WATCHING = ("alarms", "device_stats", "profile")
+"""Keys of section `train` that change no weight: with others a run is gone on with."""
+NAMED = 4
+"""Params that two runs differ in, said at most."""
+UNREADABLE = ".unreadable"
+"""Added to the name of a checkpoint that could not be read: not removed, since a disk that fails for a moment, or
+another version of a library, says the same of a whole one."""
+
+
+def resumed(folder: Path, name: str, start_from: Sequence[str]) -> Path | None:
+    """The checkpoint to go on from, if there is one and it is wanted.
+
+    Raises:
+        InputError: nothing but a checkpoint is wanted, and there is none.
+    """
+    if CHECKPOINT not in start_from:
+        if not process_number():
+            shutil.rmtree(folder, ignore_errors=True)
+        return None
+    last = folder / f"{LAST}.ckpt"
+    found = _usable(last)
+    if found is not None and _has_best(found) and _usable(best := folder / f"{BEST}.ckpt") is None:
+        log.warning("%s, the best epoch so far, cannot be used; training starts from the beginning", best)
+        found = None
+    if found is None and list(start_from) == [CHECKPOINT]:
+        raise InputError("train.start_from: checkpoint found, and no run with these data and params was interrupted.")
+    if found is None:
+        return None
+    log.info("%s: resuming from the checkpoint of an interrupted run, after epoch %d", name, found["epoch"] + 1)
+    return last
+
+
+def say_others(folder: Path, name: str, settings: dict[str, Any]) -> None:
+    """Name the interrupted runs of this stage that are not gone on with, and what was asked of them that is not now.
+
+    A run is gone on with by the same data and params alone: whoever changed one would else wonder where hours went.
+
+    Args:
+        folder: of this run's checkpoints; those of others lie beside it.
+        name: of the stage. settings: of this run.
+    """
+    for last in sorted(folder.parent.glob(f"{name}-*/{LAST}.ckpt")):
+        if last.parent == folder or (other := remembered(last.parent, SETTINGS, dict)) is None:
+            continue
+        before, now = _flat(other), _flat(json.loads(json.dumps(settings)))  # as it would be read
+        differ = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+        log.info(
+            "%s: an interrupted run in %s is not gone on with: %s. As it was, it would be; remove the folder if it is "
+            "not wanted", name, last.parent,
+            f"it has other {', '.join(differ[:NAMED])}{' and more' * (len(differ) > NAMED)}" if differ
+            else "it had other data or first weights",
+        )  # fmt: skip
+
+
+def _flat(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """The values under their whole names, `model.heads`, but for `WATCHING`."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        if before == "train." and key in WATCHING:
+            continue
+        found |= _flat(value, f"{before}{key}.") if isinstance(value, dict) else {before + key: value}
+    return found
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """What a checkpoint holds, with whole weights as `state_dict`.
+
+    DeepSpeed writes a folder with a part for each process, and pickles; its own tool makes one file of those that this
+    run has written. That file is not kept: the next epoch is written into the same folder, and several processes read.
+    """
+    if path.is_dir():
+        from lightning.pytorch.utilities.deepspeed import convert_zero_checkpoint_to_fp32_state_dict
+
+        with tempfile.TemporaryDirectory() as folder:
+            convert_zero_checkpoint_to_fp32_state_dict(path, whole := Path(folder) / "whole.ckpt")
+            return read_checkpoint(whole)
+    with zipfile.ZipFile(path) as parts:
+        if changed := parts.testzip():  # torch does not look at the sums that it has written
+            raise zipfile.BadZipFile(f"{changed} is not as it was written")
+    found: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
+    return found
+
+
+def remembered(folder: Path, name: str, kind: type[Kind]) -> Kind | None:
+    """What an interrupted run left in a file beside its checkpoints; None without one, or one that tells nothing."""
+    path = folder / name
+    if not path.exists():
+        return None
+    try:
+        found = read_json(path)
+    except InputError:
+        found = None
+    if isinstance(found, kind):
+        return found
+    log.warning("%s: not readable; the run goes on as if it had not been there", path)
+    return None
+
+
+def _has_best(found: dict[str, Any]) -> bool:
+    """Whether one of the epochs so far was the best and has a checkpoint of its own."""
+    kept = found.get("callbacks", {})
+    return any(Path(state.get("best_model_path", "")).stem == BEST for state in kept.values())
+
+
+def _usable(path: Path) -> dict[str, Any] | None:
+    """What a checkpoint holds, if there is one and it can be read; one cut short by a crash is set aside."""
+    if not path.exists():
+        return None
+    try:
+        return read_checkpoint(path)
+    except MemoryError:
+        raise  # of this machine, and not of the file
+    except Exception as error:  # a half-written archive fails in many ways; each means: start again
+        aside = path.with_name(f"{path.name}{UNREADABLE}")
+        log.warning(
+            "%s: not readable (%s); training starts from the beginning. It is kept as %s until the run has ended", path,
+            str(error) or type(error).__name__, aside.name,
+        )  # fmt: skip
+        if not process_number():
+            remove(aside)
+            path.rename(aside)
+        return None

@@ -1,0 +1,95 @@
+"""A short run of optimisation on few buildings: no checkpoints, no records, the last weights count."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from lightning import LightningModule, Trainer
+from lightning.pytorch.callbacks import BaseFinetuning
+from torch import nn
+from torch.optim import Optimizer
+
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.params import Train
+from plumbline.prepare.features.shards import SequenceSet
+from plumbline.train.data.datamodule import Data
+from plumbline.train.distributed.strategies import threads
+from plumbline.train.fit.interrupt import interruptible
+from plumbline.train.fit.module import Optimisation
+
+
+class Late(BaseFinetuning):
+    """Modules that join the training at the beginning of an epoch, counted from 0."""
+
+    def __init__(self, modules: Sequence[nn.Module], epoch: int) -> None:
+        super().__init__()
+        self.modules, self.epoch = list(modules), epoch
+
+    def freeze_before_training(self, pl_module: LightningModule) -> None:
+        """Keep them from the optimiser."""
+        self.freeze(self.modules)
+
+    def finetune_function(self, pl_module: LightningModule, epoch: int, optimizer: Optimizer) -> None:
+        """Hand them over."""
+        if epoch == self.epoch:
+            self.unfreeze_and_add_param_group(self.modules, optimizer)
+
+
+def quick_fit(
+    model: Diagnosis, sequences: SequenceSet, losses: Train, late: Sequence[nn.Module] = (), late_epoch: int = 0,
+    teacher: Diagnosis | None = None, distil_weight: float = 0.0, section: str = "train",
+) -> None:  # fmt: skip
+    """Train what of `model` requires a gradient, and leave it in evaluation mode.
+
+    Args:
+        model: what to train, on the CPU.
+        sequences: labelled buildings.
+        losses: how.
+        late: modules whose parameters join at the beginning of epoch `late_epoch`, counted from 0.
+        late_epoch: see `late`; from `losses.epochs` on they never do.
+        teacher, distil_weight, section: see `Optimisation`.
+    """
+    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
+    module = Optimisation(model, losses, losses, teacher, distil_weight, section)
+    module.train()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+        warnings.filterwarnings("ignore", message=".*is deprecated, use.*", module="lightning.*")
+        warnings.filterwarnings("ignore", message=".*number of training batches.*")
+        warnings.filterwarnings("ignore", message="GPU available but not used.*")
+        trainer = Trainer(
+            accelerator="cpu",  # so few buildings are answered sooner than they are sent
+            devices=1,
+            max_epochs=losses.epochs,
+            gradient_clip_val=losses.gradient_clip,
+            callbacks=[Late(late, late_epoch)] if late else [],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            limit_val_batches=0,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+            reload_dataloaders_every_n_epochs=1,
+        )
+        with interruptible(trainer), _on_threads(threads(losses)):
+            whole = section.partition(".")[0]  # the short run of a section has that section's data
+            data = Data(sequences, sequences, losses, losses, losses.seed, losses.batch_size, section=whole)
+            module.chosen_from = data.complete
+            trainer.fit(module, datamodule=data)
+    model.eval()
+
+
+@contextmanager
+def _on_threads(count: int) -> Iterator[None]:
+    """Let torch, for which a number of threads is one of the process, have `count` for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

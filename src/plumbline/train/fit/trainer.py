@@ -1,0 +1,200 @@
+"""One run of optimisation: best checkpoint, and going on where a killed run stopped."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from lightning import Callback, Trainer, seed_everything
+from lightning.pytorch.callbacks import RichProgressBar
+from lightning.pytorch.profilers import Profiler, PyTorchProfiler, SimpleProfiler
+
+from plumbline.core.console import console, log
+from plumbline.core.files import write_json
+from plumbline.core.jobs import WORK
+from plumbline.params import Train
+from plumbline.prepare.features.shards import SequenceSet
+from plumbline.train.data.datamodule import Data
+from plumbline.train.distributed.strategies import (
+    PARTED,
+    check_devices,
+    choose_strategy,
+    has_batch_norm,
+    leave_together,
+    process_number,
+    repeatable,
+    threads,
+    together,
+)
+from plumbline.train.distributed.traffic import Communication, say_what_is_lost
+from plumbline.train.fit.auto_batch_size import batch_size
+from plumbline.train.fit.checkpoint_choice import Best, Checkpoint, Patience
+from plumbline.train.fit.ema import Ema
+from plumbline.train.fit.initial_weights import CHECKPOINT, RANDOM
+from plumbline.train.fit.interrupt import interruptible
+from plumbline.train.fit.module import Optimisation
+from plumbline.train.fit.resume import (
+    BATCH_SIZE,
+    BEST,
+    LAST,
+    RECORDED,
+    SETTINGS,
+    read_checkpoint,
+    remembered,
+    resumed,
+    say_others,
+)
+from plumbline.train.monitor.history import rounded
+from plumbline.train.monitor.loggers import log_record, loggers, recorded
+from plumbline.train.monitor.progress import EpochLine, monitors
+from plumbline.train.monitor.record import begin_record
+
+PRECISION: dict[Any, Any] = {32: "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
+"""`train.precision` -> Lightning's name."""
+METRICS = ("score", "quadrant_accuracy", "severity_mae")
+"""Of the best epoch, on the tune split."""
+
+
+class Fitted(NamedTuple):
+    """A finished run."""
+
+    module: Optimisation
+    """With the weights of the best epoch, whole, in memory of the CPU."""
+    checkpoints: Path
+    """Their folder. The caller removes it once the results are written: until then a kill costs nothing."""
+
+
+def fit(
+    module: Optimisation, train: SequenceSet, tune: SequenceSet, *, name: str, key: str, data_sha256: str, seed: int,
+    settings: dict[str, Any], start_from: Sequence[str] = (CHECKPOINT, RANDOM),
+) -> Fitted:  # fmt: skip
+    """Train `module`. Of several processes only the first returns; the others end here.
+
+    A checkpoint is kept after every epoch under `key`; a run with the same key that did not finish is resumed.
+
+    Args:
+        module: what to optimise.
+        train, tune: data to fit, and to choose the epoch by.
+        name: of the stage, for the record.
+        key: changes whenever the inputs of the run do.
+        data_sha256: of the data, for the record.
+        seed: of the random numbers.
+        settings: written into the record.
+        start_from: `train.start_from`; only whether to resume is decided here.
+
+    Raises:
+        InputError: the machine lacks what the params ask for, there is nothing to resume, or an alarm stopped the run.
+    """
+    started = time.monotonic()
+    optimise, losses = module.optimise, module.losses
+    check_devices(losses, module.model.network.spec.attention)
+    # Which devices there are not, and advertisements, are no news in a log of epochs.
+    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
+    torch.set_num_threads(threads(losses))
+    seed_everything(seed, verbose=False)
+    repeatable()
+    run = f"{name}-{key[:16]}"
+    folder = WORK / "checkpoints" / run
+    last = resumed(folder, name, start_from)
+    if last is None and CHECKPOINT in start_from and not process_number():
+        say_others(folder, name, settings)
+    # It must not depend on the memory that happens to be free when a run is gone on with.
+    known = last and remembered(folder, BATCH_SIZE, int)
+    size = known or batch_size(module.model, train, optimise, losses, module.section)
+    say_what_is_lost(losses, last is not None)
+    data = Data(train, tune, optimise, losses, seed, size, folder / BATCH_SIZE, last is not None, module.section)
+    module.chosen_from = max(module.chosen_from, data.complete)
+    kept: dict[str, Any] = {"mode": "max", "save_on_train_epoch_end": True, "enable_version_counter": False}
+    best = Best(module.chosen_from, folder, BEST, monitor="tune/score", **kept)
+    module.last = folder / f"{LAST}{Checkpoint.FILE_EXTENSION}"
+    # `save_last` of `best` would write only when there is a new best.
+    newest = Checkpoint(folder, LAST, **kept)
+    module.record = begin_record(module.model, key, data_sha256, settings)
+    records = loggers(name, module.record, WORK, (last and remembered(folder, RECORDED, dict)) or {})
+    # A strategy that deals the weights out leaves parts of them in `module`.
+    whole = copy.deepcopy(module) if losses.strategy in PARTED else module
+    quiet = not console.is_terminal
+    callbacks: list[Callback] = [
+        *([Ema(optimise.ema_decay)] if optimise.ema_decay else []),
+        Communication(losses),
+        *monitors(losses, WORK / "runs" / run / "train.jsonl", module.last, module.section),
+        best,
+        newest,  # behind `best`, whose state is in it
+        Patience(
+            module.chosen_from, "tune/score", mode="max", patience=optimise.patience, check_on_train_epoch_end=True
+        ),
+        EpochLine(optimise.epochs) if quiet else RichProgressBar(),
+    ]
+    module.train()  # a loaded model comes in evaluation mode
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="GPU available but not used.*")  # as train.accelerator asked
+        # Lightning proposes worker processes; the batches are cut from arrays in memory faster than they could be sent.
+        warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+        warnings.filterwarnings("ignore", message=".*is deprecated, use.*", module="lightning.*")
+        warnings.filterwarnings("ignore", message=".*number of training batches.*")
+        warnings.filterwarnings("ignore", message=".*It is recommended to use `self.log.*")
+        # Of depthwise kernels: how fast DDP may copy them, and nothing that a user could change.
+        warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides.*")
+        warnings.filterwarnings("ignore", message=".*Checkpoint directory .* exists and is not empty.*")
+        trainer = Trainer(
+            accelerator=losses.accelerator,
+            devices=losses.devices,
+            num_nodes=losses.nodes,
+            strategy=choose_strategy(losses),
+            precision=PRECISION[losses.precision],
+            sync_batchnorm=has_batch_norm(module),
+            use_distributed_sampler=False,
+            reload_dataloaders_every_n_epochs=int(data.steps_vary),  # each reload makes a first batch for nothing
+            max_epochs=optimise.epochs,
+            accumulate_grad_batches=optimise.accumulate,
+            gradient_clip_val=losses.gradient_clip,
+            logger=records,
+            callbacks=callbacks,
+            profiler=_profiler(losses, run),
+            enable_progress_bar=not quiet,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            log_every_n_steps=50,
+        )
+        if not process_number():
+            write_json(folder / RECORDED, recorded(records))
+            write_json(folder / SETTINGS, settings)
+        with interruptible(trainer), together():
+            trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
+    with together():
+        leave_together()
+    if not trainer.is_global_zero:
+        sys.exit(0)  # one process writes the results
+    chosen = read_checkpoint(Path(best.best_model_path))
+    whole.load_state_dict(chosen["state_dict"])
+    whole.to("cpu").eval()
+    whole.history, row = module.history, module.history[chosen["epoch"]]
+    whole.record = {
+        **module.record,
+        "batch_size": data.batch_size,
+        "best_epoch": chosen["epoch"] + 1,
+        "curve": rounded(module.history),
+        "metrics": {name: round(row[name], 5) for name in METRICS},
+    }
+    log_record(records, whole.record)
+    log.info("%s: best score %.3f at epoch %d of %d, %.0f s", name, best.best_model_score, chosen["epoch"] + 1,
+             trainer.current_epoch, time.monotonic() - started)  # fmt: skip
+    return Fitted(whole, folder)
+
+
+def _profiler(losses: Train, run: str) -> Profiler | None:
+    """Of `train.profile`; writes into `.plumbline/profile`. `pytorch` records three steps each of both splits."""
+    folder = WORK / "profile"
+    if losses.profile == "pytorch":
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would tell of its own calls in between
+        # Events are kept, so that the table has both: each recording would take the place of the one before.
+        return PyTorchProfiler(folder, run, row_limit=100, acc_events=True)
+    return SimpleProfiler(folder, run) if losses.profile == "simple" else None

@@ -1,0 +1,1 @@
+"""Watch a run and record it: alarms, curves, memory, hardware."""

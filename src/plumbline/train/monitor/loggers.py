@@ -1,0 +1,162 @@
+"""Where the curves of a run go: TensorBoard and MLflow."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
+
+from plumbline.core.console import hidden, log
+from plumbline.core.sqlite import ask_database
+from plumbline.train.distributed.strategies import parted, process_number
+
+TAGS = ("run_key", "data_sha256")
+ASKED = {
+    "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+}  # fmt: skip
+"""As the registry asks a server: one that does not answer is told of within seconds; by default, minutes."""
+
+
+class _Record(MLFlowLogger):
+    """Lightning's. Where MLflow falls silent during a run, that is told of once, and the run goes on without it."""
+
+    def __init__(self, name: str, run_id: str | None, **named: Any) -> None:
+        super().__init__(name, run_id=run_id, **named)
+        self.silent = False
+        self.gone_on = run_id is not None
+        self._last_steps: dict[str, int] = {}
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """As Lightning's, but no point twice: a run may have been killed between its curves and its checkpoint."""
+        self._tried(self._log_new, metrics, step)
+
+    def _log_new(self, metrics: Mapping[str, float], step: int | None) -> None:
+        if self.gone_on and step is not None:
+            metrics = {name: value for name, value in metrics.items() if step > self._last_step(name)}
+        super().log_metrics(metrics, step)
+
+    def _last_step(self, name: str) -> int:
+        """The last point of a curve from before, or -1."""
+        if name not in self._last_steps:
+            points = self.experiment.get_metric_history(self.run_id, name)
+            self._last_steps[name] = max((point.step for point in points), default=-1)
+        return self._last_steps[name]
+
+    def finalize(self, status: str = "success") -> None:
+        """As Lightning's."""
+        self._tried(super().finalize, status)
+
+    def _tried(self, tell: Callable[..., None], *what: Any) -> None:
+        if self.silent:
+            return
+        try:
+            tell(*what)
+        except Exception as error:  # whatever the record's server answers
+            if parted(error):
+                raise
+            self.silent = True
+            told = hidden(f"MLflow at {_address()} does not answer any more ({_first_line(error)})")
+            log.warning("%s; the rest of this run is not recorded there", told)
+
+
+def _first_line(error: Exception) -> str:
+    """Behind it stands the whole statement that a database refused."""
+    return str(error).strip().partition("\n")[0]
+
+
+def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str]) -> list[Logger]:
+    """TensorBoard and MLflow. The record never stops the work: an unreachable MLflow is a warning.
+
+    Of several processes only the first opens MLflow: two would make its tables at once, and break them for good.
+
+    Args:
+        name: of the stage.
+        record: what is known of the run before its first step.
+        work: folder of the project's own files.
+        before: `recorded` of this run before it was interrupted; it is gone on with. Empty: a new one.
+    """
+    logging.getLogger("mlflow").setLevel(logging.WARNING)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints the traceback of what it raises
+    logging.getLogger("lightning.pytorch.loggers.mlflow").setLevel(logging.ERROR)  # that it makes what is not there
+    found: list[Logger] = [TensorBoardLogger(work / "tensorboard", name=name, version=before.get("version"))]
+    if process_number():
+        return found
+    for variable, value in ASKED.items():
+        os.environ.setdefault(variable, value)
+    named = os.environ.get("MLFLOW_TRACKING_URI")
+    address = _address()
+    try:
+        ask_database(address)
+        beside = None if named is not None else (work / "mlruns").resolve().as_uri()
+        known = before.get("run_id") if before.get("server") == _hashed(address) else None
+        tags = {tag: record[tag] for tag in TAGS} | {"git_commit": (record["git"] or {}).get("commit", "none")}
+        logger = _Record(
+            "plumbline", run_name=name, tracking_uri=address, artifact_location=beside, tags=tags,
+            run_id=_still_there(known, address),
+        )  # fmt: skip
+        logger.log_hyperparams(record["params"])
+        found.append(logger)
+    except Exception as error:  # whatever the record's server answers, training goes on
+        told = hidden(f"MLflow at {address} does not answer ({_first_line(error)})")
+        log.warning("%s; this run is not recorded there", told)
+    finally:
+        # Lightning makes the address that of the whole process: what it did next in another project went to this one.
+        os.environ.pop("MLFLOW_TRACKING_URI", None)
+        if named is not None:
+            os.environ["MLFLOW_TRACKING_URI"] = named
+    return found
+
+
+def _still_there(run_id: str | None, address: str) -> str | None:
+    """The run, unless somebody has removed it since: then a new one is begun."""
+    if run_id is None:
+        return None
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+
+    try:
+        MlflowClient(address).get_run(run_id)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        shown = hidden(address)
+        log.warning("MLflow at %s has lost the interrupted run %s: a new one is begun there", shown, run_id)
+        return None
+    return run_id
+
+
+def _address() -> str:
+    # Absolute, because MLflow keeps one connection for each address it has seen.
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path('mlflow.db').resolve()}"
+
+
+def _hashed(address: str) -> str:
+    # An address may hold a password, which belongs into no file.
+    return hashlib.sha256(address.encode()).hexdigest()
+
+
+def recorded(found: list[Logger]) -> dict[str, str]:
+    """Where the curves are, for `loggers` to go on with."""
+    where = {}
+    for logger in found:
+        if isinstance(logger, TensorBoardLogger):
+            where["version"] = Path(logger.log_dir).name
+        if isinstance(logger, _Record) and logger.run_id:
+            where |= {"server": _hashed(_address()), "run_id": logger.run_id}
+    return where
+
+
+def log_record(found: list[Logger], record: dict[str, Any]) -> None:
+    """Put the record, and the metrics of the best epoch, beside the curves in MLflow."""
+    for logger in found:
+        if isinstance(logger, _Record) and not logger.silent:
+            try:
+                logger.experiment.log_dict(logger.run_id, record, "record.json")
+                logger.log_metrics({f"best/{name}": value for name, value in record["metrics"].items()})
+            except Exception as error:  # as above
+                log.warning("MLflow does not take the record (%s)", hidden(str(error)))

@@ -1,0 +1,137 @@
+"""How a run is doing: lines of JSON for machines, a line an epoch for people, figures for TensorBoard and MLflow."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from lightning import Callback, LightningModule, Trainer
+from lightning.pytorch.accelerators.cpu import get_cpu_stats
+from lightning.pytorch.loggers import TensorBoardLogger
+
+from plumbline.core.console import log
+from plumbline.core.files import atomic_file
+from plumbline.params import Train
+from plumbline.train.monitor.alarms import MemoryAlarm
+from plumbline.train.monitor.memory import gpu_share, memory_bytes
+
+SAID = ("train_loss", "score", "quadrant_accuracy", "severity_mae")
+
+
+class EpochLine(Callback):
+    """Without a terminal: one line an epoch."""
+
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Say how far the run is and how good its answers are."""
+        history: Any = getattr(pl_module, "history", None)
+        row = history[-1] if history else {}
+        log.info(
+            "epoch %d of at most %d: loss %.3f, score %.3f, quadrant accuracy %.3f, severity error %.3f permille",
+            trainer.current_epoch + 1, self.epochs, *(row.get(key, float("nan")) for key in SAID),
+        )  # fmt: skip
+
+
+class Monitor(Callback):
+    """Appends to a file of JSON lines, one every `log_every_n_steps` steps and one an epoch, and logs the same figures.
+
+    A line holds epoch and step (counted from 1), loss, rate, the gradient's norm before clipping, buildings a second of
+    all processes, and memory: the most that this process has used (bytes), and the largest share that was in use by
+    anybody. On a GPU also the share of the time that it was busy, where the package nvidia-ml-py (extra `gpu`) is
+    installed. With `train.device_stats` also all that torch counts of a GPU's memory, and the machine's load.
+    TensorBoard has the figures of each line, MLflow those of each epoch.
+    """
+
+    def __init__(self, path: Path, memory: MemoryAlarm, device_stats: bool = False) -> None:
+        """Write into `path`; `memory` looks at the memory in each batch."""
+        self.path, self.memory, self.device_stats = path, memory, device_stats
+        self._buildings = 0
+        self._step = 0
+        """The last one that has a line."""
+        self._begun = time.monotonic()
+        self._ended: float | None = None
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Of an interrupted run keep the lines of the epochs that are not run again; of one before, none."""
+        if not trainer.is_global_zero or not self.path.exists():
+            return
+        with atomic_file(self.path) as partial, self.path.open(encoding="utf-8") as lines:
+            partial.write_text("".join(line for line in lines if _epoch(line) <= trainer.current_epoch), "utf-8")
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin to count."""
+        self._buildings, self._begun, self._ended = 0, time.monotonic(), None
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stop the clock: what follows is no training."""
+        self._ended = time.monotonic()
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Write a line now and then."""
+        self._buildings += len(batch.symmetry_B)
+        step = trainer.global_step
+        if step != self._step and step % trainer.log_every_n_steps == 0:  # batches that add up share their step
+            self._step = step
+            loss = float(outputs["loss"]) * trainer.accumulate_grad_batches
+            figures = self._write(trainer, pl_module, {"kind": "step", "loss": loss})
+            for logger in trainer.loggers:
+                if isinstance(logger, TensorBoardLogger):  # to tell MLflow takes too long to be done within an epoch
+                    logger.log_metrics({f"monitor/{name}": value for name, value in figures.items()}, step)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write the epoch's line."""
+        history: Any = getattr(pl_module, "history", None)
+        row = dict(history[-1]) if history else {}
+        row["loss"] = row.pop("train_loss", math.nan)
+        figures = self._write(trainer, pl_module, {"kind": "epoch", **row})
+        pl_module.log_dict({f"monitor/{name}": value for name, value in figures.items()}, rank_zero_only=True)
+
+    def _write(self, trainer: Trainer, pl_module: LightningModule, line: dict[str, Any]) -> dict[str, float]:
+        if not trainer.is_global_zero:
+            return {}
+        device = pl_module.device
+        norm: Any = pl_module.gradient_norm
+        until = self._ended or time.monotonic()
+        figures = {
+            "gradient_norm": float(norm),
+            "samples_per_second": trainer.world_size * self._buildings / max(until - self._begun, 1e-9),
+            "memory_bytes": float(memory_bytes(device)),
+            "memory_share": self.memory.most,
+        }
+        busy = gpu_share(device)
+        if busy is not None:
+            figures["gpu_share"] = busy
+        if self.device_stats:
+            seen = {**trainer.accelerator.get_device_stats(device), **get_cpu_stats()}
+            figures |= {f"device/{name}": float(value) for name, value in seen.items()}
+        rate = trainer.optimizers[0].param_groups[0]["lr"]
+        line |= {"epoch": trainer.current_epoch + 1, "step": trainer.global_step, "learning_rate": rate, **figures}
+        # JSON has no NaN.
+        clean = {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in line.items()
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(clean, allow_nan=False) + "\n")
+        return figures
+
+
+def _epoch(line: str) -> float:
+    """Of a line of `Monitor`; one that a kill has cut belongs to none."""
+    try:
+        return float(json.loads(line)["epoch"])
+    except ValueError:
+        return math.inf
+
+
+def monitors(losses: Train, path: Path, last: Path, section: str) -> list[Callback]:
+    """What watches a run, by the section; arguments as for `MemoryAlarm`, and `path` of the lines."""
+    memory = MemoryAlarm(losses, last, section)
+    return [memory, Monitor(path, memory, losses.device_stats)]

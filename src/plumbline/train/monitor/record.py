@@ -1,0 +1,77 @@
+"""The record of a run: what went in, what it ran on, and what came out."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.network import count_parameters
+from plumbline.train.monitor.memory import total_bytes
+
+PACKAGES = ("torch", "lightning", "numpy")
+
+
+def begin_record(model: Diagnosis, key: str, data_sha256: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """What is known before the first step.
+
+    Args:
+        model: what is trained.
+        key: of the run: the hash of its data, settings and other inputs.
+        data_sha256: of the data alone.
+        settings: sections of the params file.
+    """
+    trained = sum(p.numel() for p in model.network.parameters() if p.requires_grad)
+    return {
+        "run_key": key,
+        "data_sha256": data_sha256,
+        "git": git_commit(Path.cwd()),
+        "params": settings,
+        "parameters": {**count_parameters(model.network), "trained": trained},
+        **surroundings(),
+    }
+
+
+def surroundings() -> dict[str, Any]:
+    """What a run is made on: the `hardware`, and the `versions` of what its numbers come from."""
+    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {"hardware": hardware(), "versions": {"python": platform.python_version(), **versions}}
+
+
+def git_commit(folder: Path) -> dict[str, Any] | None:
+    """The commit that is checked out, and whether files of it were changed; None outside of a repository."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=60
+        ).stdout.strip()
+
+    try:
+        return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain", "-uno"))}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, cores, memory and GPUs of this machine."""
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": total_bytes(),
+        "gpus": [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())],
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.machine()

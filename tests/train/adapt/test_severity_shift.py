@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.train.adapt.severity_shift import LEAST_FACTOR, Level, fit_level, set_level
+from tests.model.made import small_model
+
+
+def said(count: int, seed: int = 0) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=count))
+
+
+@given(st.floats(0.6, 1.5), st.floats(-2, 2))
+def test_an_exact_line_is_found(factor, offset):
+    found = fit_level(said(40), factor * said(40) + offset)
+    assert found.factor == pytest.approx(factor, abs=0.01)
+    assert found.offset == pytest.approx(offset, abs=0.01)
+
+
+def test_one_label_in_ten_that_is_wrong_hardly_counts():
+    true = said(50) - 0.7 + 0.3 * said(50, 1)
+    true[:5] += 20
+    found = fit_level(said(50), true)
+    assert found.factor == pytest.approx(1, abs=0.15)
+    assert found.offset == pytest.approx(-0.7, abs=0.2)
+
+
+def test_few_labels_that_scatter_say_less_than_many():
+    few, many = (fit_level(said(n), said(n) - 1 + 4 * said(n, 1)) for n in (3, 3000))
+    assert abs(few.offset) < 0.6
+    assert many.offset == pytest.approx(-1, abs=0.3)
+
+
+def test_more_damage_is_never_called_less():
+    assert fit_level(said(400), -3 * said(400)).factor == LEAST_FACTOR
+
+
+def test_a_part_of_a_level_lies_between_none_and_all():
+    level = Level(0.6, -0.4)
+    assert level.times(0) == Level()
+    assert level.times(1) == level
+    assert level.times(0.5) == pytest.approx(Level(0.8, -0.2))
+
+
+def test_the_level_is_that_of_what_the_model_says():
+    before, model = small_model(24), small_model(24)
+    before.severity_limit.fill_(5.0)
+    model.severity_limit.fill_(5.0)
+    set_level(model, Level(0.8, -0.3))
+    standard = torch.tensor([-0.4, 0.1, 0.5, 100.0])
+    torch.testing.assert_close(model.permille(standard)[:3], before.permille(0.8 * standard - 0.3)[:3])
+    most = before.standard_severity(torch.tensor(5.0))
+    torch.testing.assert_close(model.permille(standard)[3], before.permille(0.8 * most - 0.3))

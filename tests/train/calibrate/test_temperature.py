@@ -1,0 +1,153 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from plumbline.core.strain import INTERVAL_SHARE, category
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.network import RawAnswer
+from plumbline.prepare.features.sequences import concatenate
+from plumbline.train.calibrate.temperature import calibrate
+from plumbline.train.data.splits import LEAST_BUILDINGS
+from tests.model.made import small_model
+from tests.train.fit.test_trainer import said
+from tests.train.made import make_sequences
+
+__all__ = ["said"]
+
+HALF_WIDTH = 1.0
+
+
+class Echo(nn.Module):
+    """Answers with what the geometry says: four logits, then the middle of the interval."""
+
+    def forward(self, distance, slope, geometry, mask):
+        middle = geometry[:, 4:5]
+        return RawAnswer(geometry[:, :4], torch.cat([middle - HALF_WIDTH, middle, middle + HALF_WIDTH], dim=1))
+
+
+def echo_model() -> Diagnosis:
+    """Raw geometry comes through `asinh`; severity is standardised to have room above 0 permille."""
+    model = small_model()
+    for name, value in (("geometry_mean", 0.0), ("geometry_sd", 1.0), ("severity_mean", 0.0), ("severity_sd", 0.3)):
+        model.get_buffer(name).fill_(value)
+    model.network = Echo()
+    return model
+
+
+def echoed(model, rng, count, temperature=1.0, spread=1.0):
+    """Buildings whose quadrant follows the logits over `temperature`, and severity the middle, +- `spread`."""
+    sequences = make_sequences(count, shortest=5, longest=6)
+    logits, middle = rng.normal(0, 3, (count, 4)), rng.normal(0, 1, count)
+    sequences.geometry[:, :4], sequences.geometry[:, 4] = np.sinh(logits), np.sinh(middle)
+    probability = torch.tensor(logits / temperature).softmax(-1)
+    quadrant = torch.multinomial(probability, 1, generator=torch.Generator().manual_seed(int(rng.integers(1 << 30))))
+    standard = torch.tensor(middle + rng.normal(0, spread, count), dtype=torch.float32)
+    return replace(sequences, quadrant=quadrant[:, 0].numpy(), severity=model.permille(standard).numpy())
+
+
+def coverage(model, sequences):
+    inputs = [torch.zeros(len(sequences), 1, 1), torch.zeros(len(sequences), 1, 1),
+              torch.tensor(sequences.geometry), torch.ones(len(sequences), 1, dtype=torch.bool)]  # fmt: skip
+    model.standardise, whole = (lambda name, values: values.asinh()), model.standardise
+    answer = model(*inputs)
+    model.standardise = whole
+    truth = torch.tensor(sequences.severity)
+    return ((answer.severity_low - 1e-5 <= truth) & (truth <= answer.severity_high + 1e-5)).float().mean().item()
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+def test_a_known_temperature_is_recovered(temperature):
+    model = echo_model()
+    calibrate(model, echoed(model, np.random.default_rng(0), 3000, temperature))
+    assert model.get_buffer("temperature").item() == pytest.approx(temperature, rel=0.1)
+
+
+def test_undefined_quadrants_do_not_count():
+    model = echo_model()
+    sequences = echoed(model, np.random.default_rng(1), 2000, 2.0)
+    calibrate(model, sequences)
+    alone = model.get_buffer("temperature").item()
+    noise = replace(echoed(model, np.random.default_rng(2), 2000, 0.1), quadrant=np.full(2000, -1))
+    calibrate(model, concatenate([sequences, noise]))
+    assert model.get_buffer("temperature").item() == pytest.approx(alone, rel=1e-6)
+    calibrate(model, noise)
+    assert model.get_buffer("temperature").item() == 1.0
+
+
+@pytest.mark.parametrize("spread", [0.2, 1.0, 3.0])
+def test_the_interval_holds_its_share_of_buildings_never_seen(spread):
+    """Conformal guarantee on exchangeable data, whether the raw interval was too wide or too narrow."""
+    model, rng = echo_model(), np.random.default_rng(3)
+    calibrate(model, echoed(model, rng, 8000, spread=spread))
+    assert (model.get_buffer("interval_above").amax() < 1) == (spread < 0.5)
+    again = echoed(model, rng, 8000, spread=spread)
+    assert coverage(model, again) >= INTERVAL_SHARE - 0.02
+    for number in range(5):
+        own = again.take(np.flatnonzero(category(again.severity) == number))
+        if len(own) > 400:
+            assert coverage(model, own) >= INTERVAL_SHARE - 0.04
+
+
+def test_few_buildings_cover_too_on_average():
+    model, rng = echo_model(), np.random.default_rng(4)
+    found = []
+    for _ in range(60):
+        calibrate(model, echoed(model, rng, 19, spread=1.0))
+        found.append(coverage(model, echoed(model, rng, 300, spread=1.0)))
+    assert np.mean(found) == pytest.approx(18 / 20, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("count", "wanted"),
+    [
+        (3, ["of fewer than 9 the interval is their largest error, which holds 75 % of others and not 90. Give more"]),
+        (19, ["what the interval holds of others is 90 % give or take 7. Give more"]),
+        (200, []),
+    ],
+)
+def test_few_buildings_are_said(count, wanted, said):
+    calibrate(echo_model(), echoed(echo_model(), np.random.default_rng(6), count))
+    found = [line for line in said if "buildings to calibrate on:" in line]
+    wanted = [f"WARNING {count} buildings to calibrate on: {line}" for line in wanted]
+    assert [line.removesuffix(" labelled buildings, or a larger prepare.split.calibrate.") for line in found] == wanted
+
+
+def test_the_least_number_of_buildings_is_the_first_whose_rank_there_is():
+    for count in range(1, 30):
+        assert (int(np.ceil((count + 1) * INTERVAL_SHARE)) <= count) == (count >= LEAST_BUILDINGS)
+
+
+def test_a_temperature_that_could_not_be_fitted_is_said(said):
+    model, sequences = echo_model(), echoed(echo_model(), np.random.default_rng(6), 200)
+    calibrate(model, sequences)
+    assert not [line for line in said if line.startswith("WARNING")]
+    calibrate(model, replace(sequences, quadrant=np.full(200, -1)))
+    assert "none of the buildings to calibrate on has a quadrant" in said[-1]
+    right = np.arcsinh(sequences.geometry[:, :4]).argmax(1)
+    calibrate(model, replace(sequences, quadrant=right))
+    assert "is at the end, 0.10, for 200 buildings with a quadrant: their answers are all right" in said[-1]
+    calibrate(model, replace(sequences, quadrant=(right + 1) % 4))
+    assert "is at the end, 10.00, for 200 buildings with a quadrant: their answers are no better than" in said[-1]
+
+
+def test_damage_beyond_any_answer_is_said_where_the_interval_cannot_hold_it(said):
+    model, sequences = echo_model(), echoed(echo_model(), np.random.default_rng(6), 200)
+    model.get_buffer("severity_limit").fill_(float(np.sort(sequences.severity)[-10]))
+    calibrate(model, sequences)  # nine are beyond it: they may be missed
+    assert not [line for line in said if "answer goes beyond" in line]
+    model.get_buffer("severity_limit").fill_(float(np.sort(sequences.severity)[-41]))
+    calibrate(model, sequences)
+    assert sum("40 of 200 buildings to calibrate on have more than" in line for line in said) == 1
+
+
+def test_calibrating_again_changes_nothing():
+    model = echo_model()
+    sequences = echoed(model, np.random.default_rng(5), 500, 2.0, 2.0)
+    calibrate(model, sequences)
+    first = {name: value.clone() for name, value in model.named_buffers()}
+    calibrate(model, sequences)
+    assert all(torch.equal(value, first[name]) for name, value in model.named_buffers())
+    assert not model.training

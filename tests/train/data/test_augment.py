@@ -1,0 +1,209 @@
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.core.compass import quadrant_code
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, quadrant_symmetry, symmetry
+from plumbline.train.data.augment import SYMMETRIES, Symmetry, apply_symmetry, turn
+from plumbline.train.data.batches import Batch
+from tests.train.made import column, make_batch
+
+X, Y = column(DISTANCE, "x"), column(DISTANCE, "y")
+IDENTITY = Symmetry(False, False, False)
+seeds = st.integers(0, 1000)
+symmetries = st.sampled_from(SYMMETRIES)
+
+
+def same(one: Batch, other: Batch) -> None:
+    for name, left, right in zip(Batch._fields, one, other, strict=True):
+        assert torch.equal(left, right), name
+
+
+def inverse(which: Symmetry) -> Symmetry:
+    """Mirrors undo themselves; behind a swap, they change places."""
+    return Symmetry(which.mirror_y, which.mirror_x, True) if which.swap else which
+
+
+def test_there_are_eight():
+    assert len(set(SYMMETRIES)) == 8
+
+
+@given(seeds, symmetries)
+def test_the_inverse_gives_everything_back(seed, which):
+    batch = make_batch(9, seed)
+    same(apply_symmetry(apply_symmetry(batch, which), inverse(which)), batch)
+
+
+@given(seeds)
+def test_nothing_changes_without_a_symmetry(seed):
+    batch = make_batch(9, seed)
+    same(apply_symmetry(batch, IDENTITY), batch)
+
+
+@given(seeds, symmetries)
+def test_the_label_goes_where_its_corner_goes(seed, which):
+    batch = make_batch(20, seed)
+    turned = apply_symmetry(batch, which)
+    corner_x, corner_y = np.array([1, -1, -1, 1]), np.array([1, 1, -1, -1])
+    code = batch.quadrant_B.numpy()
+    x, y = corner_x[code] * (-1 if which.mirror_x else 1), corner_y[code] * (-1 if which.mirror_y else 1)
+    moved = quadrant_code(y, x) if which.swap else quadrant_code(x, y)
+    np.testing.assert_array_equal(turned.quadrant_B, np.where(code >= 0, moved, -1))
+    assert torch.equal(turned.severity_B, batch.severity_B)
+
+
+@given(seeds, symmetries)
+def test_padding_stays_at_the_end(seed, which):
+    batch = make_batch(9, seed)
+    turned = apply_symmetry(batch, which)
+    assert torch.equal(turned.mask_BL, batch.mask_BL)
+    for values in (turned.distance_BLF, turned.slope_BLF):
+        assert not values[~batch.mask_BL].any()
+        assert values[batch.mask_BL].abs().sum(-1).min() > 0
+
+
+@given(seeds, symmetries)
+def test_sequences_still_run_along_the_long_axis(seed, which):
+    """Scatterers in order along the long axis before are in order along the new long axis after."""
+    batch = make_batch(9, seed)
+    side = batch.geometry_BF[:, [column(GEOMETRY, "side_x"), column(GEOMETRY, "side_y")]]
+    long = torch.where(side[:, 0] >= side[:, 1], X, Y)
+    for row, axis in enumerate(long):
+        valid = batch.mask_BL[row]
+        batch.distance_BLF[row, valid, axis] = batch.distance_BLF[row, valid, axis].sort().values
+    turned = apply_symmetry(batch, which)
+    for row, axis in enumerate(long):
+        after = (Y if axis == X else X) if which.swap else axis
+        assert (turned.distance_BLF[row, batch.mask_BL[row], after].diff() >= 0).all()
+
+
+@given(seeds, symmetries, symmetries)
+def test_the_rows_of_both_streams_stay_together(seed, one, other):
+    batch = make_batch(6, seed)
+    batch.distance_BLF[..., column(DISTANCE, "height")] = batch.slope_BLF[..., 0]  # neither turns
+    turned = apply_symmetry(apply_symmetry(batch, one), other)
+    assert torch.equal(turned.distance_BLF[..., column(DISTANCE, "height")], turned.slope_BLF[..., 0])
+
+
+def test_one_point_after_another_gives_every_element_of_the_group():
+    found = set()
+    for one, other in itertools.product(SYMMETRIES, repeat=2):
+        x = torch.tensor([[[2.0, 1.0]]])
+        batch = make_batch(1)
+        batch.distance_BLF[0, 0, [X, Y]] = x[0, 0]
+        batch.mask_BL[0, 1:] = False
+        moved = apply_symmetry(apply_symmetry(batch, one), other).distance_BLF[0, 0, [X, Y]]
+        found.add(tuple(moved.tolist()))
+    assert found == {(a * 2.0, b * 1.0) for a in (1, -1) for b in (1, -1)} | {
+        (a * 1.0, b * 2.0) for a in (1, -1) for b in (1, -1)
+    }
+
+
+def composed(one: Symmetry, other: Symmetry) -> Symmetry:
+    """First `one`, then `other`: behind a swap, the other's mirrors are those of the axes it finds there."""
+    mirror_x, mirror_y, swap = other
+    if one.swap:
+        mirror_x, mirror_y = mirror_y, mirror_x
+    return Symmetry(one.mirror_x ^ mirror_x, one.mirror_y ^ mirror_y, one.swap ^ swap)
+
+
+def in_order(batch: Batch, square: bool) -> Batch:
+    """The batch with sequences in order of the long axis, as they are prepared; of squares, half run along y."""
+    sides = [column(GEOMETRY, "side_x"), column(GEOMETRY, "side_y")]
+    if square:
+        batch.geometry_BF[:, sides[1]] = batch.geometry_BF[:, sides[0]]
+    for row, (side_x, side_y) in enumerate(batch.geometry_BF[:, sides].tolist()):
+        axis = (X, Y)[row % 2] if square else (X if side_x > side_y else Y)
+        valid = batch.mask_BL[row]
+        order = batch.distance_BLF[row, valid, axis].argsort()
+        batch.distance_BLF[row, valid] = batch.distance_BLF[row, valid][order]
+        batch.slope_BLF[row, valid] = batch.slope_BLF[row, valid][order]
+    return batch
+
+
+@pytest.mark.parametrize("square", [False, True])
+@pytest.mark.parametrize("one", SYMMETRIES)
+def test_two_after_another_are_one_exactly(one, square):
+    """Features, order, mask and labels: nothing but the composed symmetry gives the same batch."""
+    batch = in_order(make_batch(12, 3, shortest=12), square)
+    for other in SYMMETRIES:
+        twice = apply_symmetry(apply_symmetry(batch, one), other)
+        same(twice, apply_symmetry(batch, composed(one, other)))
+        equal = [torch.equal(twice.distance_BLF, apply_symmetry(batch, which).distance_BLF) for which in SYMMETRIES]
+        assert equal.index(True) == SYMMETRIES.index(composed(one, other))
+        assert sum(equal) == 1
+
+
+def test_they_are_the_symmetry_group_of_the_square():
+    """Closed, associative, with identity and inverses; and of the groups of eight, the dihedral one by its orders."""
+    for one in SYMMETRIES:
+        assert composed(one, IDENTITY) == composed(IDENTITY, one) == one
+        assert composed(one, inverse(one)) == composed(inverse(one), one) == IDENTITY
+        assert {composed(one, other) for other in SYMMETRIES} == set(SYMMETRIES)
+        assert {composed(other, one) for other in SYMMETRIES} == set(SYMMETRIES)
+        for other, third in itertools.product(SYMMETRIES, repeat=2):
+            assert composed(composed(one, other), third) == composed(one, composed(other, third))
+    orders = []
+    for one in SYMMETRIES:
+        power, order = one, 1
+        while power != IDENTITY:
+            power, order = composed(power, one), order + 1
+        orders.append(order)
+    assert sorted(orders) == [1, 2, 2, 2, 2, 2, 4, 4]
+
+
+@pytest.mark.parametrize("columns", [DISTANCE, SLOPE, GEOMETRY])
+def test_columns_and_labels_follow_the_group(columns):
+    """The map from symmetries to signed permutations of columns, and to permutations of quadrants, keeps products."""
+    for one, other in itertools.product(SYMMETRIES, repeat=2):
+        (source, sign), (then, flip) = symmetry(columns, *one), symmetry(columns, *other)
+        wanted_source, wanted_sign = symmetry(columns, *composed(one, other))
+        np.testing.assert_array_equal(source[then], wanted_source)
+        np.testing.assert_array_equal(flip * sign[then], wanted_sign)
+        first, second = quadrant_symmetry(*one), quadrant_symmetry(*other)
+        np.testing.assert_array_equal(second[first], quadrant_symmetry(*composed(one, other)))
+    assert len({tuple(quadrant_symmetry(*which)) for which in SYMMETRIES}) == 8
+
+
+def test_each_building_is_turned_by_its_own_symmetry():
+    batch = make_batch(40)
+    choice = torch.arange(40) % 8
+    turned = turn(batch, choice)
+    for number, which in enumerate(SYMMETRIES):
+        rows = choice == number
+        alone = apply_symmetry(Batch(*(tensor[rows] for tensor in batch)), which)
+        same(Batch(*(tensor[rows] for tensor in turned)), alone)
+
+
+def test_every_building_keeps_its_place_and_all_eight_occur():
+    batch = make_batch(400)
+    turned = turn(batch, torch.randint(8, (400,), generator=torch.Generator().manual_seed(5)))
+    assert turned.severity_B.equal(batch.severity_B)
+    tilts = [column(GEOMETRY, "tilt_x"), column(GEOMETRY, "tilt_y")]
+    kinds = []
+    for before, after in zip(batch.geometry_BF[:, tilts].tolist(), turned.geometry_BF[:, tilts].tolist(), strict=True):
+        swap = abs(after[0]) != abs(before[0])
+        after = after[::-1] if swap else after
+        kinds.append((after[0] != before[0], after[1] != before[1], swap))
+    counts = np.unique(np.array(kinds), axis=0, return_counts=True)[1]
+    assert len(counts) == 8
+    assert counts.min() > 25
+
+
+@pytest.mark.parametrize("which", SYMMETRIES)
+def test_everything_happens_where_the_batch_is(which):
+    """Tensors of the device `meta` have no values, and refuse to meet tensors of the CPU."""
+    there = Batch(*(tensor.to("meta") for tensor in make_batch(4)))
+    assert {tensor.device.type for tensor in apply_symmetry(there, which)} == {"meta"}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_turning_on_a_gpu():
+    batch = make_batch(40)
+    turned = turn(Batch(*(tensor.cuda() for tensor in batch)), torch.arange(40).cuda() % 8)
+    assert {tensor.device.type for tensor in turned} == {"cuda"}

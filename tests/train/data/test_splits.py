@@ -1,0 +1,106 @@
+"""Data that cannot be trained on are refused before a run, by building and column."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plumbline.compress.stage import compress
+from plumbline.core.errors import InputError
+from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
+from plumbline.prepare.features.shards import save_shards
+from plumbline.train.data import splits
+from plumbline.train.data.splits import load_splits
+from plumbline.train.stage import train
+from tests.train.made import SPLITS, make_params, make_sequences, save_prepared
+
+
+@pytest.fixture
+def prepared(tmp_path):
+    return save_prepared(tmp_path / "prepare")
+
+
+def spoil(prepared, split, array, building, value):
+    """Save the split anew in two shards, with a value in the last row of a building and the last column."""
+    made = make_sequences(SPLITS[split], 7)
+    values = getattr(made, array)
+    row = made.offsets[building + 1] - 1 if array in ("distance", "slope") else building
+    values[(row, -1) if values.ndim == 2 else row] = value
+    for old in (prepared / split).iterdir():
+        for path in old.iterdir():
+            path.unlink()
+        old.rmdir()
+    save_shards([made], prepared / split, buildings=SPLITS[split] // 2)
+
+
+def test_good_splits_are_given(prepared):
+    assert [len(split) for split in load_splits(prepared)] == [160, 60, 60]
+
+
+@pytest.mark.parametrize("split", ["train", "tune", "calibrate"])
+def test_an_empty_split_is_refused(prepared, split):
+    (old,) = (prepared / split).iterdir()
+    make_sequences(5).take(np.arange(0)).save(old)
+    with pytest.raises(
+        InputError, match=rf"prepare/{split}: no building in it, \d needed.* prepare\.split\.{split}, or smaller"
+    ):
+        train(prepared, make_params(), Path("out"))
+    with pytest.raises(InputError, match=rf"prepare/{split}: no building in it"):
+        compress(prepared, Path("nowhere"), make_params(), Path("out"))
+
+
+def test_a_calibrate_split_that_no_interval_can_be_found_on_is_refused_before_training(prepared):
+    (old,) = (prepared / "calibrate").iterdir()
+    make_sequences(9).save(old)
+    load_splits(prepared)
+    make_sequences(8).save(old)
+    with pytest.raises(InputError, match="calibrate: 8 buildings in it, 9 needed for an interval that holds 90%"):
+        load_splits(prepared)
+    (old,) = (prepared / "tune").iterdir()
+    make_sequences(1).save(old)
+    (old,) = (prepared / "calibrate").iterdir()
+    make_sequences(1).save(old)
+    with pytest.raises(InputError, match="calibrate: 1 building in it, 9 needed"):
+        load_splits(prepared)
+
+
+@pytest.mark.parametrize(
+    ("array", "value", "said"),
+    [
+        ("distance", np.nan, f"distance, {names(DISTANCE)[-1]}: nan"),
+        ("slope", np.inf, f"slope, {names(SLOPE)[-1]}: inf"),
+        ("geometry", -np.inf, f"geometry, {names(GEOMETRY)[-1]}: -inf"),
+        ("severity", np.nan, "severity, permille: nan"),
+        ("severity", np.inf, "severity, permille: inf"),
+        ("severity", -0.5, "severity, permille: -0.5"),
+        ("quadrant", 4, "quadrant: 4"),
+        ("quadrant", -2, "quadrant: -2"),
+    ],
+)
+@pytest.mark.parametrize(("split", "building"), [("train", 0), ("tune", 29), ("calibrate", 59)])
+def test_what_is_no_number_is_named_by_split_building_and_column(prepared, array, value, said, split, building):
+    spoil(prepared, split, array, building, value)
+    with pytest.raises(InputError) as caught:
+        train(prepared, make_params(), Path("out"))
+    assert str(caught.value) == (
+        f"{prepared / split}: building b{building} of made: {said} found, which cannot be trained on. Run `plumbline "
+        "prepare` again; if that does not help, leave the building out of its labels."
+    )
+
+
+def test_rows_are_counted_across_chunks(prepared, monkeypatch):
+    monkeypatch.setattr(splits, "CHUNK", 7)
+    spoil(prepared, "train", "slope", 133, np.nan)
+    with pytest.raises(InputError, match="building b133 of made: slope"):
+        load_splits(prepared)
+
+
+def test_a_building_without_a_scatterer_is_refused(prepared):
+    made = make_sequences(60, 7)
+    rows = np.delete(np.arange(made.offsets[-1]), np.arange(made.offsets[3], made.offsets[4]))
+    offsets = made.offsets - np.where(np.arange(61) > 3, made.length[3], 0)
+    (old,) = (prepared / "tune").iterdir()
+    replace(made, offsets=offsets, distance=made.distance[rows], slope=made.slope[rows]).save(old)
+    with pytest.raises(InputError, match="prepare/tune: building b3 has no scatterer"):
+        load_splits(prepared)

@@ -1,0 +1,174 @@
+"""Several processes through torchrun: how they end, and that none is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from plumbline.core.errors import InputError
+from plumbline.train.distributed.launch import network_to, one_process_a_device
+from tests.first import as_first
+from tests.machines import two_machines
+from tests.train.made import make_params, save_prepared, settings
+
+ROOT = Path(__file__).parents[3]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)]), "OMP_NUM_THREADS": "1"}
+# Two processes that meet over gloo and tell what came of it; then the first sleeps, or both end as asked.
+MEET = """
+import os, sys, time
+import torch, torch.distributed as dist
+from plumbline.params import Train
+from plumbline.train.distributed.launch import one_process_a_device
+one_process_a_device(Train(devices=2, epochs=1, patience=1, learning_rate=0.1))  # started by it: goes on
+dist.init_process_group("gloo")
+total = torch.tensor([dist.get_rank() + 1])
+dist.all_reduce(total)
+print(f"{os.getpid()} of {dist.get_world_size()}: {int(total)}\\n", end="", flush=True)
+dist.barrier()
+if sys.argv[1] == "sleep" or (sys.argv[1] == "left" and dist.get_rank() != int(sys.argv[2])):
+    time.sleep(600)
+if sys.argv[1] == "left":
+    sys.exit(2)
+if sys.argv[1] == "killed":
+    os.kill(os.getpid(), 9) if dist.get_rank() == int(sys.argv[2]) else time.sleep(600)
+if dist.get_rank():
+    time.sleep(1)  # the other may still be on its way out of the barrier: the end of this one would be its failure
+sys.exit(int(sys.argv[1]) if dist.get_rank() else 0)
+"""
+LAUNCH = "import sys; from plumbline.train.distributed.launch import run; sys.exit(run(2, sys.argv[1:]))"
+
+
+def start(tmp_path: Path, *how: str, first: bool = False, **streams: int) -> subprocess.Popen[str]:
+    script = tmp_path / "meet.py"
+    script.write_text(MEET)
+    command = [sys.executable, "-c", LAUNCH, str(script), *how]
+    return subprocess.Popen(
+        as_first(*command) if first else command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, **streams
+    )
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("first", [False, True], ids=["", "as a container's first process"])
+def test_the_exit_code_is_that_of_the_one_that_failed(tmp_path: Path, first: bool) -> None:
+    started = start(tmp_path, "3", first=first)
+    started.communicate(timeout=250)
+    assert started.returncode == 3
+
+
+@pytest.mark.parametrize("process", [0, pytest.param(1, marks=pytest.mark.chaos)])
+def test_two_processes_meet_and_their_exit_code_is_not_that_of_the_one_that_is_ended(
+    tmp_path: Path, process: int
+) -> None:
+    """As where one meets bad input before the other does."""
+    started = start(tmp_path, "left", str(process))
+    said, _ = started.communicate(timeout=250)
+    assert started.returncode == 2
+    assert sorted(line.split(" ", 1)[1] for line in said.splitlines()) == ["of 2: 3"] * 2
+
+
+def test_a_process_that_is_killed_is_named(tmp_path: Path) -> None:
+    started = start(tmp_path, "killed", "1", stderr=subprocess.PIPE)
+    _, said = started.communicate(timeout=250)
+    assert started.returncode == 128 + signal.SIGKILL
+    assert "Training process 1 of 2 was killed (SIGKILL; a system short of memory does so, too)" in said
+
+
+def test_a_killed_launcher_leaves_no_process_behind(tmp_path: Path) -> None:
+    started = start(tmp_path, "sleep")
+    assert started.stdout
+    pids = [int(started.stdout.readline().split()[0]) for _ in range(2)]
+    assert all(psutil.pid_exists(pid) for pid in pids)
+    started.kill()
+    started.wait()
+    for _ in range(300):
+        if not any(psutil.pid_exists(pid) for pid in pids):
+            return
+        time.sleep(0.1)
+    pytest.fail("they outlived it")
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("process", [0, 1])
+def test_a_killed_process_is_named_and_the_other_ends_without_a_traceback(tmp_path: Path, process: int) -> None:
+    """As where a system is short of memory."""
+    save_prepared(tmp_path / "data" / "prepare")
+    params = settings(devices=2, accelerator="cpu", epochs=1000, patience=1000)
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+    command = [sys.executable, "-m", "plumbline", "train"]
+    started = subprocess.Popen(command, env=ENVIRONMENT, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert started.stderr
+    said = []
+    for line in started.stderr:
+        said.append(line)
+        if line.startswith("INFO epoch 2 "):
+            break
+    else:
+        pytest.fail("".join(said))
+    children = {one.environ().get("RANK"): one for one in psutil.Process(started.pid).children()}
+    children[str(process)].kill()
+    text = "".join([*said, started.communicate(timeout=250)[1]])
+    assert started.returncode == 128 + signal.SIGKILL
+    assert text.count("INFO parameters") == 1  # the first process speaks for both
+    *others, last = [line for line in text.splitlines() if line.startswith("ERROR")]
+    assert f"Training process {process} of 2 was killed (SIGKILL;" in last == text.strip().splitlines()[-1]
+    assert "Traceback" not in text
+    # The other one is ended within a tenth of a second: on a busy machine before it has said so itself.
+    assert all("Another process of this run ended or cannot be reached, so this one stops." in line for line in others)
+
+
+@pytest.mark.chaos
+def test_bad_input_of_two_processes_ends_as_that_of_one(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(settings(devices=2, accelerator="cpu")))
+    done = subprocess.run(
+        [sys.executable, "-m", "plumbline", "train"],
+        env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True, timeout=250,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "data/prepare/train" in done.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_several_machines_need_a_torchrun_on_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["plumbline", "train"])
+    with pytest.raises(InputError, match=r"torchrun --nnodes 2 .*--nproc-per-node 4 .* -m plumbline train"):
+        one_process_a_device(make_params(devices=4, nodes=2).train)
+
+
+FIND = "import sys; from plumbline.train.distributed.launch import network_to; print(*map(network_to, sys.argv[1:]))"
+
+
+def test_the_network_between_machines_is_found_and_loopback_by_the_name_of_a_machine_refused(tmp_path: Path) -> None:
+    def found(*addresses: str) -> subprocess.CompletedProcess[str]:
+        words = machines[0].command(sys.executable, "-c", FIND, *addresses)
+        return subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=250)
+
+    with two_machines(tmp_path) as machines:
+        first, second = machines
+        assert (
+            found(first.address, second.address, "127.0.0.1", "localhost").stdout.split() == ["cable0"] * 2 + ["lo"] * 2
+        )
+        refused = found(first.name)
+    assert f"--master-addr): {first.name} found, which on this machine is 127.0.1.1" in refused.stderr
+
+
+def test_an_address_that_leads_nowhere_is_refused() -> None:
+    with pytest.raises(InputError, match=r"--master-addr\): no-such-machine\.invalid found, to which there is no way"):
+        network_to("no-such-machine.invalid")
+    assert network_to("127.0.0.1") == "lo"
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(InputError, match=r"a\.\.b found, to which there is no way"):
+        network_to("a..b")
+
+
+def test_one_process_goes_on_by_itself() -> None:
+    one_process_a_device(make_params().train)

@@ -1,0 +1,284 @@
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from plumbline import pretrained
+from plumbline.core.errors import InputError
+from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
+from plumbline.model.network import new_spec
+from plumbline.model.weights import PREPARED
+from plumbline.prepare.features.definition import PREPARATION
+from plumbline.prepare.features.shards import load_shards
+from plumbline.pretrained import PACKAGE
+from plumbline.train.data.statistics import STANDARDISATION
+from plumbline.train.fit import compatibility
+from plumbline.train.fit.initial_weights import check_learns, first_weights, freeze, load_pretrained
+from tests.train.fit.test_trainer import Killed, run, said, work
+from tests.train.made import make_params, make_sequences
+
+__all__ = ["said", "work"]
+
+
+def fresh(**model) -> Diagnosis:
+    return Diagnosis(new_spec(make_params(model).model, 24))
+
+
+def test_frozen_parameters_keep_their_values_and_others_do_not(work):
+    run("first", epochs=1)
+    run("out", epochs=1, start_from=["first"], freeze=["encoder.distance.*", "*.bias"])
+    before, after = (load_file(Path(out) / "model.safetensors") for out in ("first", "out"))
+    for name in before:
+        if name.startswith("network."):
+            kept = name.startswith("network.encoder.distance.") or name.endswith(".bias")
+            assert torch.equal(before[name], after[name]) == kept, name
+
+
+def test_a_pattern_that_fits_nothing_is_refused():
+    with pytest.raises(InputError, match=r"train.freeze: 'decoder.\*' fits no parameter. Their names begin with: .*"):
+        freeze(fresh(), ["*.bias", "decoder.*"])
+
+
+def test_freezing_everything_is_refused():
+    with pytest.raises(InputError, match="every parameter is frozen"):
+        freeze(fresh(), ["*"])
+
+
+@pytest.mark.parametrize(("head", "key"), [("quadrant", "severity"), ("severity", "quadrant")])
+def test_a_run_whose_loss_moves_nothing_that_is_trained_is_refused(head, key):
+    model = fresh()
+    freeze(model, ["[!h]*", "heads.[!qs]*", f"heads.{key}_head.*"])
+    check_learns(model, make_params(**{f"{key}_weight": 0}).train)
+    with pytest.raises(InputError, match=rf"only heads.{head}_head is trained, and {head}_weight is 0"):
+        check_learns(model, make_params(**{f"{head}_weight": 0}).train)
+
+
+def test_pretrained_weights_come_with_their_standardisation_and_not_with_what_they_had_seen(work, said):
+    pretrained, train = fresh(), make_sequences(60, 5)
+    first_weights(pretrained, make_sequences(60, 4), make_params().train)
+    pretrained.get_buffer("severity_limit").fill_(50)
+    save_diagnosis(pretrained, Path("before"))
+    model, plain = fresh(), fresh()
+    first_weights(model, train, make_params(start_from=["checkpoint", "before", "random"]).train)
+    first_weights(plain, train, make_params().train)
+    state, wanted, other = model.state_dict(), pretrained.state_dict(), plain.state_dict()
+    for name in state:
+        same = name.startswith("network.") or name in (*STANDARDISATION, "severity_limit")
+        assert torch.equal(state[name], wanted[name]) == same or torch.equal(wanted[name], other[name]), name
+    assert torch.equal(state["geometry_middle"], other["geometry_middle"])
+    distance = model.novelty_distance(torch.from_numpy(train.geometry))
+    assert float(torch.quantile(distance, 0.999)) * 1.1 == pytest.approx(float(state["novelty_limit"]), rel=1e-4)
+    assert "INFO weights: pretrained, from before" in said
+
+
+def test_the_first_of_the_list_that_is_there_is_taken(work, said):
+    run("first", epochs=1)
+    run("out", epochs=1, start_from=["./elsewhere", "first", "random"])
+    assert any(line.startswith("WARNING train.start_from: elsewhere has no model.safetensors") for line in said)
+    assert "INFO weights: pretrained, from first" in said
+    assert not any("drawn at random" in line for line in said[said.index("INFO weights: pretrained, from first") :])
+
+
+def test_a_package_in_the_list_is_refused_and_not_passed_over(work):
+    """Training would begin at random, for hours, where a model was named."""
+    with pytest.raises(
+        InputError, match=r"train\.start_from: .*package is a model package, .* as a copy of data/train, or `pre"
+    ):
+        run(start_from=["checkpoint", str(PACKAGE), "random"])
+
+
+@pytest.mark.parametrize("word", ["pretraned", "chekpoint", "elsewhere"])
+def test_a_misspelt_word_is_refused_and_not_passed_over(word, work, said):
+    known = r"which is no folder here, nor one of checkpoint, pretrained, random\."
+    near = {"pretraned": " Is pretrained meant?", "chekpoint": " Is checkpoint meant?"}.get(word, "")
+    written = rf" A folder that need not be there is written as \./{word}\."
+    with pytest.raises(InputError, match=rf"^train\.start_from: '{word}' found, {known}{re.escape(near)}{written}"):
+        run(start_from=[word, "random"])
+    assert not said
+
+
+@pytest.mark.parametrize("own", ["data/train", "./data/train/", "data/../data/train", "data/train/older"])
+def test_the_folder_that_the_stage_writes_is_refused_as_a_beginning(own, work):
+    """DVC removes it before the stage begins: training would begin at random, and say so in a warning only."""
+    run("data/train", epochs=1)
+    with pytest.raises(InputError, match=r"^train\.start_from: .* writes its own model.* Copy it elsewhere, and name"):
+        run("data/train", start_from=[own, "random"])
+
+
+def test_nothing_of_the_list_is_there(work):
+    with pytest.raises(InputError, match=r"none of it is there\. Add `random`"):
+        run(start_from=["some/elsewhere"])
+    with pytest.raises(InputError, match="no run with these data and params was interrupted"):
+        run(start_from=["checkpoint"])
+
+
+def test_without_the_word_checkpoint_an_interrupted_run_begins_anew(work, said):
+    with pytest.raises(Killed):
+        run(dies_before=1, start_from=["random"])
+    run(start_from=["random"])
+    assert not any("resuming" in line for line in said)
+
+
+def test_an_interrupted_run_of_other_params_is_named_with_what_differs(work, said):
+    with pytest.raises(Killed):
+        run(dies_before=1)
+    run("other", seed=9, epochs=1, device_stats=True)
+    told = [line for line in said if "is not gone on with" in line]
+    assert len(told) == 1
+    assert "it has other train.epochs, train.seed. As it was" in told[0]
+    assert "checkpoints/train-" in told[0]
+    run()
+    assert any("resuming from the checkpoint" in line for line in said)
+    assert sum("is not gone on with" in line for line in said) == 1
+
+
+OTHER = [
+    ({"hidden": 12}, ["model.hidden: 12 found, 16 needed"]),
+    ({"heads": 4}, ["model.heads: 4 found, 2 needed"]),
+    ({"pooling": "mean_deviation"}, ["model.pooling: mean_deviation found, mean_max needed"]),
+    ({"max_attention_length": 8}, ["model.max_attention_length: 8 found, 1024 needed"]),
+    ({"convolution": "separable", "kernel": 5},
+     ["model.kernel: 5 found, 3 needed", "model.convolution: separable found, plain needed"]),
+    ({"channels": 4, "blocks": 2},
+     ["model.channels: 4 found, 8 needed", "model.blocks: 2 found, 1 needed"]),
+    ({"channels": 4}, ["model.channels: 4 found, 8 needed"]),
+    ({"attention": "none"},
+     ["model.attention: none found, sdpa needed", "model.attention_layers: 0 found, 1 needed"]),
+    ({"position": "sinusoidal"}, ["model.position: sinusoidal found, learned needed"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changed", "said"), OTHER, ids=[str(changed) for changed, _ in OTHER])
+def test_weights_of_another_network_are_refused_naming_each_parameter(changed, said, tmp_path):
+    """Of most of them all shapes are the same."""
+    save_diagnosis(fresh(**changed), tmp_path / "before")
+    with pytest.raises(InputError) as caught:
+        load_pretrained(fresh(), tmp_path / "before", "learned")
+    assert str(caught.value) == (
+        f"train.start_from: {tmp_path / 'before'}: {'; '.join(said)}. Give these the values that this model was "
+        "trained with, or take it out of the list."
+    )
+
+
+def test_a_pruned_network_is_said_to_be_one(tmp_path):
+    pruned = fresh().network.spec.model_copy(update={"distance_hidden": [4]})
+    save_diagnosis(Diagnosis(pruned), tmp_path)
+    with pytest.raises(
+        InputError, match=r"model\.blocks: \[4\] found, \[8\] needed\. It is pruned, .* pruned from, or"
+    ):
+        load_pretrained(fresh(), tmp_path)
+
+
+def of_length(max_length, **model):
+    return Diagnosis(new_spec(make_params(model).model, max_length))
+
+
+def test_where_a_position_follows_the_longest_sequence_the_message_says_so(tmp_path):
+    save_diagnosis(of_length(128), tmp_path)
+    with pytest.raises(InputError) as caught:
+        load_pretrained(of_length(40), tmp_path, "auto")
+    assert (
+        "model.position: sinusoidal found, learned needed; prepare.max_points: 128 found, 40 needed (position is auto, "
+        "which is learned up to prepare.max_points 64: 128 found, 40 needed). Give these"
+    ) in str(caught.value)
+    save_diagnosis(of_length(24), tmp_path)
+    with pytest.raises(InputError, match=r": prepare\.max_points: 24 found, 40 needed\. Give these"):
+        load_pretrained(of_length(40), tmp_path, "auto")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (fresh(dropout=0.3, attention="math", checkpoint_activations=True), fresh()),
+        (fresh(max_attention_length=100), fresh()),  # no building has more than 24 scatterers
+        (of_length(128), of_length(200)),
+        (of_length(128, position="none"), of_length(40, position="none")),
+        (of_length(128, attention_layers=0, heads=4), of_length(40, attention="none", position="learned")),
+    ],
+    ids=["training", "attention", "sinusoidal", "none", "without"],
+)
+def test_what_means_the_same_is_taken(before, after, tmp_path):
+    save_diagnosis(before, tmp_path)
+    load_pretrained(after, tmp_path, "auto")
+    for name, value in before.network.state_dict().items():
+        assert torch.equal(after.network.state_dict()[name], value)
+
+
+def test_weights_for_points_that_were_prepared_otherwise_are_refused(tmp_path, monkeypatch, said):
+    save_diagnosis(fresh(), tmp_path)
+    monkeypatch.setattr(compatibility, "PREPARATION", 99)
+    with pytest.raises(InputError, match=rf"prepared in another way \({PREPARATION}, now 99\)"):
+        load_pretrained(fresh(), tmp_path)
+    shipped = Diagnosis(load_diagnosis(pretrained.MODEL).network.spec)
+    with pytest.raises(
+        InputError, match=rf"pretrained.model: trained on points that were prepared .* \({PREPARATION}, now 99\)"
+    ):
+        load_pretrained(shipped, pretrained.MODEL)
+    save_file(load_file(tmp_path / "model.safetensors"), tmp_path / "model.safetensors")  # as it was once written
+    load_pretrained(fresh(), tmp_path)
+    assert said == [f"WARNING {tmp_path}: does not say how its points were prepared; taken to be as they are now"]
+
+
+def test_the_shipped_model_is_taken_where_the_section_is_its_own(said):
+    shipped = Diagnosis(load_diagnosis(pretrained.MODEL).network.spec)
+    load_pretrained(shipped, pretrained.MODEL, "auto")
+    assert not said
+
+
+def test_a_folder_that_an_older_version_wrote_is_taken(tmp_path):
+    before = fresh()
+    save_diagnosis(before, tmp_path)
+    path = tmp_path / "model.safetensors"
+    state = {name.replace(".neck.norm.", ".norm."): value for name, value in load_file(path).items()}
+    save_file(
+        {name: value for name, value in state.items() if name != "least_years"},
+        path,
+        {PREPARED: str(before.preparation)},
+    )
+    load_diagnosis(tmp_path)
+    after = fresh()
+    load_pretrained(after, tmp_path)
+    for name, value in before.network.state_dict().items():
+        assert torch.equal(after.network.state_dict()[name], value)
+
+
+def test_a_damaged_folder_is_refused(tmp_path):
+    save_diagnosis(fresh(), tmp_path)
+    weights, widths = (tmp_path / f"model.{kind}" for kind in ("safetensors", "json"))
+    state = load_file(weights)
+    save_file({**state, "severity_mean": torch.zeros(2)}, weights)
+    with pytest.raises(InputError, match=r"severity_mean: shape \(2,\) found, shape \(\) needed.*folder is damaged"):
+        load_pretrained(fresh(), tmp_path)
+    weights.write_bytes(b"no weights")
+    with pytest.raises(InputError, match="not readable"):
+        load_pretrained(fresh(), tmp_path)
+    for content, message in (('{"heads": 2}', "not readable as the widths"), ("{", "not readable as JSON")):
+        widths.write_text(content)
+        with pytest.raises(InputError, match=message):
+            load_pretrained(fresh(), tmp_path)
+    widths.unlink()
+    with pytest.raises(InputError, match=r"model\.json: no such file"):
+        load_pretrained(fresh(), tmp_path)
+
+
+@pytest.mark.parametrize("order", [["random", "checkpoint"], ["random", "folder"], ["folder", "checkpoint"]])
+def test_an_order_that_cannot_be_is_refused(order):
+    with pytest.raises(InputError, match="checkpoint can only come first, and random only last"):
+        make_params(start_from=order)
+
+
+def test_a_run_depends_on_the_pretrained_model(work, said):
+    """Another model in the same folder is another run: its checkpoint is not taken up."""
+    run("first", epochs=1)
+    changed = {"start_from": ["checkpoint", "first"], "epochs": 2}
+    with pytest.raises(Killed):
+        run("out", dies_before=1, **changed)
+    model = load_diagnosis(Path("first"))
+    with torch.no_grad():
+        next(model.parameters()).add_(1)
+    save_diagnosis(model, Path("first"))
+    run("out", **changed)
+    assert not any("resuming" in line for line in said)
+    assert len(load_shards(Path("data/prepare/train"))) == 160

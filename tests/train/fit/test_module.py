@@ -1,0 +1,37 @@
+from types import SimpleNamespace
+
+import torch
+
+from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.network import new_spec
+from plumbline.train.fit.module import Optimisation
+from tests.train.made import make_params
+
+
+def test_the_module_is_told_where_its_weights_are_and_takes_the_teacher_there():
+    """FSDP moves the weights alone: validation, alarms and the teacher would go by the CPU."""
+    params = make_params()
+    model, teacher = (Diagnosis(new_spec(params.model, 24)) for _ in range(2))
+    module = Optimisation(model, params.train, params.train, teacher, 1.0)
+    module.trainer = SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("meta")))
+    assert module.device.type == "cpu"
+    module.on_fit_start()
+    assert module.device.type == "meta"
+    assert {value.device.type for value in (*teacher.parameters(), *teacher.buffers())} == {"meta"}
+
+
+def test_each_process_and_each_place_in_the_run_has_a_dropout_of_its_own():
+    """Which can be drawn again: a run that is gone on with draws as if it had not been cut."""
+    params = make_params()
+    module = Optimisation(Diagnosis(new_spec(params.model, 24)), params.train, params.train)
+
+    def dropped(rank=0, epoch=0, batch=0):
+        module.trainer = SimpleNamespace(global_rank=rank, current_epoch=epoch, num_training_batches=5, optimizers=[])
+        module.on_train_batch_start(None, batch)
+        return tuple(torch.nn.functional.dropout(torch.ones(64)).tolist())
+
+    with torch.random.fork_rng(devices=[]):
+        places = [{}, {"rank": 1}, {"rank": 2}, {"epoch": 1}, {"batch": 1}]
+        drawn = [dropped(**place) for place in places]
+        assert [dropped(**place) for place in places] == drawn
+    assert len(set(drawn)) == len(places)

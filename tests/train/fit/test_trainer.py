@@ -1,0 +1,713 @@
+import csv
+import functools
+import json
+import logging
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from safetensors.torch import load_file
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import sha256_file, sha256_folder
+from plumbline.core.jobs import alone
+from plumbline.model.diagnosis import load_diagnosis
+from plumbline.prepare.features.shards import load_shards, save_shards
+from plumbline.train import stage
+from plumbline.train.data.batches import loader
+from plumbline.train.data.datamodule import Data
+from plumbline.train.distributed import strategies
+from plumbline.train.fit import trainer as module_fit
+from plumbline.train.fit.module import Optimisation
+from plumbline.train.fit.resume import resumed
+from plumbline.train.fit.schedule import rate_factor
+from plumbline.train.fit.score import score
+from plumbline.train.monitor.loggers import ASKED
+from plumbline.train.stage import run_key, train
+from tests.train.made import make_params, make_sequences, save_prepared, settings
+
+CHECKPOINTS = Path(".plumbline/checkpoints")
+
+
+class Killed(BaseException):
+    """Stands for the end of the process in tests within one."""
+
+
+def killed(*_):
+    raise Killed
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch) -> Path:
+    """A project folder of the test's own, with data, and a record that does not answer."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "file:nowhere")
+    save_prepared(tmp_path / "data" / "prepare")
+    return tmp_path
+
+
+@pytest.fixture
+def said():
+    """Messages of the package's log."""
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(f"{record.levelname} {record.getMessage()}")
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    yield lines
+    log.removeHandler(handler)
+    log.setLevel(level)
+
+
+def run(out="out", dies_before=None, **changed):
+    """The stage; `dies_before` an epoch, counted from 0."""
+
+    def on_train_epoch_start(self):
+        if self.current_epoch == dies_before:
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Optimisation, "on_train_epoch_start", on_train_epoch_start)
+        train(Path("data/prepare"), make_params(**changed), Path(out))
+
+
+def history(out="out"):
+    with (Path(out) / "history.csv").open() as stream:
+        return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(stream)]
+
+
+def weights(out):
+    return sha256_file(Path(out) / "model.safetensors")
+
+
+def test_training_lowers_the_loss_and_learns_both_tasks(work, said):
+    run(epochs=25, learning_rate=0.01)
+    rows = history()
+    assert [row["epoch"] for row in rows] == list(range(1, 26))
+    assert rows[-1]["train_loss"] < 0.6 * rows[0]["train_loss"]
+    assert max(row["score"] for row in rows) > 0.1
+    assert sorted(path.name for path in Path("out").iterdir()) == [
+        "history.csv", "metrics.json", "model.json", "model.safetensors", "record.json",
+    ]  # fmt: skip
+    assert not CHECKPOINTS.exists() or not list(CHECKPOINTS.iterdir())
+    assert sum("MLflow at file:nowhere does not answer" in line for line in said) == 1
+
+
+def test_a_silent_record_is_told_of_without_its_password(work, said, monkeypatch):
+    with socket.socket() as held:  # bound, not listening: every connection is refused
+        held.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:p%40secret@127.0.0.1:{held.getsockname()[1]}")
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+        run(epochs=1)
+    (line,) = (line for line in said if "does not answer" in line)
+    assert "http://me:***@127.0.0.1" in line
+    assert "secret" not in line
+
+
+def test_a_record_that_falls_silent_is_told_of_once_and_training_goes_on(work, said, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{work}/mlflow.db")
+    log_batch = MlflowClient.log_batch
+
+    def gone(self, run_id, metrics=(), *others, **named):
+        if metrics:
+            raise MlflowException("no answer from http://me:secret@host")
+        return log_batch(self, run_id, metrics, *others, **named)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", gone)
+    run(epochs=3)
+    assert len(history()) == 3
+    (line,) = (line for line in said if "MLflow" in line)
+    assert line.startswith("WARNING")
+    assert line.endswith("does not answer any more (no answer from http://me:***@host); the rest of this run is not "
+                         "recorded there")  # fmt: skip
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for_by_the_minute(work, said, monkeypatch):
+    with socket.socket() as held:  # bound, not listening: every connection is refused
+        held.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{held.getsockname()[1]}")
+        for name in ASKED:
+            monkeypatch.delenv(name, raising=False)
+        began = time.monotonic()
+        run(epochs=1)
+    assert time.monotonic() - began < 60
+    assert sum("does not answer" in line for line in said) == 1
+
+
+def test_the_model_is_that_of_the_best_epoch(work):
+    run(epochs=8, learning_rate=0.02)
+    rows = history()
+    best = max(rows, key=lambda row: row["score"])
+    metrics = json.loads(Path("out/metrics.json").read_text())
+    assert metrics["score"] == pytest.approx(best["score"], abs=1e-4)
+    assert metrics["epochs"] == 8
+    model, tune = load_diagnosis(Path("out")), load_shards(Path("data/prepare/tune"))
+    parts = []
+    with torch.inference_mode():
+        for batch in loader(tune, 512):
+            answer = model(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
+            parts.append((answer.quadrant_probability, answer.severity_permille, batch.quadrant_B, batch.severity_B))
+    found = score(*(torch.cat(part).numpy() for part in zip(*parts, strict=True)))
+    assert found.score == pytest.approx(best["score"], abs=1e-4)
+
+
+def test_the_seed_decides(work):
+    run("one")
+    run("same")
+    run("other", seed=1)
+    assert weights("one") == weights("same") != weights("other")
+
+
+def test_intervals_are_calibrated_on_buildings_that_training_has_not_seen(work):
+    """Other buildings of that split, other intervals; the network stays."""
+    run("one")
+    save_shards([make_sequences(60, 9)], Path("data/prepare/calibrate"))
+    run("other")
+    one, other = (load_file(f"{name}/model.safetensors") for name in ("one", "other"))
+    moved = {name for name in one if not torch.equal(one[name], other[name])}
+    assert moved
+    assert not any(name.startswith("network.") for name in moved)
+
+
+def test_data_other_than_the_training_split_do_not_touch_the_statistics(work):
+    run("before", epochs=1)
+    for name, seed in (("tune", 7), ("calibrate", 8), ("test", 9)):
+        other = make_sequences(60, seed)
+        other.distance[:] *= 50
+        other.geometry[:] += 9
+        save_shards([other], Path("data/prepare") / name)
+    run("after", epochs=1)
+    before, after = (dict(load_diagnosis(Path(out)).named_buffers()) for out in ("before", "after"))
+    for name, value in before.items():
+        if name not in ("temperature", "interval_below", "interval_above", "interval_length"):
+            assert torch.equal(value, after[name]), name
+
+
+def test_training_stops_when_the_score_rises_no_more(work):
+    run(epochs=50, learning_rate=1e-12, patience=3)
+    assert len(history()) == 4
+
+
+def test_the_rate_follows_the_scores_of_the_epochs_before(work):
+    run(epochs=12, learning_rate=1.0, patience=5)
+    rows = history()
+    scores = [row["score"] for row in rows]
+    section = make_params(epochs=12, learning_rate=1.0, patience=5).train
+    wanted = [rate_factor(section, number, scores[:number]) for number in range(len(rows))]
+    assert [row["learning_rate"] for row in rows] == pytest.approx(wanted)
+    assert wanted[-1] < wanted[0]
+
+
+def test_the_network_is_trained_without_augmentation_too(work):
+    run(augment=False)
+    assert np.isfinite([row["train_loss"] for row in history()]).all()
+
+
+KINDS = {
+    # Steps too small to change a weight: the score stays, and the rate halves before the cut.
+    "plateau": {"patience": 6, "gradient_clip": 1e-30, "weight_decay": 0.0},
+    "cosine": {"schedule": "cosine", "warmup_epochs": 1.5, "ema_decay": 0.9},
+    "accumulation": {"accumulate": 3, "batch_size": 12, "tokens": 200, "ema_decay": 0.9},
+    "curriculum": {"curriculum": {"medium": 2, "hard": 3}, "balance": "oversample", "precision": "bf16"},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "dies_before"), [("plateau", 4), ("cosine", 1), ("accumulation", 2), ("curriculum", 1)]
+)
+def test_a_run_that_was_cut_ends_as_if_it_had_not_been(work, said, kind, dies_before):
+    """Every loss, score and rate, and every bit of the weights."""
+    sequences = make_sequences(150, 3)
+    save_shards([replace(sequences, difficulty=(np.arange(150) % 4 - 1).astype(np.int8))], Path("data/prepare/train"))
+    changed = {"epochs": dies_before + 3, "learning_rate": 0.02, **KINDS[kind]}
+    run("whole", **changed)
+    with pytest.raises(Killed):
+        run("cut", dies_before=dies_before, **changed)
+    assert not Path("cut").exists()
+    run("cut", **changed)
+    assert sum(f"resuming from the checkpoint of an interrupted run, after epoch {dies_before}" in line
+               for line in said) == 1  # fmt: skip
+    assert Path("cut/history.csv").read_text() == Path("whole/history.csv").read_text()
+    assert weights("cut") == weights("whole")
+    assert not list(CHECKPOINTS.iterdir())
+    if kind != "accumulation":
+        assert len({row["learning_rate"] for row in history("cut")}) > (kind != "curriculum")
+
+
+def test_a_run_that_was_cut_ends_so_with_batches_made_ahead_too(work, monkeypatch):
+    """As on a GPU. What makes them begins before the trainer has said which epoch it is."""
+
+    def ahead(self, stage):
+        setup(self, stage)
+        self.ahead = {"num_workers": 1}
+
+    setup = Data.setup
+    monkeypatch.setattr(Data, "setup", ahead)
+    run("whole", epochs=4)
+    with pytest.raises(Killed):
+        run("cut", dies_before=2, epochs=4)
+    run("cut", epochs=4)
+    assert Path("cut/history.csv").read_text() == Path("whole/history.csv").read_text()
+    assert weights("cut") == weights("whole")
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler on this machine")
+def test_compiled_steps_learn_the_same_and_leave_nothing_compiled_behind(work, monkeypatch):
+    """By the part of torch's compiler that reads the code; what the next makes of it: tests/model/test_compiled.py."""
+    monkeypatch.delenv("CXX", raising=False)
+    counter = CompileCounterWithBackend("eager")
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=counter))
+    plain_after = []
+
+    def on_fit_end(self):
+        end(self)
+        plain_after.append(self._raw == self.model.raw)
+
+    end = Optimisation.on_fit_end
+    monkeypatch.setattr(Optimisation, "on_fit_end", on_fit_end)
+    changed = {"model": {"dropout": 0.0}, "epochs": 2, "learning_rate": 0.01, "ema_decay": 0.9}
+    run("plain", **changed)
+    assert not counter.frame_count
+    run("compiled", compile=True, **changed)
+    compiled = counter.frame_count
+    assert compiled
+    for left, right in zip(history("compiled"), history("plain"), strict=True):
+        assert left == pytest.approx(right, rel=1e-4)
+    run("again", **changed)
+    assert weights("again") == weights("plain")
+    assert counter.frame_count == compiled
+    assert plain_after == [True] * 3
+
+
+def test_a_run_that_had_stopped_early_is_not_gone_on_with(work, said, monkeypatch):
+    """Killed after its last epoch, before the results were written."""
+    changed = {"epochs": 40, "learning_rate": 0.3, "patience": 2}
+    run("whole", **changed)
+    monkeypatch.setattr(stage, "calibrate", killed)
+    with pytest.raises(Killed):
+        run("cut", **changed)
+    monkeypatch.undo()
+    monkeypatch.chdir(work)
+    run("cut", **changed)
+    assert len(history("whole")) < 40
+    assert sum("resuming from the checkpoint of an interrupted run" in line for line in said) == 1
+    assert Path("cut/history.csv").read_text() == Path("whole/history.csv").read_text()
+    assert weights("cut") == weights("whole")
+
+
+def test_a_curriculum_is_run_to_its_end_however_short_patience_is(work):
+    sequences = make_sequences(150, 3)
+    save_shards([replace(sequences, difficulty=(np.arange(150) % 3).astype(np.int8))], Path("data/prepare/train"))
+    # Steps too small to change a weight: the first epoch stays the best.
+    run(epochs=20, patience=2, learning_rate=1e-12, curriculum={"medium": 4, "hard": 7})
+    assert len(history()) == 9
+    assert json.loads(Path("out/record.json").read_text())["best_epoch"] == 7
+
+
+def test_plateau_begins_with_the_epoch_in_which_all_are_drawn(work):
+    """As do the best epoch and patience: an easy epoch that scored high is none to be measured by."""
+    sequences = make_sequences(150, 3)
+    save_shards([replace(sequences, difficulty=(np.arange(150) % 3).astype(np.int8))], Path("data/prepare/train"))
+    # Steps too small to change a weight: the score falls no more than it rises.
+    run(epochs=8, patience=3, gradient_clip=1e-30, weight_decay=0.0, curriculum={"medium": 2, "hard": 4})
+    assert [row["learning_rate"] / 0.003 for row in history()] == pytest.approx([1, 1, 1, 1, 1, 0.5, 0.25])
+
+
+def test_a_curriculum_that_the_data_do_not_have_holds_nothing_up(work, said):
+    """All are drawn from the first epoch on, so that it may be the best one; and it is said."""
+    run(epochs=3, learning_rate=1e-12, curriculum={"medium": 2, "hard": 3})
+    assert json.loads(Path("out/record.json").read_text())["best_epoch"] == 1
+    (line,) = (line for line in said if "curriculum" in line)
+    assert line == (
+        "WARNING train.curriculum: no building is of a level that begins after epoch 1; from then on all are drawn."
+    )
+
+
+def test_buildings_that_are_longer_than_a_batch_may_be_are_told_of(work, said):
+    run(epochs=1, tokens=20)
+    assert "WARNING train.tokens: 20 found, and the longest building has 24 scatterers" in "\n".join(said)
+    said.clear()
+    run("other", epochs=1, tokens=24)
+    assert not any("tokens" in line for line in said)
+
+
+def test_weights_that_a_strategy_dealt_out_are_whole_in_the_result(work, monkeypatch):
+    """FSDP needs a GPU; what it leaves behind is a module whose parameters are flat parts."""
+
+    def dealt(self):
+        for parameter in self.parameters():
+            parameter.data = parameter.data.flatten()[::2]
+
+    run("plain")
+    monkeypatch.setattr(module_fit, "choose_strategy", lambda losses: "auto")
+    monkeypatch.setattr(Optimisation, "on_fit_end", dealt)
+    run("dealt", strategy="fsdp")
+    plain, whole = (load_diagnosis(Path(out)).state_dict() for out in ("plain", "dealt"))
+    for name, value in plain.items():
+        torch.testing.assert_close(whole[name], value, msg=name)
+
+
+def test_batch_norms_are_joined_over_processes_where_there_are_any(work, monkeypatch):
+    given = {}
+
+    def trainer(**options):
+        given.update(options)
+        raise Killed
+
+    monkeypatch.setattr(module_fit, "Trainer", trainer)
+    for there in (False, True):
+        monkeypatch.setattr(module_fit, "has_batch_norm", lambda module, there=there: there)
+        with pytest.raises(Killed):
+            run()
+        assert given["sync_batchnorm"] is there
+
+
+def test_a_run_computes_on_the_threads_that_are_asked_for(work, monkeypatch):
+    found, before = [], torch.get_num_threads()
+
+    def trainer(**options):
+        found.append(torch.get_num_threads())
+        raise Killed
+
+    monkeypatch.setattr(module_fit, "Trainer", trainer)
+    try:
+        for asked in (3, 2):
+            with pytest.raises(Killed):
+                run(threads=asked)
+    finally:
+        torch.set_num_threads(before)
+    assert found == [3, 2]
+
+
+def test_an_interruption_is_one(work, monkeypatch):
+    """Lightning by itself ends the process with exit code 1, which is a bug's."""
+
+    def interrupt(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Optimisation, "on_train_epoch_end", interrupt)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            train(Path("data/prepare"), make_params(), Path("out"))
+    finally:
+        signal.signal(signal.SIGINT, before)  # Lightning has it ignored from then on
+    assert not Path("out").exists()
+
+
+def test_what_compression_does_not_do_is_said(work, said):
+    run(communication="int8")
+    assert any("int8 changes nothing with one process" in line for line in said)
+    assert "communication" not in json.loads(Path("out/record.json").read_text())
+
+
+def test_an_interrupted_run_is_one_run_in_mlflow(work, tiny, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    shutil.copy(tiny.root / "mlflow.db", "mlflow.db")  # to make one anew takes seconds
+    client = MlflowClient(f"sqlite:///{Path('mlflow.db').resolve()}")
+    known = {found.info.run_id for found in search(client)}
+    with pytest.raises(Killed):
+        run("cut", dies_before=1, epochs=3)
+    run("cut", epochs=3)
+    (found,) = [found for found in search(client) if found.info.run_id not in known]
+    record = json.loads(Path("cut/record.json").read_text())
+    assert found.info.status == "FINISHED"
+    assert found.data.tags["data_sha256"] == record["data_sha256"] == sha256_folder(Path("data/prepare"))
+    assert found.data.tags["run_key"] == record["run_key"]
+    assert found.data.params["train/epochs"] == "3"
+    for name, value in record["metrics"].items():
+        assert found.data.metrics[f"best/{name}"] == pytest.approx(value)
+    curve = client.get_metric_history(found.info.run_id, "tune/score")
+    assert [point.value for point in curve] == pytest.approx([row["score"] for row in history("cut")])
+    assert {"monitor/gradient_norm", "train/loss", "learning_rate"} <= set(found.data.metrics)
+    stored = Path(client.download_artifacts(found.info.run_id, "record.json"))
+    assert json.loads(stored.read_text()) == record
+
+
+def test_a_run_killed_between_its_curve_and_its_checkpoint_has_no_point_twice(work, tiny, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    shutil.copy(tiny.root / "mlflow.db", "mlflow.db")
+    client = MlflowClient(f"sqlite:///{Path('mlflow.db').resolve()}")
+
+    def curve(run_id):
+        return [(point.step, point.value) for point in client.get_metric_history(run_id, "tune/score")]
+
+    run("whole", epochs=3)
+    whole = curve(search(client)[0].info.run_id)
+    assert len(whole) == 3
+    with pytest.raises(Killed):
+        run("cut", dies_before=1, epochs=3)
+    cut = search(client)[0].info.run_id
+    assert curve(cut) == whole[:1]
+    client.log_metric(cut, "tune/score", whole[1][1], step=whole[1][0])
+    run("cut", epochs=3)
+    assert curve(cut) == whole
+
+
+def test_a_run_that_mlflow_has_lost_meanwhile_is_begun_anew_there(work, tiny, monkeypatch, said):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    shutil.copy(tiny.root / "mlflow.db", "mlflow.db")
+    with pytest.raises(Killed):
+        run("cut", dies_before=1, epochs=3)
+    (kept,) = CHECKPOINTS.glob("train-*/records.json")
+    kept.write_text(json.dumps({**json.loads(kept.read_text()), "run_id": "0" * 32}))
+    client = MlflowClient(f"sqlite:///{Path('mlflow.db').resolve()}")
+    known = {found.info.run_id for found in search(client)}
+    run("cut", epochs=3)
+    assert any("has lost the interrupted run" in line for line in said)
+    (found,) = [found for found in search(client) if found.info.run_id not in known]
+    assert found.info.status == "FINISHED"
+
+
+def search(client):
+    experiment = client.get_experiment_by_name("plumbline")
+    return client.search_runs([experiment.experiment_id])
+
+
+def test_a_checkpoint_is_read_without_unpickling_objects(work):
+    with pytest.raises(Killed):
+        run(dies_before=1)
+    (last,) = CHECKPOINTS.glob("train-*/last.ckpt")
+    content = torch.load(last, weights_only=True)
+    assert content["epoch"] == 0
+    assert [row["epoch"] for row in content["history"]] == [0]
+
+
+def test_a_truncated_checkpoint_starts_afresh_with_a_warning(work, said):
+    run("whole", epochs=3)
+    with pytest.raises(Killed):
+        run("cut", dies_before=2, epochs=3)
+    (last,) = CHECKPOINTS.glob("train-*/last.ckpt")
+    last.write_bytes(last.read_bytes()[:-1000])
+    run("cut", epochs=3)
+    (warning,) = [line for line in said if "last.ckpt" in line]
+    assert warning.startswith("WARNING")
+    assert "not readable" in warning
+    assert not any("resuming" in line for line in said)
+    assert weights("cut") == weights("whole")
+
+
+def test_a_checkpoint_that_lost_a_bit_starts_afresh_with_a_warning(work, said):
+    """Of the weights, say: all can be read, and is not what was written."""
+    run("whole", epochs=3)
+    with pytest.raises(Killed):
+        run("cut", dies_before=2, epochs=3)
+    (last,) = CHECKPOINTS.glob("train-*/last.ckpt")
+    with zipfile.ZipFile(last) as parts:
+        largest = max(parts.infolist(), key=lambda part: part.file_size)
+    content = bytearray(last.read_bytes())
+    content[largest.header_offset + 400 + largest.file_size // 2] ^= 1
+    last.write_bytes(content)
+    assert torch.load(last, weights_only=True)["epoch"] == 1
+    run("cut", epochs=3)
+    (warning,) = [line for line in said if "last.ckpt" in line]
+    assert "is not as it was written" in warning
+    assert weights("cut") == weights("whole")
+
+
+@pytest.mark.parametrize("name", ["batch_size.json", "records.json"])
+@pytest.mark.parametrize("content", ["", "[1]"])
+def test_a_run_is_gone_on_with_whatever_lies_beside_its_checkpoint(work, said, name, content):
+    run("whole", epochs=3)
+    with pytest.raises(Killed):
+        run("cut", dies_before=2, epochs=3)
+    (path,) = CHECKPOINTS.glob(f"train-*/{name}")
+    path.write_text(content)
+    run("cut", epochs=3)
+    assert [line for line in said if name in line] == [
+        f"WARNING {path}: not readable; the run goes on as if it had not been there"
+    ]
+    assert any("resuming" in line for line in said)
+    assert weights("cut") == weights("whole")
+
+
+@pytest.mark.parametrize("content", [b"", b"cut"])
+def test_a_checkpoint_that_cannot_be_read_is_kept_aside(tmp_path, said, content):
+    last = tmp_path / "last.ckpt"
+    for one in (b"before", content):
+        last.write_bytes(one)
+        assert resumed(tmp_path, "train", ["checkpoint", "random"]) is None
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"last.ckpt.unreadable": content}
+    assert "kept as last.ckpt.unreadable" in said[-1]
+
+
+def test_a_checkpoint_that_memory_does_not_suffice_for_stays(tmp_path, monkeypatch):
+    def full(*_arguments, **_options):
+        raise MemoryError
+
+    with zipfile.ZipFile(tmp_path / "last.ckpt", "w") as parts:
+        parts.writestr("data", "of a checkpoint")
+    monkeypatch.setattr(torch, "load", full)
+    with pytest.raises(MemoryError):
+        resumed(tmp_path, "train", ["checkpoint", "random"])
+    assert (tmp_path / "last.ckpt").exists()
+
+
+def test_a_project_that_was_moved_goes_on_with_its_best_epoch(work, monkeypatch):
+    """The folder that it was written into is gone. Steps too small to change a weight: the first epoch stays best."""
+    changed = {"epochs": 4, "learning_rate": 1e-12}
+    with pytest.raises(Killed):
+        run("cut", dies_before=2, **changed)
+    elsewhere = work.with_name("elsewhere")
+    work.rename(elsewhere)
+    monkeypatch.chdir(elsewhere)
+    run("cut", **changed)
+    assert json.loads(Path("cut/record.json").read_text())["best_epoch"] == 1
+    assert not work.exists()
+
+
+@pytest.mark.parametrize("harm", [lambda path: path.unlink(), lambda path: path.write_bytes(b"cut")])
+def test_without_the_best_epoch_so_far_a_run_starts_afresh(work, said, harm):
+    run("whole", epochs=3)
+    with pytest.raises(Killed):
+        run("cut", dies_before=2, epochs=3)
+    (best,) = CHECKPOINTS.glob("train-*/best.ckpt")
+    harm(best)
+    run("cut", epochs=3)
+    assert any("best.ckpt, the best epoch so far, cannot be used" in line for line in said)
+    assert weights("cut") == weights("whole")
+
+
+def test_two_at_once_are_refused(work, monkeypatch):
+    monkeypatch.setattr(strategies, "ENDING_SECONDS", 0.3)
+    with alone("train"), pytest.raises(InputError, match="train: another process is at it"):
+        run()
+    run()
+
+
+def test_a_run_anew_has_lines_of_its_own(work):
+    for _ in range(2):
+        run(epochs=2)
+    (lines,) = Path(".plumbline/runs").glob("*/train.jsonl")
+    assert [json.loads(line)["epoch"] for line in lines.read_text().splitlines()] == [1, 2]
+
+
+def test_a_run_cut_within_an_epoch_tells_of_each_step_once(work, monkeypatch):
+    """And all of it is one curve in TensorBoard. The kill left half of a line, too."""
+
+    def on_train_batch_start(self, batch, number):
+        if (self.current_epoch, number) == (1, 30):
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Optimisation, "on_train_batch_start", on_train_batch_start, raising=False)
+        with pytest.raises(Killed):
+            run(epochs=3, batch_size=4)
+    (path,) = Path(".plumbline/runs").glob("*/train.jsonl")
+    assert [line["step"] for line in map(json.loads, path.read_text().splitlines())] == [40, 50]
+    with path.open("a") as stream:
+        stream.write('{"kind": "step", "ep')
+    run(epochs=3, batch_size=4)
+    assert [(line["epoch"], line["step"]) for line in map(json.loads, path.read_text().splitlines())] == [
+        (1, 40), (2, 50), (2, 80), (3, 100), (3, 120),
+    ]  # fmt: skip
+    assert len(list(Path(".plumbline/tensorboard/train").iterdir())) == 1
+
+
+@pytest.mark.parametrize("change", ["data", "settings"])
+def test_another_run_does_not_resume(work, said, change):
+    with pytest.raises(Killed):
+        run(dies_before=1)
+    if change == "data":
+        save_prepared(Path("data/prepare"), seed=5)
+        run()
+    else:
+        run(learning_rate=0.001)
+    assert not any("resuming" in line for line in said)
+    assert [row["epoch"] for row in history()] == [1, 2]
+
+
+def test_run_key_tells_data_settings_other_inputs_and_forms_apart(tmp_path, monkeypatch):
+    for name, content in (("a", "1"), ("b", "2")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(content)
+    a, b = tmp_path / "a", tmp_path / "b"
+    plain = {"train": {"seed": 1}}
+    keys = [run_key("a", plain), run_key("a", {"train": {"seed": 2}}), run_key("b", plain),
+            *(run_key("a", plain, other) for other in (a, b))]  # fmt: skip
+    assert len(set(keys)) == 5
+    assert run_key("a", {**plain, "y": 2}) == run_key("a", {"y": 2, **plain})
+    # A checkpoint of other code, whose optimiser holds something else, cannot be gone on with.
+    monkeypatch.setattr("plumbline.train.stage.FORM", 1)
+    assert run_key("a", plain) not in keys
+
+
+def test_a_run_that_an_alarm_stopped_goes_on_under_another_bound(work, said):
+    with pytest.raises(InputError, match="gradient"):
+        run(epochs=3, alarms={"gradient_norm": 1e-6, "action": "stop"})
+    run(epochs=3, alarms={"gradient_norm": 1e9, "action": "stop"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [("simple", ["optimizer_step", "train_dataloader_next"]), ("pytorch", ["aten::addmm", "AddmmBack"])],
+)
+def test_a_profile_says_where_the_time_goes(work, kind, parts):
+    run(epochs=1, profile=kind)
+    folder = Path(".plumbline/profile")
+    (table,) = folder.glob("fit-train-*.txt")
+    content = table.read_text()
+    assert all(part in content for part in parts)
+    assert bool(list(folder.glob("*.pt.trace.json"))) == (kind == "pytorch")
+
+
+def test_missing_data_are_an_input_error(work):
+    with pytest.raises(InputError, match="Run `plumbline prepare` again"):
+        train(Path("elsewhere"), make_params(), Path("out"))
+    assert not Path("out").exists()
+
+
+def start(folder: Path, **options) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "plumbline", "train"], cwd=folder, env=environment, text=True, stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL, **options,
+    )  # fmt: skip
+
+
+@pytest.mark.chaos
+@pytest.mark.slow
+def test_a_process_killed_by_force_resumes_and_ends_as_if_it_had_not_been(work):
+    changed = {"epochs": 12, "learning_rate": 0.01}
+    Path("params.yaml").write_text(yaml.safe_dump(settings(**changed)))
+    killed = start(work)
+    for line in killed.stderr:
+        if "epoch 2 of" in line:
+            killed.kill()
+            break
+    killed.communicate()
+    assert killed.returncode == -9
+    assert not (work / "data" / "train").exists()
+    (folder,) = CHECKPOINTS.iterdir()
+    assert (folder / "last.ckpt").exists()
+
+    again = start(work)
+    _, text = again.communicate()
+    assert again.returncode == 0, text
+    after = int(re.search(r"resuming from the checkpoint of an interrupted run, after epoch (\d+)", text)[1])
+    assert 1 <= after < 12
+    first = int(re.search(r"epoch (\d+) of at most", text)[1])
+    assert first == after + 1
+    rows = history("data/train")
+    assert [row["epoch"] for row in rows] == list(range(1, 13))
+    assert not list(CHECKPOINTS.iterdir())
+
+    run("whole", **changed)
+    assert weights("whole") == weights("data/train")

@@ -1,0 +1,258 @@
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from plumbline.core.errors import InputError
+from plumbline.train.fit.module import Optimisation
+from plumbline.train.monitor.alarms import MOST_LEFT_OUT, StepAlarm
+from plumbline.train.monitor.memory import free_bytes, gpu_share, machine, memory_bytes, memory_share, total_bytes
+from plumbline.train.monitor.progress import Monitor
+from plumbline.train.stage import train
+from tests.train.fit.test_trainer import CHECKPOINTS, run, said, work
+from tests.train.made import make_params
+
+__all__ = ["said", "work"]
+
+
+MONITORED = {"gradient_norm", "samples_per_second", "memory_bytes", "memory_share"}
+FIGURES = {"loss", "learning_rate", *MONITORED}
+
+
+def look(loss=1.0, norm=1.0, last=None, **changed):
+    StepAlarm(make_params(**changed).train).look(2, 119, torch.tensor(loss), torch.tensor(norm), last)
+
+
+@pytest.mark.parametrize("found", [{"loss": np.nan}, {"loss": np.inf}, {"norm": np.nan}, {"norm": np.inf}])
+def test_what_is_no_finite_number_always_stops_the_run(found):
+    with pytest.raises(InputError, match=r"at epoch 3, step 120\. Lower train\.learning_rate"):
+        look(**found)
+
+
+@pytest.mark.parametrize("alarm", [{"loss": np.nan}, {"norm": 6.0, "alarms": {"gradient_norm": 5, "action": "stop"}}])
+def test_weights_are_said_to_be_kept_where_there_are_any(alarm, tmp_path):
+    last = tmp_path / "last.ckpt"
+    with pytest.raises(InputError) as caught:
+        look(last=last, **alarm)
+    assert "kept" not in str(caught.value)
+    last.touch()
+    with pytest.raises(InputError, match=rf"\. The weights of the epoch before are kept in {last}\.") as caught:
+        look(last=last, **alarm)
+    assert ("the same command goes on from there" in str(caught.value)) == ("alarms" in alarm)
+
+
+def test_a_last_step_that_spoils_the_weights_is_no_finished_run(work):
+    """Nothing looks at what the last step of an epoch has made but the answers after it."""
+    for _ in range(2):  # what it leaves behind is not taken for a run that has ended
+        with pytest.raises(InputError, match=r"^train: answers are no finite numbers after epoch 1.*learning_rate\.$"):
+            run("spoiled", epochs=1, batch_size=512, learning_rate=1e30)
+        assert not Path("spoiled").exists()
+
+
+def test_scaled_gradients_may_overflow_but_not_the_loss():
+    look(norm=np.inf, precision="fp16")
+    look(norm=np.inf, precision="fp16", alarms={"gradient_norm": 5.0, "action": "stop"})
+    with pytest.raises(InputError, match="the loss is nan"):
+        look(loss=np.nan, precision="fp16")
+
+
+def test_scaled_gradients_that_only_overflow_stop_the_run():
+    alarm, one, overflow = StepAlarm(make_params(precision="fp16").train), torch.tensor(1.0), torch.tensor(np.inf)
+    for _ in range(2):  # a step that is taken begins the count anew
+        for number in range(MOST_LEFT_OUT):
+            alarm.look(0, number, one, overflow)
+        alarm.look(0, MOST_LEFT_OUT, one, one)
+    for number in range(MOST_LEFT_OUT):
+        alarm.look(0, number, one, overflow)
+    with pytest.raises(InputError, match="the gradient's norm inf at epoch 1, step 26"):
+        alarm.look(0, MOST_LEFT_OUT, one, overflow)
+
+
+def test_a_bound_on_the_gradient_stops_or_warns(said):
+    look(norm=1e9)
+    look(norm=5.0, alarms={"gradient_norm": 5.0, "action": "stop"})
+    assert not said
+    look(norm=6.0, alarms={"gradient_norm": 5.0, "action": "warn"})
+    assert said == ["WARNING train: the gradient's norm is 6 at epoch 3, step 120, and train.alarms.gradient_norm 5"]
+    with pytest.raises(InputError, match=r"the gradient's norm is 6 .* Stopped, because train.alarms.action is stop"):
+        look(norm=6.0, alarms={"gradient_norm": 5.0, "action": "stop"})
+
+
+def test_a_bound_on_the_gradient_warns_once_an_epoch(said):
+    alarm = StepAlarm(make_params(alarms={"gradient_norm": 5.0, "action": "warn"}).train)
+    for step in range(6):
+        alarm.look(step // 3, step, torch.tensor(1.0), torch.tensor(4.0 + step % 3))
+    assert [line.partition(",")[0] + line.partition(",")[2][:7] for line in said] == [
+        f"WARNING train: the gradient's norm is 6 at epoch {epoch} step {step}" for epoch, step in ((1, 3), (2, 6))
+    ]
+
+
+def test_a_loss_that_is_no_number_ends_the_run_and_the_epoch_before_is_kept(work, monkeypatch):
+    """A weight is broken between the first and the second epoch."""
+
+    def on_train_epoch_start(self):
+        if self.current_epoch == 1:
+            next(self.model.network.heads.parameters()).data.fill_(torch.nan)
+
+    monkeypatch.setattr(Optimisation, "on_train_epoch_start", on_train_epoch_start)
+    with pytest.raises(
+        InputError,
+        match=r"train: the loss is nan and the gradient's norm nan at epoch 2, step 6\..* kept in .*last\.ckpt",
+    ):
+        train(Path("data/prepare"), make_params(epochs=4), Path("out"))
+    assert not Path("out").exists()
+    (last,) = CHECKPOINTS.glob("train-*/last.ckpt")
+    kept = torch.load(last, weights_only=True)
+    assert kept["epoch"] == 0
+    assert all(value.isfinite().all() for name, value in kept["state_dict"].items() if "network" in name)
+
+
+def test_full_memory_is_an_alarm_once(work, said):
+    run(alarms={"memory_share": 1e-6})
+    (line,) = [line for line in said if "of the memory is in use" in line]
+    assert line.startswith("WARNING train: ")
+    with pytest.raises(InputError, match=r"of the memory is in use.* Lower train\.batch_size"):
+        run(alarms={"memory_share": 1e-6, "action": "stop"})
+
+
+def test_the_memory_of_a_step_is_looked_at_while_it_is_held(work, said, monkeypatch):
+    """In between, what the backward pass needs is free again."""
+    held, forward = [], Optimisation.training_step
+
+    def training_step(self, *given):
+        held.append(len(held) == 30)  # one batch of an epoch needs more than the others
+        return forward(self, *given)
+
+    def on_after_backward(self):
+        held[-1] = False
+
+    monkeypatch.setattr(Optimisation, "training_step", training_step)
+    monkeypatch.setattr(Optimisation, "on_after_backward", on_after_backward)
+    monkeypatch.setattr("plumbline.train.monitor.alarms.memory_share", lambda device: 0.9 if held[-1] else 0.2)
+    run(epochs=2, batch_size=4)
+    (line,) = [line for line in said if "of the memory is in use" in line]
+    assert line.startswith("WARNING train: 90% of the memory is in use, and train.alarms.memory_share is 0.85.")
+    (path,) = Path(".plumbline/runs").glob("train-*/train.jsonl")
+    assert {json.loads(line)["memory_share"] for line in path.read_text().splitlines()} == {0.9}
+
+
+def test_a_container_has_the_memory_that_it_is_given(tmp_path):
+    whole = machine(tmp_path / "none")
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("50000000\n")
+    (tmp_path / "memory.stat").write_text("anon 10000000\ninactive_file 30000000\n")
+    assert machine(tmp_path).total == whole.total
+    (tmp_path / "memory.max").write_text("100000000\n")
+    assert machine(tmp_path) == (100_000_000, 80_000_000)
+    (tmp_path / "memory.current").write_text("150000000\n")
+    assert machine(tmp_path).free == 0
+    (tmp_path / "memory.max").write_text(f"{2 * whole.total}\n")
+    assert machine(tmp_path).total == whole.total
+
+
+def test_memory_is_measured():
+    cpu = torch.device("cpu")
+    assert 0 < memory_share(cpu) < 1
+    used = {"reserved_bytes": {"all": {"current": 80}}, "allocated_bytes": {"all": {"current": 1, "peak": 76}}}
+    with (
+        mock.patch("torch.cuda.mem_get_info", return_value=(10, 100)),
+        mock.patch("torch.cuda.memory_stats_as_nested_dict", return_value=used),
+    ):
+        assert memory_share(torch.device("cuda")) == pytest.approx(0.86)  # 10 are others', 4 are kept for what comes
+    assert 0 < free_bytes(gpu=False) < total_bytes()
+    before = memory_bytes(cpu)
+    held = np.ones(40_000_000)
+    assert 0.5 * held.nbytes < memory_bytes(cpu) - before + before * (before > held.nbytes)
+
+
+class NVMLError(Exception):
+    """As nvidia-ml-py's, of which `NVMLError_NotSupported` is one: of a part of a GPU no driver says how busy it is."""
+
+
+@pytest.mark.parametrize(
+    "error", [ModuleNotFoundError("nvidia-ml-py"), RuntimeError("no permission"), NVMLError("Not Supported")]
+)
+def test_how_busy_a_gpu_is_may_stay_unknown(monkeypatch, error):
+    """As torch does where NVIDIA's package is not installed, or the driver refuses."""
+
+    def refused(device):
+        raise error
+
+    monkeypatch.setattr(torch.cuda, "utilization", refused)
+    assert gpu_share(torch.device("cuda", 0)) is None
+    monkeypatch.setattr(torch.cuda, "utilization", lambda device: 37)
+    assert gpu_share(torch.device("cuda", 0)) == 0.37
+    assert gpu_share(torch.device("cpu")) is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "number"),
+    [({}, 0), ({"LOCAL_RANK": "1", "SLURM_LOCALID": "3"}, 1), ({"SLURM_LOCALID": "2"}, 2)],
+)
+def test_each_process_looks_at_the_memory_of_its_own_gpu(monkeypatch, environment, number):
+    for name in ("LOCAL_RANK", "SLURM_LOCALID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (device, 100))
+    assert free_bytes(gpu=True) == number
+
+
+def test_a_step_of_several_batches_has_one_line(work):
+    run(epochs=3, batch_size=4, accumulate=2)
+    (path,) = Path(".plumbline/runs").glob("train-*/train.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "step"] == [50]
+
+
+def test_buildings_a_second_are_those_of_all_processes_and_validation_takes_none_of_the_time(tmp_path, monkeypatch):
+    clock, logged = SimpleNamespace(now=100.0), {}
+    monkeypatch.setattr("plumbline.train.monitor.progress.time", SimpleNamespace(monotonic=lambda: clock.now))
+    trainer = SimpleNamespace(
+        world_size=3, is_global_zero=True, current_epoch=0, global_step=1, log_every_n_steps=50, loggers=[],
+        optimizers=[SimpleNamespace(param_groups=[{"lr": 0.1}])],
+    )  # fmt: skip
+    module = SimpleNamespace(
+        device=torch.device("cpu"), gradient_norm=torch.ones(()), log_dict=lambda figures, **_: logged.update(figures)
+    )
+    monitor = Monitor(tmp_path / "train.jsonl", SimpleNamespace(most=0.5))
+    monitor.on_train_epoch_start(trainer, module)
+    for count in (5, 3):
+        monitor.on_train_batch_end(trainer, module, {}, SimpleNamespace(symmetry_B=torch.zeros(count)), 0)
+    clock.now += 2
+    monitor.on_validation_start(trainer, module)
+    clock.now += 50
+    monitor.on_train_epoch_end(trainer, module)
+    assert json.loads((tmp_path / "train.jsonl").read_text())["samples_per_second"] == 3 * (5 + 3) / 2
+    assert logged["monitor/samples_per_second"] == 3 * (5 + 3) / 2
+
+
+def test_lines_of_json_say_how_the_run_is_doing(work):
+    run(epochs=3, batch_size=4, device_stats=True, profile="simple")
+    (path,) = Path(".plumbline/runs").glob("train-*/train.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["kind"], line["epoch"], line["step"]) for line in lines] == [
+        ("epoch", 1, 40), ("step", 2, 50), ("epoch", 2, 80), ("step", 3, 100), ("epoch", 3, 120),
+    ]  # fmt: skip
+    for line in lines:
+        assert set(line) >= FIGURES
+        assert line["loss"] > 0
+        assert line["gradient_norm"] > 0
+        assert 0 < line["device/cpu_vm_percent"] < 100
+    assert "score" in lines[-1]
+    (profile,) = Path(".plumbline/profile").iterdir()
+    assert "run_training_batch" in profile.read_text()
+    (events,) = Path(".plumbline/tensorboard/train").glob("version_*")
+    read = EventAccumulator(str(events)).Reload()
+    drawn = set(read.Tags()["scalars"])
+    assert drawn >= {"tune/score", "train/loss", "learning_rate", *(f"monitor/{name}" for name in MONITORED)}
+    assert "monitor/device/cpu_percent" in drawn
+    assert {point.step for point in read.Scalars("monitor/memory_share")} >= {50, 100}
+    assert [round(point.value, 4) for point in read.Scalars("tune/score")] == [
+        round(line["score"], 4) for line in lines if line["kind"] == "epoch"
+    ]

@@ -1,0 +1,56 @@
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from plumbline.core.files import sha256_folder
+from plumbline.model.diagnosis import load_diagnosis
+from plumbline.params.prepare import SEQUENCES
+from plumbline.train.monitor.record import git_commit, hardware
+from tests.train.fit.test_trainer import history, run, work
+from tests.train.made import make_params
+
+__all__ = ["work"]
+
+
+def git(*arguments):
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+    return subprocess.run(["git", *identity, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_record_says_what_went_in_and_what_came_out(work):
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    run(epochs=2, freeze=["geometry.*"])
+    record = json.loads(Path("out/record.json").read_text())
+    params = make_params(epochs=2, freeze=["geometry.*"])
+    network = load_diagnosis(Path("out")).network
+    # Of attention the key's bias is never trained.
+    still = [name for name, _ in network.named_parameters() if name.startswith("geometry.") or "key.bias" in name]
+    frozen = sum(network.get_parameter(name).numel() for name in still)
+    assert record["git"] == {"commit": git("rev-parse", "HEAD"), "changed": False}
+    assert record["data_sha256"] == sha256_folder(Path("data/prepare"))
+    prepare = params.prepare.model_dump(include=set(SEQUENCES))
+    assert record["params"] == json.loads(
+        json.dumps({"model": params.model.model_dump(), "train": params.train.model_dump(), "prepare": prepare})
+    )
+    assert record["parameters"]["total"] == sum(p.numel() for p in network.parameters())
+    assert record["parameters"]["trained"] == record["parameters"]["total"] - frozen
+    assert record["hardware"] == hardware()
+    assert record["curve"] == history()
+    best = max(record["curve"], key=lambda row: row["score"])
+    assert record["best_epoch"] == best["epoch"]
+    assert record["metrics"]["score"] == pytest.approx(best["score"], abs=1e-5)
+
+
+def test_changed_files_and_no_repository_are_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert git_commit(tmp_path) is None
+    git("init", "-q")
+    Path("file").write_text("1")
+    git("add", "file")
+    git("commit", "-q", "-m", "first")
+    assert git_commit(tmp_path)["changed"] is False
+    Path("file").write_text("2")
+    assert git_commit(tmp_path)["changed"] is True
