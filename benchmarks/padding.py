@@ -30,7 +30,7 @@ from plumbline.params.plugins import PADDING
 from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.train.data.batches import Batch, Buildings, SimilarLengths, loader
 from plumbline.train.data.statistics import fit_statistics
-from plumbline.train.fit.score import score
+from plumbline.train.fit.checkpoint_choice import checkpoint_score
 
 SOURCE = str(Path(__file__).parents[1] / "src")
 LONGEST = 128
@@ -126,7 +126,7 @@ def compare(models: list[Diagnosis], data: Shards, strategy: str, masked: bool) 
     cells = []
     for place in (0, 1):
         for answered in (near, far):
-            values = np.array([score(*(part.numpy() for part in one))[place] for one in answered])
+            values = np.array([checkpoint_score(*(part.numpy() for part in one))[place] for one in answered])
             cells.append(f"{values.mean():.3f} ± {np.abs(values - values.mean()).max():.3f}")
     pairs = list(zip(near, far, strict=True))
     turned = np.mean([(one[0].argmax(1) != other[0].argmax(1)).float().mean() for one, other in pairs])

@@ -14,9 +14,8 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import new_spec
 from plumbline.train.data.augment import turn
 from plumbline.train.data.batches import Batch
-from plumbline.train.data.distributed_sampler import Scale
-from plumbline.train.fit.module import Optimisation
-from plumbline.train.fit.objective import follow, objective
+from plumbline.train.data.distributed_sampler import ShareScale
+from plumbline.train.fit.module import Optimisation, distillation_loss, objective
 from plumbline.train.fit.trainer import fit
 from plumbline.train.monitor.memory import gpu_share
 from tests.train.data.test_distributed_sampler import apart
@@ -63,8 +62,8 @@ def test_a_step_happens_where_its_batch_is(attention, quadrant, severity, checkp
     batch = Batch(*(tensor.to("meta") for tensor in make_batch(6)))
     share = turn(batch, torch.zeros(6, dtype=torch.int64, device="meta"))
     answer = model.raw(share.distance_BLF, share.slope_BLF, share.geometry_BF, share.mask_BL)
-    scale = Scale(*(torch.ones((), device="meta") for _ in Scale._fields))
-    loss = objective(model, answer, share, losses, scale) + follow(answer, model, share, scale)
+    scale = ShareScale(*(torch.ones((), device="meta") for _ in ShareScale._fields))
+    loss = objective(model, answer, share, losses, scale) + distillation_loss(answer, model, share, scale)
     loss.backward()
     released = model(share.distance_BLF, share.slope_BLF, share.geometry_BF, share.mask_BL)
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]

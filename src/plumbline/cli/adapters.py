@@ -19,7 +19,7 @@ def list_adapters() -> None:
     """List the adapters in the folder `adapters`, with what they were worth on held-out buildings."""
     from plumbline.train.adapt.adapter import ADAPTERS
     from plumbline.train.adapt.adapter import list_adapters as run
-    from plumbline.train.adapt.adapter_about import shown
+    from plumbline.train.adapt.adapter_file import shown
 
     found = run(ADAPTERS)
     if not found:

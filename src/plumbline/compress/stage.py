@@ -23,8 +23,7 @@ from plumbline.params import Params
 from plumbline.params.prepare import SEQUENCES
 from plumbline.train.calibrate.temperature import calibrate
 from plumbline.train.data.datamodule import first_epochs
-from plumbline.train.data.lengths import check_lengths
-from plumbline.train.data.splits import load_splits
+from plumbline.train.data.splits import check_lengths, load_splits
 from plumbline.train.distributed.strategies import check_devices, first_alone, threads
 from plumbline.train.fit.initial_weights import freeze
 from plumbline.train.fit.module import Optimisation

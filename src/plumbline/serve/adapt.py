@@ -29,7 +29,7 @@ from plumbline.sources.labelled import of_footprints
 from plumbline.sources.labels import read_labels
 from plumbline.sources.overlap import check_overlap
 from plumbline.train.adapt.adapter import ABOUT, ADAPTERS, WEIGHTS, base_hash, check_name, save_adapter
-from plumbline.train.adapt.adapter_about import AboutAdapter
+from plumbline.train.adapt.adapter_file import AboutAdapter
 from plumbline.train.adapt.fit_adapter import TooFewLabels
 from plumbline.train.adapt.fit_adapter import adapt as fit
 from plumbline.train.monitor.record import git_commit, surroundings

@@ -13,7 +13,7 @@ from plumbline.model.diagnosis import save_diagnosis
 from plumbline.params import Export
 from plumbline.serve.base import base_of
 from plumbline.train.adapt.adapter import ADAPTERS, Adapted, Adapter, check_name, load_adapter
-from plumbline.train.adapt.adapter_about import AboutAdapter, shown
+from plumbline.train.adapt.adapter_file import AboutAdapter, shown
 
 NO_GATE = {"verdict": "not asked", "rules": []}
 """In the manifest of a merged model."""

@@ -18,14 +18,13 @@ from plumbline.model.network import count_parameters, new_spec
 from plumbline.params import Params
 from plumbline.params.prepare import SEQUENCES
 from plumbline.train.calibrate.temperature import calibrate
-from plumbline.train.data.lengths import check_lengths
-from plumbline.train.data.splits import load_splits
+from plumbline.train.data.splits import check_lengths, load_splits
 from plumbline.train.distributed.strategies import first_alone
 from plumbline.train.fit.initial_weights import check_learns, check_sources, first_weights, freeze, pretrained_folders
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.resume import WATCHING
 from plumbline.train.fit.trainer import fit
-from plumbline.train.monitor.history import write_history
+from plumbline.train.monitor.record import write_history
 
 FORM = 2
 """Of what a checkpoint holds; counted up where a run begun by the code before cannot be gone on with.

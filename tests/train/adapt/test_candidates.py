@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.train.adapt.choice import chance_of_less, first_as_good, losses, on_scale_of
+from plumbline.train.adapt.candidates import building_losses, chance_of_less, first_as_good, on_scale_of
 from plumbline.train.adapt.severity_shift import Level, set_level
 from plumbline.train.calibrate.conformal import RawAnswers
 from tests.model.made import small_model
@@ -19,17 +19,17 @@ def raw(quadrant: list[int]) -> RawAnswers:
 
 
 def test_severity_counts_everywhere_and_quadrants_where_they_are_defined():
-    found = losses(raw([0, -1, 2, -1]), 1.0, 2.0)
+    found = building_losses(raw([0, -1, 2, -1]), 1.0, 2.0)
     assert torch.equal(found[[1, 3]], torch.tensor([1.0, 1.0]))  # 2 x |1 - 1.5|
     assert (found[[0, 2]] > 1).all()
-    assert torch.equal(losses(raw([-1, -1]), 1.0, 2.0), torch.tensor([1.0, 1.0]))
+    assert torch.equal(building_losses(raw([-1, -1]), 1.0, 2.0), torch.tensor([1.0, 1.0]))
 
 
 def test_being_sure_is_no_merit_of_its_own():
     """The temperature is set anew: ten times the logits are the same answers."""
     one = raw([0, 1, 3, 3])
-    thrice = losses(one._replace(logits_B4=3 * one.logits_B4), 1, 1)
-    torch.testing.assert_close(thrice, losses(one, 1, 1), rtol=0.01, atol=0)  # temperatures are tried in steps
+    thrice = building_losses(one._replace(logits_B4=3 * one.logits_B4), 1, 1)
+    torch.testing.assert_close(thrice, building_losses(one, 1, 1), rtol=0.01, atol=0)  # temperatures are tried in steps
 
 
 def test_answers_at_another_level_are_compared_in_the_units_of_the_base():

@@ -6,8 +6,16 @@ import torch
 
 from plumbline.core.strain import INTERVAL_SHARE
 from plumbline.model.interval import NOTHING
-from plumbline.train.calibrate.conformal import CATEGORIES, MIN_CATEGORY, misses, set_scales
-from plumbline.train.calibrate.move import MOST_HALVES, move_scales, needed, set_or_move
+from plumbline.train.calibrate.conformal import (
+    CATEGORIES,
+    MIN_CATEGORY,
+    MOST_HALVES,
+    misses,
+    move_scales,
+    needed_halves,
+    set_or_move,
+    set_scales,
+)
 from tests.train.calibrate.test_conformal import NARROW, WIDE, answers, inside
 from tests.train.calibrate.test_temperature import echo_model
 
@@ -60,7 +68,7 @@ def test_what_a_building_needs_is_how_far_the_truth_is_beyond_its_scale():
     raw = answers(model, rng, WIDE, 3)
     severity = torch.tensor([[middle - half, middle, middle + half]]).expand(3, 3)
     true = middle + half * torch.tensor([1.5, -3.0, 0.25])
-    found = needed(model, raw._replace(severity_B3=severity, standard_B=true))
+    found = needed_halves(model, raw._replace(severity_B3=severity, standard_B=true))
     torch.testing.assert_close(found, torch.tensor([0.5, 2.0, -0.75]), atol=1e-3, rtol=0)
 
 
@@ -72,7 +80,7 @@ def test_what_nothing_reaches_needs_the_most():
     raw = answers(model, rng, WIDE, 2)
     edge = float(model.category_edges()[-1])
     severity = torch.tensor([[edge - 3.0, edge - 2.0, edge - 1.0]]).expand(2, 3)
-    found = needed(model, raw._replace(severity_B3=severity, standard_B=torch.tensor([edge + 1.0, edge - 2.0])))
+    found = needed_halves(model, raw._replace(severity_B3=severity, standard_B=torch.tensor([edge + 1.0, edge - 2.0])))
     assert found[0] == MOST_HALVES
     assert found[1] < 0
 

@@ -10,7 +10,7 @@ from plumbline.model.losses import QuadrantLoss, SeverityLoss
 from plumbline.model.network import RawAnswer
 from plumbline.params import Train
 from plumbline.train.data.batches import SimilarLengths, loader
-from plumbline.train.data.class_balance import RARITIES, building_weights, draw
+from plumbline.train.data.class_balance import RARITIES, building_weights, draw_by_weight
 from tests.train.made import make_sequences
 
 
@@ -74,7 +74,7 @@ def test_one_lump_of_severities_smooths_as_a_normal_curve():
 @given(st.lists(st.floats(0.01, 50), min_size=1, max_size=60), st.integers(0, 99))
 def test_a_building_is_drawn_as_often_as_its_weight_says_rounded_down_or_up(weights, seed):
     weight = np.array(weights, np.float32)
-    count = np.bincount(draw(weight, np.random.default_rng(seed)), minlength=len(weight))
+    count = np.bincount(draw_by_weight(weight, np.random.default_rng(seed)), minlength=len(weight))
     assert count.sum() == len(weight)
     expected = len(weight) * weight.astype(float) / weight.sum(dtype=float)
     assert (np.abs(count - expected) < 1 + 1e-4).all()
@@ -84,7 +84,7 @@ def test_over_epochs_the_frequencies_are_those_of_the_weights():
     weight = np.array([0.2, 0.5, 1.3, 4.0, 0.9, 0.1], np.float32)
     found = np.zeros(6)
     for seed in range(3000):
-        found += np.bincount(draw(weight, np.random.default_rng(seed)), minlength=6)
+        found += np.bincount(draw_by_weight(weight, np.random.default_rng(seed)), minlength=6)
     np.testing.assert_allclose(found / 3000, 6 * weight / weight.sum(), atol=0.04)
 
 

@@ -16,8 +16,8 @@ from plumbline.model.network import new_spec
 from plumbline.train.data.augment import turn
 from plumbline.train.data.batches import Buildings, SimilarLengths
 from plumbline.train.data.datamodule import Data, first_epochs
-from plumbline.train.data.distributed_sampler import Deal, Examples
-from plumbline.train.fit.objective import follow, objective
+from plumbline.train.data.distributed_sampler import Examples, ShareSampler
+from plumbline.train.fit.module import distillation_loss, objective
 from tests.train.fit.test_trainer import history, run, weights, work
 from tests.train.made import make_params, make_sequences
 
@@ -32,7 +32,7 @@ def test_the_processes_share_each_step_without_overlap(length, batch_size, accum
     dealt = []
     for rank in range(processes):
         steps = SimilarLengths(length, batch_size, 1, tokens=tokens, shares=shares)
-        deal = Deal(steps, accumulate, rank, processes)
+        deal = ShareSampler(steps, accumulate, rank, processes)
         deal.set_epoch(epoch)
         own = list(deal)
         assert len(own) == len(deal)
@@ -70,12 +70,12 @@ def test_the_mean_of_the_shares_losses_is_the_loss_of_the_step(shares, changed):
             table = Buildings(sequences, params.train, steps)
             examples = Examples(table, steps, augment=True, quadrant=build_losses(params.train).quadrant)
             total = 0.0
-            for share in Deal(steps, number_of_shares):
+            for share in ShareSampler(steps, number_of_shares):
                 example = examples[share]
                 batch = turn(example.batch, example.symmetry_B)
                 answer = model.raw(*batch[:4])
                 own = objective(model, answer, batch, params.train, example.scale)
-                total += (own + follow(answer, teacher, batch, example.scale)).item() / number_of_shares
+                total += (own + distillation_loss(answer, teacher, batch, example.scale)).item() / number_of_shares
             totals.append(total)
         assert totals[1] == pytest.approx(totals[0], rel=1e-5)
 
@@ -95,14 +95,14 @@ def test_a_building_counts_as_much_in_small_steps_as_in_large_ones(changed, augm
         totals = []
         for epoch in range(20 if augment else 1):  # frames are drawn anew, and quadrants are turned with them
             steps.set_epoch(epoch)
-            for share in Deal(steps):
+            for share in ShareSampler(steps):
                 batch, symmetry_B, scale = examples[share]
                 turned = turn(batch, symmetry_B)
                 answer = model.raw(*batch[:4])  # of the frame that it came in, so that only what counts is drawn
                 totals.append(objective(model, answer, turned, params.train, scale).item())
         means.append(np.mean(totals))
         if batch_size == 1:
-            assert np.std([float(examples[share].scale.quadrant) for share in Deal(steps)]) > 0.1
+            assert np.std([float(examples[share].scale.quadrant) for share in ShareSampler(steps)]) > 0.1
     assert means[0] == pytest.approx(means[1], rel=0.04 if augment else 1e-5)
 
 

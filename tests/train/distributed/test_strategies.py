@@ -21,7 +21,7 @@ from plumbline.core.errors import InputError, PlumblineError
 from plumbline.params import parse_params
 from plumbline.prepare.features.shards import save_shards
 from plumbline.train.distributed import strategies
-from plumbline.train.distributed.int8 import BLOCK, dequantise, quantise
+from plumbline.train.distributed.comm_hooks import BLOCK, Communication, dequantise, quantise
 from plumbline.train.distributed.launch import one_process_a_device
 from plumbline.train.distributed.strategies import (
     check_devices,
@@ -31,7 +31,6 @@ from plumbline.train.distributed.strategies import (
     threads,
     together,
 )
-from plumbline.train.distributed.traffic import Communication
 from plumbline.train.fit.resume import read_checkpoint
 from tests.machines import two_machines
 from tests.ports import free_port

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import new_spec
-from plumbline.train.data.batches import Buildings, SimilarLengths
-from plumbline.train.data.distributed_sampler import Deal, Examples
-from plumbline.train.data.resident import Resident, data_bytes, is_resident
+from plumbline.train.data.batches import Buildings, Resident, SimilarLengths, data_bytes, is_resident
+from plumbline.train.data.distributed_sampler import Examples, ShareSampler
 from plumbline.train.fit import auto_batch_size
 from plumbline.train.fit.auto_batch_size import LARGEST, SMALLEST, batch_size, building_bytes, fitting
 from tests.train.fit.test_trainer import Killed, run, said, work
@@ -94,7 +93,7 @@ def test_resident_data_give_the_same_batches(balance, processes):
     resident = Resident(table, torch.device("cpu"))
     steps = SimilarLengths(sequences.length, 13, 3, shares=processes)
     seen = []
-    for share in (share for rank in range(processes) for share in Deal(steps, 1, rank, processes)):
+    for share in (share for rank in range(processes) for share in ShareSampler(steps, 1, rank, processes)):
         plain, kept = (Examples(one, steps, augment=True)[share] for one in (table, resident))
         seen += kept.batch.severity_B.tolist() if kept.scale.buildings else []
         for one, other in zip((*plain.batch, *plain.scale), (*kept.batch, *kept.scale), strict=True):

@@ -34,10 +34,10 @@ from plumbline.train.data.batches import loader
 from plumbline.train.data.datamodule import Data
 from plumbline.train.distributed import strategies
 from plumbline.train.fit import trainer as module_fit
+from plumbline.train.fit.checkpoint_choice import checkpoint_score
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.resume import resumed
 from plumbline.train.fit.schedule import rate_factor
-from plumbline.train.fit.score import score
 from plumbline.train.monitor.loggers import ASKED
 from plumbline.train.stage import run_key, train
 from tests.train.made import make_params, make_sequences, save_prepared, settings
@@ -164,7 +164,7 @@ def test_the_model_is_that_of_the_best_epoch(work):
         for batch in loader(tune, 512):
             answer = model(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
             parts.append((answer.quadrant_probability, answer.severity_permille, batch.quadrant_B, batch.severity_B))
-    found = score(*(torch.cat(part).numpy() for part in zip(*parts, strict=True)))
+    found = checkpoint_score(*(torch.cat(part).numpy() for part in zip(*parts, strict=True)))
     assert found.score == pytest.approx(best["score"], abs=1e-4)
 
 

@@ -22,8 +22,15 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, read_json, sha256_file, write_bytes, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
 from plumbline.prepare.features.definition import PREPARATION
-from plumbline.train.adapt.adapter_about import AboutAdapter
-from plumbline.train.adapt.adapter_file import AGAIN, MAX_BYTES, OWN_HASH, about_hash, read_about, read_tensors
+from plumbline.train.adapt.adapter_file import (
+    AGAIN,
+    MAX_BYTES,
+    OWN_HASH,
+    AboutAdapter,
+    about_hash,
+    read_about,
+    read_tensors,
+)
 
 ADAPTERS = Path("adapters")
 """Where adapters are kept, one folder each."""

@@ -20,15 +20,23 @@ from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.split.blocks import number_blocks
 from plumbline.prepare.split.split import fold_blocks
 from plumbline.train.adapt.adapter import BUFFERS, Adapter, check_size
-from plumbline.train.adapt.adapter_about import AboutAdapter
-from plumbline.train.adapt.candidates import Fold, label_permille, made, share, try_ways, unchanged
-from plumbline.train.adapt.choice import first_as_good, losses, on_scale_of
+from plumbline.train.adapt.adapter_file import AboutAdapter
+from plumbline.train.adapt.candidates import (
+    Fold,
+    building_losses,
+    first_as_good,
+    label_permille,
+    made,
+    on_scale_of,
+    share,
+    try_ways,
+    unchanged,
+)
 from plumbline.train.adapt.lora import changes, count_changes
-from plumbline.train.calibrate.conformal import RawAnswers
-from plumbline.train.calibrate.move import set_or_move
+from plumbline.train.calibrate.conformal import RawAnswers, set_or_move
 from plumbline.train.calibrate.temperature import best_temperature
 from plumbline.train.data.statistics import FARTHEST, fit_statistics
-from plumbline.train.fit.score import SplitScore, score
+from plumbline.train.fit.checkpoint_choice import SplitScore, checkpoint_score
 
 
 class TooFewLabels(InputError):
@@ -74,7 +82,7 @@ def adapt(
         for i in range(params.folds)
     ]
     before, ways = try_ways(base, start, folds, params)
-    found = [losses(said, params.quadrant_weight, params.severity_weight) for said in ways.values()]
+    found = [building_losses(said, params.quadrant_weight, params.severity_weight) for said in ways.values()]
     way = list(ways)[first_as_good(found, params.caution)]
     model = made(start, sequences, params, way)
     _widen(model, sequences)
@@ -153,7 +161,7 @@ def _figures(model: Diagnosis, raw: RawAnswers) -> dict[str, float | None]:
     """`SplitScore` of raw answers, in the units of `model`; only the error, where no label has a quadrant."""
     severity = model.permille(raw.severity_B3[:, 1]).numpy()
     true = label_permille(model, raw.standard_B).numpy()
-    found: SplitScore = score(raw.logits_B4.softmax(-1).numpy(), severity, raw.quadrant_B.numpy(), true)
+    found: SplitScore = checkpoint_score(raw.logits_B4.softmax(-1).numpy(), severity, raw.quadrant_B.numpy(), true)
     any_quadrant = bool((raw.quadrant_B >= 0).any())
     return {
         key: round(value, 4) if any_quadrant or key == "severity_mae" else None

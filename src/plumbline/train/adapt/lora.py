@@ -37,7 +37,7 @@ class LowRank(nn.Module):
         return weight + (self.scale * self.lora_B @ self.lora_A).view_as(weight)
 
 
-class Shift(nn.Module):
+class FullChange(nn.Module):
     """A small parameter with a change of its own size."""
 
     late = True
@@ -51,7 +51,7 @@ class Shift(nn.Module):
         return weight + self.shift
 
 
-Change = LowRank | Shift
+Change = LowRank | FullChange
 
 
 def attach(
@@ -85,7 +85,7 @@ def attach(
     for name in (*low, *whole):
         module, _, own = name.rpartition(".")
         value = parameters[name]
-        change = LowRank(value, rank, alpha) if name in low else Shift(value)
+        change = LowRank(value, rank, alpha) if name in low else FullChange(value)
         # Not `unsafe`: the change keeps shape and type, and parametrize checks that.
         parametrize.register_parametrization(network.get_submodule(module), own, change)
 

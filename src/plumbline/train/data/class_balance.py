@@ -1,4 +1,4 @@
-"""Rare examples: how much each training building counts, and how often it is drawn."""
+"""Balance rare and common buildings: how much each counts in the loss, and how often it is drawn."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def building_weights(severity: NDArray[np.float32], quadrant: NDArray[np.int64],
     return np.asarray(weight / weight.mean(), dtype=np.float32)
 
 
-def draw(weight: NDArray[np.float32], generator: np.random.Generator) -> NDArray[np.int32]:
+def draw_by_weight(weight: NDArray[np.float32], generator: np.random.Generator) -> NDArray[np.int32]:
     """(B,) indices, as many as there are weights and in random order, building b `B weight[b] / sum(weight)` times.
 
     Systematic sampling (Madow and Madow 1944): evenly spaced places on the cumulative weights of a shuffled list, so

@@ -1,4 +1,4 @@
-"""The data of a run under Lightning: shares of training steps, and the tune split dealt among the processes."""
+"""Give Lightning the data of a run: shares of training steps, and the tune split, for each process."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from plumbline.core.files import write_json
 from plumbline.model.losses import build_losses
 from plumbline.params import Optimise, Train
 from plumbline.prepare.features.shards import SequenceSet
-from plumbline.train.data.batches import Buildings, SimilarLengths
+from plumbline.train.data.batches import Buildings, Resident, SimilarLengths, is_resident
 from plumbline.train.data.class_balance import building_weights
-from plumbline.train.data.distributed_sampler import Deal, Example, Examples
-from plumbline.train.data.resident import Resident, is_resident
+from plumbline.train.data.distributed_sampler import Example, Examples, ShareSampler
 from plumbline.train.distributed.strategies import gather
 
 TUNE_BATCH = 512
@@ -106,7 +105,7 @@ class Data(LightningDataModule):
         # As the trainer itself counts for samplers: where a run is gone on with, `current_epoch` is still one behind.
         steps.set_epoch(trainer.fit_loop.epoch_progress.current.processed)
         self.tables[0].sampler = steps
-        deal = Deal(steps, self.optimise.accumulate, trainer.global_rank, trainer.world_size)
+        deal = ShareSampler(steps, self.optimise.accumulate, trainer.global_rank, trainer.world_size)
         examples = Examples(self.tables[0], steps, self.losses.augment, build_losses(self.losses).quadrant)
         return DataLoader(examples, sampler=deal, batch_size=None, **self.ahead)
 
@@ -114,7 +113,7 @@ class Data(LightningDataModule):
         """This process's part of the tune split."""
         trainer: Any = self.trainer
         steps = SimilarLengths(self.tables[1].length, TUNE_BATCH, None, shares=trainer.world_size)
-        deal = Deal(steps, 1, trainer.global_rank, trainer.world_size)
+        deal = ShareSampler(steps, 1, trainer.global_rank, trainer.world_size)
         examples = Examples(self.tables[1], steps, augment=False)
         return DataLoader(examples, sampler=deal, batch_size=None, **self.ahead)
 

@@ -24,7 +24,7 @@ from plumbline.train.data.augment import QUADRANTS_TURNED, SYMMETRIES
 from plumbline.train.data.batches import Batch, Buildings, SimilarLengths
 
 
-class Scale(NamedTuple):
+class ShareScale(NamedTuple):
     """What a share's mean losses are multiplied by: its part of the whole step's, times the number of shares.
 
     The trainer divides by the number of shares again: processes average their gradients, and turns their losses. The
@@ -46,7 +46,7 @@ class Example(NamedTuple):
     batch: Batch
     symmetry_B: Tensor
     """place in `SYMMETRIES` of the frame that each building is turned into"""
-    scale: Scale
+    scale: ShareScale
 
 
 class Share(NamedTuple):
@@ -58,7 +58,7 @@ class Share(NamedTuple):
     shares: int
 
 
-class Deal(Sampler[Share]):
+class ShareSampler(Sampler[Share]):
     """The shares of one process, `accumulate` of each step, in the order of the steps."""
 
     def __init__(self, steps: SimilarLengths, accumulate: int = 1, rank: int = 0, processes: int = 1) -> None:
@@ -122,7 +122,7 @@ class Examples(Dataset[Example]):
         counts_S = self.quadrant.counts(torch.from_numpy(turned_S), torch.from_numpy(weight_S)).numpy()
         usual = (self.usual_count * float((quadrant_S >= 0).sum()), len(index_S), len(index_S))
         parts = zip((counts_S, weight_S, np.ones(len(index_S))), usual, strict=True)
-        scale = Scale(*(torch.tensor(0.0 if empty else _part(part, own, total, shares)) for part, total in parts))
+        scale = ShareScale(*(torch.tensor(0.0 if empty else _part(part, own, total, shares)) for part, total in parts))
         return Example(self.buildings.rows(index_S, own), torch.from_numpy(symmetry_S[own]), scale)
 
 

@@ -1,4 +1,4 @@
-"""The prepared splits that a run needs, looked at before it begins: a number that is none would show hours later."""
+"""Load the prepared splits and check them before a run: numbers, labels, and lengths that the network takes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS
+from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.strain import INTERVAL_SHARE
+from plumbline.model.spec import NetworkSpec
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences
 from plumbline.prepare.features.shards import Shards, load_shards
@@ -93,3 +95,33 @@ def _refuse(wrong_B: NDArray[np.bool_], values_B: NDArray[Any], part: Sequences,
 def _wrong(folder: Path, part: Sequences, building: int, column: str, found: Any) -> InputError:
     name = f"{part.building_id[building]} of {part.city[building]}"
     return InputError(f"{folder}: building {name}: {column}: {found:g} found, which cannot be trained on. {AGAIN}")
+
+
+def check_lengths(splits: Splits, prepared: Path, spec: NetworkSpec, trained: Path | None = None) -> None:
+    """Refuse buildings that are longer than the network's longest, and warn of attention that no building gets.
+
+    Args:
+        splits: of the folder `prepared`, which is for messages.
+        prepared: see `splits`.
+        spec: of the network, whose `max_length` is `prepare.max_points` as it stood when it was made.
+        trained: folder that the network was read from; without one it was made by the params as they are now.
+
+    Raises:
+        InputError: the data were prepared with another `prepare.max_points`.
+    """
+    when, cure = "found", "Run `plumbline prepare` again, or give the value it had then."
+    if trained is not None:
+        when, cure = f"was what {trained} was trained with", "Run `plumbline train` again, or prepare as it was then."
+    for name, split in splits._asdict().items():
+        if (longest := int(split.length.max())) > spec.max_length:
+            raise InputError(
+                f"prepare.max_points: {spec.max_length} {when}, but {prepared / name} has buildings of up to {longest} "
+                f"scatterers: it was prepared with more. {cure}"
+            )
+    shortest = int(splits.train.length.min())
+    if spec.attention_layers and spec.max_attention_length < shortest:
+        log.warning(
+            "model.max_attention_length: %d found, and the shortest building of %s has %d scatterers: attention is "
+            "neither trained nor used. Raise it, or set model.attention_layers to 0.",
+            spec.max_attention_length, prepared / "train", shortest,
+        )  # fmt: skip

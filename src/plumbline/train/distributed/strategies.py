@@ -1,4 +1,4 @@
-"""Several processes that train one model, through Lightning's strategies."""
+"""Choose Lightning's strategy for several processes, check the devices, and let the processes work together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many buildings a batch may have: by the memory that the network keeps for its backward pass."""
+"""Find the largest batch that the memory holds, from what autograd keeps for the backward pass."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Optimise, Train
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.batches import Batch, Buildings
-from plumbline.train.data.distributed_sampler import Scale
+from plumbline.train.data.distributed_sampler import ShareScale
 from plumbline.train.distributed.strategies import gpus
-from plumbline.train.fit.objective import objective
+from plumbline.train.fit.module import objective
 from plumbline.train.monitor.memory import free_bytes
 
 SMALLEST, LARGEST = 16, 1024
@@ -82,6 +82,6 @@ def _kept(model: Diagnosis, batch: Batch, losses: Train) -> int:
     # No device but the CPU draws: otherwise this process would take memory of every GPU.
     with torch.random.fork_rng(devices=[]), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-        loss = objective(model, answer, batch, losses, Scale(one, one, one))
+        loss = objective(model, answer, batch, losses, ShareScale(one, one, one))
     del loss
     return sum(storages.values())

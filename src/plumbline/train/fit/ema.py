@@ -1,4 +1,4 @@
-"""The mean of the weights over the steps: what is evaluated and saved in place of the last weights."""
+"""Keep an exponential moving average (EMA) of the weights: it is evaluated and saved, not the last weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which weights a run begins with, and which of them it may change."""
+"""Choose the weights that a run begins with, and freeze those that it may not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optimisation of a `Diagnosis` under Lightning."""
+"""Optimise a `Diagnosis` under Lightning: its losses, steps, clipping and evaluation."""
 
 from __future__ import annotations
 
@@ -8,18 +8,39 @@ from typing import Any
 import numpy as np
 import torch
 from lightning import LightningModule
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
 from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.heads import RawAnswer
+from plumbline.model.losses import build_losses
 from plumbline.params import Optimise, Train
 from plumbline.train.data.augment import turn
-from plumbline.train.data.distributed_sampler import Example
+from plumbline.train.data.batches import Batch
+from plumbline.train.data.distributed_sampler import Example, ShareScale
 from plumbline.train.distributed.strategies import clip, gather
-from plumbline.train.fit.objective import follow, objective
+from plumbline.train.fit.checkpoint_choice import checkpoint_score
 from plumbline.train.fit.schedule import rate_factor
-from plumbline.train.fit.score import score
 from plumbline.train.monitor.alarms import StepAlarm
+
+
+def objective(model: Diagnosis, answer: RawAnswer, batch: Batch, losses: Train, scale: ShareScale) -> Tensor:
+    """Weighted sum of both tasks' losses, each a mean over the share's buildings, scaled to its part of the step."""
+    weight_B = batch.weight_B if losses.balance == "weights" else None
+    means = build_losses(losses)
+    quadrant = losses.quadrant_weight * means.quadrant(answer, batch.quadrant_B, weight_B)
+    severity = losses.severity_weight * means.severity(answer, model.standard_severity(batch.severity_B), weight_B)
+    return quadrant * scale.quadrant + severity * scale.severity
+
+
+def distillation_loss(answer: RawAnswer, teacher: Diagnosis, batch: Batch, scale: ShareScale) -> Tensor:
+    """How far the answer is from the teacher's: Kullback-Leibler divergence of quadrants, mean error of severities."""
+    with torch.no_grad():
+        wanted = teacher.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
+    divergence = nn.functional.kl_div(
+        answer.logits_B4.log_softmax(-1), wanted.logits_B4.log_softmax(-1), log_target=True, reduction="batchmean"
+    )
+    return scale.buildings * (divergence + nn.functional.l1_loss(answer.severity_B3, wanted.severity_B3))
 
 
 class Optimisation(LightningModule):
@@ -99,7 +120,7 @@ class Optimisation(LightningModule):
         answer = answer._replace(logits_B4=answer.logits_B4.float(), severity_B3=answer.severity_B3.float())
         loss = objective(self.model, answer, share, self.losses, batch.scale)
         if self.teacher and self.distil_weight:
-            loss = loss + self.distil_weight * follow(answer, self.teacher[0], share, batch.scale)
+            loss = loss + self.distil_weight * distillation_loss(answer, self.teacher[0], share, batch.scale)
         self._losses.append(loss.detach())
         return loss
 
@@ -132,7 +153,7 @@ class Optimisation(LightningModule):
         self._seen.clear()
         finite = bool(np.isfinite(probability).all() and np.isfinite(severity).all())
         self.alarm.look_at_answers(self.current_epoch, finite, self.last)
-        result = score(probability, severity, quadrant_true, severity_true)
+        result = checkpoint_score(probability, severity, quadrant_true, severity_true)
         loss = float(np.mean(gather(float(torch.stack(self._losses).mean()))))
         self._losses.clear()
         rate = float(self.trainer.optimizers[0].param_groups[0]["lr"])

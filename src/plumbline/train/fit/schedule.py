@@ -1,4 +1,4 @@
-"""The learning rate by where the run stands and the scores so far: a resumed run needs nothing else."""
+"""Set the learning rate by the place in the run and the scores so far: a resumed run needs nothing else."""
 
 from __future__ import annotations
 

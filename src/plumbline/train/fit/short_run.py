@@ -1,4 +1,4 @@
-"""A short run of optimisation on few buildings: no checkpoints, no records, the last weights count."""
+"""Train shortly on few buildings: no checkpoints, no records, the last weights count."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from plumbline.params import Train
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.datamodule import Data
 from plumbline.train.distributed.strategies import threads
-from plumbline.train.fit.interrupt import interruptible
 from plumbline.train.fit.module import Optimisation
+from plumbline.train.fit.trainer import interruptible
 
 
 class Late(BaseFinetuning):

@@ -1,4 +1,4 @@
-"""One run of optimisation: best checkpoint, and going on where a killed run stopped."""
+"""Run one optimisation: keep the best checkpoint, and go on where a killed run stopped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from plumbline.core.jobs import WORK
 from plumbline.params import Train
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.datamodule import Data
+from plumbline.train.distributed.comm_hooks import Communication, say_what_is_lost
 from plumbline.train.distributed.strategies import (
     PARTED,
     check_devices,
@@ -34,12 +36,10 @@ from plumbline.train.distributed.strategies import (
     threads,
     together,
 )
-from plumbline.train.distributed.traffic import Communication, say_what_is_lost
 from plumbline.train.fit.auto_batch_size import batch_size
 from plumbline.train.fit.checkpoint_choice import Best, Checkpoint, Patience
 from plumbline.train.fit.ema import Ema
 from plumbline.train.fit.initial_weights import CHECKPOINT, RANDOM
-from plumbline.train.fit.interrupt import interruptible
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.resume import (
     BATCH_SIZE,
@@ -52,10 +52,21 @@ from plumbline.train.fit.resume import (
     resumed,
     say_others,
 )
-from plumbline.train.monitor.history import rounded
 from plumbline.train.monitor.loggers import log_record, loggers, recorded
 from plumbline.train.monitor.progress import EpochLine, monitors
-from plumbline.train.monitor.record import begin_record
+from plumbline.train.monitor.record import begin_record, rounded
+
+
+@contextmanager
+def interruptible(trainer: Trainer) -> Iterator[None]:
+    """Lightning ends an interrupted process with exit code 1, which is a bug's: raise KeyboardInterrupt instead."""
+    try:
+        yield
+    except SystemExit:
+        if trainer.interrupted:
+            raise KeyboardInterrupt from None
+        raise
+
 
 PRECISION: dict[Any, Any] = {32: "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 """`train.precision` -> Lightning's name."""

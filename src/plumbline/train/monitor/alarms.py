@@ -1,4 +1,4 @@
-"""What tells that a run is not well, and what follows."""
+"""Warn or stop when a run goes wrong: gradients, losses, memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run is doing: lines of JSON for machines, a line an epoch for people, figures for TensorBoard and MLflow."""
+"""Report how a run is doing: JSON lines, a line of log an epoch, figures for TensorBoard and MLflow."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The record of a run: what went in, what it ran on, and what came out."""
+"""Record a run: what went in, what it ran on, what came out, and its curve as a file."""
 
 from __future__ import annotations
 
+import csv
 import importlib.metadata
 import os
 import platform
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 
+from plumbline.core.files import atomic_file
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.train.monitor.memory import total_bytes
@@ -75,3 +77,20 @@ def _processor() -> str:
         lines = []
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return named[0] if named else platform.machine()
+
+
+HISTORY = ("epoch", "train_loss", "score", "quadrant_accuracy", "severity_mae", "learning_rate")
+
+
+def write_history(history: list[dict[str, float]], path: Path) -> None:
+    """The run's curve as CSV, one row an epoch."""
+    with atomic_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, HISTORY, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rounded(history))
+
+
+def rounded(history: list[dict[str, float]]) -> list[dict[str, float]]:
+    """The columns of `HISTORY`; epochs count from 1."""
+    rows = [{key: round(row.get(key, float("nan")), 6) for key in HISTORY} for row in history]
+    return [{**row, "epoch": int(row["epoch"]) + 1} for row in rows]
