@@ -1,4 +1,4 @@
-"""The stage `train`: prepared sequences in, a calibrated model out."""
+"""Run the stage `train`: prepared sequences in, a calibrated model out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Adapters: what a trained model is changed by for one city or sensor, kept apart from it.
+"""Save, load, list and apply adapters: changes of a trained model for one city or sensor, kept apart from it.
 
 A folder `adapters/NAME` has `adapter.safetensors` (`PARAMETER.lora_A`, `.lora_B` and `.shift`, and the statistics as
-`buffer.NAME`) and `adapter.json` (`train.adapter_about.AboutAdapter`).
+`buffer.NAME`) and `adapter.json` (`adapter_file.AboutAdapter`).
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class AboutAdapter(BaseModel):
     weights_sha256: str = Field(default="0" * 64, pattern=r"^[0-9a-f]{64}$")
     """Of `adapter.safetensors`."""
     about_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
-    """Of all else that stands here, see `adapter_file.about_hash`; earlier versions wrote none."""
+    """Of all else that stands here, see `about_hash`; earlier versions wrote none."""
     rank: int = Field(ge=1)
     alpha: float = Field(gt=0, allow_inf_nan=False)
     parameters: int
@@ -113,7 +113,7 @@ class AboutAdapter(BaseModel):
     """Buildings it was fitted to."""
     level: float = Field(ge=0, le=1)
     part: float
-    """What held-out buildings chose of it, see `train.ways.Way`; hardly anything: the base, with other statistics."""
+    """What held-out buildings chose of it, see `candidates.Way`; hardly anything: the base, with other statistics."""
     temperature_calibrated: bool
     interval_calibrated: bool
     before: Figures

@@ -22,6 +22,9 @@ from plumbline.train.calibrate.conformal import RawAnswers
 from plumbline.train.calibrate.temperature import best_temperature, raw_answers
 from plumbline.train.fit.short_run import quick_fit
 
+PARTS = (0.25, 0.5, 1.0)
+"""Of what is learned from the labels, tried on held-out buildings."""
+
 
 def on_scale_of(base: Diagnosis, model: Diagnosis, raw: RawAnswers) -> RawAnswers:
     """Answers of `model` with severities standardised as those of `base`."""
@@ -78,10 +81,6 @@ def first_as_good(found: Sequence[Tensor], errors: float) -> int:
         if float(more_B.mean()) <= errors * float(more_B.std()) / len(more_B) ** 0.5:
             return number
     return best
-
-
-PARTS = (0.25, 0.5, 1.0)
-"""Of what is learned from the labels, tried on held-out buildings."""
 
 
 class Way(NamedTuple):

@@ -1,4 +1,4 @@
-"""Changes of a frozen network: low-rank ones of its matrices, whole ones of small parameters.
+"""Attach changes to a frozen network: low-rank ones to matrices (LoRA), whole ones to small parameters.
 
 Hu et al. 2022, LoRA: the weight `W` of a trained layer stays, and `W + alpha / rank * lora_B @ lora_A` takes its place.
 `lora_B` begins as zeros, so that nothing has changed before the first step.

@@ -1,4 +1,4 @@
-"""Two numbers that say how a city's severities differ from what a model says: a factor and an offset of the logarithm.
+"""Shift severities to the level of a city's labels, by a factor and an offset of the logarithm.
 
 Another rule of surveying, another kind of building or a smoothed product changes all severities alike. Two numbers
 need few labels.

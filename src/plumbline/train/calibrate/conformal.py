@@ -21,6 +21,10 @@ from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, INTERVAL_SHARE
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.interval import KINDS, NEAREST, NOTHING, deviations, distances, narrowness, stretched
 
+MOST_HALVES = 100.0
+"""Of the network's interval; no more is added or taken away."""
+STEPS = 40
+"""Of bisection: to less than `ROUNDING`."""
 SHARES = (INTERVAL_SHARE, 0.91, 0.92, 0.94, 0.96, 0.98, 1.0)
 CATEGORIES = len(CATEGORY_BOUNDS_PERMILLE) + 1
 MIN_CATEGORY = 30
@@ -197,12 +201,6 @@ def _spread(narrow_B: Tensor, category_B: Tensor) -> Tensor:
 def category_of(model: Diagnosis, raw: RawAnswers) -> Tensor:
     """(B,) of the true severities."""
     return torch.bucketize(raw.standard_B, model.category_edges(), right=True)
-
-
-MOST_HALVES = 100.0
-"""Of the network's interval; no more is added or taken away."""
-STEPS = 40
-"""Of bisection: to less than `ROUNDING`."""
 
 
 def set_or_move(model: Diagnosis, raw: RawAnswers) -> None:

@@ -1,4 +1,4 @@
-"""The eight symmetries of the building compass: a mirrored house with mirrored damage is as good an example."""
+"""Turn and mirror buildings by the eight symmetries of the compass: a mirrored house is as good an example."""
 
 from __future__ import annotations
 

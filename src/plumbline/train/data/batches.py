@@ -24,6 +24,8 @@ from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.class_balance import building_weights, draw_by_weight
 from plumbline.train.data.perturb import draw_numbers, perturb
 
+RESIDENT_SHARE = 0.25
+"""Of the device's free memory, what the data may take."""
 POOL = 64
 """So many batches' worth of shuffled buildings are sorted by length together: little padding, still random."""
 
@@ -60,7 +62,7 @@ class SimilarLengths(Sampler[NDArray[np.intp]]):
         shares: int = 1,
         first_epoch: NDArray[np.int32] | None = None,
     ) -> None:
-        """Lists of `shares` batches each, see `deal`.
+        """Lists of `shares` batches each, see `distributed_sampler`.
 
         Args:
             length: (B,) scatterers of each building.
@@ -187,10 +189,6 @@ def loader(
         weight = building_weights(np.asarray(sequences.severity), np.asarray(sequences.quadrant), losses)
     sampler = SimilarLengths(np.asarray(sequences.length), batch_size, seed, weight)
     return DataLoader(Buildings(sequences, losses, sampler), sampler=sampler, batch_size=None)
-
-
-RESIDENT_SHARE = 0.25
-"""Of the device's free memory, what the data may take."""
 
 
 def is_resident(train: SequenceSet, losses: Train, device: torch.device) -> bool:

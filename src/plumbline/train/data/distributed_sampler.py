@@ -1,4 +1,4 @@
-"""A step's buildings, dealt among processes and turns so that the sum of their gradients is that of one batch.
+"""Deal a step's buildings among processes and turns: the sum of their gradients is that of one batch.
 
 Each step has one list of buildings, the same on all processes. It is dealt like cards into `accumulate * processes`
 shares; each share's loss is scaled by what it holds of the whole, so that whoever computes it, and in how many turns,

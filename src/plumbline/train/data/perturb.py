@@ -1,4 +1,4 @@
-"""Examples as they would be with fewer or worse scatterers: point dropout, track dropout and noise.
+"""Perturb examples as if there were fewer or worse scatterers: point dropout, track dropout and noise.
 
 Each perturbed building is fitted and described anew, by the code that prepares buildings. So no input contradicts
 another: corner fits, gradients and standard errors are those of the scatterers that are left.

@@ -1,4 +1,4 @@
-"""What the model keeps of the training data: means, spreads, and how far apart its buildings lie.
+"""Measure what the model keeps of the training data: means, spreads, and how far apart its buildings lie.
 
 The data are read part by part and some thousand rows at a time, so that their number does not matter.
 """

@@ -165,7 +165,7 @@ class PowerSGD(Hook):
 
 
 class Int8(Hook):
-    """In 8 bits, see `int8`."""
+    """In 8 bits, see `int8_hook`."""
 
     def __init__(self, losses: Train) -> None:
         super().__init__(losses)

@@ -1,4 +1,4 @@
-"""One process for each device of a machine, started and watched by torchrun.
+"""Start and watch one process for each device of a machine, by torchrun.
 
 Without Lightning, which takes seconds to load and which the process that only waits does not need.
 """

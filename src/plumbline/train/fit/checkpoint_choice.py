@@ -10,6 +10,11 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from numpy.typing import NDArray
 
+LEAST_BLIND_PERMILLE = 0.05
+"""Error of the best constant answer that counts at least: where severities are equal, or there is one building, any
+error is many times theirs, and the score would say nothing else. Splits of simulated cities have some twenty times
+as much."""
+
 
 class Checkpoint(ModelCheckpoint):
     """Lightning's, in a folder that may be elsewhere when the run is gone on with: a project can be moved."""
@@ -65,12 +70,6 @@ class Patience(EarlyStopping):
         """Look at the epoch's score."""
         if trainer.current_epoch >= self.first:
             super().on_train_epoch_end(trainer, pl_module)
-
-
-LEAST_BLIND_PERMILLE = 0.05
-"""Error of the best constant answer that counts at least: where severities are equal, or there is one building, any
-error is many times theirs, and the score would say nothing else. Splits of simulated cities have some twenty times
-as much."""
 
 
 class SplitScore(NamedTuple):

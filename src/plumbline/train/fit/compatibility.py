@@ -1,4 +1,4 @@
-"""Whether the weights of a trained model mean the same in the network that the parameters ask for.
+"""Check that the weights of a trained model mean the same in the network that the parameters ask for.
 
 Shapes do not tell: with other heads, another pooling of the same width or another preparation of the points they are
 the same, and the answers are not.

@@ -107,7 +107,7 @@ def _folder(source: str) -> Path:
 
 
 def load_pretrained(model: Diagnosis, folder: Path, position: str = "") -> None:
-    """Take the weights and the standardisation of a trained model of the same network; see `match`.
+    """Take the weights and the standardisation of a trained model of the same network; see `compatibility`.
 
     One that was saved by an older Plumbline is taken as `load_diagnosis` takes it.
 

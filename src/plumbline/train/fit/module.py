@@ -68,7 +68,7 @@ class Optimisation(LightningModule):
         self.chosen_from = 0
         """first epoch, counted from 0, that the run may end with: with a curriculum, that in which all are drawn"""
         self.record: dict[str, Any] = {}
-        """what is known of the run, see `record`"""
+        """what is known of the run, see `monitor.record`"""
         self.gradient_norm = torch.zeros(())
         """of the last step, before clipping"""
         self.last: Path | None = None

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: the one that an interrupted run is gone on from, and what one holds."""
+"""Find and read the checkpoint that an interrupted run goes on from."""
 
 from __future__ import annotations
 

@@ -56,6 +56,9 @@ from plumbline.train.monitor.loggers import log_record, loggers, recorded
 from plumbline.train.monitor.progress import EpochLine, monitors
 from plumbline.train.monitor.record import begin_record, rounded
 
+METRICS = ("score", "quadrant_accuracy", "severity_mae")
+"""Of the best epoch, on the tune split."""
+
 
 @contextmanager
 def interruptible(trainer: Trainer) -> Iterator[None]:
@@ -70,8 +73,6 @@ def interruptible(trainer: Trainer) -> Iterator[None]:
 
 PRECISION: dict[Any, Any] = {32: "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 """`train.precision` -> Lightning's name."""
-METRICS = ("score", "quadrant_accuracy", "severity_mae")
-"""Of the best epoch, on the tune split."""
 
 
 class Fitted(NamedTuple):

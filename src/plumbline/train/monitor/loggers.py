@@ -1,4 +1,4 @@
-"""Where the curves of a run go: TensorBoard and MLflow."""
+"""Send the curves of a run to TensorBoard and MLflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory: how much there is, how much is in use; and how busy the GPU is."""
+"""Measure memory, total, free and in use, and how busy the GPU is."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.train.monitor.memory import total_bytes
 
+HISTORY = ("epoch", "train_loss", "score", "quadrant_accuracy", "severity_mae", "learning_rate")
 PACKAGES = ("torch", "lightning", "numpy")
 
 
@@ -77,9 +78,6 @@ def _processor() -> str:
         lines = []
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return named[0] if named else platform.machine()
-
-
-HISTORY = ("epoch", "train_loss", "score", "quadrant_accuracy", "severity_mae", "learning_rate")
 
 
 def write_history(history: list[dict[str, float]], path: Path) -> None:
