@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from plumbline.compress.importance import slopes
+from plumbline.compress.iterative_pruning import Pruning
 from plumbline.compress.prune import channel_groups, prune
-from plumbline.compress.shrink import Pruning
 from plumbline.core.files import read_json
 from plumbline.model.diagnosis import Answer, Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.losses import build_losses

@@ -9,10 +9,10 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from plumbline.compress.keep import quantize
 from plumbline.compress.pack import SMALLEST_MATRIX
 from plumbline.compress.quantize import OPERATORS, Calibration, layer_names
 from plumbline.core.errors import InputError
+from plumbline.export.mixed_precision import quantize
 from plumbline.export.onnx import finish, said_by
 from plumbline.export.runtime import OnnxModel
 from plumbline.prepare.features.shards import load_shards

@@ -7,11 +7,11 @@ import onnx
 import pytest
 import torch
 
+from plumbline.compress.fake_quantize import product_layers
 from plumbline.compress.importance import slopes
-from plumbline.compress.keep import quantize
 from plumbline.compress.prune import prune
 from plumbline.compress.quantize import Calibration, quantiser
-from plumbline.compress.rounding import product_layers
+from plumbline.export.mixed_precision import quantize
 from plumbline.export.onnx import export_onnx
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import Diagnosis

@@ -6,8 +6,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from plumbline.compress.judge import Rightness, judge, loss_against
-from plumbline.compress.shrink import Pruning
+from plumbline.compress.degradation import Rightness, judge, loss_against
+from plumbline.compress.iterative_pruning import Pruning
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, read_json, write_json

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.compress.judge import judge
+from plumbline.compress.degradation import judge
+from plumbline.compress.iterative_pruning import Pruning
 from plumbline.compress.prune import channel_groups, prune
-from plumbline.compress.shrink import Pruning
 from plumbline.core.console import track
 from plumbline.core.svg import Line, line_chart
 from plumbline.model.network import count_parameters

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from plumbline.compress.keep import quantize
 from plumbline.compress.table import write_table
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, told_unwritten
 from plumbline.export.half import in_half
+from plumbline.export.mixed_precision import quantize
 from plumbline.export.onnx import export_onnx, finish, said_by
 from plumbline.export.tensorrt.build import build
 from plumbline.export.tensorrt.device import this_device

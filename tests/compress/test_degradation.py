@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.compress.judge import Rightness, judge, loss_against
+from plumbline.compress.degradation import Rightness, judge, loss_against
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.prepare.features.shards import load_shards
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 from onnx import numpy_helper
 
-from plumbline.compress.aware import BATCH_SIZE, BATCHES, AwareOptimisation
+from plumbline.compress.fake_quantize import PRODUCT_CODES, Rounding, product_layers, round_weight, worth
+from plumbline.compress.qat import BATCH_SIZE, BATCHES, AwareOptimisation
 from plumbline.compress.quantize import OPERATORS, Calibration, layer_names, quantiser
-from plumbline.compress.rounding import PRODUCT_CODES, Rounding, product_layers, round_weight, worth
 from plumbline.compress.stage import compress
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
@@ -283,7 +283,7 @@ def test_steps_that_torch_has_compiled_are_rounded_too(work, monkeypatch):
         return loss
 
     step = AwareOptimisation.training_step
-    monkeypatch.setattr("plumbline.compress.rounding.round_weight", counted)
+    monkeypatch.setattr("plumbline.compress.fake_quantize.round_weight", counted)
     monkeypatch.setattr(AwareOptimisation, "training_step", training_step)
     run("out", epochs=2, quantisation_aware=1, train={"compile": True})
     layers = len(product_layers(load_diagnosis(Path("out")).network))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.compress.depth import STREAMS, mean_loss, shallower, without_block
+from plumbline.compress.block_pruning import STREAMS, mean_loss, shallower, without_block
+from plumbline.compress.iterative_pruning import Pruning
 from plumbline.compress.search import search
-from plumbline.compress.shrink import Pruning
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import new_spec, spec_of
 from plumbline.params import Compress, Model

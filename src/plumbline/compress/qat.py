@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plumbline.compress.fake_quantize import Rounding
 from plumbline.compress.quantize import Calibration
-from plumbline.compress.rounding import Rounding
 from plumbline.core.console import log
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Compress, Train

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plumbline.compress.depth import shallower
+from plumbline.compress.block_pruning import shallower
 from plumbline.compress.importance import Slopes, slopes
 from plumbline.compress.prune import prune
 from plumbline.compress.shares import step_shares
