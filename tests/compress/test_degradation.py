@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.compress.degradation import Rightness, judge, loss_against
+from plumbline.compress.degradation import Rightness, loss_against, rightness_of
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.prepare.features.shards import load_shards
 
@@ -38,7 +38,7 @@ def test_judging_agrees_with_the_metrics_of_training(tiny):
 
     tune = load_shards(tiny.data("prepare") / "tune")
     model = load_diagnosis(tiny.data("train"))
-    found = judge(model, tune)
+    found = rightness_of(model, tune)
     inputs = {name: tune.pad(np.arange(len(tune)))[name] for name in ("distance", "slope", "geometry", "mask")}
     with torch.inference_mode():
         answer = model(*(torch.from_numpy(np.array(value)) for value in inputs.values()))

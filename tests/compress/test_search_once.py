@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from plumbline.compress.once import made_once
+from plumbline.compress.search import made_once
 from tests.model.made import small_model
 
 

@@ -1,4 +1,4 @@
-"""Whole blocks of convolutions that a network can do without: an operator that is gone takes no time at any width."""
+"""Remove whole blocks of convolutions: an operator that is gone takes no time at any width."""
 
 from __future__ import annotations
 

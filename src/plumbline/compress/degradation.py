@@ -1,13 +1,17 @@
-"""What a network loses against the one it was made from, and how sure that is."""
+"""Measure how much worse a small network answers than the large one, and write such figures as CSV."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from plumbline.core.files import atomic_file
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.batches import loader
@@ -45,7 +49,7 @@ class Loss(NamedTuple):
     rise_se: float
 
 
-def judge(model: Diagnosis, sequences: SequenceSet) -> Rightness:
+def rightness_of(model: Diagnosis, sequences: SequenceSet) -> Rightness:
     """Let `model`, in evaluation mode, answer all of `sequences`; in an order that depends on their lengths alone."""
     right, error = [], []
     with torch.inference_mode():
@@ -69,3 +73,12 @@ def _mean(values: NDArray[np.float64]) -> float:
 
 def _standard_error(values: NDArray[np.float64]) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def write_table(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """One row a line, columns as in the first row; numbers to six places."""
+    with atomic_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({key: round(value, 6) if isinstance(value, float) else value for key, value in row.items()})

@@ -25,7 +25,7 @@ Slopes = dict[str, Tensor]
 BATCH = 128
 
 
-class Scale(importance.Importance):  # type: ignore[misc]
+class NormScale(importance.Importance):  # type: ignore[misc]
     """The scale of the normalisation that a channel goes through (Liu et al. 2017, Network slimming), of layers here.
 
     Channels that no normalisation follows are ranked by `magnitude`.

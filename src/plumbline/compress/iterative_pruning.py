@@ -1,4 +1,4 @@
-"""A network made smaller in steps, with a short fine-tuning after each."""
+"""Prune a network in steps, with a short fine-tuning after each."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 
 from plumbline.compress.block_pruning import shallower
 from plumbline.compress.importance import Slopes, slopes
-from plumbline.compress.prune import prune
-from plumbline.compress.shares import step_shares
+from plumbline.compress.prune import prune, step_shares
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Compress, Train
 from plumbline.prepare.features.shards import SequenceSet

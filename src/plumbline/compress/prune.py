@@ -1,24 +1,61 @@
-"""Structured pruning: channels are removed for good, and the network that is left is smaller and faster.
+"""Remove channels for good (structured pruning): the network that is left is smaller and faster.
 
 The dependency graph of the network (Fang et al. 2023, DepGraph) says which channels must go together; which of them
-matter least, `importance` says.
+matter least, `importance` says. How many go depends on the kind of layer: cheap ones faster than dear ones, and to
+widths that run fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import torch_pruning
-from torch import Tensor
+from torch import Tensor, nn
 
 from plumbline.compress.importance import Slopes
-from plumbline.compress.split import Split
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.network import Network, spec_of
+from plumbline.params import Compress
 from plumbline.params.plugins import IMPORTANCE
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
+
+
+class Split:
+    """An importance that leaves each stream a multiple of `multiple` of the channels that both streams share.
+
+    How many each keeps is what `scores` would keep, rounded; which ones, they say.
+    """
+
+    def __init__(self, scores: Any, first: nn.Module, multiple: int, share_of: Callable[[nn.Module], float]) -> None:
+        """`first`: the layer that makes the first stream's channels. `share_of`: what goes, by a group's first."""
+        self.scores, self.first, self.multiple, self.share_of = scores, first, multiple, share_of
+
+    def __call__(self, group: Any) -> Any:
+        """(C,) of the group's channels."""
+        score_C = self.scores(group)
+        places = [item.root_idxs for item in group if item.dep.target.module is self.first]
+        if score_C is None or not places or len(places[0]) == len(score_C):
+            return score_C
+        is_first_C = torch.zeros(len(score_C), dtype=torch.bool)
+        is_first_C[places[0]] = True
+        left = int(len(score_C) * (1 - self.share_of(group[0].dep.target.module)))
+        best = score_C.topk(left).indices
+        most, other = int(is_first_C.sum()), int((~is_first_C).sum())
+        wanted = self.multiple * round(int(is_first_C[best].sum()) / self.multiple)
+        # Also of a stream of which all would go, or all would stay: what is left over is the other's width.
+        least = self.multiple if left >= 2 * self.multiple else 1
+        lowest, highest = max(left - other, least), min(most, left - least)
+        # The nearest multiple that both can have.
+        able = range(-(-lowest // self.multiple) * self.multiple, highest + 1, self.multiple)
+        number = min(able, key=lambda one: abs(one - wanted), default=min(max(wanted, lowest), highest))
+        kept_C = torch.zeros_like(is_first_C)
+        for part_C, count in ((is_first_C, number), (~is_first_C, left - number)):
+            kept_C[score_C.masked_fill(~part_C, -torch.inf).topk(count).indices] = True
+        # Those that stay are to be ahead of all others, in whatever order.
+        return score_C + kept_C * (2 * score_C.abs().max() + 1)
+
 
 ROUNDING = 1e-9
 """Taken off a share of channels: 1/3 of 24 is to be 8, and not 9 because 1/3 has no end."""
@@ -139,3 +176,76 @@ def _example() -> tuple[Tensor, ...]:
         torch.zeros(size[0], len(GEOMETRY)),
         torch.ones(size, dtype=torch.bool),
     )
+
+
+def kind_of(group: str) -> str:
+    """Kind of one of `channel_groups`, as `params.compress.Powers` names them."""
+    words = group.split(".")
+    if words[0] == "heads":
+        return "joined"
+    if words[0] == "geometry":
+        return "geometry"
+    if words[-1] == "widen":
+        return "feedforward"
+    if "blocks" in words:
+        # What the second convolution makes is added to what the scatterer has; all before it is the block's own.
+        return "shared" if words[-1] == "second" or words[-2:] == ["second", "pointwise"] else "convolution"
+    return "attention" if words[-2] == "attention" else "shared"
+
+
+def channel_shares(model: Diagnosis, ratio: float, section: Compress, multiple: int = 1) -> dict[str, float]:
+    """Group of channels -> the share of it that goes.
+
+    `1 - ratio` to the power of the group's kind is left of a width, rounded to a multiple of `multiple` where that is
+    above 1. The channels of attention go by heads, and are left as they come.
+    """
+    layers = dict(model.network.named_modules())
+    found = {}
+    for group in channel_groups(model):
+        kind = kind_of(group)
+        width = _width(layers[group], model)
+        left = (1 - ratio) ** float(getattr(section.powers, kind))
+        if kind != "attention":
+            left = _rounded(width * left, width, multiple) / width
+        found[group] = 1 - left
+    return found
+
+
+def step_shares(start: Diagnosis, model: Diagnosis, part: float, ratio: float, section: Compress) -> dict[str, float]:
+    """Group of channels -> the share of it that goes in the step after which `part` of the `ratio` is done.
+
+    Counted from what `start` had, so that channels which one step cannot cut in parts do not add up: in the end as many
+    are left as by one step. Rounded in the last one, and none goes before that would have to come back for it.
+
+    Args:
+        start: the network before the first step. model: what is left of it.
+        part: 1 in the last step. ratio: of all steps.
+        section: powers and multiple.
+    """
+    wanted = channel_shares(start, ratio, section, section.multiple)
+    if part < 1:
+        most = {group: share - _room(group, start, section.multiple) for group, share in wanted.items()}
+        now = channel_shares(start, part * ratio, section)
+        wanted = {group: max(0.0, min(share, most[group])) for group, share in now.items()}
+    before, after = (dict(diagnosis.network.named_modules()) for diagnosis in (start, model))
+    return {
+        group: max(0.0, 1 - (1 - share) * _width(before[group], start) / _width(after[group], model))
+        for group, share in wanted.items()
+    }
+
+
+def _room(group: str, start: Diagnosis, multiple: int) -> float:
+    """Share that is left to the last step, so that it can round both of the streams that have these channels."""
+    layers = dict(start.network.named_modules())
+    return (multiple - 1) / _width(layers[group], start) if kind_of(group) == "shared" else 0.0
+
+
+def _rounded(left: float, width: int, multiple: int) -> float:
+    """The nearest multiple, one at least, of a width that is to be `left`; no more than there is."""
+    return min(width, multiple * max(1, round(left / multiple))) if multiple > 1 else left
+
+
+def _width(layer: Any, model: Diagnosis) -> int:
+    """Channels that a layer of `model` makes; in attention for each head."""
+    heads = {part.attention.value: part.attention.heads for part in model.network.neck.layers}
+    return int(getattr(layer, "out_features", None) or layer.out_channels) // heads.get(layer, 1)

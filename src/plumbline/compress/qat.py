@@ -1,4 +1,4 @@
-"""Fine-tuning whose last epochs see what int8 will do to the network."""
+"""Train with quantisation in view (QAT): the last epochs of fine-tuning see what int8 will do to the network."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""The ratio of pruning by what it may cost: bisection, each try fine-tuned shortly and judged on the tune split."""
+"""Search the ratio of pruning by bisection: each try is fine-tuned shortly and judged on the tune split."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from plumbline.compress.degradation import Rightness, judge, loss_against
+from plumbline.compress.degradation import Rightness, loss_against, rightness_of
 from plumbline.compress.iterative_pruning import Pruning
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
@@ -15,6 +17,7 @@ from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import count_parameters
 from plumbline.params.compress import Target
 from plumbline.prepare.features.shards import SequenceSet
+from plumbline.train.monitor.memory import number_here
 
 Row = dict[str, Any]
 FINEST = 1e-3
@@ -39,7 +42,7 @@ def search(pruning: Pruning, target: Target, tune: SequenceSet, work: Path) -> t
     """
     if target.max_parameters is not None:
         return _by_size(pruning, target, target.max_parameters)
-    teacher = judge(pruning.teacher, tune)
+    teacher = rightness_of(pruning.teacher, tune)
     whole = count_parameters(pruning.teacher.network)["total"]
     rows = [_row(0.0, whole, teacher, teacher, target)]
     best, low, high = deepcopy(pruning.teacher), 0.0, target.largest_ratio
@@ -69,7 +72,7 @@ def _try(
         return load_diagnosis(folder), read_json(folder / FIGURES)
     model = pruning.shrunk(ratio)
     pruning.tune(model)
-    row = _row(ratio, count_parameters(model.network)["total"], judge(model, tune), teacher, target)
+    row = _row(ratio, count_parameters(model.network)["total"], rightness_of(model, tune), teacher, target)
     with atomic_folder(folder) as temporary:
         save_diagnosis(model, temporary)
         write_json(temporary / FIGURES, row)
@@ -119,3 +122,25 @@ def _by_size(pruning: Pruning, target: Target, most: int) -> tuple[Diagnosis, li
     rows = [row for row in rows if row["ratio"] != high]
     rows.append({"ratio": high, "parameters": left, "within": True})
     return model, [{**row, "chosen": row["ratio"] == high} for row in rows]
+
+
+ROWS = "search.json"
+LOOK_SECONDS = 0.5
+Made = tuple[Diagnosis, list[Row] | None]
+
+
+def made_once(make: Callable[[], Made], folder: Path) -> Made:
+    """What `make` gives: made by a machine's first process, taken from `folder` by the others and after a kill.
+
+    A search takes hours, and each process would make the same networks on its share of the cores. Where the first one
+    fails, whoever started the processes ends the others.
+    """
+    if not number_here() and not (folder / ROWS).exists():
+        model, rows = make()
+        with atomic_folder(folder) as temporary:
+            save_diagnosis(model, temporary)
+            write_json(temporary / ROWS, rows)
+        return model, rows
+    while not (folder / ROWS).exists():
+        time.sleep(LOOK_SECONDS)
+    return load_diagnosis(folder), read_json(folder / ROWS)

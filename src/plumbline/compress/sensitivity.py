@@ -1,4 +1,4 @@
-"""What each group of channels is worth: pruned alone, not trained after it, judged on the tune split."""
+"""Scan how much each group of channels is worth: pruned alone, not trained after it, judged on the tune split."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.compress.degradation import judge
+from plumbline.compress.degradation import rightness_of
 from plumbline.compress.iterative_pruning import Pruning
 from plumbline.compress.prune import channel_groups, prune
 from plumbline.core.console import track
@@ -28,7 +28,10 @@ def scan(pruning: Pruning, tune: SequenceSet, buildings: int) -> list[Row]:
     """
     index = np.random.default_rng(pruning.losses.seed).permutation(len(tune))[:buildings]
     few = tune.take(np.sort(index))
-    whole = {"parameters": count_parameters(pruning.start.network)["total"], **_figures(judge(pruning.start, few))}
+    whole = {
+        "parameters": count_parameters(pruning.start.network)["total"],
+        **_figures(rightness_of(pruning.start, few)),
+    }
     groups = channel_groups(pruning.start)
     rows: list[Row] = []
     for group in track(groups, len(groups), "sensitivity"):
@@ -36,7 +39,9 @@ def scan(pruning: Pruning, tune: SequenceSet, buildings: int) -> list[Row]:
         for ratio in RATIOS:
             model = prune(pruning.start, 0.0, pruning.slopes, pruning.section.importance, {group: ratio})
             parameters = count_parameters(model.network)["total"]
-            rows.append({"group": group, "ratio": ratio, "parameters": parameters, **_figures(judge(model, few))})
+            rows.append(
+                {"group": group, "ratio": ratio, "parameters": parameters, **_figures(rightness_of(model, few))}
+            )
     return rows
 
 

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import torch
 
+from plumbline.compress.degradation import write_table
 from plumbline.compress.iterative_pruning import Pruning
-from plumbline.compress.once import Made, made_once
 from plumbline.compress.qat import AwareOptimisation
-from plumbline.compress.search import search
+from plumbline.compress.search import Made, made_once, search
 from plumbline.compress.sensitivity import drawn, scan
-from plumbline.compress.table import write_table
 from plumbline.core.console import log
 from plumbline.core.files import sha256_folder
 from plumbline.core.jobs import WORK

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from plumbline.compress.table import write_table
+from plumbline.compress.degradation import write_table
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, told_unwritten

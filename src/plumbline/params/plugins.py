@@ -108,6 +108,6 @@ PADDING = Plugins(
 IMPORTANCE = Plugins(
     taylor="torch_pruning.pruner.importance:GroupTaylorImportance",
     magnitude="torch_pruning.pruner.importance:GroupMagnitudeImportance",
-    scale="plumbline.compress.importance:Scale",
+    scale="plumbline.compress.importance:NormScale",
 )
 """A class of torch-pruning's `Importance`, without arguments."""
