@@ -1,1 +1,1 @@
-"""Making the network smaller: pruning and quantisation."""
+"""Make the network smaller: pruning and quantisation."""

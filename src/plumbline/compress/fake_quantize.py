@@ -1,4 +1,4 @@
-"""What int8 will do to a network, done in floating point, so that training sees it (Jacob et al. 2018, section 3).
+"""Round in floating point as int8 will, so that training sees it (fake quantisation, Jacob et al. 2018, section 3).
 
 Weights and inputs of products are rounded to the values that int8 has; the gradient of a rounding is taken as 1 within
 the range, and as 0 beyond it (Bengio et al. 2013, the straight-through estimator). The network stays the one it was:

@@ -1,4 +1,4 @@
-"""How much a channel matters, as plug-ins: what pruning keeps.
+"""Measure how much a channel matters, by one of several plug-ins: pruning keeps those that matter most.
 
 The scores are those of torch-pruning; all layers that lose a channel together have a say in its score. `taylor` is the
 sum of |slope times weight| over a channel's weights, which bounds what the losses rise by, to first order, where they

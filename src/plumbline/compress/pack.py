@@ -1,4 +1,4 @@
-"""Fewer bytes for the weights of a quantised model that int8 arithmetic left in float, or holds twice.
+"""Save bytes in a quantised model: weights that int8 arithmetic left in float, or holds twice.
 
 Every initialiser counts: of a small network the scales, offsets and biases are a third of the bytes.
 """

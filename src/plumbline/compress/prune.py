@@ -21,6 +21,9 @@ from plumbline.params import Compress
 from plumbline.params.plugins import IMPORTANCE
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 
+ROUNDING = 1e-9
+"""Taken off a share of channels: 1/3 of 24 is to be 8, and not 9 because 1/3 has no end."""
+
 
 class Split:
     """An importance that leaves each stream a multiple of `multiple` of the channels that both streams share.
@@ -55,10 +58,6 @@ class Split:
             kept_C[score_C.masked_fill(~part_C, -torch.inf).topk(count).indices] = True
         # Those that stay are to be ahead of all others, in whatever order.
         return score_C + kept_C * (2 * score_C.abs().max() + 1)
-
-
-ROUNDING = 1e-9
-"""Taken off a share of channels: 1/3 of 24 is to be 8, and not 9 because 1/3 has no end."""
 
 
 def prune(

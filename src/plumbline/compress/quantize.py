@@ -1,4 +1,4 @@
-"""int8 weights and activations for the layers that hold nearly all weights, through ONNX Runtime's quantiser."""
+"""Quantise weights and activations to int8, in the layers that hold nearly all weights, by ONNX Runtime's quantiser."""
 
 from __future__ import annotations
 

@@ -19,7 +19,10 @@ from plumbline.params.compress import Target
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.monitor.memory import number_here
 
+ROWS = "search.json"
+LOOK_SECONDS = 0.5
 Row = dict[str, Any]
+Made = tuple[Diagnosis, list[Row] | None]
 FINEST = 1e-3
 """Ratios nearer than this are one: the widest layers have fewer channels than its inverse."""
 FIGURES = "try.json"
@@ -122,11 +125,6 @@ def _by_size(pruning: Pruning, target: Target, most: int) -> tuple[Diagnosis, li
     rows = [row for row in rows if row["ratio"] != high]
     rows.append({"ratio": high, "parameters": left, "within": True})
     return model, [{**row, "chosen": row["ratio"] == high} for row in rows]
-
-
-ROWS = "search.json"
-LOOK_SECONDS = 0.5
-Made = tuple[Diagnosis, list[Row] | None]
 
 
 def made_once(make: Callable[[], Made], folder: Path) -> Made:

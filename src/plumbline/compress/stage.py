@@ -1,4 +1,4 @@
-"""The stage `compress`: prune the trained network, fine-tune what is left, calibrate it anew."""
+"""Run the stage `compress`: prune the trained network, fine-tune what is left, calibrate it anew."""
 
 from __future__ import annotations
 
