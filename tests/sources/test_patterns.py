@@ -8,8 +8,7 @@ import pytest
 
 from plumbline.params import Product
 from plumbline.sources.distinct import warn_of_shared_names
-from plumbline.sources.formats import describe
-from plumbline.sources.patterns import fits
+from plumbline.sources.patterns import describe, fits
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 
 from plumbline.core.errors import InputError
 from plumbline.params import Product
-from plumbline.sources.formats import describe
+from plumbline.sources.patterns import describe
 from plumbline.sources.read import is_product, open_points, parts, read_points
 from tests.sources import write_columns, write_depsi, write_mintpy, write_ortho, write_stamps
 from tests.sources.make import EPOCHS, L3, egms, rows, text

@@ -26,9 +26,10 @@ from plumbline.sources.datum import warn_of_datum
 from plumbline.sources.distinct import check_distinct
 from plumbline.sources.epochs import observed
 from plumbline.sources.overlap import check_overlap
-from plumbline.sources.part import FOOTPRINTS, HALO, PART, POINTS, Part, load_sample
+from plumbline.sources.part import HALO, PART, POINTS, Part, load_sample
 from plumbline.sources.plan import Plan
 from plumbline.sources.read import can_state_units
+from plumbline.sources.tiles import FOOTPRINTS
 from plumbline.sources.track import Track, concatenate_tracks
 from plumbline.sources.units import Sizes, warn_of_unit
 

@@ -20,10 +20,9 @@ from plumbline.sources.buildings import buildings_table, read_buildings
 from plumbline.sources.city_files import CityFiles
 from plumbline.sources.labelled import of_footprints
 from plumbline.sources.labels import no_labels, read_labels
-from plumbline.sources.part import FOOTPRINTS, TILES
 from plumbline.sources.project import check_asked
 from plumbline.sources.read import open_points
-from plumbline.sources.tiles import HALO_M, make_tiles, tile_name
+from plumbline.sources.tiles import FOOTPRINTS, HALO_M, TILES, make_tiles, tile_name
 
 ABOUT = "about.json"
 NEIGHBOURS = "neighbours"

@@ -8,13 +8,12 @@ from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.archive import Product
-from plumbline.sources.egms import MIN_EPOCHS
 from plumbline.sources.epochs import check_pattern, find_days, like_days
 from plumbline.sources.grid import GLOBE
 from plumbline.sources.layer import Layer
-from plumbline.sources.layout import PLANE, TO_MM, Angles, Layout, to_mm
-from plumbline.sources.product import PointSource
-from plumbline.sources.project import is_elsewhere, is_globe, ranges
+from plumbline.sources.layout import TO_MM, Angles, Layout, to_mm
+from plumbline.sources.product import MIN_EPOCHS, PointSource
+from plumbline.sources.project import PLANE, is_elsewhere, is_globe, ranges
 from plumbline.sources.table import read_header
 from plumbline.sources.tabular import open_csv
 

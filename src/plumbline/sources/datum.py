@@ -10,7 +10,7 @@ import pandas as pd
 
 from plumbline import params
 from plumbline.core.console import log
-from plumbline.sources.formats import describe
+from plumbline.sources.patterns import describe
 from plumbline.sources.track import Track
 
 CELL_M = 50.0

@@ -9,7 +9,7 @@ from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.cells import DECIMAL_COMMA, DECIMAL_POINT
-from plumbline.sources.table import MAX_HEADER_BYTES
+from plumbline.sources.lines import MAX_HEADER_BYTES
 
 SEPARATORS = {",": b",", ";": b";", "tab": b"\t", "|": b"|"}
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")

@@ -12,7 +12,7 @@ from scipy.spatial import KDTree
 from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.formats import describe
+from plumbline.sources.patterns import describe
 from plumbline.sources.track import Track
 
 SAME_LOS = 0.05

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,15 @@ from plumbline.core.errors import InputError
 from plumbline.sources.archive import Product
 from plumbline.sources.epochs import FIRST_YEAR, LAST_YEAR, like_days, warn_of_unread
 from plumbline.sources.nodata import drop_codes, drop_height_codes
-from plumbline.sources.product import OUT_OF_ORDER, PointSource
+from plumbline.sources.product import (
+    HEIGHT_RANGE,
+    MAX_DISPLACEMENT_MM,
+    MIN_EPOCHS,
+    OUT_OF_ORDER,
+    UNIT_TOLERANCE,
+    Fail,
+    PointSource,
+)
 from plumbline.sources.rounding import warn_of_rounding
 from plumbline.sources.table import stream_columns
 from plumbline.sources.table_fault import fail_at
@@ -40,16 +48,11 @@ RANGES = {
     # Europe from the Azores to the Caucasus, Cyprus to Svalbard; degrees or another projection fall outside.
     "easting": (500_000.0, 8_500_000.0),
     "northing": (500_000.0, 7_500_000.0),
-    "height": (-1_000.0, 10_000.0),
+    "height": HEIGHT_RANGE,
     COHERENCE: (0.0, 1.0),
     "rmse_ts": (0.0, 10_000.0),
     "rmse": (0.0, 10_000.0),
 }
-MAX_DISPLACEMENT_MM = 100_000.0
-"""C-band interferometry cannot follow metres of motion, let alone 100 m: a larger value is a damaged cell."""
-UNIT_TOLERANCE = 0.005
-"""Of the line of sight's length: components rounded to three decimals are off by up to 0.001."""
-MIN_EPOCHS = 2
 
 
 def is_egms(header: list[str]) -> bool:
@@ -112,13 +115,6 @@ class Columns:
         return {
             "pid": pa.string(), **dict.fromkeys(numbers, pa.float64()), **dict.fromkeys(self.days, pa.float32())
         }  # fmt: skip
-
-
-class Fail(Protocol):
-    """Refuses a row of a table by its place in the file."""
-
-    def __call__(self, row: int, column: str, found: object, wanted: str) -> NoReturn:
-        """Raise an `InputError` that names the place, what was found and what is wanted."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from plumbline.sources.hdf5 import is_hdf5
 from plumbline.sources.layer import Layer, find_layer
 from plumbline.sources.mintpy import is_timeseries
 from plumbline.sources.parquet import is_parquet, read_names
-from plumbline.sources.patterns import fits
 from plumbline.sources.product import PointSource
 from plumbline.sources.project import projection
 from plumbline.sources.skeleton import described_as
@@ -168,11 +167,6 @@ def check_used(path: Path, about: params.Product, found: Found) -> None:
             f"{path}: the params state {', '.join(sorted(unused))} for it (ingest.products), which {kind} "
             "does not use. Remove it there, or let a pattern before it fit this file."
         )
-
-
-def describe(path: Path, products: Mapping[str, params.Product]) -> params.Product:
-    """What `products` says of the file: the first pattern that fits it counts; nothing where none does."""
-    return next((about for pattern, about in products.items() if fits(path, pattern)), params.Product())
 
 
 def _as_asked(source: PointSource, product: Product, about: params.Product, crs: str | None) -> PointSource:

@@ -9,11 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from plumbline import params
-
-Range = tuple[float, float]
-PLANE = (-20_040_000.0, 20_040_000.0)
-"""Half the Earth's circumference, m: no projected coordinate is further from its CRS's middle."""
-
+from plumbline.sources.project import PLANE, Range
 
 TO_MM = {"mm": 1.0, "cm": 10.0, "m": 1000.0}
 

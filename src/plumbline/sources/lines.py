@@ -12,6 +12,8 @@ from plumbline.sources.archive import Product
 BLOCK_BYTES = 2**24
 """Read at a time: some 10,000 points of 200 epochs."""
 MAX_LINE_BYTES = 2**25
+MAX_HEADER_BYTES = 2**20
+"""A table with thousands of epochs has a header of some 20 KB."""
 
 
 @contextmanager

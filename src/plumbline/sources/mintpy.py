@@ -17,13 +17,19 @@ from numpy.typing import NDArray
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.egms import MAX_DISPLACEMENT_MM, MIN_EPOCHS, RANGES
 from plumbline.sources.epochs import find_days
 from plumbline.sources.hdf5 import array, attributes, has_array, open_hdf5
 from plumbline.sources.layout import TO_MM, to_mm
 from plumbline.sources.mintpy_files import find_geometry
 from plumbline.sources.mintpy_geometry import Geometry, Window
-from plumbline.sources.product import OUT_OF_ORDER, PointSource, noted
+from plumbline.sources.product import (
+    HEIGHT_RANGE,
+    MAX_DISPLACEMENT_MM,
+    MIN_EPOCHS,
+    OUT_OF_ORDER,
+    PointSource,
+    noted,
+)
 from plumbline.sources.project import Projection, projection
 from plumbline.sources.track import Track, drop_without_height
 
@@ -178,7 +184,7 @@ def _track(
     for what, found, (low, high) in (
         (f"easting in {plane.crs}", easting, (-np.inf, np.inf)),
         (f"northing in {plane.crs}", northing, (-np.inf, np.inf)),
-        ("height", pixels.height, RANGES["height"]),
+        ("height", pixels.height, HEIGHT_RANGE),
     ):
         # A height that is not known is no wrong one; a place that is not known was left out above.
         wrong = ~((np.isfinite(found) & (found >= low) & (found <= high)) | ((what == "height") & np.isnan(found)))

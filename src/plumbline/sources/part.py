@@ -19,7 +19,7 @@ from plumbline.params import Ingest
 from plumbline.sources.overlap import NEAR_M, near_points
 from plumbline.sources.points import load_points, write_blocks, write_points
 from plumbline.sources.read import open_points
-from plumbline.sources.tiles import Tiles, cells, tile_name
+from plumbline.sources.tiles import FOOTPRINTS, TILES, Tiles, cells, tile_name
 from plumbline.sources.track import Track, concatenate_tracks, identity
 from plumbline.sources.units import Sizes, sizes_of
 
@@ -29,8 +29,6 @@ SIZED = 500
 """Points of each block whose displacements are looked at for their unit."""
 POINTS, HALO = "points", "halo"
 PART, IDENTITY, SAMPLE, REPEATED = "part.json", "identity.npy", "sample.parquet", "repeated.npy"
-TILES, FOOTPRINTS = "tiles.npz", "footprints.parquet"
-"""Of the city: its tiles, and its footprints as well-known binary, in the points' CRS."""
 SAMPLED_M = 50.0
 """Side of the squares that a sample is of."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
+
+from plumbline import params
 
 
 def fits(path: Path, pattern: str) -> bool:
@@ -16,3 +19,8 @@ def fits(path: Path, pattern: str) -> bool:
     tail = "/".join(parts[-1 - pattern.lstrip("/").count("/") :])
     pattern = pattern.lstrip("/")
     return tail == pattern or fnmatchcase(tail, pattern)
+
+
+def describe(path: Path, products: Mapping[str, params.Product]) -> params.Product:
+    """What `products` says of the file: the first pattern that fits it counts; nothing where none does."""
+    return next((about for pattern, about in products.items() if fits(path, pattern)), params.Product())

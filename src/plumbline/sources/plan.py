@@ -62,7 +62,7 @@ def cut_found(found: Sequence[CityFiles], rows: Sequence[ProfileFiles], params: 
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"ingest: two city folders are named {twice[0]}. Rename one.")
-    code = [Path(__file__).parent]
+    code = [Path(__file__).parents[0]]
     asked = {city.name: _stated_of(city.folder, params) for city in every}
     # One folder a city: a mended file of one does not have the others read again.
     work = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,13 @@ from numpy.typing import NDArray
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.track import Track, concatenate_tracks, drop_repeated
+
+
+class Fail(Protocol):
+    """Refuses a row of a table by its place in the file."""
+
+    def __call__(self, row: int, column: str, found: object, wanted: str) -> NoReturn:
+        """Raise an `InputError` that names the place, what was found and what is wanted."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,12 @@ class PointSource:
     """What the reader decided about the file and a careful person should know; for the audit."""
 
 
+HEIGHT_RANGE = (-1_000.0, 10_000.0)
+MAX_DISPLACEMENT_MM = 100_000.0
+"""C-band interferometry cannot follow metres of motion, let alone 100 m: a larger value is a damaged cell."""
+UNIT_TOLERANCE = 0.005
+"""Of the line of sight's length: components rounded to three decimals are off by up to 0.001."""
+MIN_EPOCHS = 2
 LEAST_LEVEL = 0.05
 """Level part of a line of sight below which it has no direction, as of vertical components."""
 MAX_TURN_DEG = 60.0

@@ -13,8 +13,10 @@ from pyproj.exceptions import ProjError
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.grid import GLOBE, MAX_STRETCH, MAX_TURN_DEG, length_of_a_metre, transformer, turn_of_axes
-from plumbline.sources.layout import PLANE, Range
 
+Range = tuple[float, float]
+PLANE = (-20_040_000.0, 20_040_000.0)
+"""Half the Earth's circumference, m: no projected coordinate is further from its CRS's middle."""
 LATITUDES, LONGITUDES = (-90.0, 90.0), (-180.0, 360.0)
 """Degrees that may be found: longitudes are counted from -180 to 180, and by some from 0 to 360."""
 UTM_LATITUDES = (-80.0, 84.0)

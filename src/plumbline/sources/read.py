@@ -11,10 +11,11 @@ from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.columns import open_columns
-from plumbline.sources.formats import FORMATS, PARQUET_FORMATS, Found, check_used, describe, find
+from plumbline.sources.formats import FORMATS, PARQUET_FORMATS, Found, check_used, find
 from plumbline.sources.hdf5 import is_hdf5
 from plumbline.sources.mintpy import is_timeseries, open_mintpy
 from plumbline.sources.parquet import group_parts, is_parquet, is_point_table, open_parquet
+from plumbline.sources.patterns import describe
 from plumbline.sources.product import PointSource, all_points, moved, one_side, raised
 from plumbline.sources.track import NO_HEIGHT, Track
 from plumbline.sources.units import sizes_of, warn_of_unit

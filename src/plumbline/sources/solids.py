@@ -7,10 +7,10 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.sources.repair import MIN_PART_M2
+from plumbline.sources.sieve import Objects
 
 WALL_M = 0.1
 """A face that stands on a line of the ground and is at least so high is a wall."""
-Objects = NDArray[np.object_]
 
 
 def flatten_solids(geometry: Objects) -> tuple[Objects, NDArray[np.bool_]]:

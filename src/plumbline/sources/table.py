@@ -13,11 +13,9 @@ import pyarrow as pa
 from plumbline.core.errors import InputError
 from plumbline.sources.archive import POINT, Product
 from plumbline.sources.cells import parse
-from plumbline.sources.lines import blocks, open_rows
+from plumbline.sources.lines import MAX_HEADER_BYTES, blocks, open_rows
 from plumbline.sources.table_fault import check_last_line, fault
 
-MAX_HEADER_BYTES = 2**20
-"""A table with thousands of epochs has a header of some 20 KB."""
 MAX_LAST_BYTES = 2**16
 """Of a block's end, kept to see whether the file was cut there."""
 AHEAD = 2

@@ -13,13 +13,30 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources import los
 from plumbline.sources.archive import BUFFER_BYTES, Product
-from plumbline.sources.egms import MAX_DISPLACEMENT_MM, MIN_EPOCHS, RANGES, UNIT_TOLERANCE, Fail
-from plumbline.sources.layout import Angles, Layout, Range
+from plumbline.sources.layout import Angles, Layout
+from plumbline.sources.los import from_heading
 from plumbline.sources.nodata import drop_codes, drop_height_codes
-from plumbline.sources.product import OUT_OF_ORDER, PointSource
-from plumbline.sources.project import LATITUDES, LONGITUDES, Box, Projection, is_globe, most_of, projection, typical_box
+from plumbline.sources.product import (
+    HEIGHT_RANGE,
+    MAX_DISPLACEMENT_MM,
+    MIN_EPOCHS,
+    OUT_OF_ORDER,
+    UNIT_TOLERANCE,
+    Fail,
+    PointSource,
+)
+from plumbline.sources.project import (
+    LATITUDES,
+    LONGITUDES,
+    Box,
+    Projection,
+    Range,
+    is_globe,
+    most_of,
+    projection,
+    typical_box,
+)
 from plumbline.sources.rounding import warn_of_rounding
 from plumbline.sources.table import stream_columns
 from plumbline.sources.table_fault import fail_at
@@ -166,7 +183,7 @@ class _Reader:
             point_id=self.identifiers(first, table),
             easting=easting,
             northing=northing,
-            height=np.zeros(len(table)) if height is None else self.known(first, table, height, RANGES["height"]),
+            height=np.zeros(len(table)) if height is None else self.known(first, table, height, HEIGHT_RANGE),
             los=self.line_of_sight(first, table),
             displacement=self.series(first, table, days),
             coherence=None if coherence is None else self.known(first, table, coherence, (0, 1)).astype(np.float32),
@@ -224,7 +241,7 @@ class _Reader:
                 self.numbers(first, table, angle, bounds) if isinstance(angle, str) else np.full(len(table), angle)
                 for angle, bounds in ((given.incidence, INCIDENCES), (given.heading, HEADINGS))
             ]
-            return los.from_heading(*angles)
+            return from_heading(*angles)
         columns = [name for name in given if isinstance(name, str)]
         if not columns:
             return np.tile(np.asarray(given, float), (len(table), 1))

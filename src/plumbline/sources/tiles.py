@@ -11,6 +11,8 @@ from plumbline.core.errors import InputError
 
 HALO_M = 20.0
 """Points this far outside of a tile's buildings are at hand for them: the largest `prepare.buffer_m`."""
+TILES, FOOTPRINTS = "tiles.npz", "footprints.parquet"
+"""Of the city: its tiles, and its footprints as well-known binary, in the points' CRS."""
 SPAN = 2**24
 """Columns of tiles told apart in one number: tiles of 100 m around the world."""
 NEIGHBOURS = [(column, row) for column in (-1, 0, 1) for row in (-1, 0, 1) if column or row]
