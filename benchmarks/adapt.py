@@ -35,9 +35,9 @@ from plumbline.prepare.split.split import split_blocks
 from plumbline.prepare.tile import label
 from plumbline.serve.base import base_of
 from plumbline.serve.predict import read_tracks
-from plumbline.sources.buildings import read_buildings
-from plumbline.sources.city_files import find_files
-from plumbline.sources.labels import read_labels
+from plumbline.sources.city.files import find_files
+from plumbline.sources.city.labels import read_labels
+from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.train.adapt.adapter import MAX_BYTES, Adapted, base_hash
 from plumbline.train.adapt.fit_adapter import adapt
 from plumbline.train.data.batches import loader

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from plumbline.params import Prepare, Simulate
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.simulate.stage import simulate
-from plumbline.sources.buildings import read_buildings
-from plumbline.sources.read import read_points
+from plumbline.sources.footprints.buildings import read_buildings
+from plumbline.sources.points.read import read_points
 from plumbline.validate.baseline import least_squares
 
 matplotlib.use("Agg")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from plumbline.prepare.response.decompose import decompose
 from plumbline.prepare.series.trend import estimate_trend
-from plumbline.sources.read import read_points
+from plumbline.sources.points.read import read_points
 from plumbline.sources.track import Track
 
 matplotlib.use("Agg")

@@ -30,9 +30,9 @@ from plumbline.prepare.features.strain_resolution import strain_error
 from plumbline.release.resolve import resolve_model
 from plumbline.serve.predict import judge, read_tracks
 from plumbline.serve.predictions import read_predictions
-from plumbline.sources.buildings import read_buildings
-from plumbline.sources.city_files import CityFiles, find_files
-from plumbline.sources.labels import read_labels
+from plumbline.sources.city.files import CityFiles, find_files
+from plumbline.sources.city.labels import read_labels
+from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.validate.baseline import least_squares
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from plumbline.core.errors import InputError
-from plumbline.sources.read import read_points
+from plumbline.sources.points.read import read_points
 
 Array = NDArray[np.float64]
 

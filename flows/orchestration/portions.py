@@ -22,9 +22,9 @@ from plumbline.prepare.tile import prepare_tile
 from plumbline.release.resolve import resolve_model
 from plumbline.serve.score.run import check, new_deliveries, plan
 from plumbline.serve.score.work import STAGE, cut_tiles, judge_tile, read, read_footprints
-from plumbline.sources.city_files import city_folders
-from plumbline.sources.part import read_part
-from plumbline.sources.plan import plan_parts
+from plumbline.sources.city.files import city_folders
+from plumbline.sources.ingest.parts import read_part
+from plumbline.sources.ingest.plan import plan_parts
 
 DATA = Path("data")
 

@@ -20,8 +20,8 @@ from benchmarks.makers.eighth.scatterers import draw_scatterers
 from benchmarks.makers.eighth.tunnels import Tunnel, find_trough
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
-from plumbline.sources.ingest import ingest
-from plumbline.sources.read import read_points
+from plumbline.sources.ingest.stage import ingest
+from plumbline.sources.points.read import read_points
 
 BUILDINGS, SEED = 40, 5
 HOUSE = shapely.affinity.rotate(shapely.box(500_000, 600_000, 500_020, 600_012), 30, origin="centroid")

@@ -21,10 +21,10 @@ from benchmarks.makers.seventh.tracks import Track, read_track
 from benchmarks.makers.seventh.trough import Ground, Trough, Tunnel
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
-from plumbline.sources.city_files import find_files
-from plumbline.sources.ingest import ingest
-from plumbline.sources.labels import read_labels
-from plumbline.sources.read import read_points
+from plumbline.sources.city.files import find_files
+from plumbline.sources.city.labels import read_labels
+from plumbline.sources.ingest.stage import ingest
+from plumbline.sources.points.read import read_points
 
 BUILDINGS, SEED = 12, 72
 HOUSE = Building(np.zeros(2), 0.3, (8.0, 8.0), None)

@@ -15,7 +15,7 @@ from plumbline.prepare.features.shards import load_shards
 from plumbline.prepare.stage import plan_tiles, prepare
 from plumbline.prepare.tile import prepare_tile
 from plumbline.simulate.stage import simulate
-from plumbline.sources.ingest import ingest
+from plumbline.sources.ingest.stage import ingest
 
 SPLITS = {"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2}
 PARAMS = Prepare(block_m=40, split=SPLITS)

@@ -15,8 +15,8 @@ from plumbline.prepare.stage import plan_tiles, prepare
 from plumbline.prepare.tile import prepare_tile
 from plumbline.prepare.track_figures import report_tracks
 from plumbline.simulate.stage import simulate
-from plumbline.sources.ingest import ingest
-from plumbline.sources.read import read_points
+from plumbline.sources.ingest.stage import ingest
+from plumbline.sources.points.read import read_points
 
 PARAMS = Prepare(block_m=40, split={"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2})
 COLUMNS = {
@@ -63,7 +63,7 @@ def test_points_at_one_place_are_found_across_parts_of_a_file(cities, tmp_path, 
     track = read_points(path)
     places = np.unique(np.stack([track.easting, track.northing]), axis=1).shape[1]
     for tile_m, part_bytes in ((1e6, 10**9), (1e6, path.stat().st_size // 3), (100, path.stat().st_size // 3)):
-        monkeypatch.setattr("plumbline.sources.read.PART_BYTES", part_bytes)
+        monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", part_bytes)
         ingest([folder], Ingest(tile_m=tile_m), tmp_path / "in")
         plan = plan_tiles(tmp_path / "in", PARAMS)
         for tile in plan.tiles:

@@ -9,8 +9,8 @@ import pytest
 from plumbline.simulate.borrowed.borrowed_city import borrowed_layout
 from plumbline.simulate.borrowed.borrowed_track import nearest_building
 from plumbline.simulate.borrowed.residual_noise import Smooth
-from plumbline.sources.buildings import read_buildings
-from plumbline.sources.read import read_points
+from plumbline.sources.footprints.buildings import read_buildings
+from plumbline.sources.points.read import read_points
 
 pytestmark = pytest.mark.realdata
 ROOT = Path(__file__).parents[2]

@@ -10,8 +10,8 @@ import pytest
 from plumbline.params import Audit, Prepare, Product
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.track_figures import FAST, point_figures, quantile, speeds
-from plumbline.sources.buildings import read_buildings
-from plumbline.sources.read import read_points
+from plumbline.sources.footprints.buildings import read_buildings
+from plumbline.sources.points.read import read_points
 from plumbline.sources.track import Track
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

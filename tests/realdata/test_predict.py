@@ -12,7 +12,7 @@ import pytest
 import shapely
 
 from plumbline.serve.predictions import STATUSES, read_predictions
-from plumbline.sources.read import read_points
+from plumbline.sources.points.read import read_points
 from tests.tiny import run_process
 
 USTICA = Path(__file__).parents[3] / "shared" / "data" / "ustica"

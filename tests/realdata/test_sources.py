@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
-from plumbline.sources.archive import find_csv, zip_members
-from plumbline.sources.buildings import read_buildings
-from plumbline.sources.overlap import check_overlap
-from plumbline.sources.points import load_points, write_points
-from plumbline.sources.read import read_points
-from plumbline.sources.table import read_columns, read_header
+from plumbline.sources.checks.overlap import check_overlap
+from plumbline.sources.files.archive import find_csv, zip_members
+from plumbline.sources.files.table import read_columns, read_header
+from plumbline.sources.footprints.buildings import read_buildings
+from plumbline.sources.points.points_table import load_points, write_points
+from plumbline.sources.points.read import read_points
 from plumbline.sources.track import Track
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -26,7 +26,7 @@ from plumbline.release.promotion import promote
 from plumbline.serve.adapt import adapt
 from plumbline.serve.merge import merge
 from plumbline.serve.predict import predict
-from plumbline.sources.city_files import CityFiles, find_files
+from plumbline.sources.city.files import CityFiles, find_files
 from plumbline.train.adapt.adapter import WEIGHTS, Adapted, base_hash, load_adapter, save_adapter
 from plumbline.train.monitor.record import hardware
 from plumbline.validate.measure import parity_figures

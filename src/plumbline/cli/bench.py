@@ -121,10 +121,10 @@ def _own(
     from plumbline.prepare.tile import label
     from plumbline.serve.outputs import check_inputs
     from plumbline.serve.predict import read_tracks
-    from plumbline.sources.buildings import read_buildings
-    from plumbline.sources.labelled import of_footprints
-    from plumbline.sources.labels import read_labels
-    from plumbline.sources.overlap import check_overlap
+    from plumbline.sources.checks.overlap import check_overlap
+    from plumbline.sources.city.labelled import of_footprints
+    from plumbline.sources.city.labels import read_labels
+    from plumbline.sources.footprints.buildings import read_buildings
     from plumbline.validate.bench_inputs import chosen
 
     check_inputs([*points, buildings, *([labels] if labels else [])])

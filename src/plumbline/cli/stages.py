@@ -29,8 +29,8 @@ def simulate(params: ParamsOption = PARAMS) -> None:
 def ingest(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> None:
     """Read the files of every city in data/simulate/cities and data/raw into points and buildings tables."""
     one_thread()
-    from plumbline.sources.city_files import city_folders
-    from plumbline.sources.ingest import ingest as run
+    from plumbline.sources.city.files import city_folders
+    from plumbline.sources.ingest.stage import ingest as run
 
     given, cities = load_params(params), city_folders(DATA)
     if cities:

@@ -28,9 +28,9 @@ from plumbline.prepare.features.sequences import UNDEFINED, Sequences
 from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.series.temporal_basis import unknown_courses
 from plumbline.prepare.tile import TILE
-from plumbline.sources.profile_line import SLACK
-from plumbline.sources.profile_table import CODES, IngestedProfiles
-from plumbline.sources.profiles import Profiles
+from plumbline.sources.profiles.profile_line import SLACK
+from plumbline.sources.profiles.profile_table import CODES, IngestedProfiles
+from plumbline.sources.profiles.rows import Profiles
 
 Float = NDArray[np.floating[Any]]
 LIKELY_SLOPE_SE, LEAST_SLOPE_SE = 0.5, 0.02

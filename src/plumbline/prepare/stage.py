@@ -36,8 +36,8 @@ from plumbline.prepare.split.same_ground import ground_crs, one_ground
 from plumbline.prepare.split.split import split
 from plumbline.prepare.tile import CENTRE, IDS, TILE, Tile, load_means, prepare_tile
 from plumbline.prepare.track_figures import report_tracks
-from plumbline.sources.assemble import CITY
-from plumbline.sources.ingested import Ingested, open_ingested, open_profiles
+from plumbline.sources.ingest.assemble import CITY
+from plumbline.sources.ingest.ingested import Ingested, open_ingested, open_profiles
 
 STAGE = "prepare"
 AUDIT, MOTION = "audit", "motion"

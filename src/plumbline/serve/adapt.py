@@ -23,11 +23,11 @@ from plumbline.prepare.tile import label
 from plumbline.serve.base import base_of, prepare_of
 from plumbline.serve.outputs import check_inputs
 from plumbline.serve.predict import NOTHING, read_tracks
-from plumbline.sources.alignment import warn_of_offset
-from plumbline.sources.buildings import read_buildings
-from plumbline.sources.labelled import of_footprints
-from plumbline.sources.labels import read_labels
-from plumbline.sources.overlap import check_overlap
+from plumbline.sources.checks.alignment import warn_of_offset
+from plumbline.sources.checks.overlap import check_overlap
+from plumbline.sources.city.labelled import of_footprints
+from plumbline.sources.city.labels import read_labels
+from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.train.adapt.adapter import ABOUT, ADAPTERS, WEIGHTS, base_hash, check_name, save_adapter
 from plumbline.train.adapt.adapter_file import AboutAdapter
 from plumbline.train.adapt.fit_adapter import TooFewLabels

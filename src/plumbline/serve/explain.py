@@ -32,9 +32,9 @@ from plumbline.serve.explain_tables import building_table, buildings_path, scatt
 from plumbline.serve.judgement import judgement, unsure_where
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predict import NOTHING, asked_for, read_tracks
-from plumbline.sources.alignment import warn_of_offset
-from plumbline.sources.buildings import read_buildings
-from plumbline.sources.overlap import check_overlap
+from plumbline.sources.checks.alignment import warn_of_offset
+from plumbline.sources.checks.overlap import check_overlap
+from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.track import Track
 
 BLOCK = 128

@@ -14,7 +14,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS, Frames, frames
-from plumbline.sources.epochs import DAYS_A_YEAR
+from plumbline.sources.points.epochs import DAYS_A_YEAR
 from plumbline.sources.track import Track
 
 Array = NDArray[np.floating[Any]]

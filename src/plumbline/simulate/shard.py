@@ -22,7 +22,7 @@ from plumbline.simulate.structure.layout import CityLayout, draw_layout, draw_pl
 from plumbline.simulate.structure.motion import Motion, draw_labels, draw_motion
 from plumbline.simulate.structure.truth_files import footprint_features, label_rows
 from plumbline.simulate.structure.tunnels import tunnels_near
-from plumbline.sources.epochs import DAYS_A_YEAR
+from plumbline.sources.points.epochs import DAYS_A_YEAR
 
 Array = NDArray[np.float64]
 ROWS = 4096

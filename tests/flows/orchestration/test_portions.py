@@ -19,8 +19,8 @@ from plumbline.core.jobs import alone
 from plumbline.params import load_params
 from plumbline.prepare.stage import prepare
 from plumbline.simulate.stage import simulate
-from plumbline.sources.city_files import city_folders
-from plumbline.sources.ingest import ingest
+from plumbline.sources.city.files import city_folders
+from plumbline.sources.ingest.stage import ingest
 from tests.flows.conftest import Server
 from tests.serve.score.conftest import Town
 from tests.tiny import PARAMS, Tiny

@@ -14,7 +14,7 @@ from plumbline.prepare.split.same_ground import ground_crs, one_ground
 from plumbline.prepare.stage import prepare
 from plumbline.prepare.tile import CENTRE, TILE
 from plumbline.simulate.borrowed.borrowed_city import write_borrowed
-from plumbline.sources.ingest import ingest
+from plumbline.sources.ingest.stage import ingest
 
 CRS = "EPSG:3035"
 SOUTH = "EPSG:32756"

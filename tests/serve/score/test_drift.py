@@ -27,8 +27,8 @@ from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.prepare.stage import prepare
 from plumbline.serve.score.drift import by_chance, drift_of, least_share
 from plumbline.simulate.stage import simulate
-from plumbline.sources.city_files import city_folders
-from plumbline.sources.ingest import ingest
+from plumbline.sources.city.files import city_folders
+from plumbline.sources.ingest.stage import ingest
 
 TRAINED = ("trained_a", "trained_b")
 BAND_C = {"band": "C", "buildings": 150, "revisit_days": 12}

@@ -17,7 +17,7 @@ from plumbline.simulate.radar.egms_writer import EgmsPoints, EgmsProduct, egms_r
 from plumbline.simulate.stage import simulate
 from plumbline.simulate.structure.failures import MOST_DROP_MM, draw_hinges, scaled_to_target
 from plumbline.simulate.structure.footprints import own_outlines
-from plumbline.sources.read import read_points
+from plumbline.sources.points.read import read_points
 
 BUILDINGS, EACH = 60, 14
 DATES = np.datetime64("2019-03-01") + np.arange(120) * 12

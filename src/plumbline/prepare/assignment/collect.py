@@ -13,7 +13,7 @@ from plumbline.core.compass import Frames, frames
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.series.trend import estimate_trend
-from plumbline.sources.epochs import DAYS_A_YEAR
+from plumbline.sources.points.epochs import DAYS_A_YEAR
 from plumbline.sources.track import Track
 
 Float = NDArray[np.floating[Any]]

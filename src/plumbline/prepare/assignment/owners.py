@@ -23,7 +23,7 @@ from plumbline.prepare.response.decouple import rigid_design
 from plumbline.prepare.response.robust import FREEDOM, student_fit
 from plumbline.prepare.scatterers import rectangles
 from plumbline.prepare.series.trend import line_changes
-from plumbline.sources.ingested import Neighbours
+from plumbline.sources.ingest.ingested import Neighbours
 from plumbline.sources.track import Track
 
 Float = NDArray[np.floating[Any]]

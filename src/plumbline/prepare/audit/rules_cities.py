@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from plumbline.prepare.audit.findings import Case, Facts, RuleFinding, Track, figure, judge_cases, silent, track_cases
-from plumbline.sources.epochs import DAYS_A_YEAR
+from plumbline.sources.points.epochs import DAYS_A_YEAR
 
 
 def points(facts: Facts) -> RuleFinding:

@@ -13,7 +13,7 @@ from scipy.cluster.hierarchy import DisjointSet
 
 from plumbline.core.console import log
 from plumbline.core.files import read_json
-from plumbline.sources.ground import one_crs
+from plumbline.sources.footprints.origin import one_crs
 
 Centres = NDArray[np.float64]
 TOUCHING_M = 500.0

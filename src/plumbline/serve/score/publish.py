@@ -33,7 +33,7 @@ from plumbline.serve.score.results import (
     results,
 )
 from plumbline.serve.score.work import SEQUENCES, SHOWN, TILE, Reading, Tile, code_hash
-from plumbline.sources.points import load_points
+from plumbline.sources.points.points_table import load_points
 from plumbline.sources.track import Track, concatenate_tracks
 
 OF_TRACK = ("name", "product", "points", "epochs", "first_epoch", "last_epoch")

@@ -29,14 +29,14 @@ from plumbline.serve.judgement import judgement, unsure_where
 from plumbline.serve.map import MAX_POINTS
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.score.deliveries import Delivery
-from plumbline.sources.assemble import assemble
-from plumbline.sources.city import read_city
-from plumbline.sources.city_files import find_unlabelled
-from plumbline.sources.ingest import read_without_repeated
-from plumbline.sources.ingested import Ingested, open_ingested
-from plumbline.sources.part import Part, read_part
-from plumbline.sources.plan import Plan, cut_found
-from plumbline.sources.points import write_points
+from plumbline.sources.city.files import find_unlabelled
+from plumbline.sources.city.tables import read_city
+from plumbline.sources.ingest.assemble import assemble
+from plumbline.sources.ingest.ingested import Ingested, open_ingested
+from plumbline.sources.ingest.parts import Part, read_part
+from plumbline.sources.ingest.plan import Plan, cut_found
+from plumbline.sources.ingest.stage import read_without_repeated
+from plumbline.sources.points.points_table import write_points
 
 STAGE = "score"
 POINTS = "points"

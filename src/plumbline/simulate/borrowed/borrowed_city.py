@@ -35,14 +35,14 @@ from plumbline.simulate.structure.truth_files import (
     label_rows,
 )
 from plumbline.simulate.structure.tunnels import draw_tunnels
-from plumbline.sources.buildings import HEIGHT, read_buildings
-from plumbline.sources.city_files import find_unlabelled
-from plumbline.sources.egms import CRS
-from plumbline.sources.ground import CRS as CRS_OF_GROUND
-from plumbline.sources.ground import EASTING, NORTHING, Ground, ground_of
-from plumbline.sources.identifiers import ID
-from plumbline.sources.product import PointSource
-from plumbline.sources.read import open_points, read_points
+from plumbline.sources.city.files import find_unlabelled
+from plumbline.sources.footprints.buildings import HEIGHT, read_buildings
+from plumbline.sources.footprints.ids import ID
+from plumbline.sources.footprints.origin import CRS as CRS_OF_GROUND
+from plumbline.sources.footprints.origin import EASTING, NORTHING, Ground, ground_of
+from plumbline.sources.points.egms.l2 import CRS
+from plumbline.sources.points.read import open_points, read_points
+from plumbline.sources.points.reader_base import PointSource
 
 Array = NDArray[np.float64]
 FOOTPRINTS, LABELS = "footprints.geojson", "labels.csv"
@@ -59,7 +59,7 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
 
     Each has the products as EGMS L2b CSVs under their own names, `footprints.geojson` and `labels.csv`. Points that are
     not in EPSG:3035 are moved, with their footprints, to a place in it, without turning or stretching them; each
-    footprint says where its original is (`plumbline.sources.ground`).
+    footprint says where its original is (`plumbline.sources.footprints.origin`).
 
     Args:
         cities: folder of the cities.

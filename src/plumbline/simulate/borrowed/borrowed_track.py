@@ -25,7 +25,7 @@ from plumbline.simulate.radar.series import Reference, background, courses, draw
 from plumbline.simulate.structure.difficulty import Evidence, gather_evidence, point_precision
 from plumbline.simulate.structure.layout import CityLayout
 from plumbline.simulate.structure.motion import Motion
-from plumbline.sources.epochs import DAYS_A_YEAR
+from plumbline.sources.points.epochs import DAYS_A_YEAR
 from plumbline.sources.track import Track
 
 Array = NDArray[np.float64]

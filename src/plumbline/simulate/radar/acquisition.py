@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.sources.epochs import DAYS_A_YEAR
 from plumbline.sources.los import from_heading
+from plumbline.sources.points.epochs import DAYS_A_YEAR
 
 
 def range_and_azimuth(heading_deg: float) -> NDArray[np.float64]:

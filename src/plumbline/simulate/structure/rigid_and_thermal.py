@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.simulate.random_numbers import log_uniform
-from plumbline.sources.epochs import DAYS_A_YEAR
+from plumbline.sources.points.epochs import DAYS_A_YEAR
 
 Array = NDArray[np.float64]
 MOST_TILT = 5.0

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.strain import DIFFICULTIES, category
 from plumbline.simulate.structure.labels import Strains
-from plumbline.sources.egms import CRS
 from plumbline.sources.grid import GLOBE, transformer
+from plumbline.sources.points.egms.l2 import CRS
 
 FOOTPRINTS_BEGIN = (
     '{\n"type": "FeatureCollection",\n"name": "footprints",\n"xy_coordinate_resolution": 1e-09,\n"features": [\n'

@@ -1,0 +1,1 @@
+"""Check that values are plausible, and that products and footprints agree."""

@@ -1,0 +1,72 @@
+"""The same points must not count twice: a copy of a file would make every building look better observed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+
+from plumbline import params
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.sources.files.patterns import describe
+from plumbline.sources.track import Track
+
+SAME_LOS = 0.05
+"""Largest difference of the mean line of sight of two copies."""
+SAME_SHARE = 0.5
+"""Two tracks that share so many of the days and of the places of the smaller one are of the same data."""
+SAME_PLACE_M = 1.0
+"""Another release of a product, or another program, places a point within decimetres."""
+
+
+def check_distinct(tracks: Sequence[Track], names: Sequence[str]) -> None:
+    """Refuse data that are given twice: as a copy, a part, or another release of a product, or by another program.
+
+    Two bursts of one track share their epochs, but not their points; two tracks on one raster not their epochs.
+
+    Args:
+        tracks: as read. names: of their files, for the message.
+
+    Raises:
+        InputError: two tracks are the same; the message names both files.
+    """
+    for second in range(len(tracks)):
+        for first in range(second):
+            looks_alike = np.abs(tracks[first].los.mean(0) - tracks[second].los.mean(0)).max() < SAME_LOS
+            days = len(np.intersect1d(tracks[first].epochs, tracks[second].epochs))
+            if not looks_alike or days < SAME_SHARE * min(len(tracks[first].epochs), len(tracks[second].epochs)):
+                continue
+            shared = _shared(tracks[first], tracks[second])
+            if shared >= SAME_SHARE * min(len(tracks[first]), len(tracks[second])):
+                raise InputError(
+                    f"{names[second]}: {shared} of its points lie where those of {names[first]} do, seen from the same "
+                    f"side, on {days} days of both. These are the same data, and would count twice. Give one of both."
+                )
+
+
+def _shared(one: Track, other: Track) -> int:
+    """How many of the points of the one with fewer have one of the other at their place."""
+    few, many = sorted((one, other), key=len)
+    near, _ = KDTree(_places(many)).query(_places(few), distance_upper_bound=SAME_PLACE_M)
+    return int(np.isfinite(near).sum())
+
+
+def _places(track: Track) -> NDArray[np.float64]:
+    return np.column_stack([track.easting, track.northing])
+
+
+def warn_of_shared_names(points: Sequence[Path], products: Mapping[str, params.Product]) -> None:
+    """Say so where one line of sight is stated for files of one name: exports of two tracks often have one name."""
+    for name in sorted({path.name for path in points}):
+        alike = [path for path in points if path.name == name]
+        said = [describe(path, products) for path in alike]
+        if len(alike) > 1 and said[0].incidence_deg is not None and all(one is said[0] for one in said):
+            log.warning(
+                "%s: the same line of sight is taken for all of them, as one pattern of ingest.products fits them. "
+                "Where they are of several tracks, write a pattern for each, with its folder: '%s'.",
+                ", ".join(map(str, alike)), "/".join(alike[0].absolute().parts[-2:]),
+            )  # fmt: skip

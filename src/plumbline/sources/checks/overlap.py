@@ -1,0 +1,189 @@
+"""Whether points and footprints are of one place, said before any work is done on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import geopandas
+import numpy as np
+import pyproj
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.sources.crs import utm_zone
+from plumbline.sources.grid import GLOBE, MAX_STRETCH, MAX_TURN_DEG, length_of_a_metre, transformer, turn_of_axes
+from plumbline.sources.track import Track
+
+NEAR_M = 50.0
+"""A place with points has some within this distance of some building; position errors are below 20 m."""
+TOLD_TURN_DEG = 5.0
+"""Of a house in eighteen the quadrants have other names then than by true north."""
+Place = tuple[float, float]
+"""Easting and northing, m."""
+POINTS_AT_A_TIME = 2_000
+"""Where there is overlap at all, the first few points show it."""
+
+
+def check_overlap(
+    tracks: Sequence[Track], buildings: geopandas.GeoDataFrame, points: str, footprints: str, near_m: float = NEAR_M,
+    asked_crs: str | None = None, tell_north: bool = True,
+) -> None:  # fmt: skip
+    """Refuse points and footprints that have nothing to do with each other.
+
+    A single track without a point near a footprint is only warned of, as long as another has one.
+
+    Args:
+        tracks: points, all in the CRS of the buildings.
+        buildings: the buildings table.
+        points: the file or files of the points, for the message.
+        footprints: the file of the footprints, for the message.
+        near_m: distance from a footprint up to which a point counts, m.
+        asked_crs: the CRS, where params name it; else it is the first product's.
+        tell_north: warn where the CRS has a north of its own.
+
+    Raises:
+        InputError: a CRS that is asked for, or chosen for a product elsewhere, stretches or turns the place; or no
+            point is near any footprint: the message has both extents, and says so if the two coordinates of either seem
+            to be in the wrong order.
+    """
+    tree = shapely.STRtree(buildings.geometry.to_numpy())
+    box = np.asarray(buildings.total_bounds, float)
+    near = {number: rows for number, track in enumerate(tracks) if len(rows := near_points(track, tree, box, near_m))}
+    crs = str(buildings.crs)
+    if near:
+        number, rows = next(iter(near.items()))
+        # Where the points are: of the footprints one may be astray.
+        place = float(tracks[number].easting[rows[0]]), float(tracks[number].northing[rows[0]])
+        if number or asked_crs is not None:
+            _check_crs(crs, place, tracks[0].name if asked_crs is None else None)
+        for number in set(range(len(tracks))) - set(near):
+            log.warning(
+                "%s: no point of it is within %g m of a footprint of %s. If it should have some: are its two "
+                "coordinates exchanged, or is its CRS another?", tracks[number].name, near_m, footprints,
+            )  # fmt: skip
+        if tell_north:
+            _say_north(crs, place, footprints)
+        return
+    easting = np.concatenate([track.easting for track in tracks])
+    northing = np.concatenate([track.northing for track in tracks])
+    source = buildings.attrs.get("source_crs", crs)
+    raise InputError(
+        f"No overlap: no point is within {near_m:g} m of a footprint.\n"
+        f"  points     {points}: {_extent(easting, northing, crs)}\n"
+        f"  footprints {footprints} ({source}): {_extent(box[[0, 2]], box[[1, 3]], crs)}\n"
+        f"{_swapped(easting, northing, box, source, crs)}"
+        "Give the points and the footprints of one place, and check the CRS the footprints' file states."
+    )
+
+
+def _check_crs(crs: str, place: Place, chosen_by: str | None) -> None:
+    """Refuse a CRS that draws a place too long, or turned; `chosen_by` a product that lies elsewhere, if one has."""
+    parsed = pyproj.CRS(crs)
+    longitude, latitude = transformer(parsed, GLOBE).transform(*place)
+    scale, turn = length_of_a_metre(parsed, longitude, latitude), turn_of_axes(parsed, longitude, latitude)
+    if abs(scale - 1) <= MAX_STRETCH and turn <= MAX_TURN_DEG:
+        return
+    drawn = f"{crs} draws a metre there as {scale:.2f} m, and its axes are {turn:.0f} degrees off east and north"
+    if chosen_by is not None:
+        raise InputError(
+            f"{chosen_by}: no point of it is near a footprint, and the CRS of all is chosen for it: {drawn}. Leave it "
+            "out, or look whether its two coordinates are exchanged, or its CRS is another."
+        )
+    raise InputError(f"ingest.crs: {drawn}. Write one of that place, as {utm_zone(crs, longitude, latitude)}.")
+
+
+def _say_north(crs: str, place: Place, footprints: str) -> None:
+    """Say so where the grid's north, by which quadrants are named, is not that of a compass."""
+    longitude, latitude = transformer(crs, GLOBE).transform(*place)
+    off = turn_of_axes(pyproj.CRS(crs), longitude, latitude)
+    if off > TOLD_TURN_DEG:
+        log.warning(
+            "%s: north of %s, by which quadrants are named, is %.0f degrees off true north here. In UTM it is off by 3 "
+            "at most: `ingest: {crs: %s}` in the file that --params names",
+            footprints, crs, off, utm_zone(crs, longitude, latitude),
+        )  # fmt: skip
+
+
+def near_points(
+    track: Track, tree: shapely.STRtree, box: NDArray[np.float64], near_m: float = NEAR_M
+) -> NDArray[np.intp]:
+    """Some points within `near_m` of a footprint, if there are any; none, if there are none.
+
+    Args:
+        track: the points.
+        tree: the footprints.
+        box: west, south, east and north of all footprints, m.
+        near_m: distance from a footprint up to which a point counts, m.
+    """
+    inside = (
+        (track.easting >= box[0] - near_m)
+        & (track.easting <= box[2] + near_m)
+        & (track.northing >= box[1] - near_m)
+        & (track.northing <= box[3] + near_m)
+    )
+    rows = np.flatnonzero(inside)
+    for start in range(0, len(rows), POINTS_AT_A_TIME):
+        chunk = rows[start : start + POINTS_AT_A_TIME]
+        points = shapely.points(track.easting[chunk], track.northing[chunk])
+        found = tree.query(points, predicate="dwithin", distance=near_m)[0]
+        if len(found):
+            return np.asarray(chunk[np.unique(found)], np.intp)
+    return rows[:0]
+
+
+def _swapped(
+    easting: NDArray[np.float64], northing: NDArray[np.float64], box: NDArray[np.float64], source: str, crs: str
+) -> str:
+    """A line for the message if the points, or the footprints in their file, would overlap with x and y exchanged."""
+    if not len(easting):
+        return ""
+    if _meet(_box(easting, northing), box[[1, 0, 3, 2]]):
+        return "The points would overlap with easting and northing exchanged: check their columns.\n"
+    try:
+        given, wanted = pyproj.CRS.from_user_input(source), pyproj.CRS.from_user_input(crs)
+    except pyproj.exceptions.CRSError:
+        return ""
+    # All four corners: a rectangle does not stay one between projections.
+    x, y = np.array([[box[i], box[j]] for i in (0, 2) for j in (1, 3)]).T
+    x, y = transformer(wanted, given).transform(x, y)
+    turned = np.array(transformer(given, wanted).transform(y, x))
+    if not np.isfinite(turned).all() or not _meet(_box(easting, northing), _box(*turned)):
+        return _globe_swapped(_box(easting, northing), box, wanted)
+    order = ("longitude", "latitude") if given.is_geographic else ("easting", "northing")
+    return (
+        f"They would overlap with {order[0]} and {order[1]} exchanged in one of the files: in that of the footprints, "
+        f"the {order[0]} has to stand first; in that of the points, check which column is which.\n"
+    )
+
+
+def _globe_swapped(points: NDArray[np.float64], box: NDArray[np.float64], crs: pyproj.CRS) -> str:
+    """A line for the message if the points would overlap with latitude and longitude exchanged; both boxes in `crs`."""
+    to_globe = transformer(crs, GLOBE)
+    (x, y), (longitude, latitude) = (
+        to_globe.transform(*np.array([[one[i], one[j]] for i in (0, 2) for j in (1, 3)]).T) for one in (points, box)
+    )
+    if not np.isfinite([*x, *y, *longitude, *latitude]).all() or not _meet(_box(y, x), _box(longitude, latitude)):
+        return ""
+    return "The points would overlap with latitude and longitude exchanged: check which column is which.\n"
+
+
+def _box(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.array([x.min(), y.min(), x.max(), y.max()])
+
+
+def _meet(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+    return bool((one[:2] <= other[2:]).all() and (other[:2] <= one[2:]).all())
+
+
+def _extent(easting: NDArray[np.float64], northing: NDArray[np.float64], crs: str) -> str:
+    if not len(easting):
+        return "none"
+    corners = np.array([[easting.min(), northing.min()], [easting.max(), northing.max()]])
+    to_degrees = transformer(crs, "EPSG:4326")
+    west, south, east, north = to_degrees.transform_bounds(*corners.ravel())
+    return (
+        f"easting {corners[0, 0]:.0f} to {corners[1, 0]:.0f} m, northing {corners[0, 1]:.0f} to {corners[1, 1]:.0f} m "
+        f"in {crs}, about {west:.4f} to {east:.4f} degrees east, {south:.4f} to {north:.4f} degrees north"
+    )

@@ -1,0 +1,141 @@
+"""Which file of a city folder is what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.params import Ingest
+from plumbline.sources.files.archive import find_csv, zip_members
+from plumbline.sources.files.patterns import fits
+from plumbline.sources.footprints.file_checks import LOOKED_AT, SEPARATOR
+from plumbline.sources.points.read import is_product
+
+LABELS = "labels.csv"
+SIMULATED = ("simulate", "cities")
+"""Folder, in that of a project's data, of the cities that the stage `simulate` has written."""
+NOT_PRODUCTS = ("labels", "truth")
+"""Beginnings of names of files that are no products, whatever their suffix."""
+VECTOR_SUFFIXES = (
+    ".geojson", ".json", ".geojsonl", ".geojsons", ".gpkg", ".shp", ".parquet", ".geoparquet", ".fgb", ".gml",
+)  # fmt: skip
+PARTS_OF_SHAPEFILE = (".dbf", ".shx", ".prj", ".cpg", ".sbn", ".sbx", ".qix")
+TEXTS = (".txt", ".tsv", ".dat")
+"""Tables often; `predict` reads them by whatever name, a folder also has notes of that kind."""
+NOTES = (".md", ".dvc", ".xml")
+BINARY_SUFFIXES = (".parquet", ".h5", ".hdf5", ".he5")
+"""Files that may be points or belong to them, or be footprints: their content tells."""
+
+
+@dataclass(frozen=True)
+class CityFiles:
+    """The files of one city folder."""
+
+    name: str
+    products: list[Path]
+    footprints: Path
+    labels: Path | None
+    """None where nobody has labelled a building: points to be judged, not to train with."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the products are."""
+        return self.products[0].parent
+
+    def paths(self, params: Ingest) -> list[Path]:
+        """All files that the result can depend on: those of the folder, and those that a description names."""
+        beside = [self.footprints, *(path for path in self.folder.rglob("*") if path.is_file())]
+        for pattern, product in params.products.items():
+            for path in self.products:
+                named = [path.parent / name for name in (product.geometry, product.coherence) if name]
+                beside += [other for other in named if fits(path, pattern) and other.is_file()]
+        return sorted(set(beside))
+
+
+def city_folders(data: Path) -> list[Path]:
+    """The city folders of a project: the simulated ones and the user's own in `raw`."""
+    folders = [path for root in (data.joinpath(*SIMULATED), data / "raw") if root.is_dir() for path in root.iterdir()]
+    return sorted(path for path in folders if path.is_dir() and not path.name.startswith("."))
+
+
+def is_simulated(folder: Path) -> bool:
+    """Whether a city folder is one that the stage `simulate` has written."""
+    return folder.absolute().parent.parts[-len(SIMULATED) :] == SIMULATED
+
+
+def find_files(folder: Path) -> CityFiles:
+    """What is what in a city folder.
+
+    Raises:
+        InputError: not a folder; no product, no `labels.csv`, or not exactly one file of footprints.
+    """
+    files = find_unlabelled(folder)
+    labels = folder / LABELS
+    if not labels.is_file():
+        raise InputError(
+            f"{folder}: no {LABELS} in it. Training needs labelled buildings; to judge unlabelled ones, use "
+            "`plumbline predict`."
+        )
+    return replace(files, labels=labels)
+
+
+def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> CityFiles:
+    """What is what in a folder of points to be judged; labels are passed over.
+
+    Args:
+        folder: it. footprints_elsewhere: those of a folder that has none.
+
+    Raises:
+        InputError: not a folder; no product, or not exactly one file of footprints.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder.")
+    products, footprints = [], []
+    for path in sorted(folder.iterdir()):
+        suffix = path.suffix.lower()
+        if path.name.startswith(".") or not path.is_file() or path.name == LABELS or suffix in PARTS_OF_SHAPEFILE:
+            continue
+        if path.stem.lower().startswith(NOT_PRODUCTS):
+            log.info("%s: passed over, its name begins like that of labels", path)
+            continue
+        if (suffix in (".csv", *BINARY_SUFFIXES) and is_product(path)) or _is_packed_table(path):
+            products.append(path)
+        elif _unpacked_suffix(path) in (".csv", *VECTOR_SUFFIXES) or (suffix == ".zip" and _is_zipped_vector(path)):
+            footprints.append(path)
+        elif suffix == ".zip":
+            products.append(path)
+        elif suffix in TEXTS:
+            log.warning("%s: passed over. If it holds points, name it .csv, so that it counts.", path)
+        elif suffix not in NOTES:
+            log.info("%s: passed over, it is neither a product nor footprints", path)
+    if not products:
+        listed = ", ".join(path.name for path in footprints)
+        advice = f" Taken for footprints: {listed}; write layers of points as csv." if footprints else ""
+        raise InputError(f"{folder}: no point product (csv, csv.gz, zip, {', '.join(BINARY_SUFFIXES)}) in it.{advice}")
+    if not footprints and footprints_elsewhere:
+        footprints.append(footprints_elsewhere)
+    if len(footprints) != 1:
+        listed = ", ".join(path.name for path in footprints) or "none"
+        raise InputError(
+            f"{folder}: one file of footprints is needed ({', '.join(VECTOR_SUFFIXES)}, zipped Shapefile), "
+            f"{listed} found."
+        )
+    return CityFiles(folder.resolve().name, products, footprints[0], None)
+
+
+def _unpacked_suffix(path: Path) -> str:
+    return Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
+
+
+def _is_packed_table(path: Path) -> bool:
+    """Whether a `.csv.gz` holds points, and not footprints, a line of JSON each: Microsoft's are named so, too."""
+    if not path.name.lower().endswith(".csv.gz"):
+        return False
+    with find_csv(path).open() as stream:
+        return not stream.read(LOOKED_AT).lstrip(SEPARATOR.encode()).startswith(b"{")
+
+
+def _is_zipped_vector(path: Path) -> bool:
+    return any(Path(name).suffix.lower() in VECTOR_SUFFIXES for name in zip_members(path))

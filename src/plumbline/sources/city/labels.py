@@ -1,0 +1,142 @@
+"""Labels: the severity of each building, its quadrant from category 1, and how difficult it is to judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES, category
+from plumbline.sources.files.archive import Product, find_csv
+from plumbline.sources.files.csv_lines import dialect
+from plumbline.sources.files.csv_table import fail_at
+from plumbline.sources.files.table import read_columns, read_header
+
+COLUMNS = {"building_id": pa.string(), "severity_permille": pa.float64(), "quadrant": pa.string()}
+DIFFICULTY = "difficulty"
+"""An optional column."""
+UNKNOWN = -1
+"""Code of a building whose difficulty nobody has said."""
+MAX_SEVERITY_PERMILLE = 1000.0
+"""A strain of 1: nothing stands that long."""
+MOSTLY = 0.75
+"""Share of the buildings with a quadrant; with more of them below category 1 the unit is in doubt. In percent the worst
+are above it."""
+USUAL_PERMILLE = 30.0
+"""Ten times where the worst category begins; a larger one is more likely of another unit."""
+
+
+def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
+    """Read `building_id, severity_permille, quadrant` and, where the file has it, `difficulty` from a csv.
+
+    Args:
+        path: the file.
+        few: it holds all that something is learned from: a unit in doubt is an error, not a warning.
+
+    Returns:
+        One row a building in the file's order: text, permille, one of NE, NW, SW, SE, or empty text below category 1,
+        where the quadrant is undefined (one that stands there is not passed on), and the int8 code of the difficulty:
+        its place in `DIFFICULTIES`, or `UNKNOWN` for an empty cell or without the column.
+
+    Raises:
+        InputError: a column is missing, an id is empty or repeats, a severity is no number from 0, a quadrant is
+            missing or unknown, or a difficulty unknown; the message names the line. With `few`, also severities that
+            are hardly in permille.
+    """
+    product = dialect(find_csv(path))
+    header = read_header(product)
+    missing = [name for name in COLUMNS if name not in header]
+    if missing:
+        raise InputError(f"{product}, line 1: missing: {', '.join(missing)}; the header has {', '.join(header)[:300]}.")
+    columns = COLUMNS | ({DIFFICULTY: pa.string()} if DIFFICULTY in header else {})
+    # No quadrant and no difficulty is the beginning of another: a cut last cell shows by itself.
+    table = read_columns(product, header, columns, check_end=header[-1] not in ("quadrant", DIFFICULTY))
+    if not len(table):
+        raise InputError(f"{product}: it has a header, but no labels.")
+    ids = _text(table, "building_id")
+    severity = np.asarray(table["severity_permille"].to_numpy(), float)
+    quadrant = _text(table, "quadrant", strip=True)
+    level = _text(table, DIFFICULTY, strip=True) if DIFFICULTY in header else np.full(len(ids), "", object)
+    difficulty = pd.Categorical(level, categories=DIFFICULTIES).codes.astype(np.int8)
+    damaged = category(severity) >= 1
+    checks = (
+        ("building_id", ids, ids == "", "an id is needed"),
+        ("building_id", ids, np.asarray(pd.Series(ids).duplicated()), "each building may be labelled once"),
+        (
+            "severity_permille",
+            severity,
+            ~((severity >= 0) & (severity <= MAX_SEVERITY_PERMILLE)),
+            f"a strain from 0 to {MAX_SEVERITY_PERMILLE:g} permille is needed",
+        ),
+        (
+            "quadrant",
+            quadrant,
+            ~np.isin(quadrant, (*QUADRANTS, "")) | (damaged & (quadrant == "")),
+            f"one of {', '.join(QUADRANTS)} is needed; the cell may be empty where the severity is below "
+            f"{CATEGORY_BOUNDS_PERMILLE[0]:g} permille",
+        ),
+        (
+            DIFFICULTY,
+            level,
+            (difficulty == UNKNOWN) & (level != ""),
+            f"one of {', '.join(DIFFICULTIES)} is needed, or an empty cell where it is not known",
+        ),
+    )
+    for column, values, bad, wanted in checks:
+        if bad.any():
+            row = int(np.argmax(bad))
+            fail_at(product, row, column, _shown(values[row]), wanted)
+    _ask_for_units(product, severity, quadrant, few)
+    return pd.DataFrame(
+        {
+            "building_id": ids,
+            "severity_permille": severity,
+            "quadrant": np.where(damaged, quadrant, "").astype(object),
+            DIFFICULTY: difficulty,
+        }
+    )
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, str):
+        return repr(value)
+    return "no value" if isinstance(value, float) and np.isnan(value) else value
+
+
+def _ask_for_units(product: Product, severity: NDArray[np.float64], quadrant: NDArray[np.object_], few: bool) -> None:
+    large = severity > USUAL_PERMILLE
+    if large.any():
+        log.warning(
+            "%s: %d severities above %g permille (the largest %g): category 4 begins at %g. Are they in permille?",
+            product, large.sum(), USUAL_PERMILLE, severity.max(), CATEGORY_BOUNDS_PERMILLE[-1],
+        )  # fmt: skip
+    # A city may have no damage at all; strains in m/m have been told a thousand times too small, those in percent ten.
+    least = CATEGORY_BOUNDS_PERMILLE[0]
+    has, told = quadrant != "", (quadrant != "") & (severity < least)
+    if told.sum() > MOSTLY * has.sum():
+        said = (
+            f"{product}: of {has.sum()} buildings with a quadrant {told.sum()} have severities below {least:g} "
+            f"permille, where category 1 begins (the largest of all is {severity.max():g}). Are they in permille, and "
+            "not in m/m or percent? "
+        )
+        if few and severity.max() < least:
+            raise InputError(f"{said}If they are, leave the quadrants of undamaged buildings empty.")
+        log.warning("%sThose quadrants are not used.", said)
+
+
+def no_labels() -> pd.DataFrame:
+    """The labels of a city where nothing is known of any building; columns and types as of `read_labels`."""
+    columns = {"building_id": object, "severity_permille": float, "quadrant": object, DIFFICULTY: np.int8}
+    return pd.DataFrame({name: np.zeros(0, kind) for name, kind in columns.items()})
+
+
+def _text(table: pa.Table, column: str, strip: bool = False) -> NDArray[np.object_]:
+    values = pc.utf8_trim_whitespace(table[column]) if strip else table[column]
+    return np.asarray(values.to_pandas().to_numpy(object), object)

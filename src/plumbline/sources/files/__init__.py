@@ -1,0 +1,1 @@
+"""Open files safely, tell what they are, and read csv tables."""

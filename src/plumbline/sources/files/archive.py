@@ -1,0 +1,218 @@
+"""Opening a product file: a csv, packed by gzip or not, or a zip with one csv in it. Nothing is unpacked to disk."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO, Any
+
+from plumbline.core.errors import InputError
+from plumbline.sources.files.streams import FAULTS, Exchanged, Recoded, Unpacked
+
+MAX_MEMBER_BYTES = 16 * 2**30
+"""Largest csv taken out of a zip. The densest EGMS bursts have about a million points of 2 KB a line: 2 GiB."""
+MAX_RATIO = 100
+"""Largest csv : compressed size. Tables of decimals reach 4, an all-zero one about 30; a zip bomb is near 1000."""
+MAX_VECTOR_RATIO = 400
+"""The same for files of footprints: a Shapefile's .dbf pads its texts with spaces."""
+RATIO_FREE_BYTES = 2**20
+"""Members below this size may have any ratio: they can do no harm."""
+BUFFER_BYTES = 2**20
+ZIP_START = b"PK\x03\x04"
+ZIP_STARTS = (ZIP_START, b"PK\x05\x06", b"PK\x07\x08")
+"""Also of an empty one, and of one that was cut in volumes. `PK` alone may begin the name of a column: PK_UID."""
+SPREADSHEET = "[Content_Types].xml"
+"""Of every file of Excel, which is a zip."""
+GZIP_START = b"\x1f\x8b"
+POINT = b"\x1f"
+"""What a point becomes in a file whose decimal sign is a comma; `read_header` and `parse` turn it back in texts."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """One csv, in a file of its own or as a member of a zip, or a part of one; `str()` names it for messages."""
+
+    path: Path
+    member: str | None = None
+    start: int = 0
+    """Byte from which on lines belong to this part. A zip's member has one part."""
+    end: int | None = None
+    """Byte from which on lines belong to the next part; None: to the end."""
+    gzipped: bool = False
+    encoding: str = "utf-8"
+    separator: bytes = b","
+    """Between cells; whoever opens the file reads a comma."""
+    decimal: bytes = b"."
+    preamble: int = 0
+    """Lines before the header."""
+
+    @property
+    def is_cuttable(self) -> bool:
+        """Whether it can be read from any of its bytes on, so in parts."""
+        return self.member is None and not self.gzipped and self.encoding == "utf-8"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is the whole csv and not a part of it."""
+        return not self.start and self.end is None
+
+    def __str__(self) -> str:
+        return str(self.path) if self.member is None else f"{self.path} (member {self.member})"
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """Open for reading bytes, from the beginning.
+
+        Raises:
+            InputError: unreadable; also from `read` of the stream, where damage shows only there.
+        """
+        with ExitStack() as opened:
+            try:
+                if self.member is None:
+                    stream: IO[bytes] = opened.enter_context(self.path.open("rb", buffering=BUFFER_BYTES))
+                    if self.gzipped:
+                        most = min(MAX_MEMBER_BYTES, RATIO_FREE_BYTES + MAX_RATIO * self.path.stat().st_size)
+                        packed: Any = gzip.GzipFile(fileobj=stream)
+                        stream = io.BufferedReader(Unpacked(packed, str(self), "gzip file", most), BUFFER_BYTES)
+                else:
+                    archive = opened.enter_context(zipfile.ZipFile(self.path))
+                    member = opened.enter_context(archive.open(self.member))
+                    stream = io.BufferedReader(Unpacked(member, str(self), "zip"), BUFFER_BYTES)
+            except (OSError, *FAULTS) as error:
+                raise InputError(f"{self}: cannot be opened ({error}). Download it again.") from None
+            if self.encoding != "utf-8":
+                stream = io.BufferedReader(Recoded(stream, self.encoding, str(self)), BUFFER_BYTES)
+            if (self.separator, self.decimal) != (b",", b"."):
+                # A comma that is neither becomes what the separator was: no cell is lost; a number with one is refused.
+                # So is one with a point where commas are the decimal signs: 1.001 is a thousand and one.
+                old, new = self.separator + b",", b"," + self.separator
+                if self.decimal == b",":
+                    old, new = self.separator + b",.", b",." + POINT
+                stream = io.BufferedReader(Exchanged(stream, bytes.maketrans(old, new)), BUFFER_BYTES)
+            yield stream
+
+
+def find_csv(path: Path) -> Product:
+    """The csv that `path` is, packed by gzip or not, or holds as the only csv in a zip.
+
+    Raises:
+        InputError: the file is missing, empty or packed twice; the zip is cut off, damaged or encrypted, has no csv or
+            several, a member name that points outside the zip, or a csv of suspect size.
+    """
+    start = _first_bytes(path)
+    if not start:
+        raise InputError(f"{path}: the file is empty. Download it again, or write it anew.")
+    if start.startswith(ZIP_STARTS):
+        return Product(path, _csv_member(path))
+    if start.startswith(GZIP_START):
+        packed = Product(path, gzipped=True)
+        with packed.open() as stream:
+            if stream.read(len(ZIP_START)).startswith((*ZIP_STARTS, GZIP_START)):
+                raise InputError(f"{path}: packed twice: a zip or gzip in a gzip. Unpack it once.")
+        return packed
+    if path.suffix.lower() == ".zip":
+        raise InputError(f"{path}: named .zip, but its content is not a zip. Download it again.")
+    return Product(path)
+
+
+def zip_members(path: Path) -> list[str]:
+    """Names of the files in a zip, without folders and the hidden files that operating systems add.
+
+    Raises:
+        InputError: as `find_csv`, for what concerns the zip as a whole.
+    """
+    return [member.filename for member in _members(path)]
+
+
+def vector_members(path: Path, suffixes: Sequence[str]) -> list[str]:
+    """Names, sorted, of the members of a zip that GDAL will read which have one of the suffixes, in lower case.
+
+    Every member of the zip, also of another suffix, is one that may be unpacked.
+
+    Raises:
+        InputError: as `zip_members`; or a member is encrypted or of suspect size.
+    """
+    members = _members(path)
+    for member in members:
+        _check_member(path, member, MAX_VECTOR_RATIO, "the files in it")
+    return sorted(member.filename for member in members if PurePosixPath(member.filename).suffix.lower() in suffixes)
+
+
+def gdal_name(path: Path, member: str) -> str:
+    """What GDAL calls a member of a zip, whatever the zip is named."""
+    return f"/vsizip/{{{path.resolve()}}}/{member}"
+
+
+def _first_bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(ZIP_START))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file.") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
+
+
+def _members(path: Path) -> list[zipfile.ZipInfo]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file.") from None
+    except (OSError, *FAULTS) as error:
+        detail = "it is cut off" if "not a zip" in str(error) else str(error)
+        raise InputError(f"{path}: not readable as a zip ({detail}). Download it again.") from None
+    for member in members:
+        if not member.filename:
+            raise InputError(f"{path}: a member without a name in the zip. Download it again.")
+        if _points_outside(member.filename):
+            raise InputError(
+                f"{path}: member {member.filename!r} points outside of the zip. Do not use a zip that holds such names."
+            )
+    return [member for member in members if not (member.is_dir() or _is_hidden(member.filename))]
+
+
+def _csv_member(path: Path) -> str:
+    members = _members(path)
+    tables = [member for member in members if member.filename.lower().endswith(".csv")]
+    if len(tables) != 1:
+        names = ", ".join(member.filename for member in (tables or members)[:5]) or "nothing"
+        found = f"{len(tables)} csv files" if tables else "no csv file"
+        advice = " Unpack it and give each of them." if len(tables) > 1 else ""
+        if SPREADSHEET in {member.filename for member in members}:
+            advice = " It is a spreadsheet: save it as csv."
+        elif not tables and any(member.filename.lower().endswith((".zip", ".gz")) for member in members):
+            advice = " Unpack it and give what is packed in it."
+        raise InputError(f"{path}: {found} in the zip, one is needed (it holds {names}).{advice}")
+    (table,) = tables
+    if table.file_size == 0:
+        raise InputError(f"{path}: member {table.filename} is empty. Download the zip again.")
+    _check_member(path, table, MAX_RATIO, "the csv itself")
+    return table.filename
+
+
+def _check_member(path: Path, member: zipfile.ZipInfo, max_ratio: int, instead: str) -> None:
+    if member.flag_bits & 1:
+        raise InputError(f"{path}: member {member.filename} is encrypted. Decrypt it first.")
+    ratio = member.file_size / max(member.compress_size, 1)
+    if member.file_size > MAX_MEMBER_BYTES or (member.file_size > RATIO_FREE_BYTES and ratio > max_ratio):
+        raise InputError(
+            f"{path}: member {member.filename} unpacks to {member.file_size:,} bytes, {ratio:.0f} times its packed "
+            f"size (at most {MAX_MEMBER_BYTES:,} bytes and {max_ratio} times are read). If it is genuine, unpack it "
+            f"and give {instead}."
+        )
+
+
+def _points_outside(name: str) -> bool:
+    windows = PureWindowsPath(name)
+    return ".." in windows.parts or bool(windows.drive or windows.root) or PurePosixPath(name).is_absolute()
+
+
+def _is_hidden(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return "__MACOSX" in parts or any(part.startswith(".") for part in parts)

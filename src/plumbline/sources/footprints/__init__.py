@@ -1,0 +1,1 @@
+"""Read footprints: any vector file becomes the buildings table."""

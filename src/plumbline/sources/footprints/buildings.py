@@ -1,0 +1,179 @@
+"""Footprints: any file of polygons -> the buildings table, in the points' projected CRS."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import shapely
+from pyproj.exceptions import ProjError
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.params import Footprints
+from plumbline.sources.files.patterns import fits
+from plumbline.sources.footprints.geometry import (
+    has_holes,
+    leave_out_hidden,
+    make_valid,
+    take_polygons,
+    unlike_polygons,
+)
+from plumbline.sources.footprints.ids import ID, drop_duplicates, identify, warn_of_drawn_twice
+from plumbline.sources.footprints.reproject import reprojected
+from plumbline.sources.footprints.selection import Sieve
+from plumbline.sources.footprints.vector_file import READ_FAULTS, first_line, read_vector
+
+HEIGHT = "height_m"
+GEO = b"geo"
+"""Key of GeoParquet's metadata."""
+
+
+def read_buildings(
+    path: Path, crs: str, id_column: str | None = None, layer: str | None = None,
+    stated: Mapping[str, Footprints] | None = None,
+) -> geopandas.GeoDataFrame:  # fmt: skip
+    """Read footprints and reproject them to `crs`.
+
+    The columns of the file stay as they are (nested JSON as text), but for `height_m`, which becomes a number, and
+    `building_id`, which becomes text; see `identifiers` for where it is from. A feature that is no footprint is left
+    out with a warning, see `sieve`; see `repair` for invalid rings, `solids` for buildings with walls.
+
+    `.attrs` says what was found and done: `source_crs` (name), `repaired` and `left_out` (lists of ids), and the
+    counts `assigned_ids`, `duplicates_dropped`, `drawn_twice`, `heights_unknown`, `multipart` (buildings of several
+    parts) and `with_holes`.
+
+    Args:
+        path: GeoJSON, GeoPackage, Shapefile (also zipped), GeoParquet, or what else geopandas reads.
+        crs: projected CRS of the points, in m.
+        id_column: column that identifies a building; it is copied to `building_id` if it is another. See `identify` for
+            what counts without.
+        layer: name, of a file with several; see `choose_layer` for what is read without.
+        stated: patterns of file names -> both of them (`ingest.footprints`), where they are not given here; the first
+            that fits counts.
+
+    Raises:
+        InputError: the file cannot be read, has no CRS, no footprints, or ids that repeat; the message names the
+            features.
+    """
+    own = next((about for pattern, about in (stated or {}).items() if fits(path, pattern)), None)
+    if stated and own is None:
+        log.info("%s: no pattern of ingest.footprints fits it (%s)", path, ", ".join(map(repr, stated)))
+    own = own or Footprints()
+    id_column = own.id_column if id_column is None else id_column
+    frame = read_vector(path, own.layer if layer is None else layer)
+    if not len(frame):
+        raise InputError(f"{path}: it holds no footprints.")
+    geometry = take_polygons(frame.geometry.to_numpy())
+    why = unlike_polygons(geometry)
+    polygonal = np.array([reason is None for reason in why], bool)
+    named = identify(path, frame, id_column, np.flatnonzero(polygonal))
+    sieve = Sieve(path, named.ids, np.arange(len(frame)))
+    keep = sieve.leave_out(why, "Give the buildings' outlines, as polygons.")
+    frame = frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=frame.crs))[keep]
+    source_crs = _check_crs(path, frame)
+    try:
+        frame = reprojected(str(path), frame, crs)
+    except ProjError as error:
+        raise InputError(f"{path}: cannot be reprojected from {source_crs} to {crs} ({error}).") from None
+    frame = frame[leave_out_hidden(sieve, frame.geometry.to_numpy(), crs)]
+    geometry, keep, repaired = make_valid(sieve, frame.geometry.to_numpy(), crs)
+    sieve.tell()
+    once = drop_duplicates(sieve, geometry, named.column or ID)
+    sieve.row, geometry, repaired = sieve.row[once], geometry[once], repaired[once]
+    frame = frame[keep][once].reset_index(drop=True)
+    frame = frame.set_geometry(geopandas.GeoSeries(geometry, crs=crs))
+    ids = sieve.kept_ids
+    if named.column is not None and named.column.casefold() == ID:
+        frame = frame.rename(columns={named.column: ID})
+    frame[ID] = ids
+    frame.attrs = {
+        "source_crs": source_crs,
+        "repaired": ids[repaired].tolist(),
+        "left_out": sieve.ids[sieve.out].tolist(),
+        "assigned_ids": named.assigned,
+        "duplicates_dropped": int((~once).sum()),
+        "drawn_twice": warn_of_drawn_twice(sieve, geometry),
+        "heights_unknown": _read_heights(sieve, frame),
+        "multipart": int((shapely.get_num_geometries(geometry) > 1).sum()),
+        "with_holes": int(has_holes(geometry).sum()),
+    }
+    return frame
+
+
+def buildings_table(buildings: geopandas.GeoDataFrame) -> pa.Table:
+    """The buildings table as Arrow has it: any of its rows, written as Parquet, are GeoParquet."""
+    whole = buildings.copy(deep=False)
+    whole.attrs = {}
+    stream = io.BytesIO()
+    whole.to_parquet(stream, index=False, compression=None)
+    table = pq.read_table(stream)
+    about = json.loads(table.schema.metadata[GEO])
+    for column in about["columns"].values():
+        column.pop("bbox", None)  # of all rows
+    return table.replace_schema_metadata({**table.schema.metadata, GEO: json.dumps(about).encode()})
+
+
+def load_buildings(path: Path) -> geopandas.GeoDataFrame:
+    """Read a buildings table.
+
+    Raises:
+        InputError: the file is missing or is not a buildings table.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file.")
+    try:
+        frame = geopandas.read_parquet(path)
+    except READ_FAULTS as error:
+        raise InputError(f"{path}: not a buildings table ({first_line(error)}).") from None
+    if ID not in frame.columns or frame.crs is None:
+        raise InputError(f"{path}: not a buildings table ({ID} or the CRS is missing).")
+    return frame
+
+
+def _check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
+    if frame.crs is None:
+        raise InputError(
+            f"{path}: the footprints have no CRS. Say which it is, for example with "
+            "`ogr2ogr -a_srs EPSG:4326 OUT.gpkg IN`, or add the Shapefile's .prj."
+        )
+    name = frame.crs.to_string() if frame.crs.to_epsg() is None else f"EPSG:{frame.crs.to_epsg()}"
+    if not (frame.crs.is_geographic or frame.crs.is_projected):
+        raise InputError(f"{path}: CRS {name} ({frame.crs.type_name}) found; footprints need a geographic or a "
+                         "projected one.")  # fmt: skip
+    if frame.crs.is_geographic:
+        # Half a turn in the unit of the CRS: 180 degrees, 200 grads.
+        half = np.pi / frame.crs.axis_info[0].unit_conversion_factor
+        west, south, east, north = frame.total_bounds
+        round_ = 0 <= west <= east <= 2 * half  # longitudes counted from 0 to 360
+        if (max(-west, east) > half and not round_) or max(-south, north) > half / 2:
+            raise InputError(
+                f"{path}: coordinates from {west:.10g}, {south:.10g} to {east:.10g}, {north:.10g} cannot be degrees "
+                f"of longitude and latitude, as the CRS ({name}) says"
+                + (", unless the latitude stands first: write the longitude before it. "
+                   if max(-west, east) <= half / 2 and max(-south, north) <= half else ". ")
+                + "A GeoJSON without `crs` is in degrees: reproject it, or name its CRS."
+            )  # fmt: skip
+    return name if len(name) < 40 else str(frame.crs.name)
+
+
+def _read_heights(sieve: Sieve, frame: geopandas.GeoDataFrame) -> int:
+    """Make heights numbers; how many say nothing: nobody needs them, so they stop nobody."""
+    if HEIGHT not in frame.columns:
+        return 0
+    heights = pd.to_numeric(frame[HEIGHT], errors="coerce").astype(float)
+    bad = np.asarray((heights.isna() & frame[HEIGHT].notna()) | (heights < 0) | np.isinf(heights))
+    if bad.any():
+        log.warning(
+            "%s: %d values of %s are no metres from 0 up and count as unknown: %s; the first is %r.",
+            sieve.path, bad.sum(), HEIGHT, sieve.name(bad), frame.loc[bad, HEIGHT].tolist()[0],
+        )  # fmt: skip
+    frame[HEIGHT] = heights.mask(bad)
+    return int(bad.sum())

@@ -1,0 +1,173 @@
+"""What buildings are called: the file's ids, names for those without one, and the same building drawn twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.sources.footprints.integers import MAX_WHOLE
+from plumbline.sources.footprints.selection import NAMED, Objects, Sieve, name_features
+
+ID = "building_id"
+NAMES_OF_IDS = ("@id", "id", "osm_id", "uuid", "gml_id", "objectid", "ogc_fid", "fid")
+"""Columns that files without `building_id` have for ids, the likelier first: OpenStreetMap's, GeoJSON's (`read_vector`
+puts the ids of its features into `id`), those of geographic information systems."""
+SHAPEFILE_NAME = 10
+"""Shapefiles cut the names of columns to so many characters: `building_i`."""
+SAME_M = 0.01
+"""Two drawings of one building have each corner within this distance, m."""
+
+
+class Identified(NamedTuple):
+    """What the features of a file are called."""
+
+    ids: Objects
+    """(F,) text."""
+    assigned: int
+    """How many buildings the file has no id for."""
+    column: str | None
+    """Where the ids are from; None where all are assigned."""
+
+
+def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[np.intp] | None = None) -> Identified:
+    """Ids of the features (F,).
+
+    They are those of `column`; where none is given, of `building_id` in any case of letters; else of the first of
+    `NAMES_OF_IDS` that tells all buildings apart. A building without an id is named after its place in the file,
+    `B0000001`, `B0000002`, …, with `_2` and so on behind where another has that name.
+
+    Args:
+        path: for messages.
+        frame: the features.
+        column: chosen by the user.
+        rows: of the features that are buildings; the others need no id. All without.
+
+    Raises:
+        InputError: a `column` that was chosen is missing, an id holds a NUL, or ids are decimals too large to be told
+            apart.
+    """
+    rows = np.arange(len(frame)) if rows is None else rows
+    found = _column(path, frame, column, rows)
+    names = np.char.mod("B%07d", np.arange(1, len(frame) + 1)).astype(object)
+    if found is None:
+        log.info("%s: no column %s, buildings are named B0000001, B0000002, … in the file's order.", path, ID)
+        return Identified(names, len(rows), None)
+    if found != ID:
+        log.info("%s: buildings are named by the column %s.", path, found)
+    ids, empty = _text(frame[found])
+    _check_exact(path, frame[found], found, rows)
+    ids[empty] = _unused(names[empty], set(ids[~empty]))
+    cut = rows[["\0" in one for one in ids[rows]]]
+    if len(cut):
+        raise InputError(
+            f"{path}: column {found}: {name_features(cut, ids)}: a NUL character found, at which GeoPackage and "
+            "GeoJSON cut a text. Take it out."
+        )
+    unnamed = rows[empty[rows]]
+    if len(unnamed):
+        log.warning("%s: %s without a value in column %s, named so.", path, name_features(unnamed, ids), found)
+    return Identified(ids, len(unnamed), found)
+
+
+def _column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[np.intp]) -> str | None:
+    """Name of the column of ids."""
+    columns = [name for name in map(str, frame.columns) if name != "geometry"]
+    name = ID if wanted is None else wanted
+    if name in columns:
+        return name
+    for spelled in (name, name[:SHAPEFILE_NAME]):
+        for candidate in columns:
+            if candidate.casefold() == spelled.casefold():
+                return candidate
+    if wanted is not None:
+        raise InputError(f"{path}: column {wanted} is missing; it has {', '.join(columns)}. Name one of these.")
+    for candidate in (other for known in NAMES_OF_IDS for other in columns if other.casefold() == known):
+        ids, empty = _text(frame[candidate].iloc[rows])
+        if not empty.any() and len(set(ids)) == len(ids):
+            return candidate
+    return None
+
+
+def drop_duplicates(sieve: Sieve, geometry: Objects, column: str) -> NDArray[np.bool_]:
+    """Which buildings (B,) to keep: of those with one id and one outline, as where tiles were put together, the first.
+
+    Raises:
+        InputError: an id repeats with another outline; names file, column, ids and features.
+    """
+    series = pd.Series(sieve.kept_ids)
+    again = np.asarray(series.duplicated())
+    if not again.any():
+        return ~again
+    first = np.asarray(series.drop_duplicates().index)[pd.factorize(series)[0][again]]
+    other = np.zeros(len(series), bool)
+    other[again] = ~_alike(geometry[again], geometry[first])
+    if other.any():
+        named = ", ".join(map(str, pd.unique(series[other])[:NAMED]))
+        raise InputError(
+            f"{sieve.path}: column {column} repeats {named} ({sieve.name(other)}). Each id may stand there once; only "
+            "a footprint drawn twice, alike, may be there twice."
+        )
+    log.warning("%s: %s drawn twice, alike, with one id; the first is kept.", sieve.path, sieve.name(again))
+    return ~again
+
+
+def warn_of_drawn_twice(sieve: Sieve, geometry: Objects) -> int:
+    """Say which buildings (B,) have the outline of one before them under another name: only one can get the points."""
+    rounded = shapely.transform(geometry, lambda corners: np.round(corners / SAME_M) * SAME_M)
+    series = pd.Series(shapely.to_wkb(shapely.normalize(rounded)))
+    again = np.asarray(series.duplicated())
+    if again.any():
+        log.warning(
+            "%s: %d footprints are drawn as one before them, under another name: %s. The first of each gets the "
+            "points, the others are not judged. Remove them.",
+            sieve.path, again.sum(), sieve.name(again),
+        )  # fmt: skip
+    return int(again.sum())
+
+
+def _check_exact(path: Path, values: pd.Series, column: str, rows: NDArray[np.intp]) -> None:
+    """Refuse whole numbers that the file has as decimals too large for it: several ids may have become one."""
+    if not pd.api.types.is_float_dtype(values.dtype):
+        return
+    large = rows[np.asarray(values.abs() >= MAX_WHOLE)[rows]]
+    if len(large):
+        raise InputError(
+            f"{path}: column {column}: feature {large[0] + 1}: {values.iloc[large[0]]:.17g} found, a decimal number. "
+            f"From {MAX_WHOLE:.0f} on these cannot tell one whole number from the next. Write the column as integers "
+            "or as text, or name another by --id-column or ingest.footprints."
+        )
+
+
+def _text(values: pd.Series) -> tuple[Objects, NDArray[np.bool_]]:
+    """Values as text, and which are empty."""
+    missing = np.asarray(values.isna())
+    if pd.api.types.is_float_dtype(values.dtype):
+        known = values[~missing]
+        if ((known % 1 == 0) & (known.abs() < MAX_WHOLE)).all():
+            values = values.fillna(0).astype("int64")
+    text = values.astype(str)
+    return text.to_numpy(object).copy(), missing | np.asarray(text.str.strip() == "")
+
+
+def _unused(names: Objects, taken: set[str]) -> Objects:
+    """Names that nobody has: with a number behind where `taken` holds one."""
+    free = names.copy()
+    for row in np.flatnonzero(np.isin(names, list(taken))):
+        number = 2
+        while f"{names[row]}_{number}" in taken:
+            number += 1
+        free[row] = f"{names[row]}_{number}"
+    return free
+
+
+def _alike(one: Objects, other: Objects) -> NDArray[np.bool_]:
+    return np.asarray(
+        shapely.equals_exact(one, other, tolerance=SAME_M, normalize=True) | shapely.equals(one, other), bool
+    )

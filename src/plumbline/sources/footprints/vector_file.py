@@ -1,0 +1,150 @@
+"""Opening a file of footprints, of any vector format: a table with geometry and CRS, or a refusal."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyogrio
+import shapely
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.sources.files.csv_lines import WESTERN
+from plumbline.sources.footprints.file_checks import check_named_crs
+from plumbline.sources.footprints.integers import mend_integers
+from plumbline.sources.footprints.layers import choose_layer
+from plumbline.sources.footprints.packed import LINES, Source, find_source
+
+PARQUET_SUFFIXES = (".parquet", ".geoparquet")
+FEATURE_ID = "id"
+"""Column of the ids of a GeoJSON's features, as GDAL names it where they are texts."""
+UNSUPPORTED = "Geometry type is not supported"
+"""What pyogrio says of polyhedral surfaces and triangulated ones."""
+WKT_STARTS = ("POLYGON", "MULTIPOLYGON", "SRID=")
+READ_FAULTS = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    UnboundLocalError,
+    shapely.errors.ShapelyError,
+    pa.ArrowException,
+)
+"""What GDAL, GEOS and Arrow raise, through geopandas, on files that are not what they seem."""
+
+
+def read_vector(path: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
+    """The features of a file, in its own CRS, geometry in the column `geometry`; nested JSON as text.
+
+    Args:
+        path: the file.
+        layer: its name; see `choose_layer` for what is read without.
+
+    Raises:
+        InputError: the file is missing, empty, no vector file, a zip or gzip that is not safe to read, a table without
+            geometry, a GeoJSON with a CRS that is not known, or has no such layer.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: no such file.")
+    if path.is_file() and path.stat().st_size == 0:
+        raise InputError(f"{path}: the file is empty.")
+    is_parquet = path.suffix.lower() in PARQUET_SUFFIXES
+    if is_parquet and layer is not None:
+        raise InputError(f"{path}: no layer {layer}; a GeoParquet has no layers.")
+    source = Source(str(path), None) if is_parquet else find_source(path)
+    collection = source.ends is not None and source.ends.is_collection
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if is_parquet:
+                frame = geopandas.read_parquet(path)
+                mend_integers(frame, lambda names: pq.read_table(path, columns=names))
+                frame = _with_index(frame)
+            else:
+                # A GeoJSON has one layer; to list it, all of it would be read once more.
+                only = collection and layer is None
+                frame = _read_layer(source, None if only else choose_layer(path, source.name, layer), collection)
+        said = {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
+        for message in sorted(said):
+            log.warning("%s: %s", path, message)
+    except UnicodeDecodeError as error:
+        text = error.object.decode(WESTERN, "replace")[:40]
+        raise InputError(
+            f"{path}: text that is not in UTF-8, as the file says or its format has it: {text!r} perhaps. Save it as "
+            "UTF-8; beside a Shapefile, a .cpg says what it is in, such as ISO-8859-1."
+        ) from None
+    except READ_FAULTS as error:
+        if UNSUPPORTED in str(error):
+            raise InputError(
+                f"{path}: geometries of a kind that is not read ({first_line(error)}), such as solids drawn as "
+                "polyhedral surfaces. Make polygons of them: `ogr2ogr -nlt MULTIPOLYGON OUT.gpkg IN`."
+            ) from None
+        raise InputError(
+            f"{path}: not readable as a file of footprints ({first_line(error)}). GeoJSON, GeoPackage, Shapefile, "
+            "zipped Shapefile and GeoParquet are."
+        ) from None
+    if not isinstance(frame, geopandas.GeoDataFrame) or frame.columns.duplicated().any():
+        raise InputError(
+            f"{path}: a table without geometry, or with two columns of one name; footprints are needed.{_wkt(frame)}"
+        )
+    if source.ends is not None and collection:
+        check_named_crs(path, source.ends, frame.crs)
+    frame = frame.reset_index(drop=True)
+    for name in [column for column, kind in frame.dtypes.items() if kind.kind == "O" and kind.name == "object"]:
+        # Objects within a GeoJSON's properties have no type that a table could hold: they go on as the text they were.
+        if frame[name].map(lambda value: isinstance(value, dict | list)).any():
+            frame[name] = frame[name].map(json.dumps, na_action="ignore")
+    return frame if frame.geometry.name == "geometry" else frame.rename_geometry("geometry")
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, at most 200 characters."""
+    if isinstance(error, UnboundLocalError):  # pyogrio 0.13 on a CRS that it cannot decode
+        return "the name of its CRS is not in UTF-8; save a Shapefile's .prj as that"
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def _read_layer(source: Source, layer: str | None, with_ids: bool) -> pd.DataFrame:
+    # GDAL guesses dates from strings in GeoJSON, and writes them in its own way: a building may be called 2024-01-01.
+    options = {"DATE_AS_STRING": "YES"} if with_ids else {"datetime_as_string": source.name.startswith(LINES)}
+    # A ring that cannot even be made a polygon would stop the reader without a word on where: as None it gets a place.
+    frame: pd.DataFrame = geopandas.read_file(
+        source.name, layer=layer, on_invalid="ignore", fid_as_index=with_ids, **options
+    )
+    mend_integers(
+        frame, lambda names: pyogrio.read_arrow(source.name, layer=layer, columns=names, read_geometry=False)[1]
+    )
+    ids = frame.index.to_numpy()
+    # Where a feature has no id, or that of another, GDAL gives it its place.
+    if with_ids and FEATURE_ID not in frame.columns and len(ids) and not (ids == np.arange(len(ids))).any():
+        frame.insert(0, FEATURE_ID, ids)
+    return frame
+
+
+def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
+    """With the named levels of its index as columns: many set their ids as one before they write it."""
+    kept = [name for name in frame.index.names if name is not None and name not in frame.columns and name != "geometry"]
+    for place, name in enumerate(kept):
+        frame.insert(place, name, frame.index.get_level_values(name).to_numpy())
+    return frame
+
+
+def _wkt(frame: pd.DataFrame) -> str:
+    """What to do with a table whose geometry is text."""
+    for name in frame.columns[~frame.columns.duplicated()]:
+        text = frame[name].dropna().astype(str).head(1).str.lstrip().str.upper()
+        if text.str.startswith(WKT_STARTS).any():
+            return (
+                f" Its column {name} holds them as text (WKT): `ogr2ogr -f GPKG OUT.gpkg IN.csv -oo "
+                f"GEOM_POSSIBLE_NAMES={name} -a_srs EPSG:4326` makes a file of it, with the CRS that they are in."
+            )
+    return ""

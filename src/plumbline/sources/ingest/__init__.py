@@ -1,0 +1,1 @@
+"""Run the stage `ingest`: read city folders in parts, and read back what it wrote."""

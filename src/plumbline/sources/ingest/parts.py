@@ -1,0 +1,202 @@
+"""One part of one product -> its points in files by tile: the portion in which `ingest` reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.core.files import atomic_folder, write_json
+from plumbline.params import Ingest
+from plumbline.sources.checks.overlap import NEAR_M, near_points
+from plumbline.sources.checks.values import Sizes, sizes_of
+from plumbline.sources.city.tiles import FOOTPRINTS, TILES, Tiles, cells, tile_name
+from plumbline.sources.points.points_table import load_points, write_blocks, write_points
+from plumbline.sources.points.read import open_points
+from plumbline.sources.track import Track, concatenate_tracks, identity
+
+SPILL_BYTES = 2**27
+"""Series kept in memory before they are written: a part of a csv has about as much, a large zip is written in turns."""
+SIZED = 500
+"""Points of each block whose displacements are looked at for their unit."""
+POINTS, HALO = "points", "halo"
+PART, IDENTITY, SAMPLE, REPEATED = "part.json", "identity.npy", "sample.parquet", "repeated.npy"
+SAMPLED_M = 50.0
+"""Side of the squares that a sample is of."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Points to read, and where to put them."""
+
+    folder: Path
+    """What becomes of it: `points/TILE/*.parquet`, `halo/TILE/*.parquet`, and what the whole city has to be told."""
+    city: Path
+    """Folder with the city's `tiles.npz` and footprints."""
+    path: Path
+    crs: str
+    number: tuple[int, int]
+    """Of the product in its city, and of the part in its product: they name the files."""
+    span: tuple[int, int | None]
+    """Bytes of a csv, or row groups of a Parquet file."""
+    sampled: int
+    """One in so many points is kept for comparing products."""
+    params: Ingest
+
+
+def read_part(
+    part: Part, ready: Callable[[], object] = lambda: None, go_on: Callable[[], object] = lambda: None
+) -> None:
+    """Read, filter and write the points of a part; `repeated.npy` beside its folder says which rows to leave out.
+
+    Args:
+        part: what to read.
+        ready: returns as soon as the city's folder is there; called when points are to be written, not before.
+        go_on: called before each block; raises where reading is to end.
+
+    Raises:
+        InputError: the reader refuses the file.
+    """
+    source = open_points(part.path, part.params.products, crs=part.crs, part=part.span)
+    repeated_file = part.folder.with_name(f"{part.folder.name}-{REPEATED}")
+    repeated = np.load(repeated_file) if repeated_file.exists() else np.zeros(0, np.intp)
+    with atomic_folder(part.folder) as out:
+        pile, seen, samples = _Pile(out, part, ready), [np.zeros(0, np.uint64)], []
+        row, values_T = 0, np.zeros(len(source.epochs), np.int64)
+        sizes = Sizes(0, 0, 0)
+        dropped: Counter[str] = Counter()
+        for block in source.blocks():
+            go_on()
+            seen.append(identity(block.point_id))
+            sizes = sizes.plus(sizes_of(block.displacement, SIZED))
+            samples.append(without_series(block.take(_sample(block, part.sampled))))
+            rows = np.arange(row, row := row + len(block))
+            if len(repeated):
+                block = block.keep(~np.isin(rows, repeated), "duplicate_id")
+            block = drop_poor(block, part.params)
+            dropped.update(block.dropped)
+            values_T += np.isfinite(block.displacement).sum(axis=0)
+            pile.add(block)
+        pile.spill()
+        np.save(out / IDENTITY, np.concatenate(seen))
+        if samples:
+            sample = concatenate_tracks(samples)
+            if pile.near is not None and pile.near.point_id[0] not in sample.point_id:
+                sample = concatenate_tracks([sample, pile.near])
+            write_points([sample], out / SAMPLE)
+        write_json(
+            out / PART,
+            {
+                "name": source.name, "epochs": [str(day) for day in source.epochs], "dropped": dict(dropped),
+                "notes": list(source.notes), "values": values_T.tolist(),
+                "sizes": list(sizes), **pile.counts,
+            },
+        )  # fmt: skip
+
+
+def drop_poor(points: Track, params: Ingest) -> Track:
+    """Leave out, rule by rule, what the quality filter refuses; a rule counts also what it had nothing to refuse of."""
+    if points.coherence is not None:
+        # Compared as the product's float32: 0.7 in params must keep a point of 0.7. One of unknown coherence stays.
+        points = points.keep(~(points.coherence < np.float32(params.min_coherence)), "min_coherence")
+    if points.rmse is not None and params.max_rmse_mm is not None:
+        points = points.keep(~(points.rmse > np.float32(params.max_rmse_mm)), "max_rmse_mm")
+    return points
+
+
+def load_sample(folder: Path, epochs: NDArray[np.datetime64]) -> Track | None:
+    """What a part tells of its points to those who compare products: a sample, the outermost, one near a footprint.
+
+    Without series. None where the part has no points.
+    """
+    if not (folder / SAMPLE).exists():
+        return None
+    (track,) = load_points(folder / SAMPLE)
+    return replace(track, epochs=epochs, displacement=np.zeros((len(track), 0), np.float32))
+
+
+def without_series(track: Track) -> Track:
+    """The points with no epoch, and none dropped."""
+    empty = np.zeros((len(track), 0), np.float32)
+    return replace(track, epochs=track.epochs[:0], displacement=empty, dropped={})
+
+
+def _sample(block: Track, one_in: int) -> NDArray[np.intp]:
+    """Points of some squares, the same ones of every product and of every release of it; and the block's outermost."""
+    east, north = (np.floor(x / SAMPLED_M).astype(np.int64) for x in (block.easting, block.northing))
+    chosen = np.flatnonzero((east * 73_856_093 ^ north * 19_349_663) % one_in == 0)  # Teschner et al. 2003
+    ends = [f(x) for x in (block.easting, block.northing) if len(x) for f in (np.argmin, np.argmax)]
+    return np.union1d(chosen, ends).astype(np.intp)
+
+
+def _near(block: Track, city: Path) -> NDArray[np.intp]:
+    tree, box = _footprints(city)
+    return near_points(block, tree, box, NEAR_M)
+
+
+@lru_cache(maxsize=1)
+def _footprints(city: Path) -> tuple[shapely.STRtree, NDArray[np.float64]]:
+    polygons = shapely.from_wkb(pq.read_table(city / FOOTPRINTS)["wkb"].to_numpy(zero_copy_only=False))
+    return shapely.STRtree(polygons), shapely.total_bounds(polygons)
+
+
+def _tiles(city: Path) -> Tiles:
+    with np.load(city / TILES) as stored:
+        return Tiles(float(stored["side_m"]), stored["cell"], stored["reach"])
+
+
+class _Pile:
+    """Points on their way into files by tile."""
+
+    def __init__(self, out: Path, part: Part, ready: Callable[[], object]) -> None:
+        self.out, self.part, self.ready, self.turn, self.bytes = out, part, ready, 0, 0
+        self.waiting: list[Track] = []
+        self.counts: dict[str, dict[str, int]] = {POINTS: {}, HALO: {}}
+        self.near: Track | None = None
+        """One point near a footprint, without its series."""
+
+    def add(self, block: Track) -> None:
+        """Take a block; write what has gathered, once it is much."""
+        if len(block):
+            self.waiting.append(block)
+            self.bytes += block.displacement.nbytes
+            if self.bytes > SPILL_BYTES:
+                self.spill()
+
+    def spill(self) -> None:
+        """Write what has gathered, one file a tile."""
+        if not self.waiting:
+            return
+        self.ready()
+        city = self.part.city
+        jobs: dict[tuple[str, int], list[tuple[Track, NDArray[np.intp]]]] = {}
+        tiles = _tiles(city)
+        for block in self.waiting:
+            if self.near is None and len(found := _near(block, city)):
+                self.near = without_series(block.take(found[:1]))
+            own = cells(block.easting, block.northing, tiles.side_m)
+            order = np.argsort(own, kind="stable")
+            starts = np.flatnonzero(np.r_[True, np.diff(own[order]) > 0])
+            for rows in np.split(order, starts[1:]):
+                jobs.setdefault((POINTS, int(own[rows[0]])), []).append((block, rows))
+            for cell, rows in tiles.halo(block.easting, block.northing, own):
+                jobs.setdefault((HALO, cell), []).append((block, rows))
+        with ThreadPoolExecutor(2) as pool:  # encoding takes longer than parsing did, and lets other threads run
+            list(pool.map(lambda job: self._write(job[0], job[1], jobs[job]), jobs))
+        self.waiting, self.bytes = [], 0
+        self.turn += 1
+
+    def _write(self, kind: str, cell: int, pieces: Sequence[tuple[Track, NDArray[np.intp]]]) -> None:
+        tile = tile_name(cell)
+        name = "-".join(f"{number:04d}" for number in (*self.part.number, self.turn))
+        tracks = [block.take(rows) for block, rows in pieces]
+        write_blocks([tracks], self.out / kind / tile / f"{name}.parquet")
+        self.counts[kind][tile] = self.counts[kind].get(tile, 0) + sum(map(len, tracks))

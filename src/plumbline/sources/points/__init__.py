@@ -1,0 +1,1 @@
+"""Read points: a product of any known format becomes a track."""

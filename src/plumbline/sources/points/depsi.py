@@ -1,0 +1,70 @@
+"""Reader of DePSI's csv export (TU Delft): one row a scatterer, positions in WGS 84, no line of sight.
+
+Columns as stmtools documents them (TUDelftGeodesy/stmtools, docs/stm_init.md) and as published DePSI products describe
+them: `pnt_lat`, `pnt_lon` in degrees, `pnt_height` in m, `pnt_enscoh` ensemble coherence, `d_YYYYMMDD` displacement
+along the line of sight, in m unless `ingest.products` states another unit. `a_…` (amplitude) and `h2ph_…` (height to
+phase) are left alone. Positive is taken to be towards the satellite.
+"""
+
+from __future__ import annotations
+
+from plumbline import params
+from plumbline.core.errors import InputError
+from plumbline.sources.files.archive import Product
+from plumbline.sources.grid import GLOBE
+from plumbline.sources.points.epochs import find_days, warn_of_unread
+from plumbline.sources.points.layout import Angles, Layout, to_mm
+from plumbline.sources.points.reader_base import PointSource
+from plumbline.sources.points.table_reader import open_csv
+
+DAYS = "d_%Y%m%d"
+OTHER_SERIES = ("a_", "h2ph_")
+"""Amplitudes, and heights to phases."""
+KNOWN = {"pnt_id", "pnt_lat", "pnt_lon", "pnt_height", "pnt_enscoh", "pnt_linear", "pnt_line", "pnt_pixel"}
+
+
+def is_depsi(header: list[str]) -> bool:
+    """Whether columns of this name make it a DePSI export, complete or not."""
+    return len(KNOWN.intersection(header)) >= 3
+
+
+def open_depsi(product: Product, header: list[str], about: params.Product, crs: str | None) -> PointSource:
+    """Open a DePSI export; `about` must say the line of sight.
+
+    Raises:
+        InputError: a column is missing or a day impossible, or `about` lacks an angle; what concerns rows, where
+            reading gets to them.
+    """
+    days = find_days(str(product), header, DAYS)
+    others = (name for name in header if name not in days and not name.startswith(OTHER_SERIES))
+    warn_of_unread(str(product), others, "d_YYYYMMDD")
+    layout = Layout(
+        days=days,
+        x="pnt_lon",
+        y="pnt_lat",
+        crs=about.crs or GLOBE,
+        to_mm=to_mm(about, "m"),
+        los=stated_angles(product, about),
+        point_id="pnt_id",
+        height="pnt_height" if "pnt_height" in header else None,
+        coherence="pnt_enscoh" if "pnt_enscoh" in header else None,
+    )
+    return open_csv(product, header, layout, about.track or product.path.stem, crs)
+
+
+def stated_angles(product: Product, about: params.Product) -> Angles:
+    """The viewing angles that the file does not hold, from its description.
+
+    Raises:
+        InputError: they are not stated; the message says what to write where.
+    """
+    if about.incidence_deg is None or about.heading_deg is None:
+        raise InputError(
+            f"{product}: the file does not say from where the satellite looked. Write it into params.yaml (and give "
+            "`--params params.yaml` to a command that is no stage), with the angle from the vertical and the direction "
+            "of flight clockwise from north, in degrees:\n"
+            "ingest:\n"
+            "  products:\n"
+            f"    {product.path.name!r}: {{incidence_deg: 30.0, heading_deg: 350.0}}  # your numbers"
+        )
+    return Angles(about.incidence_deg, about.heading_deg)

@@ -1,0 +1,1 @@
+"""Read products of the European Ground Motion Service."""

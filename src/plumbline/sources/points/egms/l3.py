@@ -1,0 +1,85 @@
+"""Reader of the European Ground Motion Service's L3 (ortho) products: motion up or east, in cells of 100 m.
+
+Format: EEA, EGMS Product Description and Format Specification. Files of both components have the same columns, and
+neither csv nor xml says which of the two it is: the name of the csv does (`EGMS_L3_E45N17_100km_U_…`).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+from plumbline import params
+from plumbline.core.errors import InputError
+from plumbline.sources.files.archive import Product
+from plumbline.sources.points.egms.l2 import COHERENCE, CRS, HEIGHTS, LOS, RANGES, RMSE, is_egms
+from plumbline.sources.points.epochs import find_days, warn_of_unread
+from plumbline.sources.points.layout import Layout
+from plumbline.sources.points.reader_base import PointSource, noted
+from plumbline.sources.points.table_reader import open_csv
+
+DIRECTIONS = {"up": (0.0, 0.0, 1.0), "east": (1.0, 0.0, 0.0)}
+LETTERS = {"U": "up", "E": "east"}
+CELLS = "an EGMS L3 product: its points are means over cells of 100 m"
+
+
+def is_ortho(header: list[str]) -> bool:
+    """Whether it is an EGMS product without any line of sight."""
+    return is_egms(header) and not {*LOS, COHERENCE, "incidence_angle", "mp_type"}.intersection(header)
+
+
+def open_ortho(product: Product, header: list[str], about: params.Product, crs: str | None) -> PointSource:
+    """Open an L3 product as a track whose line of sight points up, or east.
+
+    Raises:
+        InputError: a column is missing or a day impossible, or nothing says which component it is; what concerns rows,
+            where reading gets to them.
+    """
+    component, notes = find_component(product, about)
+    layout = ortho_layout(product, header, component)
+    return noted(open_csv(product, header, layout, about.track or product.path.stem, crs), product, notes)
+
+
+def ortho_layout(product: Product, header: list[str], component: str) -> Layout:
+    """What the columns are.
+
+    Raises:
+        InputError: a column named by eight digits is no day.
+    """
+    days = find_days(str(product), header, "%Y%m%d")
+    warn_of_unread(str(product), [name for name in header if name not in days], "YYYYMMDD")
+    return Layout(
+        days=days,
+        x="easting",
+        y="northing",
+        crs=CRS,
+        to_mm=1.0,
+        los=DIRECTIONS[component],
+        point_id="pid",
+        height=next((name for name in HEIGHTS if name in header), HEIGHTS[0]),
+        rmse=next((name for name in RMSE if name in header), None),
+        x_range=RANGES["easting"],
+        y_range=RANGES["northing"],
+        fixed_decimals=True,
+        cells=True,
+    )
+
+
+def find_component(product: Product, about: params.Product) -> tuple[str, tuple[str, ...]]:
+    """`up` or `east`, as stated or by the letter in the csv's or the file's name; and what is to be said of it.
+
+    Raises:
+        InputError: neither says it, or the two names contradict each other.
+    """
+    if about.component is not None:
+        return about.component, (CELLS,)
+    names = [product.path.stem, *([PurePosixPath(product.member).stem] if product.member else [])]
+    said = {LETTERS[part] for name in names for part in re.split(r"[_\-. ]", name) if part in LETTERS}
+    if len(said) != 1:
+        found = "both E and U stand" if said else "neither E nor U stands"
+        raise InputError(
+            f"{product}: an EGMS L3 product, whose columns do not say whether it is up or east, and {found} in its "
+            f"name. Write it into params.yaml:\ningest:\n  products:\n    {product.path.name!r}: {{component: up}}"
+        )
+    (component,) = said
+    return component, (CELLS, f"by its name, the motion is {component}")

@@ -1,0 +1,185 @@
+"""The formats of point products, each told by the content, never by the file's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from plumbline import params
+from plumbline.core.errors import InputError
+from plumbline.sources.crs import projection
+from plumbline.sources.files.archive import Product, find_csv
+from plumbline.sources.files.csv_lines import dialect
+from plumbline.sources.files.file_type import foreign
+from plumbline.sources.files.table import read_header
+from plumbline.sources.points.depsi import is_depsi, open_depsi
+from plumbline.sources.points.egms.l2 import is_egms, open_egms, whole_names
+from plumbline.sources.points.egms.l3 import is_ortho, open_ortho
+from plumbline.sources.points.egms.parquet import is_parquet, read_names
+from plumbline.sources.points.mintpy.hdf5 import is_hdf5
+from plumbline.sources.points.mintpy.series import is_timeseries
+from plumbline.sources.points.reader_base import PointSource
+from plumbline.sources.points.skeleton import described_as
+from plumbline.sources.points.stamps import is_stamps, open_stamps
+from plumbline.sources.points.vector_layer import Layer, find_layer
+from plumbline.sources.track import Track
+
+ANGLES = frozenset({"incidence_deg", "heading_deg"})
+WRITTEN = frozenset({"separator", "decimal"})
+"""How a csv of any format may be written."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format that `format` can name."""
+
+    called: str
+    uses: frozenset[str]
+    """Keys of `ingest.products` that mean something for it, besides `OF_ALL`."""
+    recognises: Callable[[list[str]], bool] | None = None
+    """By the header of a csv."""
+    open_csv: Callable[[Product, list[str], params.Product, str | None], PointSource] | None = None
+    has_ids: bool = True
+    """Whether a point's name is in the file; else it is its row, and the file cannot be read in parts."""
+
+
+FORMATS = {
+    "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", WRITTEN | {"component"}, is_ortho, open_ortho),
+    "egms": Format(
+        "EGMS L2a and L2b (csv, zip as downloaded, or Parquet)", WRITTEN, is_egms,
+        lambda product, header, about, crs: _as_asked(open_egms(product, header), product, about, crs),
+    ),
+    "depsi": Format("DePSI (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_depsi, open_depsi),
+    "stamps": Format(
+        "StaMPS (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_stamps, open_stamps, has_ids=False
+    ),
+    "mintpy": Format("MintPy time series (HDF5)", ANGLES | {"crs", "positive", "units", "geometry", "coherence"}),
+    "columns": Format(
+        "any csv or layer of points whose columns ingest.products describes",
+        ANGLES | WRITTEN | {"crs", "positive", "columns", "units", "epochs"},
+    ),
+}  # fmt: skip
+"""By name; of those that recognise a header, the first counts."""
+KNOWN = "Known: " + "; ".join(f"{form.called}: {name}" for name, form in FORMATS.items())
+PARQUET_FORMATS = ("egms-l3", "egms")
+OF_ALL = frozenset({"format", "track", "moved_m", "raised_m"})
+"""Keys of `ingest.products` that mean something for every format."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a file is."""
+
+    name: str
+    """Of the format."""
+    product: Product | None
+    """None: no csv."""
+    header: list[str]
+
+
+def find(path: Path, about: params.Product, wanted: str | None, products: Mapping[str, params.Product] = {}) -> Found:
+    """The format of a file, and of a csv its header.
+
+    Args:
+        path: the file. about: what params.yaml says of it (`describe`).
+        wanted: the format it has to be of; None: as `about` says, or by the content.
+        products: all of `ingest.products`, for the message where none of them fits.
+
+    Raises:
+        InputError: the file cannot be read, its format is not known, or it is not the one wanted.
+    """
+    wanted = wanted or about.format or ("columns" if about.columns else None)
+    if about.profiles is not None or wanted == "profiles":
+        raise InputError(
+            f"{path}: described as profile rows, which are no points. Give them a city folder of their own for "
+            "`plumbline ingest`; see docs/formats.md."
+        )
+    if wanted is not None and wanted not in FORMATS:
+        raise InputError(f"{path}: format {wanted!r} is not known. {KNOWN}.")
+    if is_hdf5(path):
+        if wanted not in (None, "mintpy"):
+            raise InputError(f"{path}: an HDF5 file, which format {wanted} is not. Leave the format out, or: mintpy.")
+        if not is_timeseries(path):
+            raise InputError(f"{path}: an HDF5 file without /timeseries, so none of MintPy's time series. {KNOWN}.")
+        return Found("mintpy", None, [])
+    if is_parquet(path):
+        names = read_names(path)
+        if wanted == "columns" or (wanted is None and not is_egms(names)):
+            raise InputError(
+                f"{path}: a Parquet file with the columns {', '.join(names[:12])[:300]}. Only EGMS products are read "
+                "from Parquet: write the table as csv, and describe its columns in ingest.products (docs/formats.md)."
+            )
+        if wanted not in (None, *PARQUET_FORMATS):
+            raise InputError(f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.")
+        return Found(_by_header(Product(path), names, wanted), None, [])
+    if path.is_file() and (kind := foreign(path)) is not None:
+        raise InputError(f"{path}: {kind}. {KNOWN}.")
+    product = find_layer(path) or dialect(find_csv(path), about)
+    if wanted == "mintpy":
+        raise InputError(f"{product}: not an HDF5 file, as format mintpy needs.")
+    if wanted == "columns":
+        return Found(wanted, product, [])
+    header = whole_names(read_header(product))
+    unfit = [] if about.model_fields_set else list(products)
+    return Found(_by_header(product, header, wanted, unfit), product, header)
+
+
+def _by_header(product: Product, header: list[str], wanted: str | None, unfit: Sequence[str] = ()) -> str:
+    fits = [name for name, form in FORMATS.items() if form.recognises is not None and form.recognises(header)]
+    begins = f"its header begins {', '.join(header[:12])[:300]}"
+    if wanted is None:
+        if not fits:
+            crs = product.crs if isinstance(product, Layer) else None
+            tried = f" No pattern of ingest.products fits its name ({', '.join(unfit[:5])})." if unfit else ""
+            blanks = len(header) == 1 and len(header[0].split()) > 2
+            if blanks:
+                raise InputError(
+                    f"{product}: unknown format: blanks seem to stand between its cells. Write commas in their place "
+                    f"(`tr -s ' ' , < IN > OUT.csv`), with a first line that names the columns. {KNOWN}."
+                )
+            raise InputError(
+                f"{product}: unknown format, {begins}. {KNOWN}.{tried} Any other table is read once its columns are "
+                f"described, in a file that --params names:\n{described_as(product.path.name, header, crs)}"
+            )
+        return fits[0]
+    if wanted not in fits or (wanted == "egms" and fits[0] == "egms-l3"):
+        likely = f" It looks like format {fits[0]}." if fits else ""
+        raise InputError(f"{product}: not of format {wanted} ({FORMATS[wanted].called}), {begins}.{likely}")
+    return wanted
+
+
+def check_used(path: Path, about: params.Product, found: Found) -> None:
+    """Refuse what is stated of a file and its format does not use.
+
+    Raises:
+        InputError: there is such a key.
+    """
+    is_text = found.product is not None and not isinstance(found.product, Layer)
+    unused = about.model_fields_set - FORMATS[found.name].uses - OF_ALL
+    if not is_text:
+        unused |= about.model_fields_set & WRITTEN
+    if unused:
+        kind = f"format {found.name}" if is_text else f"format {found.name} in a {path.suffix} file"
+        raise InputError(
+            f"{path}: the params state {', '.join(sorted(unused))} for it (ingest.products), which {kind} "
+            "does not use. Remove it there, or let a pattern before it fit this file."
+        )
+
+
+def _as_asked(source: PointSource, product: Product, about: params.Product, crs: str | None) -> PointSource:
+    """An EGMS product under another name, or in another CRS than its own."""
+    plane, name = projection(str(product), source.crs, crs, lambda: None), about.track or source.name
+    if plane.transformer is None and name == source.name:
+        return source
+
+    def blocks() -> Iterator[Track]:
+        for block in source.blocks():
+            easting, northing = plane(block.easting, block.northing)
+            if not np.isfinite(easting + northing).all():
+                raise InputError(f"{product}: its points lie outside of what {plane.crs}, the city's CRS, can show.")
+            yield replace(block, name=name, crs=plane.crs, easting=easting, northing=northing)
+
+    return PointSource(name, plane.crs, source.epochs, blocks, source.notes)

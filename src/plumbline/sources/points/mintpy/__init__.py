@@ -1,0 +1,1 @@
+"""Read MintPy's time series with its geometry."""

@@ -1,0 +1,151 @@
+"""Which files belong to a time series of MintPy, and what its attributes say of its pixels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from plumbline import params
+from plumbline.core.errors import InputError
+from plumbline.sources.crs import LATITUDES, LONGITUDES, is_globe
+from plumbline.sources.grid import GLOBE
+from plumbline.sources.points.mintpy.geometry import AZIMUTH, COHERENCE, INCIDENCE, Geometry, Grid
+from plumbline.sources.points.mintpy.hdf5 import array, attributes, has_array, number, open_hdf5
+
+FOLDERS = (".", "inputs", "../inputs", "..")
+"""Where MintPy leaves the files, from the time series."""
+GEOMETRIES = ("geometryGeo.h5", "geo_geometryRadar.h5", "geometryRadar.h5")
+COHERENCES = ("temporalCoherence.h5", "geo_temporalCoherence.h5")
+RIGHT_LOOKING = -1.0
+"""MintPy's ANTENNA_SIDE."""
+ANGLES_APART_DEG = 30.0
+"""Flight directions by azimuthAngle and by HEADING further apart than this are worth a word."""
+
+
+def find_geometry(path: Path, attrs: Mapping[str, str], shape: tuple[int, int], about: params.Product) -> Geometry:
+    """Find and look into what belongs to the time series `path` with the attributes `attrs`.
+
+    Raises:
+        InputError: a file that is named is missing; no geometry of the right size is there and `about` does not say
+            what it would; the CRS of a raster in metres is not said.
+    """
+    grid, crs = _grid(path, attrs, about)
+    geometry = _companion(path, about.geometry, GEOMETRIES, INCIDENCE, shape)
+    coherence = _companion(path, about.coherence, COHERENCES, COHERENCE, shape)
+    angles = None
+    if about.incidence_deg is not None and about.heading_deg is not None:
+        angles = about.incidence_deg, about.heading_deg
+    if geometry is None and (grid is None or angles is None):
+        raise InputError(
+            f"{path}: no geometry file of its size ({shape[0]} x {shape[1]}) beside it or in inputs/ "
+            f"({', '.join(GEOMETRIES)}). Put it there, name it in params.yaml (ingest.products: geometry), or, for a "
+            "geocoded file, state incidence_deg and heading_deg there."
+        )
+    notes = _chosen(path, geometry, coherence, about)
+    azimuth = None
+    if angles is None and geometry is not None:
+        azimuth, said = _azimuth(path, geometry, attrs)
+        notes += said
+    found = Geometry(shape, crs, grid, geometry, coherence, angles, azimuth, str(geometry or path), tuple(notes))
+    if grid is not None and is_globe(str(path), crs):
+        _check_degrees(path, found)
+    return found
+
+
+def _chosen(path: Path, geometry: Path | None, coherence: Path | None, about: params.Product) -> list[str]:
+    """Which files were taken without being named, and what they lack."""
+    notes = []
+    if geometry is None:
+        notes.append("no geometry file beside it; all points are taken to be of one height")
+    else:
+        if about.geometry is None and geometry != path:
+            notes.append(f"its geometry is taken from {os.path.relpath(geometry, path.parent)}, found beside it")
+        with open_hdf5(geometry) as file:
+            if not has_array(file, "height"):
+                notes.append(f"no /height in {geometry.name}; all points are taken to be of one height")
+    if coherence is None:
+        notes.append(f"no {COHERENCES[0]} of its size beside it; points come without coherence")
+    elif about.coherence is None and coherence != path:
+        notes.append(f"coherence is taken from {os.path.relpath(coherence, path.parent)}, found beside it")
+    return notes
+
+
+def _check_degrees(path: Path, geometry: Geometry) -> None:
+    box = geometry.box()
+    if box is not None:
+        west, south, east, north = box
+        if not (LATITUDES[0] <= south <= north <= LATITUDES[1] and LONGITUDES[0] <= west <= east <= LONGITUDES[1]):
+            raise InputError(
+                f"{path}, attributes X_FIRST, Y_FIRST, X_STEP, Y_STEP: longitudes {west:g} to {east:g} and latitudes "
+                f"{south:g} to {north:g} found, which cannot be. Are latitude and longitude swapped?"
+            )
+
+
+def _grid(path: Path, attrs: Mapping[str, str], about: params.Product) -> tuple[Grid | None, str]:
+    if "X_FIRST" not in attrs:
+        return None, about.crs or GLOBE
+    first, step = ((number(path, attrs, f"X_{end}"), number(path, attrs, f"Y_{end}")) for end in ("FIRST", "STEP"))
+    if not step[0] or not step[1]:
+        raise InputError(f"{path}, attributes X_STEP, Y_STEP: 0 found, the size of a pixel is needed.")
+    grid = Grid(first, step)
+    if about.crs is not None:
+        return grid, about.crs
+    if attrs.get("X_UNIT", "degrees").lower().startswith("deg"):
+        return grid, GLOBE
+    zone = attrs.get("UTM_ZONE", "")
+    if "EPSG" in attrs:
+        return grid, f"EPSG:{attrs['EPSG'].upper().removeprefix('EPSG:')}"
+    if zone[:-1].isdigit() and zone[-1:].upper() in ("N", "S"):
+        return grid, f"EPSG:{(32600 if zone[-1].upper() == 'N' else 32700) + int(zone[:-1])}"
+    raise InputError(
+        f"{path}: its pixels are in {attrs['X_UNIT']}, but neither EPSG nor UTM_ZONE says of which CRS. Write it into "
+        f"params.yaml:\ningest:\n  products:\n    {path.name!r}: {{crs: EPSG:32631}}  # yours"
+    )
+
+
+def _companion(path: Path, named: str | None, usual: tuple[str, ...], name: str, shape: tuple[int, int]) -> Path | None:
+    """The file that is named, or the first of the usual ones with an array `name` of this size."""
+    if named is not None:
+        chosen = path.parent / named
+        if not chosen.is_file():
+            raise InputError(f"{chosen}: no such file; params.yaml names it for {path.name}.")
+        return chosen
+    for candidate in (path, *(path.parent / folder / file for folder in FOLDERS for file in usual)):
+        if candidate.is_file():
+            with open_hdf5(candidate) as file:
+                if has_array(file, name) and array(candidate, file, name, dimensions=2).shape == shape:
+                    return candidate
+    return None
+
+
+def _azimuth(path: Path, geometry: Path, attrs: Mapping[str, str]) -> tuple[float | None, list[str]]:
+    """Direction to the satellite by HEADING, where the geometry file has no `/azimuthAngle`; and notes on it."""
+    with open_hdf5(geometry) as file:
+        attrs = {**attributes(file), **attrs}
+        values = array(geometry, file, AZIMUTH, dimensions=2) if has_array(file, AZIMUTH) else None
+        middle = None if values is None else float(values[values.shape[0] // 2, values.shape[1] // 2])
+    if "HEADING" not in attrs:
+        if middle is None:
+            raise InputError(
+                f"{geometry}: neither an array /{AZIMUTH} nor an attribute HEADING says from where the satellite "
+                "looked. State incidence_deg and heading_deg in params.yaml (ingest.products)."
+            )
+        return None, []
+    heading = number(path, attrs, "HEADING")
+    side = number(path, attrs, "ANTENNA_SIDE") if "ANTENNA_SIDE" in attrs else RIGHT_LOOKING
+    # MintPy, utils0.heading2azimuth_angle: 90 degrees to the right of the flight, seen from the ground; or to the left.
+    by_heading = (90.0 if side == RIGHT_LOOKING else -90.0) - heading
+    if middle is None:
+        return by_heading % 360, [
+            f"no /{AZIMUTH} in {geometry.name}; the direction to the satellite is that by HEADING {heading:g}"
+        ]
+    apart = abs((middle - by_heading + 180) % 360 - 180)
+    if np.isfinite(apart) and middle and apart > ANGLES_APART_DEG:
+        return None, [
+            f"/{AZIMUTH} of {middle:.0f} degrees in {geometry.name} and HEADING {heading:.0f} disagree by {apart:.0f}; "
+            f"/{AZIMUTH} is used"
+        ]
+    return None, []

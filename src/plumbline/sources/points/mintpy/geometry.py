@@ -1,0 +1,178 @@
+"""Where MintPy's pixels lie, how the satellite looked at them, and how coherent they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.core.errors import InputError
+from plumbline.sources.checks.nodata import drop_codes, drop_height_codes
+from plumbline.sources.crs import LATITUDES, LONGITUDES, Box, unrolled
+from plumbline.sources.los import from_azimuth, from_heading
+from plumbline.sources.points.mintpy.hdf5 import array, has_array, open_hdf5
+
+Floats = NDArray[np.float64]
+INCIDENCE, AZIMUTH, COHERENCE = "incidenceAngle", "azimuthAngle", "temporalCoherence"
+Window = tuple[slice, slice]
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """P pixels of a block."""
+
+    x: Floats
+    y: Floats
+    height: Floats
+    los: Floats
+    coherence: NDArray[np.float32] | None
+    known: NDArray[np.bool_]
+    """(P,) whether place and line of sight are known."""
+
+    def take(self, rows: NDArray[np.bool_]) -> Pixels:
+        """Those where `rows` (P,) is true."""
+        coherence = None if self.coherence is None else self.coherence[rows]
+        return Pixels(self.x[rows], self.y[rows], self.height[rows], self.los[rows], coherence, self.known[rows])
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Corner and step of a geocoded raster."""
+
+    first: tuple[float, float]
+    step: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The files beside a time series, and what is stated in their place."""
+
+    shape: tuple[int, int]
+    crs: str
+    """Of the pixels' places."""
+    grid: Grid | None
+    """None: in radar coordinates, each pixel's place is in `path`."""
+    path: Path | None
+    coherence: Path | None
+    angles: tuple[float, float] | None
+    """Incidence and heading of all pixels, in degrees, where they are stated."""
+    azimuth: float | None
+    """Direction to the satellite, where the geometry file has none, in degrees."""
+    source: str
+    """Names the geometry in messages."""
+    notes: tuple[str, ...] = ()
+    """What was decided about these files; as of `PointSource`."""
+    arrays: Mapping[str, h5py.Dataset] = field(default_factory=dict)
+
+    @contextmanager
+    def open(self) -> Iterator[Geometry]:
+        """Open the files, for `read`.
+
+        Raises:
+            InputError: one is damaged, or its arrays are not of the time series' size.
+        """
+        with ExitStack() as opened:
+            arrays = {}
+            if self.path is not None:
+                file = opened.enter_context(open_hdf5(self.path))
+                named = [] if self.grid else ["latitude", "longitude"]
+                named += [] if self.angles else [INCIDENCE, *([] if self.azimuth is not None else [AZIMUTH])]
+                named += ["height"] if has_array(file, "height") else []
+                arrays = {name: self._array(self.path, file, name) for name in named}
+            if self.coherence is not None:
+                file = opened.enter_context(open_hdf5(self.coherence))
+                arrays[COHERENCE] = self._array(self.coherence, file, COHERENCE)
+            yield replace(self, arrays=arrays)
+
+    def box(self) -> Box | None:
+        """West, south, east, north of the pixels, over the date line beyond 180; None where no place is known."""
+        if self.grid is not None:
+            corners = [self._on_grid(np.array([0, side - 1]), axis) for axis, side in enumerate(self.shape[::-1])]
+            (west, east), (south, north) = (sorted(values.tolist()) for values in corners)
+            return west, south, east, north
+        boxes = []
+        about: float | None = None
+        with self.open() as opened:
+            for start in range(0, self.shape[0], 256):
+                pixels = opened.read(slice(start, min(start + 256, self.shape[0])), slice(0, self.shape[1]))
+                x, y = pixels.x[pixels.known], pixels.y[pixels.known]
+                if len(x):
+                    about = float(x[0]) if about is None else about
+                    x = unrolled(x, about)
+                    boxes.append((x.min(), y.min(), -x.max(), -y.max()))
+        if not boxes:
+            return None
+        west, south, east, north = np.min(boxes, axis=0)
+        return float(west), float(south), float(-east), float(-north)
+
+    def read(self, rows: slice, columns: slice) -> Pixels:
+        """The pixels of a window, row by row.
+
+        Raises:
+            InputError: a latitude, longitude, angle or coherence is out of range.
+        """
+        window = (rows, columns)
+        count = (rows.stop - rows.start) * (columns.stop - columns.start)
+        if self.grid is None:
+            x, y = self._values("longitude", window), self._values("latitude", window)
+            known = np.isfinite(x) & np.isfinite(y) & ~((x == 0) & (y == 0))
+            self._check("latitude", y, LATITUDES, known, window, " Are latitude and longitude swapped?")
+            self._check("longitude", x, LONGITUDES, known, window)
+        else:
+            row, column = (index.ravel() for index in np.mgrid[rows, columns])
+            x, y = self._on_grid(column, 0), self._on_grid(row, 1)
+            known = np.ones(count, bool)
+        sight, sees = self._line_of_sight(window, count)
+        height = np.zeros(count)
+        if "height" in self.arrays:
+            height = self._values("height", window)
+            drop_height_codes(height)
+        coherence = None
+        if COHERENCE in self.arrays:
+            values = self._values(COHERENCE, window)
+            drop_codes(values)
+            self._check(COHERENCE, values, (0.0, 1.0), ~np.isnan(values), window)
+            coherence = values.astype(np.float32)
+        return Pixels(x, y, height, sight, coherence, known & sees)
+
+    def _line_of_sight(self, window: Window, count: int) -> tuple[Floats, NDArray[np.bool_]]:
+        if self.angles is not None:
+            return np.tile(from_heading(*self.angles), (count, 1)), np.ones(count, bool)
+        incidence = self._values(INCIDENCE, window)
+        azimuth = np.full(count, self.azimuth) if self.azimuth is not None else self._values(AZIMUTH, window)
+        sees = np.isfinite(incidence) & np.isfinite(azimuth) & (incidence != 0)
+        self._check(INCIDENCE, incidence, (1.0, 89.0), sees, window, " Degrees are needed.")
+        self._check(AZIMUTH, azimuth, (-360.0, 360.0), sees, window, " Degrees are needed.")
+        return from_azimuth(np.where(sees, incidence, 0), np.where(sees, azimuth, 0)), sees
+
+    def _on_grid(self, index: NDArray[np.intp], axis: int) -> Floats:
+        if self.grid is None:
+            raise ValueError("pixels in radar coordinates lie on no grid")
+        return np.asarray(self.grid.first[axis] + (index + 0.5) * self.grid.step[axis], float)
+
+    def _array(self, path: Path, file: h5py.File, name: str) -> h5py.Dataset:
+        values = array(path, file, name, dimensions=2)
+        if values.shape != self.shape:
+            raise InputError(f"{path}, /{name}: {values.shape} pixels found, the time series has {self.shape}.")
+        return values
+
+    def _values(self, name: str, window: Window) -> Floats:
+        return np.asarray(self.arrays[name][window], float).ravel()
+
+    def _check(
+        self, name: str, values: Floats, bounds: tuple[float, float], where: NDArray[np.bool_], window: Window,
+        hint: str = "",
+    ) -> None:  # fmt: skip
+        bad = where & ~((values >= bounds[0]) & (values <= bounds[1]))
+        if bad.any():
+            row, column = divmod(int(np.argmax(bad)), window[1].stop - window[1].start)
+            raise InputError(
+                f"{self.coherence if name == COHERENCE else self.source}, /{name}, row {window[0].start + row}, column "
+                f"{window[1].start + column}: {values[np.argmax(bad)]:g} found, {bounds[0]:g} to {bounds[1]:g} is "
+                f"possible.{hint}"
+            )

@@ -1,0 +1,210 @@
+"""Reader of MintPy's time series (HDF5) with its geometry and temporal coherence.
+
+Structure and attributes: insarlab/MintPy, docs/api/data_structure.md, attributes.md and coord.md. `/timeseries`
+(T, rows, columns) is in m, positive towards the satellite (utils0.enu2los); `X_FIRST`, `Y_FIRST` are the upper left
+corner of the first pixel, so that pixels lie half a step further. The geometry file's `/azimuthAngle` is the direction
+from ground to satellite, anti-clockwise from north. A pixel without data is NaN, or 0, at all epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline import params
+from plumbline.core.errors import InputError
+from plumbline.sources.crs import Projection, projection
+from plumbline.sources.points.epochs import find_days
+from plumbline.sources.points.layout import TO_MM, to_mm
+from plumbline.sources.points.mintpy.files import find_geometry
+from plumbline.sources.points.mintpy.geometry import Geometry, Window
+from plumbline.sources.points.mintpy.hdf5 import array, attributes, has_array, open_hdf5
+from plumbline.sources.points.reader_base import (
+    HEIGHT_RANGE,
+    MAX_DISPLACEMENT_MM,
+    MIN_EPOCHS,
+    OUT_OF_ORDER,
+    PointSource,
+    noted,
+)
+from plumbline.sources.track import Track, drop_without_height
+
+SERIES = "timeseries"
+BLOCK_POINTS = 32_768
+BLOCK_BYTES = 2**27
+"""Read at a time, when chunks are higher than `BLOCK_POINTS` asks for."""
+MAX_EPOCHS, MAX_SIDE = 10_000, 1_000_000
+NO_DATA = "no_data"
+
+
+def is_timeseries(path: Path) -> bool:
+    """Whether an HDF5 file is a time series, and not what lies beside one.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    with open_hdf5(path) as file:
+        return has_array(file, SERIES)
+
+
+def open_mintpy(path: Path, about: params.Product, crs: str | None) -> PointSource:
+    """Open a time series of MintPy, geocoded or in radar coordinates.
+
+    Geometry and coherence are looked for beside the file and in `inputs/`, by their names and their size, or are what
+    `about` names. Blocks are rows of pixels; a point is named by its row and column, `y12x345`.
+
+    Raises:
+        InputError: a file is damaged, its arrays are not of one size, its days repeat or are none, the geometry is not
+            there and not stated in `about`; what concerns pixels, where reading gets to them.
+    """
+    with open_hdf5(path) as file:
+        series = array(path, file, SERIES, dimensions=3, kinds="f")
+        _check_shape(path, series)
+        order, epochs = _epochs(path, file, series.shape[0])
+        attrs = attributes(file)
+        geometry = find_geometry(path, attrs, series.shape[1:], about)
+    plane = projection(str(path), geometry.crs, crs, geometry.box)
+    name = about.track or path.stem
+    factor = to_mm(about, _unit(path, attrs, about))
+
+    def blocks() -> Iterator[Track]:
+        empty = True
+        with open_hdf5(path) as file, geometry.open() as opened:
+            series = array(path, file, SERIES, dimensions=3, kinds="f")
+            for rows in _row_blocks(series):
+                with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below
+                    values = np.asarray(series[:, rows, :], np.float32)[order] * np.float32(factor)
+                for window in _windows(rows, series.shape[2]):
+                    part = values[:, window[0].start - rows.start : window[0].stop - rows.start, window[1]]
+                    track = _track(path, name, plane, epochs, opened, window, part)
+                    empty &= not len(track)
+                    yield track
+        if empty:
+            raise InputError(f"{path}: no pixel of it has data. Leave it out.")
+
+    notes = [*geometry.notes, *_decided(attrs, about)]
+    if (np.diff(order) < 0).any():
+        notes.append(OUT_OF_ORDER)
+    return noted(PointSource(name, plane.crs, epochs, blocks), path, notes)
+
+
+def _decided(attrs: Mapping[str, str], about: params.Product) -> Iterator[str]:
+    """What was taken for granted of sign and reference."""
+    if about.positive is None:
+        yield "displacements are taken as positive towards the satellite, as MintPy writes them"
+    if "REF_Y" in attrs and "REF_X" in attrs:
+        day = f" and to the day {attrs['REF_DATE'][:20]}" if "REF_DATE" in attrs else ""
+        yield f"displacements refer to the pixel y{attrs['REF_Y'][:20]}x{attrs['REF_X'][:20]}{day}, by its attributes"
+    else:
+        yield "its attributes name no pixel that displacements refer to (REF_Y, REF_X)"
+
+
+def _unit(path: Path, attrs: Mapping[str, str], about: params.Product) -> str:
+    unit = attrs.get("UNIT", "m").strip().lower()
+    if unit not in TO_MM and about.units is None:
+        raise InputError(
+            f"{path}: its attribute UNIT is {unit[:20]!r}; m, cm or mm is needed. Convert it, or state what the "
+            "displacements are in: units: {displacement: m} in ingest.products."
+        )
+    return unit
+
+
+def _check_shape(path: Path, series: h5py.Dataset) -> None:
+    count, height, width = series.shape
+    if not (count <= MAX_EPOCHS and 0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE):
+        raise InputError(
+            f"{path}, /{SERIES}: {count} epochs of {height} x {width} pixels found, at most {MAX_EPOCHS} of {MAX_SIDE} "
+            f"x {MAX_SIDE} are read."
+        )
+
+
+def _epochs(path: Path, file: h5py.File, count: int) -> tuple[NDArray[np.intp], NDArray[np.datetime64]]:
+    """Order of the epochs in time, and their days in that order."""
+    read = array(path, file, "date", dimensions=1, kinds="S")[:]
+    texts = [bytes(text).decode("utf-8", "replace").partition("T")[0] for text in read]  # some have the time behind
+    if len(texts) != count:
+        raise InputError(f"{path}, /date: {len(texts)} days found, /{SERIES} has {count} epochs.")
+    if count < MIN_EPOCHS:
+        raise InputError(f"{path}: {count} epochs found, at least {MIN_EPOCHS} are needed.")
+    known = find_days(f"{path}, /date", texts, "%Y%m%d")
+    for index, text in enumerate(texts):
+        if text not in known:
+            raise InputError(f"{path}, /date, number {index + 1}: {text[:40]!r} found, a day YYYYMMDD is needed.")
+        if text in texts[:index]:
+            raise InputError(f"{path}, /date: {text} stands there more than once.")
+    days = np.array([known[text] for text in texts], "datetime64[D]")
+    order = np.argsort(days)
+    return order, days[order]
+
+
+def _row_blocks(series: h5py.Dataset) -> Iterator[slice]:
+    """Rows to read at a time: whole chunks where they fit, since part of a chunk costs as much as all of it."""
+    count, height, width = series.shape
+    step = max(BLOCK_POINTS // width, 1)
+    chunk = series.chunks[1] if series.chunks else 1
+    whole = -(-step // chunk) * chunk
+    if whole * width * count * series.dtype.itemsize <= BLOCK_BYTES:
+        step = whole
+    for start in range(0, height, step):
+        yield slice(start, min(start + step, height))
+
+
+def _windows(rows: slice, width: int) -> Iterator[Window]:
+    """Portions of what was read, in the file's order: some rows, or part of one that is long."""
+    step = max(BLOCK_POINTS // width, 1)
+    for row in range(rows.start, rows.stop, step):
+        for column in range(0, width, width if width <= BLOCK_POINTS else BLOCK_POINTS):
+            yield slice(row, min(row + step, rows.stop)), slice(column, min(column + BLOCK_POINTS, width))
+
+
+def _track(
+    path: Path, name: str, plane: Projection, epochs: NDArray[np.datetime64], geometry: Geometry,
+    window: Window, values: NDArray[np.float32],
+) -> Track:  # fmt: skip
+    """The pixels of a block that have data; `values` (T, R, C) in mm."""
+    row, column = (grid.ravel() for grid in np.mgrid[window])
+    series = values.reshape(len(epochs), -1).T
+    pixels = geometry.read(*window)
+    empty = np.isnan(series) | (series == 0)
+    filled = ~empty.all(axis=1) & pixels.known
+    series, row, column = series[filled], row[filled], column[filled]
+    pixels = pixels.take(filled)
+    bad = np.abs(series) > MAX_DISPLACEMENT_MM  # false for NaN, which is a missing value
+    if bad.any():
+        point, epoch = np.argwhere(bad)[0]
+        raise InputError(
+            f"{path}, /{SERIES}, epoch {epochs[epoch]}, row {row[point]}, column {column[point]}: "
+            f"{series[point, epoch]:g} mm found, at most {MAX_DISPLACEMENT_MM:g} mm either way is possible."
+        )
+    easting, northing = plane(pixels.x, pixels.y)
+    for what, found, (low, high) in (
+        (f"easting in {plane.crs}", easting, (-np.inf, np.inf)),
+        (f"northing in {plane.crs}", northing, (-np.inf, np.inf)),
+        ("height", pixels.height, HEIGHT_RANGE),
+    ):
+        # A height that is not known is no wrong one; a place that is not known was left out above.
+        wrong = ~((np.isfinite(found) & (found >= low) & (found <= high)) | ((what == "height") & np.isnan(found)))
+        if wrong.any():
+            point = int(np.argmax(wrong))
+            raise InputError(
+                f"{geometry.source}, row {row[point]}, column {column[point]}: {what} of {found[point]:g} found, "
+                "which cannot be."
+            )
+    track = Track(
+        name=name,
+        crs=plane.crs,
+        epochs=epochs,
+        point_id=np.array([f"y{y}x{x}" for y, x in zip(row.tolist(), column.tolist(), strict=True)], object),
+        easting=easting,
+        northing=northing,
+        height=pixels.height,
+        los=pixels.los,
+        displacement=np.ascontiguousarray(series, np.float32),
+        coherence=pixels.coherence,
+        dropped={NO_DATA: int(np.count_nonzero(~filled))},
+    )
+    return drop_without_height(track)

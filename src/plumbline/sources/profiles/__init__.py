@@ -1,0 +1,1 @@
+"""Read profile rows, the files of the first generation."""

@@ -1,0 +1,155 @@
+from dataclasses import replace
+
+import geopandas
+import numpy as np
+import pytest
+import shapely
+from pyproj import Transformer
+
+from plumbline.core.errors import InputError
+from plumbline.sources.checks.overlap import check_overlap
+from tests.sources.make import EAST, NORTH, squares, track
+
+
+def test_points_on_footprints_overlap():
+    check_overlap([track()], squares(), "a.csv", "f.gpkg")
+
+
+@pytest.mark.parametrize(("gap", "overlaps"), [(49.9, True), (50.1, False)])
+def test_points_may_be_50_m_from_the_nearest_footprint(gap, overlaps):
+    points = replace(track(1), easting=np.array([EAST - 4 - gap]), northing=np.array([NORTH]))
+    if overlaps:
+        check_overlap([points], squares(), "a.csv", "f.gpkg")
+    else:
+        with pytest.raises(InputError, match="no point is within 50 m"):
+            check_overlap([points], squares(), "a.csv", "f.gpkg")
+
+
+def test_a_point_amid_the_extent_but_far_from_every_footprint_does_not_count():
+    corners = squares().iloc[:2].copy()
+    corners.geometry = [corners.geometry.iloc[0], corners.geometry.iloc[1].buffer(0)]
+    corners.geometry = corners.geometry.translate().where([True, False], corners.geometry.translate(900, 900))
+    points = replace(track(1), easting=np.array([EAST + 450]), northing=np.array([NORTH + 450]))
+    with pytest.raises(InputError, match="no point is within 50 m"):
+        check_overlap([points], corners, "a.csv", "f.gpkg")
+
+
+def test_the_refusal_names_both_files_extents_and_crss():
+    far = replace(track(2), easting=np.array([4.0e6, 4.1e6]), northing=np.array([3.0e6, 3.1e6]))
+    buildings = squares()
+    buildings.attrs["source_crs"] = "EPSG:4326"
+    with pytest.raises(InputError) as caught:
+        check_overlap([far], buildings, "a.csv", "f.geojson")
+    points, footprints = str(caught.value).splitlines()[1:3]
+    assert "a.csv: easting 4000000 to 4100000 m, northing 3000000 to 3100000 m in EPSG:3035" in points
+    assert "f.geojson (EPSG:4326): easting 4597996 to 4598024 m" in footprints
+    # North-west of the projection's middle, the southern edge is turned: its west is not that of the box.
+    west, east = (float(text) for text in points.split("about ")[1].split(" degrees east")[0].split(" to "))
+    assert west < east
+    assert "13.1" in footprints
+    assert "38.6" in footprints
+
+
+def test_one_track_elsewhere_is_a_warning(caplog):
+    far = replace(track(2, "far"), easting=np.array([4.0e6, 4.1e6]))
+    with caplog.at_level("WARNING", "plumbline"):
+        check_overlap([track(), far], squares(), "a.csv, b.csv", "f.gpkg")
+    assert "far: no point of it is within 50 m" in caplog.text
+
+
+def test_no_points_do_not_overlap():
+    with pytest.raises(InputError, match=r"a\.csv: none"):
+        check_overlap([track(0)], squares(), "a.csv", "f.gpkg")
+
+
+def refusal(points, buildings):
+    with pytest.raises(InputError) as caught:
+        check_overlap([points], buildings, "a.csv", "f.geojson")
+    return str(caught.value)
+
+
+def shown(buildings, crs):
+    """As `read_buildings` gives them: in the CRS of the points, and where they came from."""
+    projected = buildings.to_crs("EPSG:3035")
+    projected.attrs["source_crs"] = crs
+    return projected
+
+
+@pytest.mark.parametrize(("crs", "first"), [("EPSG:4326", "longitude"), ("EPSG:32633", "easting")])
+def test_footprints_with_the_axes_exchanged_are_recognised(crs, first):
+    drawn = squares().to_crs(crs)
+    turned = drawn.set_geometry(shapely.transform(drawn.geometry.to_numpy(), lambda at: at[:, ::-1]), crs=crs)
+    assert f"in that of the footprints, the {first} has to stand first" in refusal(track(), shown(turned, crs))
+
+
+def test_points_with_the_axes_exchanged_are_recognised():
+    turned = replace(track(), easting=track().northing, northing=track().easting)
+    assert "The points would overlap with easting and northing exchanged" in refusal(turned, squares())
+
+
+@pytest.mark.parametrize("drawn_in", ["EPSG:4326", "EPSG:25832", "EPSG:3035"])
+def test_points_with_degrees_exchanged_are_recognised_whatever_the_footprints_are_in(drawn_in):
+    """The zone is that of the wrong place, 37 degrees further east."""
+    place = shapely.box(11.40, 48.77, 11.401, 48.771)
+    buildings = geopandas.GeoDataFrame({"building_id": ["a"]}, geometry=[place], crs=4326).to_crs("EPSG:32639")
+    buildings.attrs["source_crs"] = drawn_in
+    wrong = Transformer.from_crs(4326, 32639, always_xy=True).transform([48.7702, 48.7705], [11.4002, 11.4006])
+    points = replace(track(2), crs="EPSG:32639", easting=np.array(wrong[0]), northing=np.array(wrong[1]))
+    assert "latitude" in (said := refusal(points, buildings))
+    assert "exchanged" in said
+
+
+@pytest.mark.parametrize("crs", ["EPSG:4326", "EPSG:32633", "something of one's own"])
+def test_places_apart_are_not_taken_for_exchanged_axes(crs):
+    buildings = squares()
+    buildings.geometry = buildings.translate(90_000, 40_000)
+    buildings.attrs["source_crs"] = crs
+    assert "exchanged" not in refusal(track(), buildings)
+
+
+def test_a_crs_that_is_chosen_for_a_track_elsewhere_is_refused():
+    """Latitude and longitude exchanged: the city would be drawn in a zone of another continent."""
+    buildings = squares().to_crs("EPSG:32637")
+    near = replace(
+        track(),
+        crs="EPSG:32637",
+        easting=buildings.centroid.x.to_numpy()[:1],
+        northing=buildings.centroid.y.to_numpy()[:1],
+    )
+    near = near.take(np.array([0])) if len(near) > 1 else near
+    far = replace(track(2, "far"), crs="EPSG:32637", easting=np.array([4.0e5, 4.1e5]))
+    with pytest.raises(
+        InputError, match=r"^far: no point .* chosen for it: EPSG:32637 draws a metre there as 1\.\d\d m"
+    ):
+        check_overlap([far, near], buildings, "a.csv, b.csv", "f.gpkg")
+    with pytest.raises(InputError, match=r"^ingest\.crs: EPSG:32637 draws .* Write one of that place, as EPSG:32633\."):
+        check_overlap([near], buildings, "a.csv", "f.gpkg", asked_crs="EPSG:32637")
+    check_overlap([near], buildings, "a.csv", "f.gpkg")  # its own, which was looked at when it was read
+
+
+def test_a_footprint_that_is_astray_says_nothing_of_the_place(caplog):
+    buildings = squares()
+    geometry = buildings.geometry.tolist()
+    geometry[-1] = shapely.box(1.0e6, 1.0e6, 1.0e6 + 10, 1.0e6 + 10)
+    buildings.geometry = geometry
+    far = replace(track(2, "far"), easting=np.array([4.0e6, 4.1e6]))
+    with caplog.at_level("WARNING", "plumbline"):
+        check_overlap([far, track()], buildings, "a.csv, b.csv", "f.gpkg")
+    assert "true north" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("longitude", "said"), [(13.2, None), (-9.1, "14 degrees off true north"), (-21.9, "28 degrees")]
+)
+def test_a_north_that_is_none_is_said_with_what_to_write(caplog, longitude, said):
+    latitude = 64.1 if longitude < -20 else 38.7
+    x, y = Transformer.from_crs(4326, 3035, always_xy=True).transform(longitude, latitude)
+    buildings = squares()
+    buildings.geometry = buildings.geometry.translate(x - EAST, y - NORTH)
+    points = track()
+    points = replace(points, easting=points.easting + x - EAST, northing=points.northing + y - NORTH)
+    with caplog.at_level("WARNING", "plumbline"):
+        check_overlap([points], buildings, "a.csv", "f.gpkg")
+    assert ("true north" in caplog.text) == bool(said)
+    assert said is None or said in caplog.text
+    assert said is None or f"ingest: {{crs: EPSG:326{27 if longitude < -20 else 29}}}" in caplog.text

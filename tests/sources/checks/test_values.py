@@ -1,0 +1,68 @@
+"""Places with too few decimals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plumbline.sources.checks.rounding import step_of, warn_of_rounding
+from plumbline.sources.points.read import read_points
+from tests.sources.make import EAST, NORTH, rows, text, zipped
+from tests.sources.points.write_ortho import cells as cells_of_grid
+
+PLACES = np.random.default_rng(0).uniform(0, 300, (2, 60))
+ROUNDED = "are rounded to"
+
+
+@pytest.mark.parametrize("step", [1000.0, 100.0, 10.0, 1.0, 0.1, 1e-3, 1e-5])
+@pytest.mark.parametrize("start", [-48.7692, 11.4, 676_342.41, 5_404_670.0])
+def test_the_step_of_rounded_numbers_is_found(start: float, step: float) -> None:
+    values = np.round(start / step) * step + step * np.random.default_rng(1).integers(0, 60, 200)
+    assert step_of(values) == pytest.approx(step)
+    assert step_of(values + 0.37 * step * np.random.default_rng(2).random(200)) != pytest.approx(step)
+
+
+def test_few_places_and_exact_ones_have_no_step() -> None:
+    assert step_of(np.full(100, 500.0)) is None
+    assert step_of(np.array([10.0, 20.0, 30.0])) is None
+    assert step_of(np.zeros(0)) is None
+    assert step_of(PLACES[0]) is None
+    assert step_of(0.01 * np.random.default_rng(0).random(50)) is None  # about longitude 0
+
+
+@pytest.mark.parametrize(
+    ("decimals", "degrees", "wanted"),
+    [(4, True, ["longitudes", "latitudes"]), (5, True, []), (-1, False, ["eastings", "northings"]), (0, False, [])],
+)
+def test_it_is_said_where_points_may_lie_on_other_buildings(
+    caplog: pytest.LogCaptureFixture, decimals: int, degrees: bool, wanted: list[str]
+) -> None:
+    corner = np.array([[11.4], [48.77]] if degrees else [[676_000], [5_404_000]])
+    x, y = corner + PLACES / (111_000 if degrees else 1)
+    warn_of_rounding("a.csv", np.round(x, decimals), np.round(y, decimals), degrees)
+    assert [word for word in ("longitudes", "latitudes", "eastings", "northings") if word in caplog.text] == wanted
+    if degrees and wanted:
+        assert "a.csv: its longitudes are rounded to 0.0001 degrees, so points lie up to 3.7 m beside" in caplog.text
+
+
+def test_a_spreadsheet_s_six_digits_are_told_of_and_cells_of_a_grid_are_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cells = rows(40)
+    for number, row in enumerate(cells):
+        row |= {"easting": f"{EAST + 7.3 * number:.2f}", "northing": f"{NORTH + 3.1 * number:.2f}"}
+        row["temporal_coherence"] = "0.9"
+    (tmp_path / "t.csv").write_text(text(cells))
+    read_points(tmp_path / "t.csv")
+    assert ROUNDED not in caplog.text
+    for row in cells:
+        row["easting"] = f"{float(row['easting']):.5E}"
+    (tmp_path / "t.csv").write_text(text(cells))
+    read_points(tmp_path / "t.csv")
+    assert "its eastings are rounded to 10 m, so points lie up to 5.0 m beside where they belong" in caplog.text
+    caplog.clear()
+    path = zipped(tmp_path / "u.zip", {"EGMS_L3_E45N17_100km_U_2020_2024_1.csv": text(cells_of_grid(40))})
+    read_points(path)
+    assert ROUNDED not in caplog.text

@@ -1,0 +1,152 @@
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from plumbline.core.errors import InputError
+from plumbline.core.strain import category
+from plumbline.sources.city.labels import read_labels
+from tests.sources.make import unless_refused
+
+HEADER = "building_id,severity_permille,quadrant\n"
+GOOD = "a,0.5,NE\nb,0.49999,\nc,2.25,SW\nd,0,\n"
+
+
+def write(tmp_path, content: str):
+    path = tmp_path / "labels.csv"
+    path.write_text(content)
+    return path
+
+
+def test_labels_are_read_in_any_order_of_columns(tmp_path):
+    labels = read_labels(write(tmp_path, HEADER + GOOD))
+    assert labels.to_dict("list") == {
+        "building_id": ["a", "b", "c", "d"],
+        "severity_permille": [0.5, 0.49999, 2.25, 0.0],
+        "quadrant": ["NE", "", "SW", ""],
+        "difficulty": [-1, -1, -1, -1],
+    }
+    turned = "quadrant,note,severity_permille,building_id\nNE,x,0.5,007\n"
+    assert read_labels(write(tmp_path, turned)).iloc[0].to_dict() == {
+        "building_id": "007",
+        "severity_permille": 0.5,
+        "quadrant": "NE",
+        "difficulty": -1,
+    }
+
+
+def test_the_difficulty_is_the_code_of_its_level_or_unknown(tmp_path):
+    rows = "a,0,,easy\nb,1,NE,hard\nc,1,SW,\nd,0,, medium \n"
+    labels = read_labels(write(tmp_path, HEADER[:-1] + ",difficulty\n" + rows))
+    assert labels["difficulty"].tolist() == [0, 2, -1, 1]
+    assert labels["difficulty"].dtype == "int8"
+    with pytest.raises(InputError, match=r"line 3, column difficulty: 'Hard' found, one of easy, medium, hard is need"):
+        read_labels(write(tmp_path, HEADER[:-1] + ",difficulty\n" + rows.replace("hard", "Hard")))
+
+
+def test_a_quadrant_below_category_1_is_undefined_and_not_passed_on(tmp_path):
+    assert read_labels(write(tmp_path, HEADER + "a,0.4,NE\n"))["quadrant"].tolist() == [""]
+
+
+def test_a_last_line_without_end_is_whole(tmp_path):
+    assert len(read_labels(write(tmp_path, HEADER + GOOD[:-1] + "\ne,3,NW"))) == 5
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("e,0.6,", "line 6, column quadrant: '' found, one of NE, NW, SW, SE is needed; the cell may be empty where"),
+        ("e,0.6,N", "line 6, column quadrant: 'N' found"),
+        ("e,0.1,north", "line 6, column quadrant: 'north' found"),
+        ("e,-1,NE", "line 6, column severity_permille: -1.0 found, a strain from 0 to 1000"),
+        ("e,,NE", "line 6, column severity_permille: no value found"),
+        ("e,inf,NE", "line 6, column severity_permille: inf found"),
+        ("e,much,NE", "line 6, column severity_permille: 'much' found, a number is needed"),
+        (",1,NE", "line 6, column building_id: '' found"),
+        ("a,1,NE", "line 6, column building_id: 'a' found, each building may be labelled once"),
+        ("e,1", "line 6: 2 cells found"),
+    ],
+)
+def test_a_bad_label_is_named_by_file_line_and_column(tmp_path, row, message):
+    with pytest.raises(InputError, match=rf"labels\.csv, {message}"):
+        read_labels(write(tmp_path, HEADER + GOOD + row + "\n"))
+
+
+def test_quadrants_without_any_damage_are_asked_about(tmp_path, caplog):
+    read_labels(write(tmp_path, HEADER + "a,0.1,\nb,0.4,\n"))
+    assert not caplog.text
+    fractions = write(tmp_path, HEADER + "a,0.0001,\nb,0.0035,NE\n")
+    read_labels(fractions)
+    assert "of 1 buildings with a quadrant 1 have severities below 0.5 permille" in caplog.text
+    assert "(the largest of all is 0.0035)" in caplog.text
+    with pytest.raises(InputError, match=r"Are they in permille, .* leave the quadrants of undamaged buildings empty"):
+        read_labels(fractions, few=True)
+
+
+@pytest.mark.parametrize(("above", "asked"), [(1, True), (2, False)])
+def test_percent_are_asked_about_although_the_worst_are_damage_in_permille_too(tmp_path, caplog, above, asked):
+    rows = [f"b{number},{0.6 if number < above else 0.2},SW" for number in range(8)]
+    labels = read_labels(write(tmp_path, HEADER + "\n".join(rows) + "\nc,0.01,\n"), few=True)
+    assert ("Are they in permille" in caplog.text) == asked
+    assert (labels["quadrant"] == "SW").sum() == above
+
+
+def test_severities_of_another_unit_are_asked_about(tmp_path, caplog):
+    read_labels(write(tmp_path, HEADER + GOOD))
+    assert not caplog.text
+    assert read_labels(write(tmp_path, HEADER + GOOD + "e,450,NE\n"))["severity_permille"].max() == 450
+    assert "1 severities above 30 permille (the largest 450): category 4 begins at 3. Are they in permille?" in (
+        caplog.text
+    )
+
+
+def test_files_that_are_no_labels_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"missing: severity_permille, quadrant; the header has building_id"):
+        read_labels(write(tmp_path, "building_id\na\n"))
+    with pytest.raises(InputError, match="no labels"):
+        read_labels(write(tmp_path, HEADER))
+    with pytest.raises(InputError, match="no such file"):
+        read_labels(tmp_path / "none.csv")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(position=st.floats(0, 1, exclude_max=True), junk=st.text(max_size=4), cut=st.booleans(), difficult=st.booleans())
+def test_damaged_labels_are_refused_or_read(tmp_path, position, junk, cut, difficult):
+    content = HEADER + GOOD
+    if difficult:
+        levels = ("difficulty", "easy", "", "hard", "medium")
+        content = "".join(f"{line},{level}\n" for line, level in zip(content.splitlines(), levels, strict=True))
+    at = int(position * len(content))
+    path = tmp_path / "labels.csv"
+    damaged = content[:at] + junk + ("" if cut else content[at:])
+    path.write_bytes(damaged.encode("utf-8", "replace"))
+    labels = unless_refused(lambda: read_labels(path), path)
+    if labels is not None:
+        assert labels["building_id"].is_unique
+        assert labels["severity_permille"].between(0, 1000).all()
+        assert labels["quadrant"].isin(["NE", "NW", "SW", "SE", ""]).all()
+        assert labels["difficulty"].isin([-1, 0, 1, 2]).all()
+
+
+cells = st.one_of(
+    st.sampled_from(
+        ["a", "b", "", " ", "NE", "SW", "0.4", "2.5", "-1", "1e400", "nan", "inf", "easy", "hard", "0x1", "1,5"]
+    ),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
+    st.floats().map(str),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(table=st.lists(st.lists(cells, min_size=3, max_size=5), max_size=5), level=st.booleans())
+def test_any_cells_are_refused_or_read(tmp_path, table, level):
+    path = tmp_path / "labels.csv"
+    lines = [HEADER[:-1] + ",difficulty" * level, *(",".join(row) for row in table)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
+    labels = unless_refused(lambda: read_labels(path), path)
+    if labels is not None:
+        assert len(labels) > 0
+        assert labels["building_id"].is_unique
+        assert labels["severity_permille"].between(0, 1000).all()
+        damaged = category(labels["severity_permille"]) >= 1
+        assert (labels["quadrant"].isin(["NE", "NW", "SW", "SE"]) == damaged).all()
+        assert labels["difficulty"].isin([-1, 0, 1, 2]).all()

@@ -1,0 +1,21 @@
+"""A csv of a name and a number, as small as a test wants it."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from plumbline.sources.files.archive import Product
+from plumbline.sources.files.table import read_columns, read_header
+
+TYPES = {"name": pa.string(), "x": pa.float64()}
+
+
+def product(tmp_path: Path, content: str | bytes) -> Product:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return Product(path)
+
+
+def read(tmp_path: Path, content: str | bytes) -> dict[str, list[object]]:
+    source = product(tmp_path, content)
+    return read_columns(source, read_header(source), TYPES).to_pydict()

@@ -1,0 +1,151 @@
+"""Tables as spreadsheets, scripts and portals write them: each reads as the plain one."""
+
+import gzip
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.core.errors import InputError
+from plumbline.params import Product
+from plumbline.sources.city.labels import read_labels
+from plumbline.sources.files.archive import RATIO_FREE_BYTES, find_csv
+from plumbline.sources.files.csv_lines import dialect
+from plumbline.sources.points.read import open_points, parts, read_points
+from tests.sources.make import rows as egms_rows
+from tests.sources.make import text, unless_refused
+from tests.sources.points.write_columns import described, rows
+from tests.sources.points.write_points import assert_track
+
+Change = Callable[[str], bytes]
+WAYS: dict[str, Change] = {
+    "semicolons": lambda plain: plain.replace(",", ";").encode(),
+    "semicolons and decimal commas": lambda plain: plain.replace(",", ";").replace(".", ",").encode(),
+    "tabs": lambda plain: plain.replace(",", "\t").encode(),
+    "bars": lambda plain: plain.replace(",", "|").encode(),
+    "a note of the separator": lambda plain: b"sep=,\r\n" + plain.encode(),
+    "a note of tabs": lambda plain: b"sep=\t\r\n" + plain.replace(",", "\t").encode(),
+    "comments before the header": lambda plain: b"# product 12\n#\n\n" + plain.encode(),
+    "a header behind a sign": lambda plain: b"# " + plain.encode(),
+    "little endian UTF-16": lambda plain: plain.encode("utf-16"),
+    "big endian UTF-16 with semicolons": lambda plain: b"\xfe\xff" + plain.replace(",", ";").encode("utf-16-be"),
+    "a mark of UTF-8 and Windows line ends": lambda plain: b"\xef\xbb\xbf" + plain.replace("\n", "\r\n").encode(),
+    "gzip": lambda plain: gzip.compress(plain.encode()),
+    "gzip of semicolons": lambda plain: gzip.compress(plain.replace(",", ";").encode()),
+    "columns without a name at the end": lambda plain: plain.replace("\n", ",,\n").encode(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_table_reads_the_same_however_it_is_written(tmp_path, way):
+    for name, plain, about in (("egms", text(egms_rows()), {}), ("own", text(rows()), {"*": described()})):
+        (tmp_path / "plain.csv").write_text(plain, encoding="utf-8")
+        (tmp_path / "other").mkdir(exist_ok=True)
+        path = tmp_path / "other" / "plain.csv"
+        path.write_bytes(WAYS[way](plain))
+        assert_track(read_points(path, about), read_points(tmp_path / "plain.csv", about)), name
+
+
+def test_a_western_accent_in_the_header_is_read(tmp_path):
+    plain = text(rows()).replace("VEL", "vitesse_écart")
+    path = tmp_path / "a.csv"
+    path.write_bytes(plain.encode("cp1252"))
+    assert len(read_points(path, {"*": described()})) == 6
+
+
+def test_the_line_of_a_bad_cell_is_that_of_the_file(tmp_path):
+    """With what stands before the header, and packed."""
+    bad = text(rows()).replace("4.5,-3.1", "4.5x,-3.1")
+    for content, line in ((b"# one\n# two\n" + bad.encode(), 8), (gzip.compress(bad.encode()), 6)):
+        (tmp_path / "a.csv").write_bytes(content)
+        with pytest.raises(InputError, match=rf"a\.csv, line {line}, column H: '4\.5x' found"):
+            read_points(tmp_path / "a.csv", {"*": described()})
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_decimal_comma_that_comes_late_is_shown_as_it_stands_with_what_to_state(tmp_path, pack):
+    """The first rows have whole numbers: nothing shows there that commas are decimal signs."""
+    cells = egms_rows(10)
+    decimals = [name for name in cells[0] if name not in ("pid", "los_east", "los_north", "los_up")]
+    for number, row in enumerate(cells):
+        row |= {"los_east": "0", "los_north": "0", "los_up": "1"}
+        row |= {name: f"{float(row[name]):.0f}" for name in decimals if number < 8 and row[name]}
+    path = tmp_path / "a.csv"
+    path.write_bytes(pack(text(cells).replace(",", ";").replace(".", ",").encode()))
+    with pytest.raises(
+        InputError, match=r"line 10, column height_ortho: '8,5' found, a number is needed\. .*decimal: ','"
+    ):
+        read_points(path)
+    track = read_points(path, {"*": Product(decimal=",")})
+    assert len(track) == 10
+    assert track.height[9] == 9.5
+
+
+def test_what_is_packed_or_recoded_is_read_in_one_part(tmp_path, monkeypatch):
+    monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", 200)
+    for content, many in ((text(rows()).encode(), True), (gzip.compress(text(rows()).encode()), False),
+                          (text(rows()).encode("utf-16"), False)):  # fmt: skip
+        (tmp_path / "a.csv").write_bytes(content)
+        assert (len(parts(tmp_path / "a.csv", {"*": described()})) > 1) == many
+
+
+def test_comments_before_the_header_are_no_points_of_a_part(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_bytes(b"# one\n" + text(rows()).encode())
+    whole = read_points(tmp_path / "a.csv", {"*": described()})
+    monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", 200)
+    spans = parts(tmp_path / "a.csv", {"*": described()})
+    assert len(spans) > 1
+    found = [
+        block.point_id
+        for span in spans
+        for block in open_points(tmp_path / "a.csv", {"*": described()}, crs=whole.crs, part=span).blocks()
+    ]
+    assert np.concatenate(found).tolist() == whole.point_id.tolist()
+
+
+def test_a_bomb_and_a_cut_gzip_are_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(gzip.compress(text(egms_rows()).encode() + b"0," * (40 * RATIO_FREE_BYTES)))
+    with pytest.raises(InputError, match=r"a\.csv: .*(far more than its size|a line longer)"):
+        read_points(path)
+    path.write_bytes(gzip.compress(text(egms_rows()).encode())[:-20])
+    with pytest.raises(InputError, match=r"a\.csv: the gzip file is damaged or cut off"):
+        read_points(path)
+
+
+def test_half_a_character_of_utf_16_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_bytes(text(egms_rows()).encode("utf-16")[:-1])
+    with pytest.raises(InputError, match=r"a\.csv: not text in utf-16"):
+        read_points(tmp_path / "a.csv")
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_have_a_way_of_writing_or_are_refused(content):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.csv"
+        path.write_bytes(content)
+
+        def read() -> bytes:
+            with dialect(find_csv(path)).open() as stream:
+                return stream.read()
+
+        assert isinstance(unless_refused(read, path), bytes | None)
+
+
+def test_labels_of_a_spreadsheet_are_read(tmp_path):
+    (tmp_path / "labels.csv").write_text("building_id;severity_permille;quadrant\nB1;0,25;\nB2;1,5;NE\n")
+    labels = read_labels(tmp_path / "labels.csv")
+    assert [float(value) for value in labels.severity_permille] == [0.25, 1.5]
+
+
+def test_two_csv_in_a_zip_are_refused_with_what_to_do(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.csv", text(egms_rows()))
+        archive.writestr("b.csv", text(egms_rows()))
+    with pytest.raises(InputError, match=r"2 csv files in the zip.* Unpack it and give each of them"):
+        read_points(tmp_path / "a.zip")

@@ -1,0 +1,41 @@
+"""Which description of `ingest.products` a file gets, by its name and its folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plumbline.params import Product
+from plumbline.sources.checks.consistency import warn_of_shared_names
+from plumbline.sources.files.patterns import describe, fits
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern", "wanted"),
+    [
+        ("asc/ts.csv", "ts.csv", True), ("asc/ts.csv", "*.csv", True), ("asc/ts.csv", "asc/ts.csv", True),
+        ("asc/ts.csv", "asc/*", True), ("desc/ts.csv", "asc/ts.csv", False), ("deep/asc/ts.csv", "asc/ts.csv", True),
+        ("asc/ts.csv", "other/asc/ts.csv", False), ("a[1].csv", "a[1].csv", True), ("a1.csv", "a[1].csv", True),
+        ("/data/asc/ts.csv", "/data/asc/ts.csv", True), ("/data/asc/ts.csv", "/desc/ts.csv", False),
+        ("asc/TS.csv", "asc/ts.csv", False),
+    ],
+)  # fmt: skip
+def test_a_pattern_fits_by_the_name_and_as_many_folders_as_it_has(path: str, pattern: str, wanted: bool) -> None:
+    assert fits(Path(path), pattern) is wanted
+
+
+def test_files_of_one_name_can_be_described_apart(caplog: pytest.LogCaptureFixture) -> None:
+    """Exports of two tracks often have one name, and one line of sight is then wrong for one of them."""
+    points = [Path("asc/ts.csv"), Path("desc/ts.csv")]
+    up, down = Product(incidence_deg=38, heading_deg=349), Product(incidence_deg=36, heading_deg=191)
+    apart = {"asc/ts.csv": up, "desc/ts.csv": down}
+    assert [describe(path, apart) for path in points] == [up, down]
+    warn_of_shared_names(points, apart)
+    warn_of_shared_names([points[0], Path("asc/other.csv")], {"*.csv": up})
+    warn_of_shared_names(points, {})
+    assert not caplog.records
+
+    warn_of_shared_names(points, {"ts.csv": up})
+    assert "asc/ts.csv, desc/ts.csv: the same line of sight is taken for all of them" in caplog.text
+    assert "write a pattern for each, with its folder: 'asc/ts.csv'" in caplog.text

@@ -1,0 +1,137 @@
+"""Footprints in many CRSs, in whatever unit and order of axes, end up at one place."""
+
+import json
+
+import geopandas
+import numpy as np
+import pytest
+import shapely
+
+from plumbline.core.errors import InputError
+from plumbline.sources.footprints.buildings import read_buildings
+from tests.sources.make import EAST, NORTH, squares, unless_refused
+
+CRS = "EPSG:3035"
+RING = [[13.15, 38.7], [13.1502, 38.7], [13.1502, 38.7001], [13.15, 38.7001], [13.15, 38.7]]
+US_FOOT_M = 1200 / 3937
+
+
+def geojson(path, ring, crs=None, first=True, properties=None):
+    member = {} if crs is None else {"crs": crs}
+    features = [
+        {"type": "Feature", "properties": properties or {}, "geometry": {"type": "Polygon", "coordinates": [ring]}}
+    ]
+    if first:
+        content = {"type": "FeatureCollection", **member, "features": features}
+    else:
+        content = {"type": "FeatureCollection", "features": features, **member}
+    path.write_text(json.dumps(content))
+    return path
+
+
+def named(name):
+    return {"type": "name", "properties": {"name": name}}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [4326, 4258, 4979, 3035, 32633, 3857, 2056, 31468, 2263, 27572],
+    ids=[
+        "degrees", "ETRS89 degrees", "degrees with heights", "northing first", "UTM", "web mercator", "Swiss",
+        "Gauss-Krueger, northing first", "New York, US feet", "Lambert of Paris, grads",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["f.gpkg", "f.parquet"])
+def test_the_same_ground_in_any_crs_is_at_the_same_place(tmp_path, code, name):
+    place = {2056: (7.44, 46.95), 31468: (11.5, 48.1), 2263: (-74.0, 40.7), 27572: (2.3, 48.9), 32633: (15.0, 47.0)}
+    x, y = place.get(code, (13.15, 38.7))
+    zone = geopandas.GeoSeries([shapely.Point(x, y)], crs=4326).estimate_utm_crs()
+    centre = geopandas.GeoSeries([shapely.Point(x, y)], crs=4326).to_crs(zone).iloc[0]
+    here = geopandas.GeoDataFrame(geometry=[centre.buffer(12)], crs=zone)
+    drawn = here.to_crs(code)
+    if code == 4979:
+        drawn = drawn.set_geometry(shapely.force_3d(drawn.geometry.to_numpy(), 80.0), crs=code)
+    (drawn.to_file if name == "f.gpkg" else drawn.to_parquet)(tmp_path / name)
+    read = read_buildings(tmp_path / name, f"EPSG:{zone.to_epsg()}")
+    assert read.attrs["source_crs"] == f"EPSG:{code}"
+    assert not read.has_z.any()
+    assert read.geometry.iloc[0].symmetric_difference(here.geometry.iloc[0]).area < 0.5
+
+
+def test_a_survey_foot_is_a_survey_foot(tmp_path):
+    # Manhattan: a square of 100 ft; the scale of this projection is within 1e-4 of one there.
+    drawn = geopandas.GeoDataFrame(geometry=[shapely.box(987_000, 211_000, 987_100, 211_100)], crs=2263)
+    drawn.to_file(tmp_path / "f.gpkg")
+    read = read_buildings(tmp_path / "f.gpkg", "EPSG:32618")
+    assert read.area.iloc[0] == pytest.approx((100 * US_FOOT_M) ** 2, rel=2e-3)
+    degrees = read.to_crs(4326).geometry.iloc[0].centroid
+    assert (degrees.x, degrees.y) == (pytest.approx(-73.99, abs=0.02), pytest.approx(40.745, abs=0.02))
+
+
+def test_the_origin_of_the_swiss_grid_is_the_old_observatory_of_bern(tmp_path):
+    # swisstopo: E 2 600 000, N 1 200 000 is 7 26' 22.50" east, 46 57' 08.66" north on the Bessel ellipsoid (CH1903+),
+    # which WGS 84 has some 100 m off.
+    drawn = geopandas.GeoDataFrame(geometry=[shapely.box(2_599_995, 1_199_995, 2_600_005, 1_200_005)], crs=2056)
+    drawn.to_file(tmp_path / "f.gpkg")
+    degrees = read_buildings(tmp_path / "f.gpkg", "EPSG:32632").to_crs(4326).geometry.iloc[0].centroid
+    assert degrees.x == pytest.approx(7 + 26 / 60 + 22.5 / 3600, abs=2e-3)
+    assert degrees.y == pytest.approx(46 + 57 / 60 + 8.66 / 3600, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    "crs", [None, named("urn:ogc:def:crs:OGC:1.3:CRS84"), named("urn:ogc:def:crs:EPSG::4326"), named("EPSG:4326")]
+)
+def test_a_geojson_has_the_longitude_first_whatever_it_calls_its_degrees(tmp_path, crs):
+    east, north = read_buildings(geojson(tmp_path / "f.geojson", RING, crs), CRS).total_bounds[:2]
+    assert (east, north) == (pytest.approx(4_596_718.6, abs=1), pytest.approx(1_740_669.9, abs=1))
+
+
+def test_a_gml_has_the_latitude_first_where_its_crs_says_so(tmp_path):
+    squares().to_crs("EPSG:4326").to_file(tmp_path / "f.gml", driver="GML")
+    position = (tmp_path / "f.gml").read_text().partition("<gml:posList>")[2].split()[:2]
+    assert float(position[0]) > 30  # the latitude
+    read = read_buildings(tmp_path / "f.gml", CRS)
+    assert shapely.hausdorff_distance(read.geometry.to_numpy(), squares().geometry.to_numpy()).max() < 0.01
+
+
+@pytest.mark.parametrize("name", ["f.gpkg", "f.parquet", "f.geojson"])
+def test_a_projection_with_the_northing_first_is_written_easting_first(tmp_path, name):
+    path = tmp_path / name
+    (squares().to_parquet if name == "f.parquet" else squares().to_file)(path)
+    west, south = read_buildings(path, CRS).total_bounds[:2]
+    assert (west, south) == (pytest.approx(EAST - 4), pytest.approx(NORTH - 4))
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(
+    "crs",
+    [named("EPSG:999999"), named("moon"), named(""), named(None), "EPSG:3035", 3035, [], {"type": "name"},
+     {"type": "link", "properties": {"href": "a.prj"}}],
+)  # fmt: skip
+def test_a_geojson_with_a_crs_that_is_not_known_is_refused(tmp_path, crs, first):
+    path = geojson(tmp_path / "f.geojson", RING, crs, first)
+    with pytest.raises(InputError, match=r"f\.geojson: crs .* found, which is not known"):
+        read_buildings(path, CRS)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_crs_that_is_something_within_a_feature_is_none_of_the_collection(tmp_path, first):
+    held = {"crs": "moon", "note": {"crs": {"a": [1]}}}
+    path = geojson(tmp_path / "f.geojson", RING, None if first else named("EPSG:4326"), first, held)
+    assert len(read_buildings(path, CRS)) == 1
+    path = geojson(tmp_path / "g.geojson", RING, named("moon"), first, held)
+    assert unless_refused(lambda: read_buildings(path, CRS), path) is None
+
+
+def test_a_crs_of_heights_only_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"CRS EPSG:5701 \(Vertical CRS\) found"):
+        read_buildings(geojson(tmp_path / "f.geojson", RING, named("EPSG:5701")), CRS)
+
+
+def test_degrees_in_metres_and_metres_in_degrees_are_refused(tmp_path):
+    metres = np.array(RING) * 1e5
+    with pytest.raises(InputError, match="cannot be degrees"):
+        read_buildings(geojson(tmp_path / "f.geojson", metres.tolist()), CRS)
+    path = geojson(tmp_path / "g.geojson", RING, named("EPSG:3035"))
+    with pytest.raises(InputError, match="without area"):
+        read_buildings(path, CRS)

@@ -1,0 +1,193 @@
+"""Footprints as nobody should write them: refused by the file's name, or read as valid polygons."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import geopandas
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shapely
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from plumbline.sources.footprints.buildings import buildings_table, load_buildings, read_buildings
+from tests.sources.make import squares, unless_refused, zipped
+
+CRS = "EPSG:3035"
+FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+place = st.tuples(st.integers(0, 5), st.integers(0, 5)).map(lambda at: [13.15 + at[0] * 1e-4, 38.7 + at[1] * 1e-4])
+odd_number = st.sampled_from(
+    [float("nan"), float("inf"), -float("inf"), 1e300, -1e300, 1e9, 0, -0.0, 181, -91, None, "13.15", True, [], {}]
+)
+position = st.one_of(place, place, place, st.lists(odd_number, max_size=4), odd_number)
+open_ring = st.lists(place, min_size=3, max_size=6)
+ring = st.one_of(
+    open_ring.map(lambda corners: [*corners, corners[0]]),
+    open_ring,
+    st.lists(position, max_size=6),
+    odd_number,
+)
+SQUARE = [[13.15, 38.7], [13.1502, 38.7], [13.1502, 38.7001], [13.15, 38.7001], [13.15, 38.7]]
+polygon = st.lists(ring, max_size=3)
+geometry = st.one_of(
+    st.just({"type": "Polygon", "coordinates": [SQUARE]}),
+    polygon.map(lambda rings: {"type": "Polygon", "coordinates": rings}),
+    st.lists(polygon, max_size=3).map(lambda parts: {"type": "MultiPolygon", "coordinates": parts}),
+    place.map(lambda at: {"type": "Point", "coordinates": at}),
+    open_ring.map(lambda line: {"type": "LineString", "coordinates": line}),
+    st.sampled_from(
+        [None, {}, 5, "POLYGON EMPTY", {"type": "Polygon"}, {"type": "Circle", "coordinates": [0, 0]},
+         {"type": "GeometryCollection", "geometries": []}, {"type": "Polygon", "coordinates": None}]
+    ),
+)  # fmt: skip
+identifier = st.sampled_from(["a", "b", "c", "", " ", None, 1, 1.5, 2**70, True, [1], {"a": 1}, "ü\x00", "\ud83d"])
+value = st.one_of(identifier, odd_number)
+properties = st.one_of(
+    st.fixed_dictionaries({"building_id": identifier}),
+    st.fixed_dictionaries({"building_id": identifier}, optional={"height_m": value, "geometry": value, "fid": value}),
+    st.sampled_from([None, {}, [], 5]),
+)
+crs_member = st.one_of(
+    st.sampled_from([None, {}, 5, "EPSG:4326", {"type": "name", "properties": None}]),
+    st.sampled_from(
+        ["EPSG:4326", "urn:ogc:def:crs:EPSG::3035", "EPSG:-1", "EPSG:4978", "EPSG:5701", "x" * 300, ""]
+    ).map(lambda name: {"type": "name", "properties": {"name": name}}),
+)
+
+
+def check(path: Path) -> None:
+    """Read, refused by name or as what the rest of the pipeline may rely on; and that survives its own file."""
+    read = unless_refused(lambda: read_buildings(path, CRS), path)
+    if read is None:
+        return
+    assert len(read)
+    assert read.crs == CRS
+    assert read["building_id"].is_unique
+    assert read["building_id"].map(type).eq(str).all()
+    assert (read["building_id"].str.strip() != "").all()
+    assert read.geom_type.isin(["Polygon", "MultiPolygon"]).all()
+    assert read.is_valid.all()
+    assert (read.area > 0.001).all()
+    assert np.isfinite(read.total_bounds).all()
+    assert set(read.attrs["repaired"]) <= set(read["building_id"])
+    assert read.attrs["multipart"] == (shapely.get_num_geometries(read.geometry.to_numpy()) > 1).sum()
+    table = path.with_name("table.parquet")
+    pq.write_table(buildings_table(read), table)
+    again = load_buildings(table)
+    assert again["building_id"].tolist() == read["building_id"].tolist()
+    assert again.geometry.geom_equals(read.geometry).all()
+
+
+def collection(features: list[Any], **more: Any) -> str:
+    return json.dumps({"type": "FeatureCollection", **more, "features": features})
+
+
+@FUZZ
+@given(
+    features=st.lists(
+        st.builds(lambda shape, held: {"type": "Feature", "properties": held, "geometry": shape}, geometry, properties),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_features_of_any_content(tmp_path, features):
+    path = tmp_path / "f.geojson"
+    path.write_text(collection(features))
+    check(path)
+
+
+@FUZZ
+@given(corners=st.lists(st.lists(place, min_size=3, max_size=7), min_size=1, max_size=3))
+def test_rings_of_any_form(tmp_path, corners):
+    shapes = [{"type": "Polygon", "coordinates": [[*ring_, ring_[0]]]} for ring_ in corners]
+    path = tmp_path / "f.geojson"
+    path.write_text(collection([{"type": "Feature", "properties": {}, "geometry": shape} for shape in shapes]))
+    check(path)
+
+
+@FUZZ
+@given(
+    crs=crs_member, extra=st.dictionaries(st.sampled_from(["name", "bbox", "features", "metadata"]), value, max_size=2)
+)
+def test_collections_with_any_members(tmp_path, crs, extra):
+    feature = {"type": "Feature", "properties": {}, "geometry": {"type": "Polygon", "coordinates": [SQUARE]}}
+    path = tmp_path / "f.geojson"
+    path.write_text(json.dumps({**extra, "type": "FeatureCollection", "features": [feature], **extra, "crs": crs}))
+    check(path)
+
+
+def drawn(folder: Path, suffix: str) -> Path:
+    """A small sound file, made once a folder."""
+    path = folder / f"whole.{suffix}"
+    if path.exists():
+        return path
+    buildings = squares()
+    buildings["height_m"] = [3.0, None, 9.5]
+    if suffix == "zip":
+        (folder / "shape").mkdir()
+        with warnings.catch_warnings(action="ignore"):
+            buildings.to_file(folder / "shape" / "f.shp")
+        return zipped(path, {f"x/{part.name}": part.read_bytes() for part in (folder / "shape").iterdir()})
+    (buildings.to_parquet if suffix == "parquet" else buildings.to_crs("EPSG:4326").to_file)(path)
+    return path
+
+
+@FUZZ
+@given(
+    start=st.floats(0, 1, exclude_max=True),
+    length=st.integers(0, 40),
+    other=st.floats(0, 1, exclude_max=True),
+    way=st.sampled_from(["cut", "drop", "repeat", "move", "zero", "flip"]),
+)
+@pytest.mark.parametrize("suffix", ["geojson", "gpkg", "parquet", "fgb", "zip"])
+def test_bytes_cut_moved_repeated_and_changed(tmp_path, suffix, start, length, other, way):
+    whole = drawn(tmp_path, suffix).read_bytes()
+    at, to = int(start * len(whole)), int(other * len(whole))
+    piece = whole[at : at + length]
+    rest = whole[:at] + whole[at + length :]
+    changed = {
+        "cut": whole[:at],
+        "drop": rest,
+        "repeat": whole[:to] + piece + whole[to:],
+        "move": rest[:to] + piece + rest[to:],
+        "zero": whole[:at] + bytes(len(piece)) + whole[at + length :],
+        "flip": whole[:at] + bytes(byte ^ 0x5A for byte in piece) + whole[at + length :],
+    }[way]
+    path = tmp_path / f"damaged.{suffix}"
+    path.write_bytes(changed)
+    check(path)
+
+
+@FUZZ
+@given(
+    wkb=st.lists(st.one_of(st.none(), st.binary(max_size=30), st.integers(0, 2)), min_size=1, max_size=3),
+    ids=st.lists(st.sampled_from(["a", "b", "", None, "ü\x00"]), min_size=3, max_size=3),
+)
+def test_geoparquet_with_any_bytes_for_geometry(tmp_path, wkb, ids):
+    frame = squares(len(wkb))
+    sound = shapely.to_wkb(frame.geometry.to_numpy())
+    path = tmp_path / "f.parquet"
+    frame["building_id"] = ids[: len(wkb)]
+    frame.to_parquet(path)
+    table = pq.read_table(path)
+    cells = [sound[cell] if isinstance(cell, int) and cell < len(sound) else cell for cell in wkb]
+    column = pa.array([cell if isinstance(cell, bytes) else None for cell in cells], pa.binary())
+    pq.write_table(table.set_column(table.schema.get_field_index("geometry"), "geometry", column), path)
+    check(path)
+
+
+@FUZZ
+@given(scale=st.sampled_from([1e-12, 1e-3, 1.0, 1e6, 1e150, 1e307]), shift=st.sampled_from([0.0, 1e7, 1e12, -1e300]))
+@pytest.mark.parametrize("crs", ["EPSG:3035", "EPSG:32633", "EPSG:4326", "EPSG:2263"])
+def test_numbers_of_any_size(tmp_path, crs, scale, shift):
+    shape = shapely.Polygon(np.array([[0, 0], [10, 0], [10, 8], [0, 8]]) * scale + shift)
+    path = tmp_path / "f.gpkg"
+    path.unlink(missing_ok=True)
+    geopandas.GeoDataFrame({"building_id": ["a"]}, geometry=[shape], crs=crs).to_file(path)
+    check(path)

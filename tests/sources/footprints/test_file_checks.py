@@ -1,0 +1,84 @@
+"""Shapefiles of footprints that are not whole: GDAL reads them without a word."""
+
+import pytest
+
+from plumbline.core.errors import InputError
+from plumbline.sources.footprints.buildings import read_buildings
+from plumbline.sources.points.read import read_points
+from tests.sources.make import squares, zipped
+
+CRS = "EPSG:3035"
+pytestmark = pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
+
+
+@pytest.fixture(params=["file", "folder", "zip"])
+def given(request, tmp_path):
+    """Write three footprints, change their files by name, and give what the user gives."""
+
+    def make(change):
+        folder = tmp_path / "shape"
+        folder.mkdir()
+        squares().to_file(folder / "f.shp")
+        change(folder)
+        if request.param == "zip":
+            return zipped(tmp_path / "f.zip", {f"deep/{path.name}": path.read_bytes() for path in folder.iterdir()})
+        return folder / next(folder.glob("*.[sS][hH][pP]")).name if request.param == "file" else folder
+
+    return make
+
+
+def test_text_in_another_encoding_than_stated_is_shown_with_what_to_do(given):
+    def misstate(folder):
+        squares().assign(name="Café").to_file(folder / "f.shp", encoding="ISO-8859-1")
+        (folder / "f.cpg").write_text("UTF-8")
+
+    path = given(misstate)
+    with pytest.raises(InputError, match=r"text that is not in UTF-8, .*: 'Café' perhaps\. .*\.cpg says what it is in"):
+        read_buildings(path, CRS)
+
+
+def misname(folder):
+    path = folder / "f.prj"
+    path.write_bytes(path.read_text().replace('PROJCS["', 'PROJCS["Système_', 1).encode("cp1252"))
+
+
+def test_a_crs_whose_name_is_not_in_utf_8_is_said_to_be(given, tmp_path):
+    path = given(misname)
+    with pytest.raises(
+        InputError, match=r"(f\.shp|f\.zip|shape): .*the name of its CRS is not in UTF-8; save .* \.prj"
+    ):
+        read_buildings(path, CRS)
+    points = squares().set_geometry(squares().centroid)
+    points.to_file(tmp_path / "f.shp")
+    misname(tmp_path)
+    with pytest.raises(InputError, match=r"f\.shp: .*the name of its CRS is not in UTF-8; save .* \.prj"):
+        read_points(tmp_path / "f.shp")
+
+
+def cut(folder):
+    path = folder / "f.shp"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def test_one_that_is_cut_is_no_shorter_city(given):
+    path = given(cut)
+    with pytest.raises(InputError, match=r"f\.(shp|zip).*: cut off: 408 bytes found, its header says 508\. Download"):
+        read_buildings(path, CRS)
+
+
+def test_one_that_is_whole_is_read(given):
+    assert read_buildings(given(lambda folder: None), CRS)["building_id"].tolist() == ["H0", "H1", "H2"]
+
+
+def test_without_the_table_of_its_ids_it_is_refused(given):
+    path = given(lambda folder: (folder / "f.dbf").unlink())
+    with pytest.raises(InputError, match=r"f\.(shp|zip).*: its f\.dbf is missing, which has the ids"):
+        read_buildings(path, CRS)
+
+
+def test_the_table_may_be_named_in_other_letters(given):
+    def rename(folder):
+        for path in list(folder.iterdir()):
+            path.rename(path.with_suffix(path.suffix.upper()))
+
+    assert read_buildings(given(rename), CRS)["building_id"].tolist() == ["H0", "H1", "H2"]

@@ -1,0 +1,123 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import shapely
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.core.errors import InputError
+from plumbline.sources.footprints.ids import SAME_M, drop_duplicates, identify
+from plumbline.sources.footprints.selection import Sieve
+from tests.sources.make import squares
+
+PATH = Path("f.gpkg")
+A, B, C = squares(3).geometry
+
+
+def ids_of(values, column=None, name="building_id"):
+    named = identify(PATH, pd.DataFrame({name: values}), column)
+    return named.ids.tolist(), named.assigned
+
+
+def test_ids_are_the_text_of_the_column():
+    assert ids_of(["a", " b", "007"]) == (["a", " b", "007"], 0)
+    assert ids_of([7, 8]) == (["7", "8"], 0)
+    assert ids_of([7.0, 8.0]) == (["7", "8"], 0)
+    assert ids_of([7.5, 8.0]) == (["7.5", "8.0"], 0)
+    assert ids_of(["a", "b"], "identification", "identifica") == (["a", "b"], 0)
+
+
+@pytest.mark.parametrize("empty", [None, "", "  ", np.nan])
+def test_a_building_without_an_id_is_named_after_its_place_and_that_is_said(empty, caplog):
+    with caplog.at_level("WARNING", "plumbline"):
+        assert ids_of(["a", empty, "b"]) == (["a", "B0000002", "b"], 1)
+    assert "f.gpkg: feature 2 (B0000002) without a value in column building_id" in caplog.text
+
+
+def test_a_missing_whole_number_leaves_the_others_whole():
+    assert ids_of([1.0, np.nan, 3.0]) == (["1", "B0000002", "3"], 1)
+
+
+def test_a_name_that_is_taken_is_not_given_again():
+    assert ids_of([None, "B0000001", "B0000001_2"]) == (["B0000001_3", "B0000001", "B0000001_2"], 1)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sampled_from([None, "", "a", "b", "B0000001", "B0000002", "B0000002_2"]), min_size=1, max_size=6))
+def test_given_names_are_unique_and_the_files_own_ids_stay(values):
+    ids, assigned = ids_of(values)
+    own = [value for value in values if value]
+    given_ = [name for name, value in zip(ids, values, strict=True) if not value]
+    assert [name for name, value in zip(ids, values, strict=True) if value] == own
+    assert len(set(given_)) == len(given_) == assigned
+    assert not set(given_) & set(own)
+
+
+def test_a_column_that_is_not_there_is_named_with_those_that_are():
+    with pytest.raises(InputError, match=r"f\.gpkg: column osm is missing; it has building_id"):
+        ids_of(["a"], "osm")
+    assert ids_of([1, 2], name="other") == (["B0000001", "B0000002"], 2)
+
+
+def chosen(frame, rows=None):
+    named = identify(PATH, pd.DataFrame(frame), None, rows)
+    return named.column, named.ids.tolist()
+
+
+@pytest.mark.parametrize("name", ["building_id", "BUILDING_ID", "Building_Id", "building_i"])
+def test_building_id_counts_in_any_case_before_all_others(name):
+    assert chosen({"id": [1, 2], "@id": ["way/1", "way/2"], name: ["a", "b"]}) == (name, ["a", "b"])
+
+
+def test_without_it_the_first_known_column_that_tells_all_apart_counts_and_is_named(caplog):
+    with caplog.at_level("INFO", "plumbline"):
+        assert chosen({"fid": [5, 6], "OSM_ID": ["7", "8"], "floors": [1, 2]}) == ("OSM_ID", ["7", "8"])
+    assert "f.gpkg: buildings are named by the column OSM_ID" in caplog.text
+    assert chosen({"fid": [5, 6], "@id": ["way/1", "way/2"]}) == ("@id", ["way/1", "way/2"])
+
+
+@pytest.mark.parametrize("values", [["a", "a", "b"], ["a", None, "b"], ["a", " ", "b"]])
+def test_a_column_that_does_not_tell_all_apart_is_passed_over(values):
+    assert chosen({"id": values, "fid": [7, 8, 9]}) == ("fid", ["7", "8", "9"])
+    assert chosen({"id": values}) == (None, ["B0000001", "B0000002", "B0000003"])
+
+
+def test_only_buildings_have_to_be_told_apart(caplog):
+    with caplog.at_level("WARNING", "plumbline"):
+        assert chosen({"id": ["a", "a", "b"]}, np.array([1, 2])) == ("id", ["a", "a", "b"])
+        assert chosen({"building_id": ["a", None, "b"]}, np.array([0, 2]))[1] == ["a", "B0000002", "b"]
+    assert not caplog.text
+
+
+def kept(geometries, ids):
+    sieve = Sieve(PATH, np.array(ids, object), np.arange(len(ids)))
+    return drop_duplicates(sieve, np.array(geometries, object), "building_id").tolist()
+
+
+def test_a_building_drawn_twice_alike_counts_once(caplog):
+    turned = shapely.Polygon([*A.exterior.coords[2:], *A.exterior.coords[1:3]])
+    close = shapely.transform(A, lambda at: at + SAME_M / 2)
+    with caplog.at_level("WARNING", "plumbline"):
+        assert kept([A, B, A, turned, close, C], ["a", "b", "a", "a", "a", "c"]) == [
+            True,
+            True,
+            False,
+            False,
+            False,
+            True,
+        ]
+    assert "feature 3 (a), feature 4 (a), feature 5 (a) drawn twice, alike" in caplog.text
+
+
+def test_different_ids_on_one_outline_stay():
+    assert kept([A, A], ["a", "b"]) == [True, True]
+
+
+@pytest.mark.parametrize("other", [B, shapely.transform(A, lambda at: at + 3 * SAME_M), shapely.MultiPolygon([A, C])])
+def test_an_id_on_two_outlines_is_refused_with_the_features(other):
+    with pytest.raises(
+        InputError, match=r"f\.gpkg: column building_id repeats a \(feature 4 \(a\)\)\. Each id may stand"
+    ):
+        kept([A, B, A, other], ["a", "b", "a", "a"])

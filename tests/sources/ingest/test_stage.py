@@ -1,0 +1,460 @@
+import gzip
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plumbline.core.errors import InputError
+from plumbline.core.files import sha256_folder
+from plumbline.core.jobs import alone
+from plumbline.params import Footprints, Ingest, Product
+from plumbline.sources.files import lines
+from plumbline.sources.ingest import parts, stage
+from plumbline.sources.ingest.ingested import open_ingested
+from plumbline.sources.ingest.parts import read_part
+from plumbline.sources.ingest.plan import plan_parts
+from plumbline.sources.ingest.stage import ingest
+from plumbline.sources.points import read
+from plumbline.sources.track import identity
+from tests.sources.make import egms, rows, seen, squares, text, town, zipped
+
+LABELS = "building_id,severity_permille,quadrant\nH0,1.2,NE\nH2,0.1,\n"
+
+
+def seen_from(east: float) -> list[dict[str, str]]:
+    """Four rows with another line of sight."""
+    up = (1 - east**2) ** 0.5
+    return [{**row, "los_east": f"{east:.3f}", "los_north": "0", "los_up": f"{up:.3f}"} for row in rows(4)]
+
+
+@pytest.fixture
+def city(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)  # finished portions are kept below the working directory
+    folder = tmp_path / "raw" / "town"
+    folder.mkdir(parents=True)
+    egms(folder / "ascending.csv")
+    zipped(folder / "descending.zip", {"d.xml": "<x/>", "d.csv": text(seen_from(-0.62))})
+    squares().to_crs("EPSG:4326").to_file(folder / "footprints.geojson")
+    (folder / "labels.csv").write_text(LABELS)
+    (folder / "truth.csv").write_text("what,the,simulation,knows\n")
+    (folder / "README.md").write_text("about")
+    return folder
+
+
+def test_layer_and_ids_of_footprints_may_be_stated(city, tmp_path):
+    squares().rename(columns={"building_id": "parcel"}).to_file(city / "f.gpkg", layer="houses")
+    squares()[:1].rename(columns={"building_id": "parcel"}).to_file(city / "f.gpkg", layer="roofs", mode="a")
+    (city / "footprints.geojson").unlink()
+    with pytest.raises(InputError, match=r"f\.gpkg: layers .*ingest\.footprints"):
+        ingest([city], Ingest(), tmp_path / "out")
+    stated = {"other*": Footprints(layer="roofs"), "f.*": Footprints(layer="houses", id_column="parcel")}
+    ingest([city], Ingest(footprints=stated), tmp_path / "out")
+    (town,) = open_ingested(tmp_path / "out")
+    assert town.buildings()["building_id"].tolist() == ["H0", "H1", "H2"]
+
+
+@pytest.mark.parametrize("suffix", ["geojsonl", "geojsons", "geojsonl.gz"])
+def test_footprints_with_a_feature_a_line_are_found_in_a_city(city, tmp_path, suffix):
+    ingest([city], Ingest(), tmp_path / "plain")
+    plain = city / "footprints.geojson"
+    made = city / f"footprints.{suffix.removesuffix('.gz')}"
+    squares().to_crs("EPSG:4326").to_file(made, driver="GeoJSONSeq")
+    plain.unlink()
+    if suffix.endswith(".gz"):
+        (city / f"footprints.{suffix}").write_bytes(gzip.compress(made.read_bytes()))
+        made.unlink()
+    ingest([city], Ingest(), tmp_path / "out")
+    (one,), (other,) = open_ingested(tmp_path / "plain"), open_ingested(tmp_path / "out")
+    assert other.buildings()["building_id"].tolist() == one.buildings()["building_id"].tolist()
+
+
+@pytest.mark.parametrize("footprints", ["footprints.geojson.gz", "footprints.csv.gz"])
+def test_a_packed_csv_is_a_product_and_packed_lines_of_json_are_footprints(city, tmp_path, footprints):
+    ingest([city], Ingest(), tmp_path / "plain")
+    track = city / "ascending.csv"
+    (city / "ascending.csv.gz").write_bytes(gzip.compress(track.read_bytes()))
+    track.unlink()
+    outlines = city / "footprints.geojson"
+    content = outlines.read_bytes()
+    if footprints.endswith(".csv.gz"):
+        squares().to_crs("EPSG:4326").to_file(city / "f.geojsonl", driver="GeoJSONSeq")
+        content = (city / "f.geojsonl").read_bytes()
+        (city / "f.geojsonl").unlink()
+    (city / footprints).write_bytes(gzip.compress(content))
+    outlines.unlink()
+    ingest([city], Ingest(), tmp_path / "packed")
+    plain, packed = (open_ingested(tmp_path / name)[0] for name in ("plain", "packed"))
+    assert [len(one) for one in packed.tracks()] == [len(one) for one in plain.tracks()]
+    assert packed.buildings()["building_id"].tolist() == plain.buildings()["building_id"].tolist()
+
+
+def test_points_beside_the_footprints_are_told_of(city, tmp_path, caplog):
+    houses, corner, size = town(houses=8)
+    points = seen(corner, size, 1, each=6, moved=(9.0, -6.0))
+    cells = [
+        {**row, "easting": f"{east:.2f}", "northing": f"{north:.2f}", "temporal_coherence": "0.9"}
+        for row, east, north in zip(rows(len(points)), points.easting, points.northing, strict=True)
+    ]
+    for path in city.iterdir():
+        path.unlink()
+    (city / "points.csv").write_text(text(cells))
+    houses.to_file(city / "footprints.gpkg")
+    (city / "labels.csv").write_text("building_id,severity_permille,quadrant\n0,1.2,NE\n")
+    ingest([city], Ingest(), tmp_path / "out")
+    assert "points.csv: the points seem to lie 9 m east and 6 m south of the footprints" in caplog.text
+    caplog.clear()
+    ingest([city], Ingest(products={"*": Product(moved_m=(-9, 6))}), tmp_path / "moved")
+    assert "seem to lie" not in caplog.text
+    borrowed = tmp_path / "data" / "simulate" / "cities" / "town--2"
+    shutil.copytree(city, borrowed)
+    ingest([borrowed], Ingest(), tmp_path / "borrowed")
+    assert "state it in simulate.borrowed.town.products as moved_m: [-9, 6], or add it to what" in caplog.text
+
+
+def test_what_is_stated_is_of_the_users_own_files_and_not_of_simulated_ones(city, tmp_path):
+    simulated = tmp_path / "data" / "simulate" / "cities" / "other"
+    shutil.copytree(city, simulated)
+    ingest([simulated], Ingest(), tmp_path / "plain")
+    used_by_others = Product(incidence_deg=39, heading_deg=-10)  # refused of an EGMS product
+    stated = Ingest(
+        products={"asc*": used_by_others, "*": Product(moved_m=(-9, 6))}, footprints={"*": Footprints(id_column="none")}
+    )
+    ingest([simulated], stated, tmp_path / "same")
+    assert sha256_folder(tmp_path / "same") == sha256_folder(tmp_path / "plain")
+    with pytest.raises(InputError, match=r"ascending\.csv: the params state"):
+        ingest([city], stated, tmp_path / "out")
+
+
+def test_heights_from_another_zero_are_told_of(city, tmp_path, caplog):
+    """Many squares of 50 m: a row of points on each, and the second product 40 m above the first."""
+    for name, up, east in (("a", 0.0, 0.6), ("b", 40.0, -0.6)):
+        cells = [
+            {**row, "pid": f"{name}{number}", "temporal_coherence": "0.9", "height_ortho": f"{20 + up:.1f}",
+             "los_east": f"{east}", "los_north": "0", "los_up": "0.8"}
+            for number, row in enumerate(rows(80))
+        ]  # fmt: skip
+        (city / f"{name}.csv").write_text(text(cells))
+    (city / "ascending.csv").unlink()
+    (city / "descending.zip").unlink()
+    ingest([city], Ingest(), tmp_path / "out")
+    said = [line for record in caplog.records if "its heights are" in (line := record.getMessage())]
+    assert len(said) == 1
+    assert "b.csv: its heights are 40.0 m larger than those of" in said[0]
+    caplog.clear()
+    ingest([city], Ingest(products={"b.csv": Product(raised_m=-40)}), tmp_path / "raised")
+    assert "its heights are" not in caplog.text
+
+
+def test_displacements_of_an_improbable_size_are_told_of_once_a_product(city, tmp_path, monkeypatch, caplog):
+    cells = many(100)
+    for row in cells:
+        row |= {name: f"{float(cell) / 1e5:.7f}" for name, cell in row.items() if name.isdigit()}
+    (city / "ascending.csv").write_text(text(cells))
+    monkeypatch.setattr(read, "PART_BYTES", 5_000)
+    ingest([city], Ingest(), tmp_path / "out")
+    said = [line for record in caplog.records if "another unit" in (line := record.getMessage())]
+    assert len(said) == 1
+    assert "ascending.csv: half of its displacements are at most 0.02 mm." in said[0]
+
+
+def test_an_epoch_without_any_value_is_left_out_and_told_of_once_a_product(city, tmp_path, monkeypatch, caplog):
+    cells = many(100)
+    days = [name for name in cells[0] if name.isdigit()]
+    for number, row in enumerate(cells):
+        row[days[1]] = ""
+        row[days[2]] = "" if number < 50 else row[days[2]]  # of one part only
+    (city / "ascending.csv").write_text(text(cells))
+    monkeypatch.setattr(read, "PART_BYTES", 5_000)
+    ingest([city], Ingest(), tmp_path / "out")
+    said = [line for record in caplog.records if "no point has a value" in (line := record.getMessage())]
+    assert len(said) == 1
+    assert "ascending.csv: no point has a value at 1 of 4 epochs (the first 2020-01-09)" in said[0]
+    (town,) = open_ingested(tmp_path / "out")
+    about = town.about["tracks"][0]
+    assert about["days"] == ["2020-01-03", "2020-01-21", "2020-02-02"] == town.observed[0].epochs.astype(str).tolist()
+    assert (about["epochs"], about["longest_gap_days"]) == (3, 18)
+    whole = town.tracks()[0]
+    missing = int(np.isnan(whole.displacement).sum())
+    assert 0 < missing <= 50
+    assert whole.displacement.shape == (len(whole), 3)
+    assert about["missing_share"] == pytest.approx(missing / (3 * len(whole)), abs=1e-6)
+    for tile in town.tiles:
+        assert len(town.tracks(tile)[0].epochs) == 3
+
+
+def test_a_city_becomes_three_tables_and_a_report(city, tmp_path):
+    ingest([city], Ingest(min_coherence=0.55), tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["town"]
+    (town,) = open_ingested(tmp_path / "out")
+    tracks = town.tracks()
+    assert [(track.name, len(track)) for track in tracks] == [("ascending", 5), ("descending", 3)]
+    np.testing.assert_array_equal(tracks[1].displacement[:, 0], np.array([1.0, 2.0, 3.0], np.float32))
+    assert town.buildings().crs == "EPSG:3035"
+    assert town.buildings()["building_id"].tolist() == ["H0", "H1", "H2"]
+    assert town.labels()["quadrant"].tolist() == ["NE", ""]
+    report = town.about
+    assert (report["footprints"], report["buildings"], report["labelled"]) == ("footprints.geojson", 3, 2)
+    assert [track["product"] for track in report["tracks"]] == ["ascending.csv", "descending.zip"]
+    track = report["tracks"][0]
+    assert (track["points_read"], track["points"], track["dropped"]) == (6, 5, {"min_coherence": 1})
+    assert (track["first_epoch"], track["last_epoch"], track["epochs"]) == ("2020-01-03", "2020-02-02", 4)
+    assert track["missing_share"] == 0
+
+
+def test_each_rule_of_the_quality_filter_counts_what_it_drops(city, tmp_path):
+    cells = rows(6)
+    for number, row in enumerate(cells):
+        row["rmse_ts"] = "" if number == 5 else f"{number}.5"
+    (city / "ascending.csv").write_text(text(cells))
+    ingest([city], Ingest(min_coherence=0.55, max_rmse_mm=2.5), tmp_path / "out")
+    track = open_ingested(tmp_path / "out")[0].about["tracks"][0]
+    # Of 0.50 ... 0.75 one is below; of 1.5, 2.5, 3.5, 4.5 and an unknown error two are above.
+    assert track["dropped"] == {"min_coherence": 1, "max_rmse_mm": 2}
+    assert (track["points_read"], track["points"]) == (6, 3)
+
+
+def many(count: int) -> list[dict[str, str]]:
+    """Points all over an area of tiles, some with an identifier that stands before."""
+    cells = rows(count)
+    rng = np.random.default_rng(0)
+    for row in cells:
+        row["easting"] = f"{4_598_000 + rng.uniform(0, 900):.2f}"
+        row["temporal_coherence"] = "0.8"
+        row["northing"] = f"{1_739_000 + rng.uniform(0, 900):.2f}"
+    for number in range(7, count, 50):
+        cells[number]["pid"] = cells[number - 7]["pid"]
+    return cells
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_parts_tiles_and_processes_change_nothing(city, tmp_path, monkeypatch, workers):
+    (city / "ascending.csv").write_text(text(many(400)))
+    ingest([city], Ingest(), tmp_path / "whole", 1)
+    monkeypatch.setattr(read, "PART_BYTES", 10_000)
+    monkeypatch.setattr(parts, "SPILL_BYTES", 500)
+    monkeypatch.setattr(stage, "WORTHWHILE_BYTES", 0)
+    ingest([city], Ingest(tile_m=200), tmp_path / "parts", workers)
+    (whole,), (tiled,) = (open_ingested(tmp_path / name) for name in ("whole", "parts"))
+    assert len(whole.about["tiles"]) < 5 < len(tiled.about["tiles"])
+    for key in ("buildings", "labelled", "crs"):
+        assert whole.about[key] == tiled.about[key]
+    assert whole.about["tracks"] == tiled.about["tracks"]
+    assert whole.about["tracks"][0]["dropped"]["duplicate_id"] == 8
+    for one, other in zip(whole.tracks(), tiled.tracks(), strict=True):
+        a, b = np.argsort(one.point_id), np.argsort(other.point_id)
+        assert one.point_id[a].tolist() == other.point_id[b].tolist()
+        for name in ("easting", "northing", "height", "los", "displacement"):
+            np.testing.assert_array_equal(getattr(one, name)[a], getattr(other, name)[b])
+    for tile in tiled.tiles:  # every point near a tile's buildings is at hand there
+        for one, other in zip(whole.tracks(), tiled.tracks(tile), strict=True):
+            west, south, east, north = tiled.buildings(tile).buffer(20).total_bounds
+            inside = (one.easting >= west) & (one.easting <= east) & (one.northing >= south) & (one.northing <= north)
+            assert set(one.point_id[inside]) <= set(other.point_id)
+            assert len(set(other.point_id)) == len(other)
+
+
+def test_threads_change_no_byte(city, tmp_path):
+    (city / "ascending.csv").write_text(text(many(400)))
+    ingest([city], Ingest(), tmp_path / "one", 1)
+    ingest([city], Ingest(), tmp_path / "three", 3)
+    assert sha256_folder(tmp_path / "one") == sha256_folder(tmp_path / "three")
+
+
+@pytest.mark.parametrize("bad", ["footprints.geojson", "ascending.csv", "labels.csv"])
+def test_in_threads_a_bad_file_is_named_and_ends_the_rest(city, tmp_path, monkeypatch, bad):
+    other = tmp_path / "raw" / "village"
+    shutil.copytree(city, other)
+    (other / "descending.zip").unlink()
+    (other / "ascending.csv").write_text(text(many(3000)))
+    (city / bad).write_bytes((city / bad).read_bytes()[:-20])
+    begun = []
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(parts, "identity", lambda ids: (begun.append(len(ids)), identity(ids))[1])
+    with pytest.raises(InputError, match=rf"town/{bad}"):
+        ingest([city, other], Ingest(), tmp_path / "out", 2)
+    assert not (tmp_path / "out").exists()
+    assert sum(begun) < 3000
+
+
+def test_a_run_that_was_interrupted_goes_on(city, tmp_path, monkeypatch, caplog):
+    (city / "ascending.csv").write_text(text(many(100)))
+    monkeypatch.setattr(read, "PART_BYTES", 10_000)
+    plan = plan_parts([city], Ingest())
+    assert len(plan.parts) == 3
+    for portion in plan.parts[:2]:
+        read_part(portion)
+    with caplog.at_level("INFO", "plumbline"):
+        ingest([city], Ingest(), tmp_path / "out", 1)
+    assert f"going on, 2 of {len(plan.parts)} portions are there" in caplog.text
+    assert not plan.work["town"].exists()
+    ingest([city], Ingest(), tmp_path / "at_once", 1)
+    for path in (tmp_path / "out").rglob("*.*"):
+        assert path.read_bytes() == (tmp_path / "at_once" / path.relative_to(tmp_path / "out")).read_bytes()
+    plan_parts([city], Ingest())
+    (city / "labels.csv").write_text(LABELS + "H1,0.2,\n")
+    changed = plan_parts([city], Ingest())
+    assert changed.work != plan.work  # what was finished for other files is not taken up
+
+
+def test_the_same_input_gives_the_same_bytes(city, tmp_path):
+    for name in ("one", "two"):
+        ingest([city], Ingest(), tmp_path / name)
+    for path in (tmp_path / "one").rglob("*.*"):
+        assert path.read_bytes() == (tmp_path / "two" / path.relative_to(tmp_path / "one")).read_bytes(), path
+
+
+@pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
+def test_footprints_may_be_a_zipped_shapefile(city, tmp_path):
+    (city / "footprints.geojson").unlink()
+    folder = tmp_path / "shape"
+    folder.mkdir()
+    squares().to_file(folder / "f.shp")
+    zipped(city / "footprints.zip", {path.name: path.read_bytes() for path in folder.iterdir()})
+    ingest([city], Ingest(), tmp_path / "out")
+    assert len(open_ingested(tmp_path / "out")[0].buildings()) == 3
+
+
+def test_footprints_may_be_a_gzipped_geojson(city, tmp_path):
+    plain = city / "footprints.geojson"
+    (city / "footprints.geojson.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
+    ingest([city], Ingest(), tmp_path / "out")
+    assert len(open_ingested(tmp_path / "out")[0].buildings()) == 3
+
+
+def test_the_label_of_a_footprint_that_was_left_out_is_passed_over_and_the_audit_is_told(city, tmp_path):
+    (city / "footprints.geojson").unlink()
+    drawn = squares()
+    drawn.loc[0, "geometry"] = drawn.geometry[0].centroid
+    drawn.to_file(city / "footprints.gpkg")
+    ingest([city], Ingest(), tmp_path / "out")
+    (town,) = open_ingested(tmp_path / "out")
+    assert town.buildings()["building_id"].tolist() == ["H1", "H2"]
+    assert set(town.labels()["building_id"]) <= {"H1", "H2"}
+    assert town.about["footprints_said"]["left_out"] == 1
+
+
+def remove_labels(city: Path) -> None:
+    (city / "labels.csv").unlink()
+
+
+def label_a_stranger(city: Path) -> None:
+    (city / "labels.csv").write_text(LABELS + "H9,0,\n")
+
+
+def remove_products(city: Path) -> None:
+    (city / "ascending.csv").unlink()
+    (city / "descending.zip").unlink()
+
+
+def remove_footprints(city: Path) -> None:
+    (city / "footprints.geojson").unlink()
+
+
+def add_footprints(city: Path) -> None:
+    squares().to_file(city / "again.gpkg")
+
+
+def move_footprints(city: Path) -> None:
+    moved = squares()
+    moved.geometry = moved.translate(5000, 0)
+    moved.to_crs("EPSG:4326").to_file(city / "footprints.geojson")
+
+
+def cut_zip(city: Path) -> None:
+    path = city / "descending.zip"
+    path.write_bytes(path.read_bytes()[:-60])
+
+
+def repeat_name(city: Path) -> None:
+    (city / "descending.csv").write_text(text(seen_from(0.4)))
+
+
+def copy_product(city: Path) -> None:
+    (city / "download (1).csv").write_bytes((city / "ascending.csv").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (remove_labels, r"town: no labels\.csv in it\. Training needs labelled buildings"),
+        (label_a_stranger, r"labels\.csv: not in .*footprints\.geojson: 1 of the labelled buildings \('H9"),
+        (
+            remove_products,
+            r"no point product .* in it\. Taken for footprints: footprints\.geojson; write layers of",
+        ),
+        (remove_footprints, "town: one file of footprints is needed .* none found"),
+        (add_footprints, r"one file of footprints is needed .* again\.gpkg, footprints\.geojson found"),
+        (
+            move_footprints,
+            r"No overlap(.|\n)*ascending\.csv, .*descending\.zip(.|\n)*footprints\.geojson \(EPSG:4326\)",
+        ),
+        (cut_zip, r"descending\.zip: not readable as a zip \(it is cut off\)"),
+        (repeat_name, "two products are named descending"),
+        (copy_product, r"download \(1\)\.csv: 6 of its points lie where those of .*ascending\.csv"),
+    ],
+)
+def test_a_faulty_city_is_refused_and_nothing_is_written(city, tmp_path, harm, message):
+    harm(city)
+    with pytest.raises(InputError, match=message):
+        ingest([city], Ingest(), tmp_path / "out")
+    assert not [path for path in tmp_path.iterdir() if path.name not in ("raw", ".plumbline")]
+
+
+def test_cities_must_be_there_and_differ_in_name(city, tmp_path):
+    with pytest.raises(InputError, match="no city folder found"):
+        ingest([], Ingest(), tmp_path / "out")
+    with pytest.raises(InputError, match="nowhere: no such folder"):
+        ingest([tmp_path / "nowhere"], Ingest(), tmp_path / "out")
+    with pytest.raises(InputError, match="two city folders are named town"):
+        ingest([city, city], Ingest(), tmp_path / "out")
+
+
+def test_a_coherence_no_point_has_is_refused(city, tmp_path):
+    with pytest.raises(InputError, match=r"ascending\.csv: no point is left, 6 dropped by min_coherence"):
+        ingest([city], Ingest(min_coherence=0.99), tmp_path / "out")
+
+
+def test_a_side_file_that_changed_is_another_run(city):
+    """A Shapefile's .prj decides where everything lies, and a geometry file the line of sight."""
+    (city / "inputs").mkdir()
+    side = city / "inputs" / "geometryGeo.h5"
+    side.write_bytes(b"one")
+    before = plan_parts([city], Ingest()).work
+    side.write_bytes(b"other")
+    assert plan_parts([city], Ingest()).work != before
+
+
+def test_two_at_once_are_refused_and_neither_takes_the_others_portions(city, tmp_path):
+    with alone("ingest"), pytest.raises(InputError, match="ingest: another process is at it"):
+        ingest([city], Ingest(), tmp_path / "out")
+    ingest([city], Ingest(), tmp_path / "out")
+
+
+def test_one_stray_point_does_not_choose_the_crs(tmp_path, caplog):
+    path = tmp_path / "points.csv"
+    lines = [f"p{n},{4.9 + n / 1e5},{52.3 + n / 1e5},0,0.6,-0.1,0.794,1.0,2.0" for n in range(40)]
+    lines[7] = "p7,150,-30,0,0.6,-0.1,0.794,1.0,2.0"
+    path.write_text("\n".join(["id,lon,lat,h,e,n,u,D20200101,D20200113", *lines, ""]))
+    columns = {
+        "point_id": "id", "longitude": "lon", "latitude": "lat", "height": "h", "los_east": "e", "los_north": "n",
+        "los_up": "u",
+    }  # fmt: skip
+    told = {"columns": columns, "units": {"displacement": "mm"}, "positive": "towards", "epochs": "D%Y%m%d"}
+    with caplog.at_level("WARNING", "plumbline"):
+        source = read.open_points(path, {"*.csv": Product.model_validate(told)})
+    assert source.crs == "EPSG:32631"
+    assert "1 points lie more than 3 degrees from the others, the first at longitude 150.00000" in caplog.text
+
+
+def test_what_a_reader_decided_is_told_to_the_audit(city, tmp_path):
+    header, *rest = (city / "ascending.csv").read_text().splitlines()
+    turned = [",".join([*line.split(",")[:-2], *line.split(",")[:-3:-1]]) for line in (header, *rest)]
+    (city / "ascending.csv").write_text("\n".join([*turned, ""]))
+    ingest([city], Ingest(), tmp_path / "out")
+    (town,) = open_ingested(tmp_path / "out")
+    assert [track["notes"] for track in town.about["tracks"]] == [
+        ["the epochs do not ascend in the file; they are sorted"], [],
+    ]  # fmt: skip
+    assert (np.diff(town.tracks()[0].epochs) > np.timedelta64(0, "D")).all()

@@ -1,0 +1,232 @@
+import random
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from plumbline.core.errors import InputError
+from plumbline.sources.points.read import read_points
+from plumbline.sources.track import Track
+from tests.sources.make import EAST, EPOCHS, NEWER, NORTH, OLDER_L2A, rows, text, unless_refused, zipped
+
+FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+OLDER_L2B = [name for name in OLDER_L2A if name != "cluster_label"]
+
+
+def read(tmp_path, content: str | bytes) -> Track:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_points(path)
+
+
+def assert_same(one: Track, other: Track) -> None:
+    assert one.crs == other.crs
+    for name in ("epochs", "point_id", "easting", "northing", "height", "los", "displacement", "coherence"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+@pytest.mark.parametrize("header", [NEWER, OLDER_L2A, OLDER_L2B], ids=["newer", "older L2a", "older L2b"])
+def test_both_generations_of_the_header_read_the_same(tmp_path, header):
+    track = read(tmp_path, text(rows(3, header)))
+    assert (track.name, track.crs) == ("t", "EPSG:3035")
+    assert track.point_id.tolist() == ["1aX000", "1aX001", "1aX002"]
+    assert track.epochs.astype(str).tolist() == ["2020-01-03", "2020-01-09", "2020-01-21", "2020-02-02"]
+    np.testing.assert_array_equal(track.easting, EAST + np.array([0, 10, 20]))
+    np.testing.assert_array_equal(track.northing, NORTH + np.array([0, 10, 20]))
+    np.testing.assert_array_equal(track.height, [0.5, 1.5, 2.5])
+    np.testing.assert_array_equal(track.los, [[0.594, -0.12, 0.795]] * 3)
+    np.testing.assert_array_equal(track.displacement[2], np.array([2.0, -2.1, 2.2, -2.3], np.float32))
+    assert track.displacement.dtype == np.float32
+    np.testing.assert_array_equal(track.coherence, np.array([0.5, 0.55, 0.6], np.float32))
+
+
+def test_a_zip_reads_as_its_csv(tmp_path):
+    content = text(rows())
+    path = zipped(tmp_path / "t.zip", {"EGMS.xml": "<x/>", "EGMS.csv": content})
+    assert_same(read_points(path), read(tmp_path, content))
+
+
+def test_coherence_is_optional(tmp_path):
+    cells = rows()
+    assert read(tmp_path, text(cells, [name for name in cells[0] if name != "temporal_coherence"])).coherence is None
+
+
+def test_epochs_out_of_order_are_sorted_with_their_values(tmp_path):
+    cells = rows()
+    assert_same(read(tmp_path, text(cells, [*EPOCHS[::-1], *NEWER])), read(tmp_path, text(cells)))
+
+
+@FUZZ
+@given(seed=st.integers(0, 10_000))
+def test_the_order_of_columns_does_not_matter(tmp_path, seed):
+    cells = rows()
+    columns = random.Random(seed).sample(list(cells[0]), len(cells[0]))
+    assert_same(read(tmp_path, text(cells, columns)), read(tmp_path, text(cells)))
+
+
+@pytest.mark.parametrize("cell", ["", "NaN", "nan"])
+def test_empty_cells_of_a_series_become_nan(tmp_path, cell):
+    cells = rows()
+    cells[1][EPOCHS[2]] = cell
+    track = read(tmp_path, text(cells))
+    assert np.argwhere(np.isnan(track.displacement)).tolist() == [[1, 2]]
+
+
+def test_of_points_with_one_pid_the_first_is_kept_and_the_rest_counted(tmp_path, caplog):
+    cells = rows()
+    repeated = {**cells[2], "easting": f"{EAST + 99:.2f}"}
+    with caplog.at_level("WARNING", "plumbline"):
+        track = read(tmp_path, text([*cells, repeated, repeated]))
+    assert_same(track, read(tmp_path, text(cells)))
+    assert dict(track.dropped) == {"duplicate_id": 2}
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "message"),
+    [
+        ("easting", "", "column easting: no value found, a number from 500000 to 8.5e"),
+        ("easting", "13.171103", "column easting: 13.171103 found"),
+        ("northing", "inf", "column northing: inf found"),
+        ("northing", "1e300", "column northing: 1e.300 found"),
+        ("height_ortho", "tall", "column height_ortho: 'tall' found, a number is needed"),
+        ("temporal_coherence", "1.5", "column temporal_coherence: 1.5 found, a number from 0 to 1"),
+        ("los_up", "nan", "column los_up: no value found"),
+        ("los_east", "0.1", "column los_east, los_north, los_up: a vector of length 0.810 found, a unit vector"),
+        ("los_up", "-0.795", "column los_up: -0.795 found, a vector from ground to satellite points up"),
+        ("pid", "", "column pid: no value found, an identifier is needed"),
+        (EPOCHS[1], "n.a.", f"column {EPOCHS[1]}: 'n.a.' found, a number is needed"),
+        (EPOCHS[1], "inf", f"column {EPOCHS[1]}: inf found, at most 100000 mm"),
+        (EPOCHS[3], "-1e39", f"column {EPOCHS[3]}: -inf found, at most 100000 mm"),
+    ],
+)
+def test_a_bad_cell_is_named_by_file_line_and_column(tmp_path, column, cell, message):
+    cells = rows()
+    cells[3][column] = cell
+    with pytest.raises(InputError, match=rf"t\.csv, line 5, {message}"):
+        read(tmp_path, text(cells))
+
+
+def test_a_point_without_a_height_is_left_out_and_one_without_a_coherence_stays(tmp_path, caplog):
+    cells = rows()
+    cells[3]["height_ortho"], cells[1]["temporal_coherence"] = "", "nan"
+    with caplog.at_level("WARNING", "plumbline"):
+        track = read(tmp_path, text(cells))
+    assert track.point_id.tolist() == [row["pid"] for row in cells if row is not cells[3]]
+    assert np.isnan(track.coherence).tolist() == [number == 1 for number in range(len(track))]
+    assert dict(track.dropped) == {"no_height": 1}
+    assert "t.csv: 1 points have no height and are left out" in caplog.text
+    with pytest.raises(InputError, match=rf"t\.csv: none of its {len(cells)} points has a height\. Fill"):
+        read(tmp_path, text([{**row, "height_ortho": ""} for row in cells]))
+
+
+def test_a_line_of_sight_of_zeros_is_refused(tmp_path):
+    cells = rows()
+    cells[0] |= {"los_east": "0", "los_north": "0.0", "los_up": "0"}
+    with pytest.raises(InputError, match=r"line 2, column los_east, los_north, los_up: a vector of length 0\.000"):
+        read(tmp_path, text(cells))
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        (["easting"], "column easting is missing; the header has pid, mp_type"),
+        (["los_up", "pid"], "column pid, los_up is missing"),
+        (["height_ortho"], "column height_ortho or height is missing"),
+        (["los_east", "los_north", "los_up"], "column los_east, los_north, los_up is missing"),
+        (EPOCHS, "0 columns named by a date"),
+        (EPOCHS[1:], "1 columns named by a date"),
+    ],
+)
+def test_missing_columns_are_named(tmp_path, missing, message):
+    cells = rows()
+    with pytest.raises(InputError, match=rf"t\.csv, line 1: {message}"):
+        read(tmp_path, text(cells, [name for name in cells[0] if name not in missing]))
+
+
+@pytest.mark.parametrize("day", ["20201301", "20200230", "00000000", "18000101", "99990101"])
+def test_a_column_that_is_no_date_is_refused(tmp_path, day):
+    with pytest.raises(InputError, match=f"column {day} is no date"):
+        read(tmp_path, text(rows(epochs=(*EPOCHS, day))))
+
+
+def test_a_repeated_epoch_is_refused(tmp_path):
+    cells = rows()
+    with pytest.raises(InputError, match=f"column '{EPOCHS[0]}' stands there more than once"):
+        read(tmp_path, text(cells, [*cells[0], EPOCHS[0]]))
+
+
+def test_a_header_without_points_and_a_cut_line_are_refused(tmp_path):
+    content = text(rows())
+    with pytest.raises(InputError, match="it has a header, but no points"):
+        read(tmp_path, content.splitlines()[0] + "\n")
+    with pytest.raises(InputError, match=r"line 7.*the file seems cut off"):
+        read(tmp_path, content[:-40])
+
+
+@FUZZ
+@given(share=st.floats(0, 1))
+def test_a_file_cut_anywhere_is_refused_or_reads_as_its_first_points(tmp_path, share):
+    content = text(rows())
+    whole = read(tmp_path, content)
+    track = unless_refused(lambda: read(tmp_path, content[: round(share * len(content))]), tmp_path / "t.csv")
+    if track is not None:
+        assert_same(track, whole.keep(np.arange(len(whole)) < len(track), "cut"))
+
+
+@FUZZ
+@given(data=st.data())
+def test_a_retyped_cell_is_refused_or_changes_nothing_else(tmp_path, data):
+    cells = rows()
+    row, column = data.draw(st.integers(0, 5)), data.draw(st.sampled_from(list(cells[0])))
+    strange = st.sampled_from(
+        ["", "inf", "-inf", "nan", "1e308", "-1e39", "1e-320", "-0.0", "0x1F", "½", "1,5", '"', "'"]
+    )
+    cells[row][column] = data.draw(strange | st.text(max_size=12) | st.floats().map(repr))
+    track = unless_refused(lambda: read(tmp_path, text(cells).encode("utf-8", "replace")), tmp_path / "t.csv")
+    if track is None:
+        return
+    assert np.isfinite(track.easting).all()
+    assert not np.isinf(track.displacement).any()
+    np.testing.assert_allclose(np.linalg.norm(track.los, axis=1), 1, atol=0.005)
+    if column in EPOCHS and len(track) == len(cells):
+        others = np.delete(np.arange(len(cells)), row)
+        np.testing.assert_array_equal(track.displacement[others], read(tmp_path, text(rows())).displacement[others])
+
+
+@FUZZ
+@given(position=st.floats(0, 1, exclude_max=True), junk=st.binary(min_size=1, max_size=6))
+def test_any_bytes_anywhere_are_refused_or_read(tmp_path, position, junk):
+    content = text(rows()).encode()
+    at = int(position * len(content))
+    track = unless_refused(lambda: read(tmp_path, content[:at] + junk + content[at + len(junk) :]), tmp_path / "t.csv")
+    assert track is None or 1 <= len(track) <= 7
+
+
+@pytest.mark.parametrize("name", ["{}_x", "D{}", "{}.1"])
+def test_columns_that_look_like_days_and_are_not_read_are_said(tmp_path, caplog, name):
+    """As two releases that were joined have them: a third of the epochs would be missing without a word."""
+    content = text(rows(6))
+    read(tmp_path, content)
+    assert not caplog.records
+    read(tmp_path, content.replace(EPOCHS[1], name.format(EPOCHS[1])))
+    assert "1 columns look like days, but are not named as YYYYMMDD and are left out" in caplog.text
+    assert repr(name.format(EPOCHS[1])) in caplog.text
+
+
+def test_days_of_another_kind_are_named_where_there_are_no_others(tmp_path):
+    content = text(rows(6))
+    for day in EPOCHS:
+        content = content.replace(day, f"D{day}")
+    with pytest.raises(InputError, match=r"0 columns named by a date YYYYMMDD found.* 'D20200103', .* look like days"):
+        read(tmp_path, content)
+
+
+@pytest.mark.parametrize("code", ["-9999", "9999.0", "-32768", "-999"])
+def test_a_height_that_says_there_is_none_costs_its_point_and_not_the_file(tmp_path, caplog, code):
+    cells = rows(6)
+    cells[2]["height_ortho"] = code
+    assert read(tmp_path, text(cells)).point_id.tolist() == [row["pid"] for row in cells if row is not cells[2]]
+    assert "1 points have no height and are left out" in caplog.text
+    cells[2] |= {"height_ortho": "2.5", "temporal_coherence": "-9999"}
+    assert np.isnan(read(tmp_path, text(cells)).coherence).tolist() == [False, False, True, False, False, False]

@@ -1,0 +1,209 @@
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+import shapely
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from plumbline.core.errors import InputError
+from plumbline.params import Ingest, Product
+from plumbline.sources.ingest.ingested import open_ingested
+from plumbline.sources.ingest.stage import ingest
+from plumbline.sources.points.read import is_product, open_points, parts, read_points
+from plumbline.sources.track import Track, concatenate_tracks
+from tests.sources.make import EPOCHS, L3, NEWER, OLDER_L2A, rows, squares, text, unless_refused
+from tests.sources.points.write_columns import described
+from tests.sources.points.write_ortho import OLDER, cells
+
+FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+
+
+def pair(tmp_path: Path, header: list[str], name: str = "L3_U") -> tuple[Path, Path]:
+    """The same table as csv and as Parquet."""
+    table = cells(header=header) if header in (L3, OLDER) else rows(header=header)
+    (tmp_path / f"{name}.csv").write_text(text(table, [*header, *EPOCHS]), encoding="utf-8")
+    pq.write_table(pacsv.read_csv(tmp_path / f"{name}.csv"), tmp_path / f"{name}.parquet")
+    return tmp_path / f"{name}.csv", tmp_path / f"{name}.parquet"
+
+
+def assert_same(one: Track, other: Track) -> None:
+    assert (one.crs, one.name) == (other.crs, other.name)
+    for name in ("epochs", "point_id", "easting", "northing", "height", "los", "displacement", "coherence", "rmse"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+def changed(path: Path, column: str, values: pa.Array | None) -> Path:
+    """The Parquet file with a column replaced, or removed."""
+    table = pq.read_table(path)
+    index = table.schema.get_field_index(column)
+    table = table.remove_column(index) if values is None else table.set_column(index, column, values)
+    pq.write_table(table, path)
+    return path
+
+
+@pytest.mark.parametrize("header", [NEWER, OLDER_L2A, L3, OLDER], ids=["L2b", "older L2a", "L3", "older L3"])
+def test_a_product_reads_as_its_csv(tmp_path, header):
+    csv, parquet = pair(tmp_path, header)
+    assert is_product(parquet)
+    assert parts(parquet) == [(0, None)]
+    assert_same(read_points(parquet), read_points(csv))
+
+
+def test_a_product_in_several_groups_and_with_identifiers_as_a_dictionary_reads_the_same(tmp_path):
+    csv, parquet = pair(tmp_path, NEWER)
+    table = pq.read_table(parquet)
+    table = table.set_column(0, "pid", table["pid"].dictionary_encode())
+    pq.write_table(table, parquet, row_group_size=2)
+    assert_same(read_points(parquet), read_points(csv))
+
+
+@pytest.mark.parametrize("header", [NEWER, L3], ids=["L2b", "L3"])
+@pytest.mark.parametrize(("rows_a_group", "groups_a_part", "count"), [(1, 0.1, 6), (2, 0.1, 3), (1, 2.5, 3), (2, 9, 1)])
+def test_parts_of_whole_row_groups_are_the_file(tmp_path, monkeypatch, header, rows_a_group, groups_a_part, count):
+    _, parquet = pair(tmp_path, header)
+    pq.write_table(pq.read_table(parquet), parquet, row_group_size=rows_a_group)
+    part_bytes = groups_a_part * pq.ParquetFile(parquet).metadata.row_group(0).total_byte_size
+    monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", part_bytes)
+    found = parts(parquet)
+    assert len(found) == count
+    assert [start for start, _ in found[1:]] == [end for _, end in found[:-1]]
+    assert (found[0][0], found[-1][1]) == (0, None)
+    sources = [open_points(parquet, part=part) for part in found]
+    read = concatenate_tracks([block for source in sources for block in source.blocks()])
+    assert_same(read, read_points(parquet))
+    assert {source.notes for source in sources} == {open_points(parquet).notes}
+
+
+def test_a_row_is_named_by_its_place_in_the_file_and_an_empty_part_is_no_error(tmp_path):
+    _, parquet = pair(tmp_path, NEWER)
+    table = pq.read_table(parquet)
+    index = table.schema.get_field_index("easting")
+    values = [*table["easting"].to_pylist()[:4], 1.0, 4597550.0]
+    pq.write_table(table.set_column(index, "easting", pa.array(values)), parquet, row_group_size=2)
+    with pytest.raises(InputError, match=r"row 5, column easting: 1 found"):
+        list(open_points(parquet, part=(2, None)).blocks())
+    assert sum(map(len, open_points(parquet, part=(0, 2)).blocks())) == 4
+    with pq.ParquetWriter(parquet, table.schema) as writer:
+        writer.write_table(table)
+        writer.write_table(table.slice(0, 0))
+    assert sum(map(len, open_points(parquet, part=(1, None)).blocks())) == 0
+    assert len(read_points(parquet)) == 6
+
+
+def test_a_city_in_parts_is_the_city_in_one(tmp_path, monkeypatch):
+    """The points that `ingest` writes, whatever the number of row groups read at a time."""
+    monkeypatch.chdir(tmp_path)
+    folder, results = tmp_path / "town", []
+    folder.mkdir()
+    _, parquet = pair(folder, NEWER, "a")
+    (folder / "a.csv").unlink()
+    pq.write_table(pq.read_table(parquet), parquet, row_group_size=1)
+    track = read_points(parquet)
+    boxes = shapely.buffer(shapely.points(track.easting, track.northing), 3.0)
+    houses = geopandas.GeoDataFrame({"building_id": list("abcdef")}, geometry=boxes, crs=track.crs)
+    houses.to_file(folder / "houses.gpkg")
+    (folder / "labels.csv").write_text("building_id,severity_permille,quadrant\na,0.1,\n", encoding="utf-8")
+    for name, part_bytes in (("one", 10**9), ("many", 1)):
+        monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", part_bytes)
+        ingest([folder], Ingest(), tmp_path / name)
+        (city,) = open_ingested(tmp_path / name)
+        (read,) = city.tracks()
+        results.append((read.take(np.argsort(read.point_id)), city.about["tracks"][0]["points"], city.about["tiles"]))
+    assert_same(results[0][0], results[1][0])
+    assert results[0][1:] == results[1][1:]
+
+
+def test_a_city_s_crs_is_taken(tmp_path):
+    csv, parquet = pair(tmp_path, NEWER)
+    one, other = (read_points(path, crs="EPSG:32633") for path in (csv, parquet))
+    assert one.crs == "EPSG:32633"
+    assert_same(one, other)
+    assert not np.allclose(one.easting, read_points(csv).easting, atol=1000)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("easting", None, ": column easting is missing; the header has pid"),
+        ("easting", pa.array([1.0] * 6), ", row 1, column easting: 1 found, a number from 500000"),
+        ("easting", pa.array(["a"] * 6), ", column easting: string found, numbers are needed"),
+        ("pid", pa.array([1.5] * 6), ", column pid: double found, text is needed"),
+        ("pid", pa.array(["a", None, "b", "c", "d", "e"]), ", row 2, column pid: no value found"),
+        ("los_up", pa.array([0.7, 0.7, None, 0.7, 0.7, 0.7]), ", row 3, column los_up: no value found"),
+        (EPOCHS[1], pa.array([0.0, 0, 0, 0, 1e300, 0]), f", row 5, column {EPOCHS[1]}: 1e.300 mm found, at most"),
+        ("height_ortho", pa.array([[1.0]] * 6), ", column height_ortho: list<.*> found, numbers are needed"),
+    ],
+)
+def test_a_column_that_is_not_what_it_has_to_be_is_named(tmp_path, column, values, message):
+    _, parquet = pair(tmp_path, NEWER)
+    if values is not None and column != "height_ortho":
+        table = pq.read_table(parquet)
+        pq.write_table(table, parquet)
+    if column == "los_up":  # the other components as in the other rows of the change
+        changed(parquet, "los_east", pa.array([0.7141] * 6))
+        changed(parquet, "los_north", pa.array([0.0] * 6))
+    with pytest.raises(InputError, match=rf"L3_U\.parquet{message}"):
+        read_points(changed(parquet, column, values))
+
+
+def test_missing_displacements_are_nan(tmp_path):
+    _, parquet = pair(tmp_path, NEWER)
+    changed(parquet, EPOCHS[2], pa.array([None, 1.0, 2.0, 3.0, 4.0, float("nan")]))
+    assert np.argwhere(np.isnan(read_points(parquet).displacement)).tolist() == [[0, 2], [5, 2]]
+
+
+def test_footprints_are_no_product_and_other_tables_are_refused(tmp_path):
+    squares().to_parquet(tmp_path / "houses.parquet")
+    assert not is_product(tmp_path / "houses.parquet")
+    pq.write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "a.parquet")
+    # Columns of a Parquet file cannot be described: that would be the advice where a csv is unknown.
+    for about in ({}, {"*": described()}):
+        with pytest.raises(InputError, match=r"a\.parquet: .* the columns a, b\. Only EGMS .* write the table as csv"):
+            read_points(tmp_path / "a.parquet", about)
+    with pytest.raises(InputError, match=r"a\.parquet: a Parquet file, which format depsi is not"):
+        read_points(tmp_path / "a.parquet", format="depsi")
+    _, parquet = pair(tmp_path, NEWER)
+    with pytest.raises(
+        InputError, match=r"the params state component for it .* format egms in a \.parquet file does not use"
+    ):
+        read_points(parquet, {"*": Product(component="up")})
+
+
+def test_how_a_csv_is_written_may_not_be_stated_of_parquet(tmp_path):
+    csv, parquet = pair(tmp_path, NEWER)
+    read_points(csv, {"*": Product(separator=",")})
+    with pytest.raises(InputError, match=r"\.parquet: the params state separator .*in a \.parquet file does not use"):
+        read_points(parquet, {"*": Product(separator=",")})
+
+
+def test_a_table_without_rows_and_one_without_epochs_are_refused(tmp_path):
+    _, parquet = pair(tmp_path, NEWER)
+    table = pq.read_table(parquet)
+    pq.write_table(table.slice(0, 0), parquet)
+    with pytest.raises(InputError, match="but no points"):
+        read_points(parquet)
+    pq.write_table(table.drop_columns(list(EPOCHS[1:])), parquet)
+    with pytest.raises(InputError, match="1 epochs found, at least 2"):
+        read_points(parquet)
+
+
+@FUZZ
+@given(data=st.data())
+def test_a_cut_or_changed_file_is_refused_or_reads_as_a_track(tmp_path, data):
+    _, parquet = pair(tmp_path, NEWER)
+    content = bytearray(parquet.read_bytes())
+    if data.draw(st.booleans()):
+        del content[data.draw(st.integers(0, len(content) - 1)) :]
+    else:
+        for _ in range(data.draw(st.integers(1, 4))):
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    parquet.write_bytes(content)
+    track = unless_refused(lambda: read_points(parquet), parquet)
+    if track is not None:
+        assert np.isfinite(track.easting).all()
+        assert not np.isinf(track.displacement).any()

@@ -1,0 +1,429 @@
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyproj import Transformer
+
+from plumbline.core.errors import InputError
+from plumbline.params import Product
+from plumbline.sources.city.files import find_unlabelled
+from plumbline.sources.points.mintpy.hdf5 import PROBE
+from plumbline.sources.points.read import is_product, open_points, parts, read_points
+from plumbline.sources.points.reader_base import OUT_OF_ORDER
+from tests.sources.make import unless_refused
+from tests.sources.points.write_mintpy import COMMON, GEOCODED, NORTH, SHAPE, STEP, WEST, Stack, metres
+from tests.sources.points.write_points import ANGLES, DAYS, HEADING, INCIDENCE, UTM, assert_track, line_of_sight
+
+FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+PIXELS = [(row, column) for row in range(4) for column in range(3) if (row, column) not in ((1, 2), (3, 0))]
+"""With data."""
+
+
+@pytest.fixture(autouse=True)
+def _no_probe(request, monkeypatch):
+    """A process for each of hundreds of files takes too long; one test is about it."""
+    if "probe" not in request.node.name:
+        monkeypatch.setattr("plumbline.sources.points.mintpy.hdf5._survives", lambda *_: True)
+
+
+def assert_is_stack(track, crs=UTM, heights=True, name="timeseries"):
+    row, column = np.array(PIXELS).T
+    longitude, latitude = WEST + STEP * (column + 0.5), NORTH - STEP * (row + 0.5)
+    east, north = Transformer.from_crs("EPSG:4326", crs, always_xy=True).transform(longitude, latitude)
+    assert (track.name, track.crs) == (name, crs)
+    assert track.point_id.tolist() == [f"y{r}x{c}" for r, c in PIXELS]
+    assert track.epochs.astype(str).tolist() == [f"{day[:4]}-{day[4:6]}-{day[6:]}" for day in DAYS]
+    np.testing.assert_allclose(track.easting, east, atol=1e-6)
+    np.testing.assert_allclose(track.northing, north, atol=1e-6)
+    np.testing.assert_array_equal(track.height, row * 3 + column if heights else np.zeros(len(row)))
+    np.testing.assert_allclose(track.los, np.tile(line_of_sight(), (len(row), 1)), atol=1e-6)
+    np.testing.assert_allclose(track.displacement, 1000 * metres()[:, row, column].T, rtol=1e-6)
+    assert dict(track.dropped) == {"no_data": 2}
+
+
+def test_a_geocoded_stack_comes_back_in_mm_at_the_middles_of_its_pixels(tmp_path):
+    path = Stack().write(tmp_path / "timeseries.h5")
+    track = read_points(path)
+    assert_is_stack(track)
+    row, column = np.array(PIXELS).T
+    np.testing.assert_allclose(track.coherence, (row * 3 + column) / 11, rtol=1e-6)
+    assert is_product(path)
+    assert parts(path) == [(0, None)]
+
+
+@pytest.mark.parametrize("geometry", ["geometryRadar.h5", "inputs/geometryRadar.h5"])
+def test_a_stack_in_radar_coordinates_takes_places_from_its_geometry(tmp_path, geometry):
+    stack = Stack().to_radar()
+    track = read_points(stack.write(tmp_path / "timeseries_ERA5_demErr.h5", geometry))
+    assert_is_stack(track, name="timeseries_ERA5_demErr")
+
+
+def test_a_stack_in_radar_coordinates_over_the_date_line_lies_in_a_zone_of_there(tmp_path):
+    stack = Stack().to_radar()
+    stack.geometry["longitude"] += 180 - STEP * 1.8 - WEST
+    stack.geometry["longitude"][:, 2] -= 360
+    track = read_points(stack.write(tmp_path / "t.h5", "geometryRadar.h5"))
+    assert track.crs == "EPSG:32660"
+    assert np.ptp(track.easting) < 30
+
+
+def test_longitudes_may_be_counted_from_0_to_360(tmp_path):
+    for name, turns in (("usual", 0), ("round", 360)):
+        stack = Stack().to_radar()
+        stack.geometry["longitude"] += turns - 60 - WEST
+        (tmp_path / name).mkdir()
+        stack.write(tmp_path / name / "t.h5", "geometryRadar.h5")
+    usual, round_ = (read_points(tmp_path / name / "t.h5") for name in ("usual", "round"))
+    assert usual.crs == round_.crs == "EPSG:32621"
+    np.testing.assert_allclose(usual.easting, round_.easting, atol=1e-3)
+
+
+def test_pixels_whose_place_or_angle_is_not_known_are_left_out(tmp_path):
+    stack = Stack().to_radar()
+    stack.geometry["latitude"][0, 0] = stack.geometry["longitude"][0, 0] = 0
+    stack.geometry["latitude"][0, 1] = np.nan
+    stack.geometry["incidenceAngle"][2, 2] = 0
+    track = read_points(stack.write(tmp_path / "t.h5", "geometryRadar.h5"))
+    assert track.point_id.tolist() == [f"y{r}x{c}" for r, c in PIXELS if (r, c) not in ((0, 0), (0, 1), (2, 2))]
+    assert dict(track.dropped) == {"no_data": 5}
+
+
+@pytest.mark.parametrize("code", [np.nan, -999, -9999, -32768])
+def test_pixels_whose_height_is_not_known_are_left_out(tmp_path, code):
+    """At 0 m they would move every height of their building, which counts from its lowest point."""
+    stack = Stack()
+    stack.geometry["height"][1, 1] = code
+    track = read_points(stack.write(tmp_path / "timeseries.h5"))
+    whole = read_points(Stack().write(tmp_path / "whole" / "timeseries.h5"))
+    assert track.point_id.tolist() == [name for name in whole.point_id.tolist() if name != "y1x1"]
+    assert dict(track.dropped) == {**whole.dropped, "no_height": 1}
+
+
+def test_a_pixel_of_unknown_coherence_stays(tmp_path):
+    stack = Stack()
+    stack.coherence[1, 1] = np.nan
+    track = read_points(stack.write(tmp_path / "timeseries.h5"))
+    assert np.isnan(track.coherence[track.point_id == "y1x1"]).all()
+    assert "y1x1" in track.point_id
+
+
+def test_files_of_other_names_are_named_in_the_description(tmp_path):
+    path = Stack().write(tmp_path / "ts.h5", "g.h5", "c.h5")
+    with pytest.raises(InputError, match=r"ts\.h5: no geometry file of its size \(4 x 3\) beside it or in inputs/"):
+        read_points(path)
+    track = read_points(path, {"ts.h5": Product(geometry="g.h5", coherence="c.h5", track="T88")})
+    assert_is_stack(track, name="T88")
+    assert track.coherence is not None
+    with pytest.raises(InputError, match=r"x\.h5: no such file; params\.yaml names it for ts\.h5"):
+        read_points(path, {"*": Product(geometry="x.h5")})
+
+
+def test_a_geocoded_stack_needs_no_geometry_where_the_angles_are_stated(tmp_path, caplog):
+    path = Stack().write(tmp_path / "timeseries.h5", geometry=None, coherence=None)
+    with caplog.at_level("INFO", "plumbline"):
+        track = read_points(path, {"*": Product(**ANGLES)})
+    assert_is_stack(track, heights=False)
+    assert track.coherence is None
+    assert "taken to be of one height" in caplog.text
+    assert "points come without coherence" in caplog.text
+
+
+SIGN = "displacements are taken as positive towards the satellite, as MintPy writes them"
+NO_REFERENCE = "its attributes name no pixel that displacements refer to (REF_Y, REF_X)"
+
+
+def test_what_was_taken_without_being_stated_is_noted(tmp_path):
+    path = Stack().write(tmp_path / "t.h5", "inputs/geometryGeo.h5")
+    assert open_points(path).notes == (
+        "its geometry is taken from inputs/geometryGeo.h5, found beside it",
+        "coherence is taken from temporalCoherence.h5, found beside it",
+        SIGN,
+        NO_REFERENCE,
+    )
+
+
+def test_what_is_stated_needs_no_note_and_the_reference_is_told(tmp_path):
+    stack = Stack(attrs=COMMON | GEOCODED | {"REF_Y": "2", "REF_X": "1"})
+    path = stack.write(tmp_path / "t.h5", "g.h5", "c.h5")
+    about = Product(geometry="g.h5", coherence="c.h5", positive="away")
+    assert open_points(path, {"*": about}).notes == (
+        f"displacements refer to the pixel y2x1 and to the day {DAYS[0]}, by its attributes",
+    )
+
+
+def test_what_is_not_there_is_noted(tmp_path):
+    order = [2, 0, 3, 1]
+    stack = Stack(series=metres()[order], dates=[DAYS[index].encode() for index in order])
+    del stack.geometry["height"], stack.geometry["azimuthAngle"]
+    notes = open_points(stack.write(tmp_path / "t.h5", coherence=None)).notes
+    assert notes[1:] == (
+        "no /height in geometryGeo.h5; all points are taken to be of one height",
+        "no temporalCoherence.h5 of its size beside it; points come without coherence",
+        "no /azimuthAngle in geometryGeo.h5; the direction to the satellite is that by HEADING -11",
+        SIGN,
+        NO_REFERENCE,
+        OUT_OF_ORDER,
+    )
+    bare = open_points(Stack().write(tmp_path / "u.h5", None, None), {"u.h5": Product(**ANGLES)}).notes
+    assert "its geometry is taken from geometryGeo.h5, found beside it" in bare  # that of the other stack fits
+
+
+def test_a_geometry_of_another_size_is_not_taken(tmp_path):
+    Stack().write(tmp_path / "other.h5")
+    stack = Stack(series=metres()[:, :3], attrs=COMMON | GEOCODED | {"LENGTH": "3"})
+    with pytest.raises(InputError, match=r"t\.h5: no geometry file of its size \(3 x 3\)"):
+        read_points(stack.write(tmp_path / "t.h5", None, None))
+    with pytest.raises(
+        InputError, match=r"geometryGeo\.h5, /incidenceAngle: \(4, 3\) pixels found, the time series has"
+    ):
+        read_points(tmp_path / "t.h5", {"t.h5": Product(geometry="geometryGeo.h5")})
+
+
+def test_without_azimuth_the_heading_counts_on_either_side(tmp_path, caplog):
+    stack = Stack()
+    del stack.geometry["azimuthAngle"]
+    with caplog.at_level("INFO", "plumbline"):
+        assert_is_stack(read_points(stack.write(tmp_path / "timeseries.h5")))
+    assert "the direction to the satellite is that by HEADING -11" in caplog.text
+    stack.attrs["ANTENNA_SIDE"] = "1"
+    left = read_points(stack.write(tmp_path / "timeseries.h5")).los[0]
+    np.testing.assert_allclose(left, line_of_sight() * [-1, -1, 1], atol=1e-6)
+    del stack.attrs["HEADING"]
+    with pytest.raises(InputError, match=r"geometryGeo\.h5: neither an array /azimuthAngle nor an attribute HEADING"):
+        read_points(stack.write(tmp_path / "timeseries.h5"))
+
+
+def test_an_azimuth_that_is_not_of_the_heading_is_said(tmp_path, caplog):
+    stack = Stack()
+    stack.geometry["azimuthAngle"] += 180
+    with caplog.at_level("INFO", "plumbline"):
+        notes = open_points(stack.write(tmp_path / "timeseries.h5")).notes
+    assert "disagree by 180" in caplog.text
+    assert sum("disagree by 180; /azimuthAngle is used" in note for note in notes) == 1
+
+
+@pytest.mark.parametrize("said", [{"UTM_ZONE": "31N"}, {"EPSG": "32631"}, {"EPSG": 32631}])
+def test_a_raster_in_metres_says_its_crs(tmp_path, said):
+    east, north = Transformer.from_crs("EPSG:4326", UTM, always_xy=True).transform(WEST, NORTH)
+    metre = {"X_FIRST": east, "Y_FIRST": str(north), "X_STEP": 10.0, "Y_STEP": "-10", "X_UNIT": "meters"}
+    track = read_points(Stack(attrs=COMMON | metre | said).write(tmp_path / "t.h5"))
+    assert track.crs == UTM
+    np.testing.assert_allclose(track.easting[:2], [east + 5, east + 15])
+    np.testing.assert_allclose(track.northing[[0, -1]], [north - 5, north - 35])
+    path = Stack(attrs=COMMON | metre).write(tmp_path / "t.h5")
+    with pytest.raises(InputError, match=r"neither EPSG nor UTM_ZONE says(.|\n)*'t.h5': {crs: EPSG"):
+        read_points(path)
+    assert read_points(path, {"*": Product(crs=UTM)}).crs == UTM
+
+
+def test_epochs_out_of_order_are_sorted_with_their_values(tmp_path):
+    order = [2, 0, 3, 1]
+    stack = Stack(series=metres()[order], dates=[DAYS[index].encode() for index in order])
+    assert_is_stack(read_points(stack.write(tmp_path / "timeseries.h5")))
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": (1, 4, 3), "compression": "gzip"}, {"chunks": (2, 3, 2)}])
+def test_blocks_are_rows_whatever_the_storage(tmp_path, monkeypatch, options):
+    monkeypatch.setattr("plumbline.sources.points.mintpy.series.BLOCK_POINTS", 2)
+    monkeypatch.setattr("plumbline.sources.points.mintpy.series.BLOCK_BYTES", 4 * 4 * 3 * len(DAYS) * 0.8)
+    source = open_points(Stack(options=options).write(tmp_path / "timeseries.h5"))
+    blocks = list(source.blocks())
+    assert len(blocks) > 3
+    assert max(map(len, blocks)) <= 3
+    assert sum(map(len, source.blocks())) == 10  # a second time
+    assert_is_stack(read_points(tmp_path / "timeseries.h5"))
+
+
+def test_a_file_that_kills_who_reads_it_is_refused_by_the_probe(tmp_path, monkeypatch):
+    path = Stack().write(tmp_path / "timeseries.h5")
+    assert_is_stack(read_points(path))
+    monkeypatch.setattr("plumbline.sources.points.mintpy.hdf5.PROBE", "import os; os.kill(os.getpid(), 11)")
+    path = Stack().write(tmp_path / "again" / "timeseries.h5")
+    with pytest.raises(InputError, match=r"timeseries\.h5: not readable as HDF5 \(it is damaged\)"):
+        read_points(path)
+
+
+@pytest.mark.parametrize("in_one", [False, True])
+def test_the_probe_reads_of_every_array(tmp_path, in_one):
+    stack = Stack(series=np.random.default_rng(0).random((4, *SHAPE), np.float32))
+    path = stack.write_eos(tmp_path / "S1.he5") if in_one else stack.write(tmp_path / "timeseries.h5")
+    name = "HDFEOS/GRIDS/timeseries/packed" if in_one else "packed"
+    with h5py.File(path, "a") as file:
+        file.create_dataset(name, data=np.arange(1000.0), chunks=(1000,), compression="gzip")
+        where = file[name].id.get_chunk_info(0)
+
+    def probed() -> int:
+        return subprocess.run([sys.executable, "-I", "-c", PROBE, str(path)], capture_output=True).returncode
+
+    assert probed() == 0
+    with path.open("r+b") as stream:
+        stream.seek(where.byte_offset)
+        stream.write(b"\xff" * where.size)
+    assert probed() == 1
+
+
+def test_companions_are_no_products(tmp_path):
+    Stack().write(tmp_path / "t.h5")
+    assert [is_product(tmp_path / name) for name in ("t.h5", "geometryGeo.h5", "temporalCoherence.h5")] == [1, 0, 0]
+    with pytest.raises(InputError, match=r"geometryGeo\.h5: an HDF5 file without /timeseries"):
+        read_points(tmp_path / "geometryGeo.h5")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dates": [b"20160327"] * 4}, "t.h5, /date: 20160327 stands there more than once"),
+        (
+            {"dates": [b"20160327", b"20161301", b"2", b"3"]},
+            "t.h5, /date: 20161301 is named as an epoch, but no such day exists",
+        ),
+        ({"dates": [day.encode() for day in DAYS[:3]]}, "t.h5, /date: 3 days found, /timeseries has 4 epochs"),
+        ({"dates": [1, 2, 3, 4]}, "t.h5, /date: 1 dimensions of int64 found, 1 of text"),
+        ({"series": metres()[:1], "dates": [DAYS[0].encode()]}, "t.h5: 1 epochs found, at least 2 are needed"),
+        ({"series": metres()[0]}, "t.h5, /timeseries: 2 dimensions of float32 found, 3 of numbers"),
+        ({"series": np.ones((4, 4, 3), int)}, "t.h5, /timeseries: 3 dimensions of int64 found"),
+        ({"series": metres() * np.nan}, "t.h5: no pixel of it has data"),
+        ({"series": metres() * 1e6}, "t.h5, /timeseries, epoch 2016-04-07, row 0, column 0: 1e.06 mm found, at most"),
+        ({"series": np.zeros((4, 0, 3), np.float32)}, "t.h5, /timeseries: 4 epochs of 0 x 3 pixels found"),
+        ({"attrs": COMMON | GEOCODED | {"X_STEP": "0"}}, "t.h5, attributes X_STEP, Y_STEP: 0 found"),
+        ({"attrs": COMMON | GEOCODED | {"X_STEP": "wide"}}, "t.h5, attribute X_STEP: 'wide' found"),
+        ({"attrs": COMMON | {"X_FIRST": "4.9"}}, "t.h5: attribute Y_FIRST is missing"),
+        ({"attrs": COMMON | GEOCODED | {"Y_FIRST": "103.7", "X_FIRST": "32"}}, "Are latitude and longitude swapped"),
+        ({"coherence": np.full(SHAPE, 1.5)}, "temporalCoherence.h5, /temporalCoherence, row 0, column 0: 1.5 found"),
+    ],
+)
+def test_what_cannot_be_is_named_by_file_and_place(tmp_path, change, message):
+    path = Stack(**change).write(tmp_path / "t.h5")
+    with pytest.raises(InputError, match=message):
+        read_points(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("incidenceAngle", 0.6, "/incidenceAngle, row 2, column 1: 0.6 found, 1 to 89 is possible. Degrees are needed"),
+        ("azimuthAngle", 1e6, "/azimuthAngle, row 2, column 1: 1e.06 found, -360 to 360 is possible"),
+        ("height", 1e6, "row 2, column 1: height of 1e.06 found, which cannot be"),
+        ("latitude", 103.7, "/latitude, row 2, column 1: 103.7 found, -90 to 90 is possible. Are latitude and long"),
+        ("longitude", -500, "/longitude, row 2, column 1: -500 found, -180 to 360 is possible"),
+    ],
+)
+def test_a_geometry_that_cannot_be_is_named_by_its_pixel(tmp_path, name, value, message):
+    stack = Stack().to_radar()
+    stack.geometry[name][2, 1] = value
+    with pytest.raises(InputError, match=f"geometryRadar.h5, {message}"):
+        read_points(stack.write(tmp_path / "t.h5", "geometryRadar.h5"))
+
+
+def test_arrays_that_lie_in_another_file_are_refused(tmp_path):
+    secret = Stack().write(tmp_path / "secret" / "t.h5")
+    for how in ("external link", "soft link", "virtual", "raw"):
+        path = Stack().write(tmp_path / "t.h5")
+        with h5py.File(path, "a") as file:
+            del file["timeseries"]
+            if how == "external link":
+                file["timeseries"] = h5py.ExternalLink(str(secret), "/timeseries")
+            elif how == "soft link":
+                file["timeseries"] = h5py.SoftLink("/date")
+            elif how == "virtual":
+                layout = h5py.VirtualLayout(metres().shape, "f4")
+                layout[:] = h5py.VirtualSource(str(secret), "timeseries", metres().shape)
+                file.create_virtual_dataset("timeseries", layout)
+            else:
+                raw = [(str(tmp_path / "raw"), 0, h5py.h5f.UNLIMITED)]
+                file.create_dataset("timeseries", metres().shape, "f4", external=raw)
+        with pytest.raises(InputError, match=r"t\.h5, /timeseries: (a link found|its numbers lie in another file)"):
+            read_points(path)
+
+
+def test_arrays_of_a_suspect_size_are_refused_before_they_are_read(tmp_path):
+    path = Stack().write(tmp_path / "t.h5")
+    for shape, chunks in (((4, 100_000, 100_000), (1, 1000, 1000)), ((4, 20_000, 20_000), (1, 20_000, 20_000))):
+        with h5py.File(path, "a") as file:
+            del file["timeseries"]
+            file.create_dataset("timeseries", shape, "f4", chunks=chunks, compression="gzip")
+        with pytest.raises(InputError, match=r"t\.h5, /timeseries: .* bytes unpacked, 0 stored"):
+            read_points(path)
+    with h5py.File(path, "a") as file:
+        del file["timeseries"]
+        file.create_group("timeseries")
+    with pytest.raises(InputError, match="/timeseries: a group found"):
+        read_points(path)
+
+
+@FUZZ
+@given(
+    share=st.floats(0, 1, exclude_max=True), which=st.sampled_from(["t.h5", "geometryGeo.h5", "temporalCoherence.h5"])
+)
+def test_a_file_cut_anywhere_is_refused(tmp_path, share, which):
+    path = Stack().write(tmp_path / "t.h5")
+    content = (tmp_path / which).read_bytes()
+    (tmp_path / which).write_bytes(content[: int(share * len(content))])
+    with pytest.raises(InputError, match=r"\.h5"):
+        read_points(path)
+
+
+@FUZZ
+@given(data=st.data())
+def test_any_numbers_are_refused_or_read(tmp_path, data):
+    stack = Stack() if data.draw(st.booleans()) else Stack().to_radar()
+    name = data.draw(st.sampled_from(["series", "coherence", *stack.geometry]))
+    strange = data.draw(st.sampled_from([np.nan, np.inf, -np.inf, 1e38, -1e38, 0.0, 1e-40, -1.0]) | st.floats(width=32))
+    target = getattr(stack, name) if name in ("series", "coherence") else stack.geometry[name]
+    target[tuple(data.draw(st.integers(0, side - 1)) for side in target.shape)] = strange
+    geometry = "geometryGeo.h5" if "X_FIRST" in stack.attrs else "geometryRadar.h5"
+    path = stack.write(tmp_path / "t.h5", geometry)
+    (tmp_path / ({"geometryGeo.h5", "geometryRadar.h5"} - {geometry}).pop()).unlink(missing_ok=True)
+    track = unless_refused(lambda: read_points(path), tmp_path)
+    if track is not None:
+        assert np.isfinite(np.stack([track.easting, track.northing, track.height])).all()
+        assert not np.isinf(track.displacement).any()
+        np.testing.assert_allclose(np.linalg.norm(track.los, axis=1), 1)
+        assert set(track.point_id) <= {f"y{r}x{c}" for r, c in np.ndindex(SHAPE)}
+
+
+def test_the_writer_s_angles_are_mintpy_s():
+    # MintPy's own table: a right-looking satellite with azimuth 102 flies towards -12 (utils0, "SenA").
+    assert Stack().geometry["azimuthAngle"][0, 0] == pytest.approx((90 - HEADING) % 360) == pytest.approx(101)
+    assert float(Stack().geometry["incidenceAngle"][0, 0]) == INCIDENCE
+
+
+@pytest.mark.parametrize("radar", [False, True])
+def test_all_in_one_hdf_eos5_file_reads_as_the_files_that_it_was_made_of(tmp_path, radar):
+    stack = Stack().to_radar() if radar else Stack()
+    (tmp_path / "apart").mkdir()
+    wanted = read_points(stack.write(tmp_path / "apart" / "S1.h5"))
+    path = stack.write_eos(tmp_path / "S1.he5")
+    assert is_product(path)
+    track = read_points(path)
+    assert_track(track, wanted)
+    np.testing.assert_array_equal(track.coherence, wanted.coherence)
+
+
+def test_a_link_on_the_way_within_hdf_eos5_is_refused(tmp_path):
+    path = Stack().write_eos(tmp_path / "S1.he5")
+    with h5py.File(path, "a") as file:
+        grid = file["HDFEOS/GRIDS/timeseries"]
+        grid.move("observation", "kept")
+        grid["observation"] = h5py.SoftLink("/HDFEOS/GRIDS/timeseries/kept")
+    with pytest.raises(InputError, match=r"S1\.he5.*(a link found|without /timeseries|no array)"):
+        read_points(path)
+
+
+def test_a_geometry_in_the_folder_above_is_found(tmp_path):
+    path = Stack().write(tmp_path / "geo" / "S1.h5")
+    wanted = read_points(path)
+    (tmp_path / "inputs").mkdir()
+    (tmp_path / "geo" / "geometryGeo.h5").rename(tmp_path / "inputs" / "geometryGeo.h5")
+    assert_track(read_points(path), wanted)
+
+
+def test_in_a_city_folder_the_series_is_told_from_what_lies_beside_it(tmp_path):
+    for name in ("t.hdf5", "u.h5", "v.he5"):
+        Stack().write(tmp_path / name)
+    (tmp_path / "footprints.json").touch()
+    assert [path.name for path in find_unlabelled(tmp_path).products] == ["t.hdf5", "u.h5", "v.he5"]

@@ -1,0 +1,174 @@
+"""Tables that could be taken for something else: what is in doubt is said, or refused."""
+
+import logging
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.core.errors import InputError
+from plumbline.params import Product, load_ingest
+from plumbline.sources.checks.nodata import CODES, drop_codes
+from plumbline.sources.points.epochs import find_days, like_days
+from plumbline.sources.points.read import read_points
+from tests.sources.make import rows as egms_rows
+from tests.sources.make import text
+from tests.sources.points import write_depsi, write_mintpy
+from tests.sources.points.write_columns import described, rows
+from tests.sources.points.write_points import ANGLES, assert_track
+
+
+def write(tmp_path, content, name="c.csv"):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    return tmp_path / name
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "day"),
+    [("%d/%m/%Y", "3/1/2020", "2020-01-03"), ("%d/%m/%Y", "03/01/2020", "2020-01-03"),
+     ("%Y-%m-%d", "2020-1-3", "2020-01-03"), ("%d%b%Y", "03JAN2020", "2020-01-03"),
+     ("%Y-%m-%dT%H:%M:%S", "2020-01-03T05:12:44", "2020-01-03"), ("D%Y%m%d", "d20200103", "2020-01-03"),
+     ("%Y%m%d", "2020113", None), ("%Y%m%d", "202001030", None)],
+)  # fmt: skip
+def test_a_day_may_be_written_without_zeros_in_any_letters_with_its_time(pattern, name, day):
+    assert [str(found) for found in find_days("f", [name], pattern).values()] == ([day] if day else [])
+
+
+@given(st.dates(min_value=np.datetime64("1991-01-01").item(), max_value=np.datetime64("2099-01-01").item()))
+def test_every_day_looks_like_one(day):
+    written = [day.strftime(way) for way in ("%Y%m%d", "D%Y%m%d", "%d/%m/%Y", "%Y-%m-%d", "%d.%m.%y", "%d%b%Y")]
+    assert like_days([*written, "pid", "height_ortho", "VEL", "120200103", "res_ 12"]) == written
+
+
+def test_columns_that_look_like_days_and_are_left_out_are_named(tmp_path, caplog):
+    cells = [{**row, "2020-01-15": "1", "X20200116": "2"} for row in rows()]
+    with caplog.at_level(logging.WARNING, "plumbline"):
+        track = read_points(write(tmp_path, text(cells)), {"*": described()})
+    assert len(track.epochs) == 4
+    assert "2 columns look like days, but are not named as 'D%Y%m%d'" in caplog.text
+    assert "'2020-01-15', 'X20200116'" in caplog.text
+
+
+def test_both_passes_in_one_file_are_refused(tmp_path):
+    ascending, descending = egms_rows(), egms_rows()
+    for number, row in enumerate(descending):
+        row |= {"pid": f"d{number}", "los_east": str(-float(row["los_east"]))}
+    path = write(tmp_path, text([*ascending, *descending]))
+    with pytest.raises(InputError, match=r"c\.csv: points seen from two sides: .* a file of its own"):
+        read_points(path)
+
+
+def test_a_direction_that_turns_by_a_few_degrees_is_one_side(tmp_path):
+    cells = egms_rows()
+    for row, turn in zip(cells, np.radians(np.linspace(0, 6, len(cells))), strict=True):
+        east, north = float(row["los_east"]), float(row["los_north"])
+        row |= {
+            "los_east": f"{east * np.cos(turn) - north * np.sin(turn):.5f}",
+            "los_north": f"{east * np.sin(turn) + north * np.cos(turn):.5f}",
+        }
+    assert len(read_points(write(tmp_path, text(cells)))) == len(cells)
+
+
+def test_points_that_share_an_identifier_are_counted_aloud(tmp_path, caplog):
+    cells = rows()
+    for row in cells:
+        row["CODE"] = "1.20E+08"
+    path = write(tmp_path, text(cells))
+    with caplog.at_level(logging.WARNING, "plumbline"):
+        assert len(read_points(path, {"*": described()})) == 1
+    assert "5 of 6 points share an identifier with one before them and are left out" in caplog.text
+    columns = {role: name for role, name in described().columns.items() if role != "point_id"}
+    assert len(read_points(path, {"*": described(columns=columns)})) == 6
+
+
+@pytest.mark.parametrize("code", ["-9999", "9999.0", "-99999", "-32768", "None", "#N/D", "N/A", "-"])
+def test_codes_for_no_value_are_no_movement(tmp_path, code):
+    for cells, column, about in ((egms_rows(), "20200109", {}), (rows(), "D20160407", {"*": described()})):
+        before = read_points(write(tmp_path, text(cells)), about)
+        changed = [{**row, column: code} if number == 2 else row for number, row in enumerate(cells)]
+        track = read_points(write(tmp_path, text(changed)), about)
+        missing = np.isnan(track.displacement)
+        assert np.argwhere(missing).tolist() == [[2, 1]]
+        assert np.array_equal(track.displacement[~missing], before.displacement[~missing])
+
+
+@given(st.lists(st.floats(-9000, 9000), min_size=1, max_size=20), st.sampled_from(CODES), st.integers(0, 19))
+def test_nothing_but_codes_becomes_missing(values, code, place):
+    found = np.array(values)
+    drop_codes(found)
+    assert found.tolist() == values
+    found[place % len(found)] = -code
+    drop_codes(found)
+    assert np.flatnonzero(np.isnan(found)).tolist() == [place % len(found)]
+
+
+def test_a_point_without_a_height_is_left_out_aloud_and_one_without_coherence_stays(tmp_path, caplog):
+    cells = rows()
+    cells[1]["H"], cells[2]["COH"] = "", ""
+    with caplog.at_level(logging.WARNING, "plumbline"):
+        track = read_points(write(tmp_path, text(cells)), {"*": described()})
+    assert track.point_id.tolist() == ["pt 0", "pt 2", "pt 3", "pt 4", "pt 5"]
+    assert np.isnan(track.coherence).tolist() == [False, True, False, False, False]
+    assert "1 points have no height and are left out" in caplog.text
+
+
+def test_the_unit_of_depsi_can_be_stated_and_an_improbable_one_is_said(tmp_path, caplog):
+    metres, millimetres = write_depsi.rows(), write_depsi.rows()
+    for row in millimetres:
+        row |= {name: f"{1000 * float(cell):g}" for name, cell in row.items() if name.startswith("d_")}
+    plain = read_points(write(tmp_path, text(metres)), {"*": Product(**ANGLES)})
+    path = write(tmp_path, text(millimetres))
+    stated = read_points(path, {"*": Product(units={"displacement": "mm"}, **ANGLES)})
+    assert_track(stated, plain)
+    assert "unit" not in caplog.text
+    with caplog.at_level(logging.WARNING, "plumbline"):
+        read_points(path, {"*": Product(**ANGLES)})
+    assert "Are they in another unit than is taken?" in caplog.text
+
+
+def test_of_a_format_whose_unit_is_fixed_nothing_is_to_be_stated(tmp_path, caplog):
+    """What the warning advises is not refused."""
+    cells = [row | {day: f"{float(row[day] or 0) / 1000:.6f}" for day in row if day.isdigit()} for row in egms_rows()]
+    (tmp_path / "a.csv").write_text(text(cells))
+    read_points(tmp_path / "a.csv")
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "a.csv: half of its displacements are at most 0.02 mm. Are they in another unit" in said
+    assert "Its format is in mm, and nothing else can be stated of it: convert the file" in said
+    assert "ingest.products" not in said
+
+
+def test_the_unit_of_mintpy_is_that_of_its_attribute(tmp_path):
+    stack = write_mintpy.Stack()
+    metres = read_points(stack.write(tmp_path / "m"))
+    stack.attrs["UNIT"] = "cm"
+    np.testing.assert_allclose(read_points(stack.write(tmp_path / "cm")).displacement, metres.displacement / 100)
+    stack.attrs["UNIT"] = "radian"
+    path = stack.write(tmp_path / "radian")
+    with pytest.raises(InputError, match="its attribute UNIT is 'radian'; m, cm or mm is needed"):
+        read_points(path)
+
+
+def test_an_unknown_header_is_answered_with_a_description_to_complete(tmp_path):
+    """It reads the file, once what it leaves open is filled in."""
+    cells = rows()
+    path = write(tmp_path, text(cells))
+    with pytest.raises(
+        InputError, match=r"unknown format.*No pattern of ingest.products fits its name \(other\.csv\)"
+    ) as said:
+        read_points(path, {"other.csv": described()})
+    offered = "ingest:" + str(said.value).split("ingest:")[-1]
+    for gap, number in (("incidence_deg: NUMBER", 37.0), ("heading_deg: NUMBER", 349.0)):
+        offered = offered.replace(gap, f"{gap.split(':')[0]}: {number}")
+    about = yaml.safe_load(offered.replace("mm}", "cm}").replace("towards", "away"))
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(about))
+    track = read_points(path, load_ingest(tmp_path / "mine.yaml").products)
+    assert_track(track, read_points(path, {"*": described()}))
+
+
+@pytest.mark.parametrize("content", ["products: {'*.csv': {}}", "- 1", "ingests: {}"])
+def test_a_params_file_without_sections_is_refused(tmp_path, content):
+    (tmp_path / "mine.yaml").write_text(content)
+    with pytest.raises(InputError, match=r"mine\.yaml: .*no section of a params file"):
+        load_ingest(tmp_path / "mine.yaml")

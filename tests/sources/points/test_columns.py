@@ -1,0 +1,342 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from pyproj import Transformer
+
+from plumbline.core.errors import InputError
+from plumbline.params import parse_params
+from plumbline.sources.points.read import open_points, parts, read_points
+from tests.sources.make import text
+from tests.sources.points.write_columns import ABOUT, COLUMNS, IDS, described, rows
+from tests.sources.points.write_points import LATITUDE, LONGITUDE, assert_track, degrees, expected, line_of_sight
+
+HEIGHTS = [number + 0.5 for number in range(6)]
+PARAMS = yaml.safe_load((Path(__file__).parents[3] / "params.yaml").read_text(encoding="utf-8"))
+
+
+def write(tmp_path, content: str):
+    (tmp_path / "c.txt").write_text(content, encoding="utf-8")
+    return tmp_path / "c.txt"
+
+
+def refusal(**changes: Any) -> str:
+    about = {name: value for name, value in (ABOUT | changes).items() if value is not None}
+    with pytest.raises(InputError) as caught:
+        parse_params(PARAMS | {"ingest": {"products": {"*.txt": about}}})
+    return str(caught.value)
+
+
+def test_a_table_comes_back_by_its_description(tmp_path):
+    track = read_points(write(tmp_path, text(rows())), {"*.txt": described()})
+    assert_track(track, expected(IDS, HEIGHTS, "c"))
+    np.testing.assert_allclose(track.coherence, np.arange(6) / 10, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("unit", "positive", "factor"),
+    [("mm", "towards", 1), ("mm", "away", -1), ("cm", "towards", 0.1), ("m", "towards", 1e-3), ("m", "away", -1e-3)],
+)
+def test_units_and_sign_are_as_stated(tmp_path, unit, positive, factor):
+    about = described(units={"displacement": unit}, positive=positive)
+    track = read_points(write(tmp_path, text(rows(factor=factor))), {"*": about})
+    assert_track(track, expected(IDS, HEIGHTS, "c"))
+
+
+@pytest.mark.parametrize(("separator", "sign"), [(",", ","), (";", ";"), ("tab", "\t"), ("|", "|")])
+def test_separators_are_as_stated(tmp_path, separator, sign):
+    content = text(rows()).replace(",", sign)
+    assert_track(
+        read_points(write(tmp_path, content), {"*": described(separator=separator)}), expected(IDS, HEIGHTS, "c")
+    )
+
+
+def test_a_decimal_comma_is_read_stated_or_not_and_refused_where_a_point_is_stated(tmp_path):
+    path = write(tmp_path, text(rows()).replace(",", ";").replace(".", ","))
+    for stated in ({"separator": ";", "decimal": ","}, {"separator": ";"}, {}):
+        assert_track(read_points(path, {"*": described(**stated)}), expected(IDS, HEIGHTS, "c"))
+    with pytest.raises(InputError, match=r"c\.txt, line 2, column Lon: '4,91100000' found, a number is needed"):
+        read_points(path, {"*": described(separator=";", decimal=".")})
+
+
+@pytest.mark.parametrize(
+    ("epochs", "pattern"), [("D%Y%m%d", "D{}"), ("D", "D{}"), ("%Y%m%d", "{}"), ("disp %Y%m%d mm", "disp {} mm")]
+)
+def test_epochs_are_named_as_stated(tmp_path, epochs, pattern):
+    track = read_points(write(tmp_path, text(rows(pattern=pattern))), {"*": described(epochs=epochs)})
+    assert_track(track, expected(IDS, HEIGHTS, "c"))
+
+
+def test_days_can_be_written_in_another_way(tmp_path):
+    cells = [{f"{n[7:]}.{n[5:7]}.{n[1:5]}" if n[0] == "D" else n: v for n, v in row.items()} for row in rows()]
+    track = read_points(write(tmp_path, text(cells)), {"*": described(epochs="%d.%m.%Y")})
+    assert_track(track, expected(IDS, HEIGHTS, "c"))
+
+
+@pytest.mark.parametrize("epochs", ["%Y%m", "D%Q", "%", "%H:%M", "%y%m%d%%%"])
+def test_a_pattern_that_says_no_day_is_refused(tmp_path, epochs):
+    with pytest.raises(InputError, match=r"c\.txt: epochs: .* does not say a day"):
+        read_points(write(tmp_path, text(rows())), {"*": described(epochs=epochs)})
+
+
+def test_points_without_names_are_numbered_and_read_in_one_part(tmp_path, monkeypatch):
+    about = described(columns={name: column for name, column in COLUMNS.items() if name != "point_id"})
+    path = write(tmp_path, text(rows()))
+    assert read_points(path, {"*": about}).point_id.tolist() == [f"P000000{number}" for number in range(1, 7)]
+    monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", 100)
+    assert parts(path, {"*": about}) == [(0, None)]
+    assert len(parts(path, {"*": described()})) > 3
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_a_file_in_parts_is_the_file(tmp_path, monkeypatch, separator):
+    monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", 90)
+    path, products = write(tmp_path, text(rows()).replace(",", separator)), {"*": described(separator=separator)}
+    blocks = [
+        block
+        for part in parts(path, products)
+        for block in open_points(path, products, crs="EPSG:32631", part=part).blocks()
+    ]
+    assert len(blocks) > 2
+    assert [name for block in blocks for name in block.point_id] == IDS
+
+
+def test_projected_coordinates_keep_their_crs_or_go_to_the_city_s(tmp_path):
+    to_dutch = Transformer.from_crs("EPSG:4326", "EPSG:28992", always_xy=True)
+    cells = rows()
+    for row in cells:
+        east, north = to_dutch.transform(float(row["Lon"]), float(row["Lat"]))
+        row |= {"Lon": f"{east:.6f}", "Lat": f"{north:.6f}"}
+    columns = {"point_id": "CODE", "easting": "Lon", "northing": "Lat"}
+    products = {"*": described(columns=columns, crs="EPSG:28992")}
+    path = write(tmp_path, text(cells))
+    own, city = read_points(path, products), read_points(path, products, crs="EPSG:32631")
+    assert (own.crs, city.crs) == ("EPSG:28992", "EPSG:32631")
+    np.testing.assert_allclose(own.easting, [float(row["Lon"]) for row in cells])
+    np.testing.assert_allclose(city.easting, expected(IDS, HEIGHTS, "c").easting, atol=1e-3)
+
+
+def test_points_in_web_mercator_are_as_far_apart_as_on_the_ground(tmp_path):
+    to_web = Transformer.from_crs("EPSG:4326", "EPSG:3857", always_xy=True)
+    cells = rows()
+    for row in cells:
+        x, y = to_web.transform(float(row["Lon"]), float(row["Lat"]))
+        row |= {"Lon": f"{x:.6f}", "Lat": f"{y:.6f}"}
+    products = {"*": described(columns={"point_id": "CODE", "easting": "Lon", "northing": "Lat"}, crs="EPSG:3857")}
+    path = write(tmp_path, text(cells))
+    track, wanted = read_points(path, products), expected(IDS, HEIGHTS, "c")
+    assert track.crs == "EPSG:32631"
+    np.testing.assert_allclose(track.easting, wanted.easting, atol=1e-3)
+    np.testing.assert_allclose(track.northing, wanted.northing, atol=1e-3)
+
+
+def test_the_line_of_sight_can_be_columns_of_angles_or_of_a_vector(tmp_path):
+    cells = rows()
+    vector = line_of_sight()
+    for row in cells:
+        row |= {"inc": "37", "head": "349", "e": f"{vector[0]:.4f}", "n": f"{vector[1]:.4f}", "u": f"{vector[2]:.4f}"}
+    path = write(tmp_path, text(cells))
+    none = {"incidence_deg": None, "heading_deg": None}
+    angles = {"units": {"displacement": "cm", "angle": "deg"}}
+    for columns, changes, tolerance in (
+        ({"incidence": "inc", "heading": "head"}, none | angles, 1e-12),
+        ({"incidence": "inc"}, {"incidence_deg": None} | angles, 1e-12),
+        ({"los_east": "e", "los_north": "n", "los_up": "u"}, none, 1e-4),
+    ):
+        track = read_points(path, {"*": described(columns=COLUMNS | columns, **changes)})
+        np.testing.assert_allclose(track.los, np.tile(vector, (6, 1)), atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ({"e": "0.1"}, "column e, n, u: a vector of length .* found, a unit vector is needed"),
+        ({"u": "-0.8", "e": "0.6", "n": "0"}, "column u: -0.8 found, a vector from ground to satellite points up"),
+        ({"e": ""}, "column e: no value found"),
+    ],
+)
+def test_a_vector_that_is_no_line_of_sight_is_refused(tmp_path, cells, message):
+    table = [row | {"e": "0.6", "n": "0", "u": "0.8"} for row in rows()]
+    table[2] |= cells
+    about = described(
+        columns=COLUMNS | {"los_east": "e", "los_north": "n", "los_up": "u"}, incidence_deg=None, heading_deg=None
+    )
+    with pytest.raises(InputError, match=rf"c\.txt, line 4, {message}"):
+        read_points(write(tmp_path, text(table)), {"*": about})
+
+
+def test_errors_of_the_fit_come_in_mm_and_may_be_missing(tmp_path):
+    table = [row | {"E": cell} for row, cell in zip(rows(), ["0.31", "", "nan", "1", "-9999", "0"], strict=True)]
+    about = described(columns=COLUMNS | {"rmse": "E"})
+    track = read_points(write(tmp_path, text(table)), {"*": about})
+    np.testing.assert_allclose(track.rmse, [3.1, np.nan, np.nan, 10, np.nan, 0], rtol=1e-6)
+    table[4]["E"] = "-1"
+    with pytest.raises(InputError, match=r"line 6, column E: -10 mm found"):
+        read_points(write(tmp_path, text(table)), {"*": about})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"units": None}, "units must be stated with columns"),
+        ({"units": {"displacement": "inch"}}, "units.displacement: 'inch' found"),
+        ({"units": {}}, "units.displacement: missing"),
+        ({"positive": None}, "positive must be stated with columns"),
+        ({"positive": "up"}, "positive: 'up' found"),
+        ({"epochs": None}, "epochs must be stated with columns"),
+        ({"columns": COLUMNS | {"colour": "C"}}, "colour"),
+        ({"columns": COLUMNS | {"height": "Lat"}}, "one column of the file cannot be two things"),
+        ({"columns": {"latitude": "Lat"}}, "latitude and longitude are needed"),
+        ({"columns": COLUMNS | {"easting": "E", "northing": "N"}}, "or latitude and longitude are needed"),
+        ({"columns": {"easting": "E", "northing": "N"}}, "crs must be stated with easting and northing"),
+        ({"incidence_deg": None}, "the line of sight is needed once"),
+        ({"columns": COLUMNS | {"incidence": "I"}}, "the line of sight is needed once"),
+        ({"columns": COLUMNS | {"incidence": "I"}, "incidence_deg": None}, "units.angle must be stated"),
+        ({"columns": COLUMNS | {"los_up": "U"}, "incidence_deg": None, "heading_deg": None}, "line of sight is needed"),
+        ({"incidence_deg": 95}, "incidence_deg: 95 found"),
+        ({"heading_deg": 400}, "heading_deg: 400 found"),
+        ({"decimal": ",", "separator": ","}, "separator and decimal cannot both be a comma"),
+        ({"separator": ":"}, "separator: ':' found"),
+        ({"columns": None, "format": "columns"}, "format columns needs columns"),
+        ({"columns": None, "heading_deg": None}, "incidence_deg and heading_deg go together"),
+        ({"format": "egsm"}, "format: 'egsm' found"),
+    ],
+)
+def test_a_description_that_leaves_something_to_guess_is_refused(changes, message):
+    assert message in refusal(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"columns": COLUMNS | {"height": "h"}}, "column h is missing; the header has CODE, Lat"),
+        ({"epochs": "X%Y%m%d"}, r"0 epochs found by 'X%Y%m%d'.* not described are: 'D20160327', 'D20160407'"),
+        ({"separator": ";"}, r"line 1: no ';' in it, which params.yaml says is between cells; it begins 'CODE,Lat"),
+        ({"crs": "EPSG:32631"}, "crs EPSG:32631 in params.yaml is not one of latitude and longitude"),
+        ({"crs": "here"}, "'here' is no CRS"),
+        ({"crs": "EPSG:2263"}, "EPSG:2263 is not a projected CRS in metres"),
+    ],
+)
+def test_a_description_that_does_not_fit_the_file_is_refused(tmp_path, changes, message):
+    with pytest.raises(InputError, match=rf"c\.txt[:,] {message}"):
+        read_points(write(tmp_path, text(rows())), {"*": described(**changes)})
+
+
+def test_the_middle_of_a_zone_is_500_km_east():
+    # A closed form: on the central meridian of zone 31, at the equator.
+    assert (LATITUDE, LONGITUDE) == (52.345, 4.911)
+    x, y = Transformer.from_crs("EPSG:4326", "EPSG:32631", always_xy=True).transform(3.0, 0.0)
+    assert (x, y) == pytest.approx((500_000, 0), abs=1e-6)
+
+
+@pytest.mark.parametrize("code", ["EPSG:4647", "EPSG:5650"])
+def test_eastings_with_their_zone_in_front_are_read(tmp_path, code):
+    """Germany's: 32 and 33 million metres, half as much again as half the Earth's circumference."""
+    places = [degrees(6)[1], degrees(6)[0]]
+    wanted = read_points(write(tmp_path, text(rows())), {"*": described()}, crs="EPSG:32631")
+    x, y = Transformer.from_crs(4326, code, always_xy=True).transform(*np.array(places, float))
+    assert min(x) > 32_000_000
+    cells = [
+        {**row, "Lon": f"{east:.4f}", "Lat": f"{north:.4f}"} for row, east, north in zip(rows(), x, y, strict=True)
+    ]
+    plane = write(tmp_path, text(cells))
+    columns = {name: column for name, column in COLUMNS.items() if name not in ("latitude", "longitude")}
+    about = described(columns=columns | {"easting": "Lon", "northing": "Lat"}, crs=code)
+    found = read_points(plane, {"*": about}, crs="EPSG:32631")
+    np.testing.assert_allclose(found.easting, wanted.easting, atol=0.01)
+    np.testing.assert_allclose(found.northing, wanted.northing, atol=0.01)
+    with pytest.raises(InputError, match=r"column Lon: .* found, a number from"):
+        read_points(plane, {"*": about.model_copy(update={"crs": "EPSG:32631"})})
+
+
+@pytest.mark.parametrize(
+    ("degrees", "said"), [(0.672, "radians?"), (0.0, "5 to 85"), (89.9, "5 to 85"), (-38, "5 to 85")]
+)
+def test_a_stated_incidence_is_one_of_a_satellite_s(degrees, said):
+    """Taken as degrees, radians would look straight down."""
+    assert f"incidence_deg: {degrees:g} found" in (text := refusal(incidence_deg=degrees))
+    assert said in text
+
+
+THOUSANDS = {
+    "1.001": (";", ",", "Decimals are written with commas in this file: write thousands without points."),
+    "1.001,5": (";", ",", "Decimals are written with commas in this file: write thousands without points."),
+    "1.5": (";", ",", "Decimals are written with commas in this file: write all alike."),
+    "1,001": ("\t", ".", "Where commas are its decimal signs, state decimal"),
+    "1,001.5": ("\t", ".", "Write thousands without commas."),
+}
+
+
+@pytest.mark.parametrize("cell", THOUSANDS)
+def test_thousands_that_stand_apart_are_never_taken_for_decimals(tmp_path, cell):
+    """A height of 1001 m that is read as 1.001 m among others of 998 m moves its points and says nothing."""
+    separator, decimal, advice = THOUSANDS[cell]
+    cells = rows()
+    lines = [separator.join(row.values()).replace(".", decimal) for row in cells]
+    lines[2] = lines[2].replace(f"{separator}2{decimal}5{separator}", f"{separator}{cell}{separator}", 1)
+    assert cell in lines[2]
+    path = write(tmp_path, "\n".join([separator.join(cells[0]), *lines]) + "\n")
+    with pytest.raises(InputError) as caught:
+        read_points(path, {"*": described()})
+    assert f"c.txt, line 4, column H: '{cell}' found, a number is needed. {advice}" in str(caught.value)
+
+
+def test_points_in_names_stay_where_decimals_have_commas(tmp_path):
+    cells = [{**row, "CODE": f"A.{number}"} for number, row in enumerate(rows())]
+    lines = [["v.mean" if name == "VEL" else name for name in cells[0]]]
+    for row in cells:
+        lines.append([value if name == "CODE" else value.replace(".", ",") for name, value in row.items()])
+    path = write(tmp_path, "\n".join(";".join(line) for line in lines) + "\n")
+    found = read_points(path, {"*": described()})
+    assert found.point_id.tolist() == [f"A.{number}" for number in range(6)]
+    np.testing.assert_allclose(found.height, HEIGHTS)
+
+
+def test_commas_between_cells_and_in_numbers_are_told_apart(tmp_path):
+    cells = rows()
+    content = text(cells).replace(cells[0]["H"], '"0,5"', 1)
+    with pytest.raises(InputError, match=r"'0,5' found, a number is needed. Commas stand between cells and in numbers"):
+        read_points(write(tmp_path, content), {"*": described()})
+
+
+@pytest.mark.parametrize(
+    ("days", "pattern"),
+    [
+        (("01/17/2018", "02/03/2018"), "%m/%d/%Y"), (("17/01/2018", "03/02/2018"), "%d/%m/%Y"),
+        (("2018-01-17T05:34:11", "2018-01-29T05:34:12"), "%Y-%m-%dT%H:%M:%S"), (("05-Jan-18", "17-Feb-18"), "%d-%b-%y"),
+        (("d_20190430T053411", "d_20190512T053412"), "d_%Y%m%dT%H%M%S"), (("D20180105", "D20180117"), "D%Y%m%d"),
+    ],
+)  # fmt: skip
+def test_the_description_to_begin_with_reads_the_days_that_it_was_made_from(tmp_path, days, pattern):
+    cells = [{"CODE": f"p{n}", "Lat": f"{LATITUDE + n / 7e4:.8f}", "Lon": f"{LONGITUDE + n / 7e4:.8f}", "COHER": "0.9",
+              **dict.fromkeys(days, "1.5")} for n in range(6)]  # fmt: skip
+    path = write(tmp_path, text(cells))
+    with pytest.raises(InputError) as caught:
+        read_points(path)
+    said = str(caught.value)
+    skeleton = said[said.index("ingest:") :].replace("NUMBER", "30")
+    about = parse_params(PARAMS | yaml.safe_load(skeleton)).ingest.products
+    assert about["c.txt"].epochs == pattern
+    assert about["c.txt"].columns["coherence"] == "COHER"
+    assert len(read_points(path, about).epochs) == 2
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [(b"II*\0\x08\0", "a GeoTIFF. Give points"), (b"CDF\x01", "a NetCDF file. Give points"),
+     (b"MATLAB 5.0 MAT-file", "a MATLAB file. Export its table as csv"), (b"\xef\xbb\xbf<?xml version", "an XML file"),
+     (b"<!DOCTYPE html><html>", "a web page"), (b"0.000  676342.407  5404670.1\n", "blanks seem to stand between")],
+)  # fmt: skip
+def test_files_that_are_no_tables_are_named_by_what_they_are(tmp_path, start, said):
+    (tmp_path / "c.txt").write_bytes(start + b"\n1 2 3\n")
+    with pytest.raises(InputError, match=said):
+        read_points(tmp_path / "c.txt")
+
+
+def test_a_crs_in_feet_is_not_only_given_another_name(tmp_path):
+    columns = {name: column for name, column in COLUMNS.items() if name not in ("latitude", "longitude")}
+    about = described(columns=columns | {"easting": "Lon", "northing": "Lat"}, crs="EPSG:2278")
+    with pytest.raises(InputError, match=r"its unit is the US survey foot. Bring the points into one that is"):
+        read_points(write(tmp_path, text(rows())), {"*": about})

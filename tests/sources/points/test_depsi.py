@@ -1,0 +1,128 @@
+import numpy as np
+import pytest
+
+from plumbline.core.errors import InputError
+from plumbline.params import Product
+from plumbline.sources.points.read import read_points
+from tests.sources.make import text, zipped
+from tests.sources.points.write_depsi import HEADER, HEIGHTS, IDS, rows
+from tests.sources.points.write_points import ANGLES, DAYS, assert_track, expected
+
+PRODUCTS = {"*.csv": Product(**ANGLES)}
+
+
+def write(tmp_path, content: str):
+    (tmp_path / "d.csv").write_text(content, encoding="utf-8")
+    return tmp_path / "d.csv"
+
+
+def test_a_file_comes_back_in_mm_and_in_the_utm_zone_of_its_middle(tmp_path):
+    track = read_points(write(tmp_path, text(rows())), PRODUCTS)
+    assert_track(track, expected(IDS, HEIGHTS, "d"))
+    np.testing.assert_allclose(track.coherence, 0.7 + np.arange(6) / 100, rtol=1e-6)
+    assert track.rmse is None
+
+
+def test_a_city_s_crs_is_taken_where_it_is_given(tmp_path):
+    track = read_points(write(tmp_path, text(rows())), PRODUCTS, crs="epsg:3035")
+    assert_track(track, expected(IDS, HEIGHTS, "d", crs="EPSG:3035"))
+
+
+def test_a_zip_with_the_file_reads_as_the_file(tmp_path):
+    path = zipped(tmp_path / "d.zip", {"export.csv": text(rows())})
+    assert_track(read_points(path, {"d.zip": Product(**ANGLES, track="T37")}), expected(IDS, HEIGHTS, "T37"))
+
+
+def test_heights_and_coherence_may_be_absent_and_it_is_said(tmp_path, caplog):
+    path = write(tmp_path, text(rows(), [name for name in HEADER if name not in ("pnt_height", "pnt_enscoh")]))
+    with caplog.at_level("INFO", "plumbline"):
+        track = read_points(path, PRODUCTS)
+    assert_track(track, expected(IDS, [0.0] * 6, "d"))
+    assert track.coherence is None
+    assert "has no heights; all points are taken to be of one height" in caplog.text
+
+
+def test_the_other_sign_can_be_stated(tmp_path):
+    path = write(tmp_path, text(rows()))
+    away = read_points(path, {"*": Product(**ANGLES, positive="away")})
+    np.testing.assert_array_equal(away.displacement, -read_points(path, PRODUCTS).displacement)
+
+
+def test_without_the_viewing_angles_the_message_says_what_to_write_where(tmp_path):
+    path = write(tmp_path, text(rows()))
+    with pytest.raises(
+        InputError, match=r"d\.csv: .*does not say from where(.|\n)*ingest:\n  products:\n    'd.csv': {inc"
+    ):
+        read_points(path)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "message"),
+    [
+        (
+            "pnt_lat",
+            "103.7",
+            "column pnt_lat: 103.7 found, .*is needed .or are latitude and longitude swapped",
+        ),
+        ("pnt_lon", "", "column pnt_lon: no value found, a number from -180 to 360"),
+        ("pnt_id", "", "column pnt_id: no value found, an identifier is needed"),
+        ("pnt_height", "99998", "column pnt_height: 99998 found"),
+        ("pnt_enscoh", "-0.1", "column pnt_enscoh: -0.1 found, a number from 0 to 1"),
+        (f"d_{DAYS[1]}", "101", f"column d_{DAYS[1]}: 101000 mm found, at most 100000 mm"),
+        (f"d_{DAYS[1]}", "1e308", f"column d_{DAYS[1]}: inf mm found"),
+        (f"d_{DAYS[1]}", "x", f"column d_{DAYS[1]}: 'x' found, a number is needed"),
+    ],
+)
+def test_a_bad_cell_is_named_by_file_line_and_column(tmp_path, column, cell, message):
+    cells = rows()
+    cells[3][column] = cell
+    with pytest.raises(InputError, match=rf"d\.csv, line 5, {message}"):
+        read_points(write(tmp_path, text(cells)), PRODUCTS)
+
+
+def test_an_empty_displacement_is_missing(tmp_path):
+    cells = rows()
+    cells[3][f"d_{DAYS[1]}"] = ""
+    displacement = read_points(write(tmp_path, text(cells)), PRODUCTS).displacement
+    assert np.argwhere(np.isnan(displacement)).tolist() == [[3, 1]]
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        (["pnt_lat"], "column pnt_lat is missing; the header has"),
+        ([f"d_{day}" for day in DAYS[1:]], "1 epochs found, at least 2"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path, missing, message):
+    path = write(tmp_path, text(rows(), [name for name in HEADER if name not in missing]))
+    with pytest.raises(InputError, match=rf"d\.csv: {message}"):
+        read_points(path, PRODUCTS)
+
+
+def test_a_file_cut_within_its_last_cell_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"d\.csv: the last line has no line end"):
+        read_points(write(tmp_path, text(rows())[:-3]), PRODUCTS)
+
+
+def test_a_file_of_another_place_than_the_city_is_refused(tmp_path):
+    path = write(tmp_path, text(rows()))
+    with pytest.raises(InputError, match=r"longitude 4\.911, latitude 52\.345, outside of EPSG:32648"):
+        read_points(path, PRODUCTS, crs="EPSG:32648")
+
+
+def test_latitude_and_longitude_in_each_other_s_columns_are_seen_where_the_city_is_known(tmp_path):
+    cells = [row | {"pnt_lat": row["pnt_lon"], "pnt_lon": row["pnt_lat"]} for row in rows()]
+    with pytest.raises(InputError, match=r"outside of EPSG:28992.*Are latitude and longitude swapped\?"):
+        read_points(write(tmp_path, text(cells)), PRODUCTS, crs="EPSG:28992")
+
+
+def test_days_written_otherwise_are_said_and_amplitudes_are_not(tmp_path, caplog):
+    cells = [{**row, **{f"a_{day}": "3.5" for day in DAYS}, f"d_{DAYS[1]}T0534": row[f"d_{DAYS[1]}"]} for row in rows()]
+    for row in cells:
+        del row[f"d_{DAYS[1]}"]
+    track = read_points(write(tmp_path, text(cells)), PRODUCTS)
+    assert len(track.epochs) == len(DAYS) - 1
+    assert (
+        f"1 columns look like days, but are not named as d_YYYYMMDD and are left out: 'd_{DAYS[1]}T0534'" in caplog.text
+    )

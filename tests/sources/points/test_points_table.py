@@ -1,0 +1,120 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from plumbline.core.errors import InputError
+from plumbline.sources.points import points_table
+from plumbline.sources.points.points_table import load_points, write_points
+from plumbline.sources.track import Track
+from tests.sources.make import track, unless_refused
+
+
+@st.composite
+def tracks(draw: st.DrawFn, name: str) -> Track:
+    count, length = draw(st.integers(0, 7)), draw(st.integers(0, 5))
+    column = hnp.arrays(np.float64, count)
+    days = draw(st.lists(st.integers(7000, 25000), min_size=length, max_size=length, unique=True))
+    ids = draw(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=count, max_size=count))
+    return Track(
+        name=name,
+        crs="EPSG:3035",
+        epochs=np.array(sorted(days), "datetime64[D]"),
+        point_id=np.array(ids, object),
+        easting=draw(column),
+        northing=draw(column),
+        height=draw(column),
+        los=draw(hnp.arrays(np.float64, (count, 3))),
+        displacement=draw(hnp.arrays(np.float32, (count, length))),
+    )
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(written=st.tuples(tracks("a"), tracks("b é")), row_group=st.integers(1, 4))
+def test_the_table_gives_back_every_bit(tmp_path, written, row_group):
+    points_table.ROW_GROUP, before = row_group, points_table.ROW_GROUP
+    try:
+        write_points(written, tmp_path / "p.parquet")
+    finally:
+        points_table.ROW_GROUP = before
+    for one, other in zip(written, load_points(tmp_path / "p.parquet"), strict=True):
+        assert (one.name, one.crs) == (other.name, other.crs)
+        assert one.point_id.tolist() == other.point_id.tolist()
+        for name in ("epochs", "easting", "northing", "height", "los", "displacement"):
+            a, b = getattr(one, name), getattr(other, name)
+            assert (a.shape, a.dtype, a.tobytes()) == (b.shape, b.dtype, np.ascontiguousarray(b).tobytes()), name
+
+
+def test_the_layout_is_the_contract(tmp_path):
+    write_points([track()], tmp_path / "p.parquet")
+    table = pq.read_table(tmp_path / "p.parquet")
+    assert table.column_names == [
+        "point_id", "track", "easting", "northing", "height", "los_east", "los_north", "los_up", "displacement",
+    ]  # fmt: skip
+    assert pa.types.is_list(table.schema.field("displacement").type)
+    assert table.schema.field("displacement").type.value_type == pa.float32()
+    assert b'"EPSG:3035"' in table.schema.metadata[b"plumbline"]
+    assert table["displacement"][1].as_py() == [1.0, -1.0]
+
+
+def test_rows_of_tracks_may_be_mixed(tmp_path):
+    write_points([track(3, "a"), track(2, "b")], tmp_path / "p.parquet")
+    table = pq.read_table(tmp_path / "p.parquet")
+    pq.write_table(table.take([4, 0, 3, 2, 1]), tmp_path / "p.parquet")
+    assert [loaded.point_id.tolist() for loaded in load_points(tmp_path / "p.parquet")] == [
+        ["p0", "p2", "p1"],
+        ["p1", "p0"],
+    ]
+
+
+def test_tracks_that_cannot_share_a_table_are_refused_and_nothing_is_written(tmp_path):
+    path = tmp_path / "p.parquet"
+    with pytest.raises(InputError, match="two products are named a"):
+        write_points([track(), track()], path)
+    with pytest.raises(InputError, match="one CRS is needed for all tracks, EPSG:3035, EPSG:32633 found"):
+        write_points([track(), track(name="b", crs="EPSG:32633")], path)
+    with pytest.raises(InputError, match="no track found"):
+        write_points([], path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_are_no_points_table_are_refused(tmp_path):
+    path = tmp_path / "p.parquet"
+    with pytest.raises(InputError, match="no such file"):
+        load_points(path)
+    path.write_text("pid,easting\n")
+    with pytest.raises(InputError, match="not a points table"):
+        load_points(path)
+    pq.write_table(pa.table({"x": [1]}), path)
+    with pytest.raises(InputError, match="not a points table"):
+        load_points(path)
+    write_points([track()], path)
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns("height"), path)
+    with pytest.raises(InputError, match="not a points table"):
+        load_points(path)
+    changed = table.schema.metadata[b"plumbline"].replace(b'"version": 1', b'"version": 7')
+    pq.write_table(table.replace_schema_metadata({b"plumbline": changed}), path)
+    with pytest.raises(InputError, match="version 7, 1 is needed"):
+        load_points(path)
+    shorter = table.schema.metadata[b"plumbline"].replace(b', "2020-01-09"', b"")
+    pq.write_table(table.replace_schema_metadata({b"plumbline": shorter}), path)
+    with pytest.raises(InputError, match="a series does not have 1 epochs"):
+        load_points(path)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(share=st.floats(0, 1, exclude_max=True), flip=st.integers(0, 255))
+def test_a_damaged_table_is_refused_or_still_says_the_same(tmp_path, share, flip):
+    path = tmp_path / "p.parquet"
+    write_points([track()], path)
+    whole = bytearray(path.read_bytes())
+    at = int(share * len(whole))
+    whole[at] ^= flip
+    path.write_bytes(whole if flip else whole[:at])
+    loaded = unless_refused(lambda: load_points(path), path)
+    if loaded:
+        assert loaded[0].displacement.tobytes() == track().displacement.tobytes()

@@ -1,0 +1,154 @@
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from plumbline.core.errors import InputError
+from plumbline.params import Product
+from plumbline.sources.files.patterns import describe
+from plumbline.sources.points.read import is_product, open_points, parts, read_points
+from tests.sources.make import EPOCHS, L3, egms, rows, text
+from tests.sources.points import write_columns, write_depsi, write_mintpy, write_ortho, write_stamps
+from tests.sources.points.write_points import ANGLES
+
+
+def write_all(folder):
+    """One file of each format, with names that say nothing."""
+    cells = {
+        "egms-l3": text(write_ortho.cells(), [*L3, *EPOCHS]),
+        "egms": text(rows()),
+        "depsi": text(write_depsi.rows()),
+        "stamps": text(write_stamps.rows()),
+        "columns": text(write_columns.rows()),
+    }
+    paths = {}
+    for number, (name, content) in enumerate(cells.items()):
+        paths[name] = folder / f"{number}"
+        paths[name].write_text(content, encoding="utf-8")
+    paths["mintpy"] = write_mintpy.Stack().write(folder / "5")
+    about = {
+        "0": Product(component="up"), "2": Product(**ANGLES), "3": Product(**ANGLES), "4": write_columns.described(),
+    }  # fmt: skip
+    return paths, about
+
+
+def test_every_format_is_told_by_its_content_whatever_the_name(tmp_path):
+    paths, about = write_all(tmp_path)
+    for name, path in paths.items():
+        track = read_points(path, about)
+        assert len(track) == (10 if name == "mintpy" else 6), name
+        assert is_product(path)
+
+
+@pytest.mark.parametrize("asked", ["egms", "egms-l3", "depsi", "stamps", "mintpy", "columns"])
+def test_a_format_can_be_forced_and_a_wrong_one_is_refused(tmp_path, asked):
+    paths, about = write_all(tmp_path)
+    for name, path in paths.items():
+        if name == asked:
+            assert len(read_points(path, about, format=asked)) in (6, 10)
+        else:
+            with pytest.raises(InputError, match=rf"/\d[:,] .*({asked}|columns|states)"):
+                read_points(path, about, format=asked)
+
+
+def test_the_description_can_force_a_format_too(tmp_path):
+    paths, _ = write_all(tmp_path)
+    with pytest.raises(InputError, match=r"2: not of format stamps \(StaMPS.*It looks like format depsi"):
+        read_points(paths["depsi"], {"2": Product(format="stamps", **ANGLES)})
+
+
+def test_an_egms_file_without_a_column_is_not_an_unknown_format(tmp_path):
+    cells = rows()
+    (tmp_path / "a.csv").write_text(text(cells, [name for name in cells[0] if name != "pid"]))
+    with pytest.raises(InputError, match="column pid is missing"):
+        read_points(tmp_path / "a.csv")
+
+
+def test_an_unknown_format_is_refused_with_the_formats_known(tmp_path):
+    (tmp_path / "a.csv").write_text("lat,lon,v\n1,2,3\n")
+    with pytest.raises(
+        InputError, match=r"a\.csv: unknown format, its header begins lat, lon, v\. Known: EGMS L3.*columns"
+    ):
+        read_points(tmp_path / "a.csv")
+    with pytest.raises(InputError, match=r"a\.csv: format 'csv' is not known\. Known: EGMS L3.*: egms-l3; .*: depsi"):
+        read_points(tmp_path / "a.csv", format="csv")
+
+
+def test_the_first_pattern_that_fits_describes_a_file(tmp_path):
+    one, two = Product(track="one"), Product(track="two")
+    assert describe(tmp_path / "T37.csv", {"T3?.csv": one, "*": two}) is one
+    assert describe(tmp_path / "t37.csv", {"T3?.csv": one, "*": two}) is two
+    assert describe(tmp_path / "x", {}) == Product()
+
+
+def test_what_a_format_does_not_use_may_not_be_stated(tmp_path):
+    paths, _ = write_all(tmp_path)
+    told = r"the params state heading_deg, incidence_deg for it .*which format egms does not use"
+    with pytest.raises(InputError, match=told):
+        read_points(paths["egms"], {"*": Product(**ANGLES)})
+
+
+def test_points_of_every_format_can_be_moved(tmp_path):
+    paths, about = write_all(tmp_path)
+    moved = {name: one.model_copy(update={"moved_m": (-5.0, 3.5)}) for name, one in about.items()}
+    moved["*"] = Product(moved_m=(-5.0, 3.5))
+    for name, path in paths.items():
+        before, after = read_points(path, about), read_points(path, moved)
+        np.testing.assert_allclose(after.easting - before.easting, -5.0, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(after.northing - before.northing, 3.5, atol=1e-6, err_msg=name)
+        np.testing.assert_array_equal(after.displacement, before.displacement)
+        assert any("moved by -5 m east and 3.5 m north" in note for note in open_points(path, moved).notes)
+
+
+def test_heights_of_every_format_can_be_raised(tmp_path):
+    paths, about = write_all(tmp_path)
+    raised = {name: one.model_copy(update={"raised_m": -44.5}) for name, one in about.items()}
+    raised["*"] = Product(raised_m=-44.5)
+    for name, path in paths.items():
+        before, after = read_points(path, about), read_points(path, raised)
+        np.testing.assert_allclose(after.height - before.height, -44.5, atol=1e-6, err_msg=name)
+        np.testing.assert_array_equal(after.easting, before.easting)
+        assert any("heights are raised by -44.5 m" in note for note in open_points(path, raised).notes)
+
+
+@pytest.mark.parametrize("by", [(1e4, 0.0), (float("nan"), 0.0), (1.0,), 5.0])
+def test_a_move_is_two_lengths_within_reason(by):
+    with pytest.raises(ValidationError):
+        Product(moved_m=by)
+
+
+def test_an_egms_product_can_have_another_name_and_the_city_s_crs(tmp_path):
+    path = egms(tmp_path / "a.csv")
+    own, other = read_points(path), read_points(path, {"*": Product(track="asc")}, crs="EPSG:32633")
+    assert (own.name, own.crs, other.name, other.crs) == ("a", "EPSG:3035", "asc", "EPSG:32633")
+    # Lengths stay what they are, to the two projections' scales.
+    lengths = [np.hypot(np.ptp(track.easting), np.ptp(track.northing)) for track in (own, other)]
+    assert lengths[1] == pytest.approx(lengths[0], rel=1e-2)
+    np.testing.assert_array_equal(own.displacement, other.displacement)
+    with pytest.raises(InputError, match="is no CRS"):
+        read_points(path, crs="EPSG:1")
+    with pytest.raises(InputError, match="not a projected CRS in metres"):
+        read_points(path, crs="EPSG:4326")
+
+
+@pytest.mark.parametrize("name", ["egms", "depsi"])
+def test_parts_together_are_the_product(tmp_path, monkeypatch, name):
+    paths, about = write_all(tmp_path)
+    whole = read_points(paths[name], about)
+    monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", 150)
+    cuts = parts(paths[name], about)
+    assert len(cuts) > 3
+    ids = [
+        point
+        for part in cuts
+        for block in open_points(paths[name], about, crs=whole.crs, part=part).blocks()
+        for point in block.point_id
+    ]
+    assert ids == whole.point_id.tolist()
+
+
+def test_a_file_that_is_not_there_or_empty_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        read_points(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_bytes(b"")
+    with pytest.raises(InputError, match="the file is empty"):
+        read_points(tmp_path / "a.csv")

@@ -1,0 +1,203 @@
+"""Points in vector files read as the csv that they were made from."""
+
+import zipfile
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pytest
+import shapely
+
+from plumbline.core.errors import InputError
+from plumbline.sources.points.read import parts, read_points
+from tests.sources.make import rows as egms_rows
+from tests.sources.make import text, unless_refused
+from tests.sources.points.write_columns import COLUMNS, described, rows
+from tests.sources.points.write_points import assert_track
+
+SUFFIXES = ("gpkg", "geojson", "shp", "fgb")
+PLACED = {name: column for name, column in COLUMNS.items() if name not in ("latitude", "longitude")}
+
+
+def frame(cells, x, y, crs, keep=True):
+    """Cells as typed columns, with points at the columns `x`, `y`."""
+    table = pd.DataFrame(cells)
+    for name in table:
+        numbers = pd.to_numeric(table[name], errors="coerce")
+        table[name] = numbers if numbers.notna().all() else table[name]
+    points = geopandas.points_from_xy(table[x], table[y])
+    return geopandas.GeoDataFrame(table if keep else table.drop(columns=[x, y]), geometry=points, crs=crs)
+
+
+def packed(tmp_path, suffix):
+    """A zip of what was written as `plain`, in a folder of its own."""
+    with zipfile.ZipFile(tmp_path / "plain.zip", "w") as archive:
+        for path in tmp_path.glob("plain.*"):
+            if path.suffix not in (".zip", ".txt"):
+                archive.write(path, f"deep/{path.name}")
+    return tmp_path / "plain.zip"
+
+
+def in_order(track):
+    """A FlatGeobuf's points are sorted by place."""
+    return track.take(np.argsort(track.point_id))
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_described_layer_reads_as_its_csv(tmp_path, suffix, zipped):
+    """Attributes only, the places from the geometry."""
+    (tmp_path / "plain.txt").write_text(text(rows()), encoding="utf-8")
+    wanted = read_points(tmp_path / "plain.txt", {"*": described()})
+    path = tmp_path / f"plain.{suffix}"
+    frame(rows(), "Lon", "Lat", 4326, keep=False).to_file(path)
+    about = described(columns=PLACED | {"latitude": "geometry_latitude", "longitude": "geometry_longitude"})
+    found = packed(tmp_path, suffix) if zipped else path
+    assert len(parts(found, {"*": about})) == 1
+    assert_track(in_order(read_points(found, {"*": about})), wanted)
+
+
+@pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_egms_product_in_a_layer_is_recognised(tmp_path, suffix):
+    """Also in a Shapefile, where names of columns are cut after ten letters: `height_ort`, `temporal_c`."""
+    (tmp_path / "plain.csv").write_text(text(egms_rows()), encoding="utf-8")
+    path = tmp_path / f"plain.{suffix}"
+    x, y, crs = ("longitude", "latitude", 4326) if suffix == "geojson" else ("easting", "northing", 3035)
+    frame(egms_rows(), x, y, crs).to_file(path)
+    found, wanted = (in_order(read_points(one)) for one in (path, tmp_path / "plain.csv"))
+    assert_track(found, wanted)
+    np.testing.assert_array_equal(found.coherence, wanted.coherence)
+
+
+@pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
+def test_the_coherence_of_an_older_egms_product_in_a_shapefile_is_not_lost(tmp_path):
+    cells = [{"height": cell.pop("height_ortho"), **cell} for cell in egms_rows()]
+    frame(cells, "easting", "northing", 3035).to_file(tmp_path / "a.shp")
+    coherence = read_points(tmp_path / "a.shp").coherence
+    assert coherence is not None
+    np.testing.assert_allclose(coherence, [float(cell["temporal_coherence"]) for cell in cells], rtol=1e-6)
+
+
+@pytest.mark.parametrize("value", [{"source": "survey", "levels": [1, 2]}, ["a", "b"], "two\nlines", True, None])
+def test_attributes_that_no_cell_holds_are_passed_over(tmp_path, value):
+    plain = frame(egms_rows(), "longitude", "latitude", 4326)
+    plain.to_file(tmp_path / "plain.geojson")
+    (tmp_path / "more").mkdir()
+    plain.assign(tags=[value] * len(plain)).to_file(tmp_path / "more" / "plain.geojson")
+    assert_track(read_points(tmp_path / "more" / "plain.geojson"), read_points(tmp_path / "plain.geojson"))
+
+
+def test_places_in_metres_and_missing_values(tmp_path):
+    cells = frame(rows(), "Lon", "Lat", 4326, keep=False).to_crs(32631)
+    cells.loc[2, "D20160407"] = np.nan
+    cells.to_file(tmp_path / "a.gpkg")
+    about = described(
+        columns=PLACED | {"easting": "geometry_easting", "northing": "geometry_northing"}, crs="EPSG:32631"
+    )
+    track = read_points(tmp_path / "a.gpkg", {"*": about})
+    np.testing.assert_allclose(track.easting, cells.geometry.x, atol=1e-3)
+    assert np.argwhere(np.isnan(track.displacement)).tolist() == [[2, 1]]
+
+
+@pytest.mark.parametrize("suffix", ["gpkg", "shp"])
+@pytest.mark.parametrize(("stated", "fits"), [("EPSG:32631", True), ("EPSG:25831", True), ("EPSG:32632", False)])
+def test_a_crs_that_is_not_the_layers_own_is_refused(tmp_path, suffix, stated, fits):
+    cells = frame(rows(), "Lon", "Lat", 4326).to_crs(32631)
+    cells.to_file(tmp_path / f"a.{suffix}")
+    own = {"easting": "geometry_easting", "northing": "geometry_northing"}
+    products = {"*": described(columns=PLACED | own, crs=stated)}
+    if fits:
+        assert len(read_points(tmp_path / f"a.{suffix}", products)) == 6
+    else:
+        with pytest.raises(InputError, match=r"geometry_northing are in EPSG:32631, as the file says, .*EPSG:32632"):
+            read_points(tmp_path / f"a.{suffix}", products)
+
+
+def test_the_crs_of_attributes_is_as_stated(tmp_path):
+    """They need not be in that of the geometry."""
+    frame(rows(), "Lon", "Lat", 4326).to_crs(32632).to_file(tmp_path / "a.gpkg")
+    assert read_points(tmp_path / "a.gpkg", {"*": described(crs="EPSG:4326")}).crs == "EPSG:32631"
+
+
+def test_an_unknown_layer_is_answered_with_its_description(tmp_path):
+    frame(rows(), "Lon", "Lat", 4326, keep=False).to_crs(25831).to_file(tmp_path / "a.gpkg")
+    with pytest.raises(InputError, match=r"(?s)unknown format.*easting: 'geometry_easting'.*crs: EPSG:25831"):
+        read_points(tmp_path / "a.gpkg")
+
+
+def test_what_is_no_layer_of_points_is_refused(tmp_path):
+    points = frame(rows(), "Lon", "Lat", 4326)
+    houses = points.set_geometry(points.geometry.map(lambda point: point.buffer(1e-4)))
+    houses.to_file(tmp_path / "houses.gpkg")
+    with pytest.raises(InputError, match=r"one layer of points is needed. Its layers: houses \(Polygon\)"):
+        read_points(tmp_path / "houses.gpkg")
+    for layer in ("one", "two"):
+        points.to_file(tmp_path / "both.gpkg", layer=layer)
+    with pytest.raises(InputError, match=r"Its layers: one \(Point\), two \(Point\)"):
+        read_points(tmp_path / "both.gpkg")
+    mixed = points.copy()
+    mixed.loc[3, "geometry"] = shapely.box(0, 0, 1, 1)
+    mixed.to_file(tmp_path / "mixed.geojson")
+    with pytest.raises(InputError, match=r"mixed\.geojson.*(feature 4, geometry: Polygon found|one layer of points)"):
+        read_points(tmp_path / "mixed.geojson", {"*": described()})
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_multipoints_of_one_point_are_points(tmp_path, suffix):
+    points = frame(rows(), "Lon", "Lat", 4326)
+    points.to_file(tmp_path / f"a.{suffix}")
+    wanted = read_points(tmp_path / f"a.{suffix}", {"*": described(track="t")})
+    points = points.set_geometry(points.geometry.map(lambda point: shapely.MultiPoint([point])))
+    points.to_file(tmp_path / f"multi.{suffix}")
+    assert_track(read_points(tmp_path / f"multi.{suffix}", {"*": described(track="t")}), wanted)
+    points.loc[2, "geometry"] = shapely.MultiPoint([(4.9, 52.3), (4.91, 52.3)])
+    points.to_file(tmp_path / f"several.{suffix}")
+    with pytest.raises(InputError, match=r"geometry: MultiPoint of 2 found, a point is needed\. `ogr2ogr -explodecoll"):
+        read_points(tmp_path / f"several.{suffix}", {"*": described()})
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_cut_layer_is_refused(tmp_path, suffix):
+    path = tmp_path / f"a.{suffix}"
+    frame(rows(), "Lon", "Lat", 4326).to_file(path)
+    whole = path.read_bytes()
+    for share in (0.3, 0.6, 0.95):
+        path.write_bytes(whole[: int(share * len(whole))])
+        track = unless_refused(lambda: read_points(path, {"*": described()}), path)
+        assert track is None or len(track) <= 6
+
+
+@pytest.mark.parametrize(("suffix", "share"), [("dbf", 0.5), ("dbf", 0.9), ("fgb", 0.5), ("fgb", 0.9)])
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_layer_that_ends_before_its_last_point_is_refused(tmp_path, suffix, share, zipped):
+    """Of some files GDAL gives the points before the cut, and says nothing."""
+    cells = rows()
+    many = [cells[number % 6] | {"CODE": f"P{number}"} for number in range(600)]
+    frame(many, "Lon", "Lat", 4326).to_file(tmp_path / ("plain.fgb" if suffix == "fgb" else "plain.shp"))
+    cut = tmp_path / f"plain.{suffix}"
+    cut.write_bytes(cut.read_bytes()[: int(share * cut.stat().st_size)])
+    path = packed(tmp_path, suffix) if zipped else next(p for p in tmp_path.iterdir() if p.suffix in (".shp", ".fgb"))
+    with pytest.raises(InputError, match=r"plain\.\w+: .*(can be read of 600 that it says it has|cut off)"):
+        read_points(path, {"*": described()})
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_heights_that_are_in_the_places_alone_are_a_column(tmp_path, suffix):
+    """`PointZ`: without it all points are taken to be of one height."""
+    cells = rows()
+    flat = frame([{name: value for name, value in row.items() if name != "H"} for row in cells], "Lon", "Lat", 4326)
+    flat.geometry = geopandas.points_from_xy(flat.Lon, flat.Lat, [float(row["H"]) for row in cells], crs=4326)
+    path = tmp_path / f"plain.{suffix}"
+    flat.to_file(path)
+    with pytest.raises(InputError, match="height: 'geometry_height'"):
+        read_points(path)
+    about = described(columns=COLUMNS | {"height": "geometry_height"})
+    np.testing.assert_allclose(in_order(read_points(path, {"*": about})).height, [float(row["H"]) for row in cells])
+
+
+def test_of_several_layers_of_points_it_is_said_how_to_write_one(tmp_path):
+    for name in ("asc", "desc"):
+        frame(rows(), "Lon", "Lat", 4326).to_file(tmp_path / "both.gpkg", layer=name)
+    with pytest.raises(InputError, match=r"Its layers: asc \(Point\), desc \(Point\). `ogr2ogr OUT.gpkg IN LAYER`"):
+        read_points(tmp_path / "both.gpkg")

@@ -1,0 +1,139 @@
+import numpy as np
+import pytest
+from pyproj import Geod, Transformer
+
+from plumbline.core.errors import InputError
+from plumbline.sources.crs import projection, typical_box, utm_zone
+from plumbline.sources.los import from_azimuth, from_heading
+
+
+@pytest.mark.parametrize(
+    ("longitude", "latitude", "zone"),
+    [
+        (4.9, 52.3, "EPSG:32631"), (103.7, 32.1, "EPSG:32648"), (-58.4, -34.6, "EPSG:32721"), (-180, 0, "EPSG:32601"),
+        (179.99, 1, "EPSG:32660"), (180, 1, "EPSG:32601"), (5.999, 0, "EPSG:32631"), (6, 0, "EPSG:32632"),
+    ],
+)  # fmt: skip
+def test_zones_of_utm(longitude, latitude, zone):
+    assert utm_zone("f", longitude, latitude) == zone
+
+
+def test_near_a_pole_there_is_no_zone():
+    with pytest.raises(InputError, match=r"f: its points lie at latitude 85\.00, where UTM has no zone"):
+        utm_zone("f", 0, 85)
+
+
+def test_the_central_meridian_of_a_zone_is_500_km_east():
+    plane = projection("f", "EPSG:4326", None, lambda: (2.9, -0.1, 3.1, 0.1))
+    east, north = plane(np.array([3.0, 3.0]), np.array([0.0, 1.0]))
+    assert plane.crs == "EPSG:32631"
+    np.testing.assert_allclose(east, 500_000, atol=1e-6)
+    # The meridian's length from 0 to 1 degree on WGS 84 is 110,574.39 m, times UTM's scale of 0.9996.
+    np.testing.assert_allclose(north, [0, 110_574.39 * 0.9996], atol=0.01)
+
+
+def test_metres_stay_what_they_are_unless_the_city_has_another_crs():
+    plane = projection("f", "epsg:28992", None, lambda: None)
+    assert (plane.crs, plane.transformer) == ("EPSG:28992", None)
+    assert projection("f", "EPSG:28992", "epsg:28992", lambda: None).transformer is None
+    x, y = projection("f", "EPSG:28992", "EPSG:32631", lambda: None)(np.array([155_000.0]), np.array([463_000.0]))
+    assert 630_000 < x[0] < 700_000
+    assert 5_750_000 < y[0] < 5_800_000
+
+
+def test_a_right_looking_satellite_going_north_sees_from_the_west():
+    # A point sees it to its left: the satellite passes west of what lies to its right.
+    np.testing.assert_allclose(from_heading(30, 0), [-0.5, 0, np.sqrt(0.75)], atol=1e-12)
+    np.testing.assert_allclose(from_heading(30, 180), [0.5, 0, np.sqrt(0.75)], atol=1e-12)
+
+
+def test_the_example_of_egms():
+    # DESIGN: incidence 30.97, track 347.64 -> (-0.511, -0.112, 0.852), rounded in the product; the angles too.
+    np.testing.assert_allclose(from_heading(30.97, 347.64), [-0.511, -0.112, 0.852], atol=0.01)
+
+
+def test_mintpy_s_azimuth_of_a_right_looking_satellite_is_90_degrees_less_its_heading():
+    heading = np.linspace(-360, 360, 25)
+    np.testing.assert_allclose(from_azimuth(40, 90 - heading), from_heading(40, heading), atol=1e-12)
+    np.testing.assert_allclose(from_azimuth(90, 0), [0, 1, 0], atol=1e-12)  # from north, ...
+    np.testing.assert_allclose(from_azimuth(90, 90), [-1, 0, 0], atol=1e-12)  # ... anti-clockwise
+
+
+def around(crs, longitude, latitude):
+    x, y = Transformer.from_crs("EPSG:4326", crs, always_xy=True).transform(longitude, latitude)
+    return lambda: (x - 1000, y - 1000, x + 1000, y + 1000)
+
+
+@pytest.mark.parametrize(
+    ("crs", "latitude", "stretch"), [("EPSG:3857", 60, "2.00"), ("EPSG:3857", 30, "1.15"), ("EPSG:6933", 60, "1.73")]
+)
+def test_metres_that_are_none_on_the_ground_go_to_utm(caplog, crs, latitude, stretch):
+    with caplog.at_level("INFO", "plumbline"):
+        plane = projection("f", crs, None, around(crs, 11, latitude))
+    assert plane.crs == "EPSG:32632"
+    assert f"f: in {crs} " in caplog.text
+    assert f"a metre there is drawn as {stretch} m; its points are taken to EPSG:32632" in caplog.text
+    # Two minutes away, as far as on the ellipsoid.
+    places = np.array([[11, latitude], [11, latitude + 1 / 30], [11 + 1 / 30, latitude]]).T
+    east, north = plane(*Transformer.from_crs("EPSG:4326", crs, always_xy=True).transform(*places))
+    on_ground = Geod(ellps="WGS84").inv(*places[:, [0, 0]], *places[:, 1:])[2]
+    np.testing.assert_allclose(np.hypot(east[1:] - east[0], north[1:] - north[0]), on_ground, rtol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("longitude", "latitude"), [(-9.1, 38.7), (-22, 64.1), (-15.4, 28.1), (31, 70.4), (26, 71.1), (33, 35), (10, 52)]
+)
+def test_the_crs_of_egms_is_kept_all_over_europe(longitude, latitude):
+    plane = projection("f", "EPSG:3035", None, around("EPSG:3035", longitude, latitude))
+    assert (plane.crs, plane.transformer) == ("EPSG:3035", None)
+
+
+@pytest.mark.parametrize(
+    ("crs", "at", "off", "zone"),
+    [
+        ("EPSG:2048", (18.5, -33.9), 180, "EPSG:32734"),  # South Africa: west, south
+        ("EPSG:5513", (14.4, 50.1), 98, "EPSG:32633"),  # Bohemia: south, west
+        ("EPSG:3413", (15.6, 78.2), 61, "EPSG:32633"),  # around the pole
+    ],
+)
+def test_axes_that_are_not_east_and_north_go_to_utm(caplog, crs, at, off, zone):
+    with caplog.at_level("INFO", "plumbline"):
+        plane = projection("f", crs, None, around(crs, *at))
+    assert plane.crs == zone
+    assert f"the axes there are {off} degrees off east and north; its points are taken to {zone}" in caplog.text
+    # A step to the east and one to the north are so in what comes of them.
+    x, y = Transformer.from_crs("EPSG:4326", crs, always_xy=True).transform(
+        [at[0], at[0] + 1e-4, at[0]], [at[1], at[1], at[1] + 1e-4]
+    )
+    east, north = plane(np.array(x), np.array(y))
+    assert east[1] - east[0] > 20 * abs(north[1] - north[0])
+    assert north[2] - north[0] > 20 * abs(east[2] - east[0])
+
+
+@pytest.mark.parametrize(("longitude", "zone"), [([179.9, -179.9, 179.8, 179.7], 60), ([-179.7, 179.9, -179.9], 1)])
+def test_on_both_sides_of_the_date_line_the_zone_is_one_of_there(caplog, longitude, zone):
+    box = typical_box("f", np.array(longitude), np.full(len(longitude), -17.0))
+    assert projection("f", "EPSG:4326", None, lambda: box).crs == f"EPSG:{32700 + zone}"
+    assert not caplog.text
+    for known in ("EPSG:3460", "EPSG:32760", "EPSG:32701"):  # Fiji's grid, and both zones
+        assert projection("f", "EPSG:4326", known, lambda: box).crs == known
+    with pytest.raises(InputError, match=r"outside of EPSG:32631"):
+        projection("f", "EPSG:4326", "EPSG:32631", lambda: box)
+
+
+def test_a_damaged_longitude_half_a_turn_away_does_not_choose_the_zone(caplog):
+    box = typical_box("f", np.array([-178.0, *np.linspace(4.9, 5.0, 40)]), np.full(41, 52.0))
+    assert projection("f", "EPSG:4326", None, lambda: box).crs == "EPSG:32631"
+    assert "1 points lie more than 3 degrees from the others, the first at longitude -178.00000" in caplog.text
+
+
+@pytest.mark.parametrize(("crs", "at"), [("EPSG:32632", (4.5, 50)), ("EPSG:28992", (6, 53)), ("EPSG:5514", (14, 50))])
+def test_national_grids_and_utm_beyond_its_zone_are_kept(crs, at):
+    assert projection("f", crs, None, around(crs, *at)).transformer is None
+
+
+def test_without_points_or_a_place_on_earth_metres_are_kept():
+    moon = "+proj=tmerc +a=1737400 +b=1737400 +units=m +type=crs"
+    assert projection("f", moon, None, lambda: (0, 0, 1, 1)).transformer is None
+    assert projection("f", "EPSG:3857", None, lambda: None).transformer is None
+    assert projection("f", "EPSG:32631", None, lambda: (1e30, 1e30, 1e30, 1e30)).transformer is None
