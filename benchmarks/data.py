@@ -35,8 +35,7 @@ from plumbline.prepare.features.shards import load_shards
 from plumbline.prepare.stage import plan_tiles, prepare
 from plumbline.prepare.tile import prepare_tile
 from plumbline.simulate.stage import simulate
-from plumbline.sources.ingest.parts import read_part
-from plumbline.sources.ingest.plan import plan_parts
+from plumbline.sources.ingest.parts import plan_parts, read_part
 from plumbline.sources.ingest.stage import ingest
 from plumbline.sources.track import Track
 

@@ -23,8 +23,7 @@ from plumbline.release.resolve import resolve_model
 from plumbline.serve.score.run import check, new_deliveries, plan
 from plumbline.serve.score.work import STAGE, cut_tiles, judge_tile, read, read_footprints
 from plumbline.sources.city.files import city_folders
-from plumbline.sources.ingest.parts import read_part
-from plumbline.sources.ingest.plan import plan_parts
+from plumbline.sources.ingest.parts import plan_parts, read_part
 
 DATA = Path("data")
 

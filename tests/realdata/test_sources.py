@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from plumbline.core.errors import InputError
 from plumbline.sources.checks.overlap import check_overlap
 from plumbline.sources.files.archive import find_csv, zip_members
-from plumbline.sources.files.table import read_columns, read_header
+from plumbline.sources.files.csv_table import read_columns, read_header
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.points_table import load_points, write_points
 from plumbline.sources.points.read import read_points

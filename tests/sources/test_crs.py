@@ -4,7 +4,7 @@ from pyproj import Geod, Transformer
 
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import projection, typical_box, utm_zone
-from plumbline.sources.los import from_azimuth, from_heading
+from plumbline.sources.track import los_from_azimuth, los_from_heading
 
 
 @pytest.mark.parametrize(
@@ -43,20 +43,20 @@ def test_metres_stay_what_they_are_unless_the_city_has_another_crs():
 
 def test_a_right_looking_satellite_going_north_sees_from_the_west():
     # A point sees it to its left: the satellite passes west of what lies to its right.
-    np.testing.assert_allclose(from_heading(30, 0), [-0.5, 0, np.sqrt(0.75)], atol=1e-12)
-    np.testing.assert_allclose(from_heading(30, 180), [0.5, 0, np.sqrt(0.75)], atol=1e-12)
+    np.testing.assert_allclose(los_from_heading(30, 0), [-0.5, 0, np.sqrt(0.75)], atol=1e-12)
+    np.testing.assert_allclose(los_from_heading(30, 180), [0.5, 0, np.sqrt(0.75)], atol=1e-12)
 
 
 def test_the_example_of_egms():
     # DESIGN: incidence 30.97, track 347.64 -> (-0.511, -0.112, 0.852), rounded in the product; the angles too.
-    np.testing.assert_allclose(from_heading(30.97, 347.64), [-0.511, -0.112, 0.852], atol=0.01)
+    np.testing.assert_allclose(los_from_heading(30.97, 347.64), [-0.511, -0.112, 0.852], atol=0.01)
 
 
 def test_mintpy_s_azimuth_of_a_right_looking_satellite_is_90_degrees_less_its_heading():
     heading = np.linspace(-360, 360, 25)
-    np.testing.assert_allclose(from_azimuth(40, 90 - heading), from_heading(40, heading), atol=1e-12)
-    np.testing.assert_allclose(from_azimuth(90, 0), [0, 1, 0], atol=1e-12)  # from north, ...
-    np.testing.assert_allclose(from_azimuth(90, 90), [-1, 0, 0], atol=1e-12)  # ... anti-clockwise
+    np.testing.assert_allclose(los_from_azimuth(40, 90 - heading), los_from_heading(40, heading), atol=1e-12)
+    np.testing.assert_allclose(los_from_azimuth(90, 0), [0, 1, 0], atol=1e-12)  # from north, ...
+    np.testing.assert_allclose(los_from_azimuth(90, 90), [-1, 0, 0], atol=1e-12)  # ... anti-clockwise
 
 
 def around(crs, longitude, latitude):

@@ -122,8 +122,7 @@ def _own(
     from plumbline.serve.outputs import check_inputs
     from plumbline.serve.predict import read_tracks
     from plumbline.sources.checks.overlap import check_overlap
-    from plumbline.sources.city.labelled import of_footprints
-    from plumbline.sources.city.labels import read_labels
+    from plumbline.sources.city.labels import match_footprints, read_labels
     from plumbline.sources.footprints.buildings import read_buildings
     from plumbline.validate.bench_inputs import chosen
 
@@ -134,7 +133,7 @@ def _own(
     footprints = read_buildings(buildings, tracks[0].crs, stated=ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings), asked_crs=ingest.crs)
     if labels is not None and known is not None:
-        known = of_footprints(known, footprints, labels, buildings)
+        known = match_footprints(known, footprints, labels, buildings)
     sequences = prepare_buildings(tracks, footprints, manifest.prepare).sequences
     if known is None:
         return chosen(sequences, str(buildings))

@@ -28,9 +28,8 @@ from plumbline.prepare.features.sequences import UNDEFINED, Sequences
 from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.series.temporal_basis import unknown_courses
 from plumbline.prepare.tile import TILE
-from plumbline.sources.profiles.profile_line import SLACK
-from plumbline.sources.profiles.profile_table import CODES, IngestedProfiles
-from plumbline.sources.profiles.rows import Profiles
+from plumbline.sources.profiles.city import LOCATION_CODES, IngestedProfiles
+from plumbline.sources.profiles.rows import SLACK, Profiles
 
 Float = NDArray[np.floating[Any]]
 LIKELY_SLOPE_SE, LEAST_SLOPE_SE = 0.5, 0.02
@@ -213,7 +212,7 @@ def prepare_profiles(part: ProfilePart) -> None:
     sequences = profile_sequences(
         rows.profiles, rows.building_id, part.years, judged, part.params.max_points, part.city.folder.name
     )
-    severity, quadrant = profile_labels(rows.profiles, 1.0, CODES)
+    severity, quadrant = profile_labels(rows.profiles, 1.0, LOCATION_CODES)
     known = np.isfinite(severity[judged])
     sequences = replace(sequences, severity=severity[judged], quadrant=quadrant[judged])
     with atomic_folder(part.folder) as out:

@@ -18,7 +18,7 @@ from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences
 from plumbline.prepare.response.decompose import TrackMeans
 from plumbline.prepare.track_figures import FIGURES, TrackFigures, point_figures, speeds
-from plumbline.sources.city.tiles import cells, tile_name
+from plumbline.sources.city.tables import cells, tile_name
 from plumbline.sources.footprints.origin import ground_of
 from plumbline.sources.ingest.ingested import Ingested
 from plumbline.sources.track import Track

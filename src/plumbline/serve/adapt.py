@@ -25,8 +25,7 @@ from plumbline.serve.outputs import check_inputs
 from plumbline.serve.predict import NOTHING, read_tracks
 from plumbline.sources.checks.alignment import warn_of_offset
 from plumbline.sources.checks.overlap import check_overlap
-from plumbline.sources.city.labelled import of_footprints
-from plumbline.sources.city.labels import read_labels
+from plumbline.sources.city.labels import match_footprints, read_labels
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.train.adapt.adapter import ABOUT, ADAPTERS, WEIGHTS, base_hash, check_name, save_adapter
 from plumbline.train.adapt.adapter_file import AboutAdapter
@@ -74,7 +73,7 @@ def adapt(
     footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
     check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings), asked_crs=ingest.crs)
     warn_of_offset(tracks, footprints, ", ".join(map(str, points)), ingest.products)
-    known = of_footprints(known, footprints, labels, buildings)
+    known = match_footprints(known, footprints, labels, buildings)
     prepare = prepare_of(base_folder, prepare).model_copy(update={"max_points": base.network.spec.max_length})
     prepared = prepare_buildings(tracks, footprints, prepare, name)
     sequences, has_label = label(prepared.sequences, known)

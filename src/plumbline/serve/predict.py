@@ -25,11 +25,10 @@ from plumbline.serve.judgement import judgement, unsure_where
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predictions import write_predictions
 from plumbline.sources.checks.alignment import warn_of_offset
-from plumbline.sources.checks.consistency import check_distinct, warn_of_shared_names
-from plumbline.sources.checks.datum import warn_of_datum
+from plumbline.sources.checks.consistency import check_distinct, warn_of_datum, warn_of_shared_names
 from plumbline.sources.checks.overlap import check_overlap
 from plumbline.sources.crs import check_asked
-from plumbline.sources.files.patterns import fits
+from plumbline.sources.files.file_type import fits
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.ingest.parts import drop_poor
 from plumbline.sources.points.epochs import observed

@@ -4,23 +4,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions, draw_kept, range_and_azimuth
-from plumbline.sources.los import from_heading
+from plumbline.sources.track import los_from_heading
 
 
 def test_line_of_sight_of_a_real_product():
     """Ustica, EGMS L2b track 117: its own columns, to their precision."""
-    np.testing.assert_allclose(from_heading(38.97, -8.94), (-0.621, -0.098, 0.777), atol=6e-4)
-    np.testing.assert_allclose(from_heading(37.31, 191.42), (0.594, -0.120, 0.795), atol=6e-4)
+    np.testing.assert_allclose(los_from_heading(38.97, -8.94), (-0.621, -0.098, 0.777), atol=6e-4)
+    np.testing.assert_allclose(los_from_heading(37.31, 191.42), (0.594, -0.120, 0.795), atol=6e-4)
 
 
 def test_line_of_sight_of_the_design_example():
     """The product's local incidence differs from the one its vector stands for by half a degree."""
-    np.testing.assert_allclose(from_heading(30.97, 347.64), (-0.511, -0.112, 0.852), atol=0.01)
+    np.testing.assert_allclose(los_from_heading(30.97, 347.64), (-0.511, -0.112, 0.852), atol=0.01)
 
 
 @given(st.floats(20, 50), st.floats(-360, 720))
 def test_line_of_sight_is_a_unit_vector_across_the_flight(incidence, heading):
-    los = from_heading(incidence, heading)
+    los = los_from_heading(incidence, heading)
     ground_range, azimuth = range_and_azimuth(heading)
     assert np.linalg.norm(los) == pytest.approx(1)
     assert los[:2] @ azimuth == pytest.approx(0, abs=1e-9)

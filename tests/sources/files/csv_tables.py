@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from plumbline.sources.files.archive import Product
-from plumbline.sources.files.table import read_columns, read_header
+from plumbline.sources.files.archive import CsvFile
+from plumbline.sources.files.csv_table import read_columns, read_header
 
 TYPES = {"name": pa.string(), "x": pa.float64()}
 
 
-def product(tmp_path: Path, content: str | bytes) -> Product:
+def product(tmp_path: Path, content: str | bytes) -> CsvFile:
     path = tmp_path / "t.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return Product(path)
+    return CsvFile(path)
 
 
 def read(tmp_path: Path, content: str | bytes) -> dict[str, list[object]]:

@@ -16,7 +16,7 @@ from plumbline.params import Product
 from plumbline.sources.city.labels import read_labels
 from plumbline.sources.files.archive import RATIO_FREE_BYTES, find_csv
 from plumbline.sources.files.csv_lines import dialect
-from plumbline.sources.points.read import open_points, parts, read_points
+from plumbline.sources.points.read import open_points, product_parts, read_points
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text, unless_refused
 from tests.sources.points.write_columns import described, rows
@@ -91,14 +91,14 @@ def test_what_is_packed_or_recoded_is_read_in_one_part(tmp_path, monkeypatch):
     for content, many in ((text(rows()).encode(), True), (gzip.compress(text(rows()).encode()), False),
                           (text(rows()).encode("utf-16"), False)):  # fmt: skip
         (tmp_path / "a.csv").write_bytes(content)
-        assert (len(parts(tmp_path / "a.csv", {"*": described()})) > 1) == many
+        assert (len(product_parts(tmp_path / "a.csv", {"*": described()})) > 1) == many
 
 
 def test_comments_before_the_header_are_no_points_of_a_part(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_bytes(b"# one\n" + text(rows()).encode())
     whole = read_points(tmp_path / "a.csv", {"*": described()})
     monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", 200)
-    spans = parts(tmp_path / "a.csv", {"*": described()})
+    spans = product_parts(tmp_path / "a.csv", {"*": described()})
     assert len(spans) > 1
     found = [
         block.point_id

@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.params import Product
 from plumbline.sources.checks.consistency import warn_of_shared_names
-from plumbline.sources.files.patterns import describe, fits
+from plumbline.sources.files.file_type import fits, product_params
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_files_of_one_name_can_be_described_apart(caplog: pytest.LogCaptureFixtu
     points = [Path("asc/ts.csv"), Path("desc/ts.csv")]
     up, down = Product(incidence_deg=38, heading_deg=349), Product(incidence_deg=36, heading_deg=191)
     apart = {"asc/ts.csv": up, "desc/ts.csv": down}
-    assert [describe(path, apart) for path in points] == [up, down]
+    assert [product_params(path, apart) for path in points] == [up, down]
     warn_of_shared_names(points, apart)
     warn_of_shared_names([points[0], Path("asc/other.csv")], {"*.csv": up})
     warn_of_shared_names(points, {})

@@ -4,7 +4,7 @@ import shapely
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from plumbline.sources.footprints.repair import MAX_DOUBT_M2, repair_polygons
+from plumbline.sources.footprints.geometry import MAX_DOUBT_M2, repair_polygons
 
 PLACE = np.array([4_598_000.0, 1_739_000.0])
 SQUARE = [(0, 0), (10, 0), (10, 10), (0, 10)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.sources.footprints.ids import SAME_M, drop_duplicates, identify
-from plumbline.sources.footprints.selection import Sieve
+from plumbline.sources.footprints.selection import FeatureFilter
 from tests.sources.make import squares
 
 PATH = Path("f.gpkg")
@@ -92,7 +92,7 @@ def test_only_buildings_have_to_be_told_apart(caplog):
 
 
 def kept(geometries, ids):
-    sieve = Sieve(PATH, np.array(ids, object), np.arange(len(ids)))
+    sieve = FeatureFilter(PATH, np.array(ids, object), np.arange(len(ids)))
     return drop_duplicates(sieve, np.array(geometries, object), "building_id").tolist()
 
 

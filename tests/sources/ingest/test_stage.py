@@ -9,11 +9,10 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.core.jobs import alone
 from plumbline.params import Footprints, Ingest, Product
-from plumbline.sources.files import lines
+from plumbline.sources.files import csv_lines as lines
 from plumbline.sources.ingest import parts, stage
 from plumbline.sources.ingest.ingested import open_ingested
-from plumbline.sources.ingest.parts import read_part
-from plumbline.sources.ingest.plan import plan_parts
+from plumbline.sources.ingest.parts import plan_parts, read_part
 from plumbline.sources.ingest.stage import ingest
 from plumbline.sources.points import read
 from plumbline.sources.track import identity

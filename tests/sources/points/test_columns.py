@@ -8,7 +8,7 @@ from pyproj import Transformer
 
 from plumbline.core.errors import InputError
 from plumbline.params import parse_params
-from plumbline.sources.points.read import open_points, parts, read_points
+from plumbline.sources.points.read import open_points, product_parts, read_points
 from tests.sources.make import text
 from tests.sources.points.write_columns import ABOUT, COLUMNS, IDS, described, rows
 from tests.sources.points.write_points import LATITUDE, LONGITUDE, assert_track, degrees, expected, line_of_sight
@@ -86,8 +86,8 @@ def test_points_without_names_are_numbered_and_read_in_one_part(tmp_path, monkey
     path = write(tmp_path, text(rows()))
     assert read_points(path, {"*": about}).point_id.tolist() == [f"P000000{number}" for number in range(1, 7)]
     monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", 100)
-    assert parts(path, {"*": about}) == [(0, None)]
-    assert len(parts(path, {"*": described()})) > 3
+    assert product_parts(path, {"*": about}) == [(0, None)]
+    assert len(product_parts(path, {"*": described()})) > 3
 
 
 @pytest.mark.parametrize("separator", [",", ";"])
@@ -96,7 +96,7 @@ def test_a_file_in_parts_is_the_file(tmp_path, monkeypatch, separator):
     path, products = write(tmp_path, text(rows()).replace(",", separator)), {"*": described(separator=separator)}
     blocks = [
         block
-        for part in parts(path, products)
+        for part in product_parts(path, products)
         for block in open_points(path, products, crs="EPSG:32631", part=part).blocks()
     ]
     assert len(blocks) > 2

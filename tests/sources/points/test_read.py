@@ -4,8 +4,8 @@ from pydantic import ValidationError
 
 from plumbline.core.errors import InputError
 from plumbline.params import Product
-from plumbline.sources.files.patterns import describe
-from plumbline.sources.points.read import is_product, open_points, parts, read_points
+from plumbline.sources.files.file_type import product_params
+from plumbline.sources.points.read import is_product, open_points, product_parts, read_points
 from tests.sources.make import EPOCHS, L3, egms, rows, text
 from tests.sources.points import write_columns, write_depsi, write_mintpy, write_ortho, write_stamps
 from tests.sources.points.write_points import ANGLES
@@ -75,9 +75,9 @@ def test_an_unknown_format_is_refused_with_the_formats_known(tmp_path):
 
 def test_the_first_pattern_that_fits_describes_a_file(tmp_path):
     one, two = Product(track="one"), Product(track="two")
-    assert describe(tmp_path / "T37.csv", {"T3?.csv": one, "*": two}) is one
-    assert describe(tmp_path / "t37.csv", {"T3?.csv": one, "*": two}) is two
-    assert describe(tmp_path / "x", {}) == Product()
+    assert product_params(tmp_path / "T37.csv", {"T3?.csv": one, "*": two}) is one
+    assert product_params(tmp_path / "t37.csv", {"T3?.csv": one, "*": two}) is two
+    assert product_params(tmp_path / "x", {}) == Product()
 
 
 def test_what_a_format_does_not_use_may_not_be_stated(tmp_path):
@@ -135,7 +135,7 @@ def test_parts_together_are_the_product(tmp_path, monkeypatch, name):
     paths, about = write_all(tmp_path)
     whole = read_points(paths[name], about)
     monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", 150)
-    cuts = parts(paths[name], about)
+    cuts = product_parts(paths[name], about)
     assert len(cuts) > 3
     ids = [
         point

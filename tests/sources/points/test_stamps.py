@@ -3,7 +3,7 @@ import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.params import Product
-from plumbline.sources.points.read import parts, read_points
+from plumbline.sources.points.read import product_parts, read_points
 from tests.sources.make import text
 from tests.sources.points.write_points import ANGLES, DAYS, assert_track, expected
 from tests.sources.points.write_stamps import HEADER, IDS, rows
@@ -49,7 +49,7 @@ def test_points_of_one_place_are_all_kept(tmp_path):
 
 def test_points_named_by_their_row_are_read_in_one_part(tmp_path, monkeypatch):
     monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", 10)
-    assert parts(write(tmp_path, text(rows())), PRODUCTS) == [(0, None)]
+    assert product_parts(write(tmp_path, text(rows())), PRODUCTS) == [(0, None)]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 import shapely
 
 from plumbline.core.errors import InputError
-from plumbline.sources.points.read import parts, read_points
+from plumbline.sources.points.read import product_parts, read_points
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text, unless_refused
 from tests.sources.points.write_columns import COLUMNS, described, rows
@@ -53,7 +53,7 @@ def test_a_described_layer_reads_as_its_csv(tmp_path, suffix, zipped):
     frame(rows(), "Lon", "Lat", 4326, keep=False).to_file(path)
     about = described(columns=PLACED | {"latitude": "geometry_latitude", "longitude": "geometry_longitude"})
     found = packed(tmp_path, suffix) if zipped else path
-    assert len(parts(found, {"*": about})) == 1
+    assert len(product_parts(found, {"*": about})) == 1
     assert_track(in_order(read_points(found, {"*": about})), wanted)
 
 

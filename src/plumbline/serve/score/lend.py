@@ -19,7 +19,7 @@ from plumbline.core.jobs import WORK, remove
 from plumbline.params import Section, load_params, parse_params
 from plumbline.params.score import Lend
 from plumbline.serve.score.results import read_result
-from plumbline.sources.files.patterns import fits
+from plumbline.sources.files.file_type import fits
 
 BORROWED = Path("data/borrowed")
 KEPT = "lent"

@@ -33,8 +33,7 @@ from plumbline.sources.city.files import find_unlabelled
 from plumbline.sources.city.tables import read_city
 from plumbline.sources.ingest.assemble import assemble
 from plumbline.sources.ingest.ingested import Ingested, open_ingested
-from plumbline.sources.ingest.parts import Part, read_part
-from plumbline.sources.ingest.plan import Plan, cut_found
+from plumbline.sources.ingest.parts import IngestPlan, Part, cut_found, read_part
 from plumbline.sources.ingest.stage import read_without_repeated
 from plumbline.sources.points.points_table import write_points
 
@@ -56,7 +55,7 @@ class Reading:
     footprints: Path
     work: Path
     """Other files, settings or code: another folder."""
-    plan: Plan | None
+    plan: IngestPlan | None
     """None where everything was read before."""
 
     @property

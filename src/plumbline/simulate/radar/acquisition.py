@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.sources.los import from_heading
 from plumbline.sources.points.epochs import DAYS_A_YEAR
+from plumbline.sources.track import los_from_heading
 
 
 def range_and_azimuth(heading_deg: float) -> NDArray[np.float64]:
@@ -82,7 +82,7 @@ class Acquisition:
 
     def los(self, east_north: Array) -> Array:
         """Unit vectors (N, 3) from ground to satellite at local positions (N, 2)."""
-        return from_heading(self.incidence(east_north), self.heading_deg)
+        return los_from_heading(self.incidence(east_north), self.heading_deg)
 
     @property
     def swath(self) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.simulate.radar.csv_cells import Bytes, history_cells, number_cells, rows, word_cells
-from plumbline.sources.grid import GLOBE, transformer
+from plumbline.sources.crs import GLOBE, transformer
 from plumbline.sources.points.egms.l2 import CRS
 from plumbline.sources.points.epochs import DAYS_A_YEAR
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.strain import DIFFICULTIES, category
 from plumbline.simulate.structure.labels import Strains
-from plumbline.sources.grid import GLOBE, transformer
+from plumbline.sources.crs import GLOBE, transformer
 from plumbline.sources.points.egms.l2 import CRS
 
 FOOTPRINTS_BEGIN = (

@@ -1,4 +1,4 @@
-"""Whether points lie beside the footprints: a cadastre with another datum, or a product whose positions are shifted."""
+"""Warn if points lie beside the footprints: a cadastre with another datum, or a product with shifted positions."""
 
 from __future__ import annotations
 

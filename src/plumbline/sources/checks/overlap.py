@@ -1,4 +1,4 @@
-"""Whether points and footprints are of one place, said before any work is done on them."""
+"""Check that points and footprints are of one place, before any work is done on them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import utm_zone
-from plumbline.sources.grid import GLOBE, MAX_STRETCH, MAX_TURN_DEG, length_of_a_metre, transformer, turn_of_axes
+from plumbline.sources.crs import (
+    GLOBE,
+    MAX_STRETCH,
+    MAX_TURN_DEG,
+    length_of_a_metre,
+    transformer,
+    turn_of_axes,
+    utm_zone,
+)
 from plumbline.sources.track import Track
 
 NEAR_M = 50.0
@@ -50,7 +57,11 @@ def check_overlap(
     """
     tree = shapely.STRtree(buildings.geometry.to_numpy())
     box = np.asarray(buildings.total_bounds, float)
-    near = {number: rows for number, track in enumerate(tracks) if len(rows := near_points(track, tree, box, near_m))}
+    near = {
+        number: rows
+        for number, track in enumerate(tracks)
+        if len(rows := points_near_footprints(track, tree, box, near_m))
+    }
     crs = str(buildings.crs)
     if near:
         number, rows = next(iter(near.items()))
@@ -106,7 +117,7 @@ def _say_north(crs: str, place: Place, footprints: str) -> None:
         )  # fmt: skip
 
 
-def near_points(
+def points_near_footprints(
     track: Track, tree: shapely.STRtree, box: NDArray[np.float64], near_m: float = NEAR_M
 ) -> NDArray[np.intp]:
     """Some points within `near_m` of a footprint, if there are any; none, if there are none.

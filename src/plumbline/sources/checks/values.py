@@ -1,4 +1,4 @@
-"""Whether displacements are of the size of a city's, or of another unit than is taken."""
+"""Check the values of one product: unit of displacements, rounded positions, codes of missing values."""
 
 from __future__ import annotations
 
@@ -53,3 +53,66 @@ def warn_of_unit(path: Path, sizes: Sizes, can_be_stated: Callable[[], bool]) ->
         else "Its format is in mm, and nothing else can be stated of it: convert the file, or download it again."
     )  # fmt: skip
     log.warning("%s: half of its displacements are %s. Are they in another unit than is taken? %s", path, found, advice)
+
+
+LARGEST_M = 2.0
+"""Steps up to here are no more than what a radar's own places err by."""
+METRES_A_DEGREE = 111_000.0
+FINEST, COARSEST = -5, 3
+"""Powers of ten that are tried."""
+FEWEST, DISTINCT = 30, 5
+"""Fewer points, or fewer places of them, may have a common step by chance."""
+NEAR = 1e-3
+"""Steps that a place may be off a multiple, for what doubles and projections round themselves."""
+
+
+def step_of(values: NDArray[np.float64]) -> float | None:
+    """The largest power of ten of which all are multiples; None where it is finer than tried, or they are too few."""
+    if len(values) < FEWEST:
+        return None
+    for power in range(COARSEST, FINEST - 1, -1):
+        count = values / 10.0**power
+        if np.abs(count - np.round(count)).max(initial=0) < NEAR and len(np.unique(np.round(count))) >= DISTINCT:
+            return float(10.0**power)
+    return None
+
+
+def warn_of_rounding(source: object, x: NDArray[np.float64], y: NDArray[np.float64], degrees: bool) -> None:
+    """Say so where places have so few decimals that they are further apart than points of one building.
+
+    Args:
+        source: names the file. x, y: (N,) as the file has them. degrees: they are longitudes and latitudes, not metres.
+    """
+    for name, values in (("longitudes" if degrees else "eastings", x), ("latitudes" if degrees else "northings", y)):
+        step = step_of(values)
+        metres = (step or 0) * (METRES_A_DEGREE if degrees else 1)
+        if name == "longitudes":
+            metres *= float(np.cos(np.radians(np.median(y))))
+        if metres > LARGEST_M:
+            log.warning(
+                "%s: its %s are rounded to %g %s, so points lie up to %.1f m beside where they belong, perhaps on "
+                "another building. Get the file with more decimals.",
+                source, name, step, "degrees" if degrees else "m", metres / 2,
+            )  # fmt: skip
+
+
+CODES = (9999.0, 99999.0, 999999.0, 32767.0, 32768.0)
+"""Either sign. What programs write where there is nothing; a displacement of exactly so many units there is not."""
+
+
+NO_HEIGHT_M = -999.0
+"""No building stands so low, and it is written where a height is not known."""
+
+
+def drop_codes(values: NDArray[np.floating]) -> None:
+    """Make each of `CODES` NaN, in place."""
+    # Most tables have none, and one comparison with their largest value shows it.
+    most, least = (float(end.reduce(values, axis=None, initial=0)) for end in (np.fmax, np.fmin))
+    if max(most, -least) >= CODES[0]:
+        values[np.isin(np.abs(values), CODES)] = np.nan
+
+
+def drop_height_codes(values: NDArray[np.floating]) -> None:
+    """The same of heights in m, which are no displacements: a ground of -999 mm there is, a height of -999 m not."""
+    drop_codes(values)
+    values[values == NO_HEIGHT_M] = np.nan

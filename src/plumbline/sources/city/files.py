@@ -1,4 +1,4 @@
-"""Which file of a city folder is what."""
+"""Find which file of a city folder is what."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.files.archive import find_csv, zip_members
-from plumbline.sources.files.patterns import fits
+from plumbline.sources.files.file_type import fits
 from plumbline.sources.footprints.file_checks import LOOKED_AT, SEPARATOR
 from plumbline.sources.points.read import is_product
 

@@ -1,4 +1,4 @@
-"""Opening a product file: a csv, packed by gzip or not, or a zip with one csv in it. Nothing is unpacked to disk."""
+"""Open a product file: a csv, packed by gzip or not, or a zip with one csv in it. Nothing is unpacked to disk."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ POINT = b"\x1f"
 
 
 @dataclass(frozen=True)
-class Product:
+class CsvFile:
     """One csv, in a file of its own or as a member of a zip, or a part of one; `str()` names it for messages."""
 
     path: Path
@@ -97,7 +97,7 @@ class Product:
             yield stream
 
 
-def find_csv(path: Path) -> Product:
+def find_csv(path: Path) -> CsvFile:
     """The csv that `path` is, packed by gzip or not, or holds as the only csv in a zip.
 
     Raises:
@@ -108,16 +108,16 @@ def find_csv(path: Path) -> Product:
     if not start:
         raise InputError(f"{path}: the file is empty. Download it again, or write it anew.")
     if start.startswith(ZIP_STARTS):
-        return Product(path, _csv_member(path))
+        return CsvFile(path, _csv_member(path))
     if start.startswith(GZIP_START):
-        packed = Product(path, gzipped=True)
+        packed = CsvFile(path, gzipped=True)
         with packed.open() as stream:
             if stream.read(len(ZIP_START)).startswith((*ZIP_STARTS, GZIP_START)):
                 raise InputError(f"{path}: packed twice: a zip or gzip in a gzip. Unpack it once.")
         return packed
     if path.suffix.lower() == ".zip":
         raise InputError(f"{path}: named .zip, but its content is not a zip. Download it again.")
-    return Product(path)
+    return CsvFile(path)
 
 
 def zip_members(path: Path) -> list[str]:

@@ -1,8 +1,12 @@
-"""Files that are no tables, told by how they begin."""
+"""Tell what a file is: by the patterns of `ingest.products` and `ingest.footprints`, and by its first bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
+
+from plumbline import params
 
 FOREIGN = {
     b"II*\0": "GeoTIFF", b"MM\0*": "GeoTIFF", b"II+\0": "GeoTIFF", b"MM\0+": "GeoTIFF", b"CDF": "NetCDF file",
@@ -16,7 +20,7 @@ LONGEST = max(map(len, FOREIGN))
 RASTERS = ("GeoTIFF", "NetCDF file")
 
 
-def foreign(path: Path) -> str | None:
+def describe_foreign(path: Path) -> str | None:
     """What a file is that no reader of points takes, and what to do about it; None for what may be a table."""
     with path.open("rb") as stream:
         start = stream.read(LONGEST + 3).removeprefix(b"\xef\xbb\xbf")
@@ -29,3 +33,20 @@ def foreign(path: Path) -> str | None:
             f"{article} {kind}. Give points: a raster's cells as rows of a csv, with a column of displacements an epoch"
         )
     return f"{article} {kind}. Export its table as csv, or its layer of points as GeoPackage"
+
+
+def fits(path: Path, pattern: str) -> bool:
+    """Whether a pattern names a file: by its name, and by as many of its folders as the pattern has.
+
+    `ts.csv` and `*.csv` fit `asc/ts.csv` and `desc/ts.csv`, `asc/*.csv` the first of them alone. A name that is the
+    pattern fits, whatever is in it: `a[1].csv` is not only `a1.csv`.
+    """
+    parts = path.absolute().parts
+    tail = "/".join(parts[-1 - pattern.lstrip("/").count("/") :])
+    pattern = pattern.lstrip("/")
+    return tail == pattern or fnmatchcase(tail, pattern)
+
+
+def product_params(path: Path, products: Mapping[str, params.Product]) -> params.Product:
+    """What `products` says of the file: the first pattern that fits it counts; nothing where none does."""
+    return next((about for pattern, about in products.items() if fits(path, pattern)), params.Product())

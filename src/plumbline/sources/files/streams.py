@@ -1,4 +1,4 @@
-"""Bytes on their way from a file to a reader: unpacked, decoded, and with the signs that readers know."""
+"""Unpack, decode and translate bytes on their way from a file to a reader."""
 
 from __future__ import annotations
 

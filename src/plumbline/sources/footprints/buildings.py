@@ -1,8 +1,9 @@
-"""Footprints: any file of polygons -> the buildings table, in the points' projected CRS."""
+"""Read footprints: any file of polygons becomes the buildings table, in the points' projected CRS."""
 
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,12 +14,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import shapely
+from pyproj import Transformer
 from pyproj.exceptions import ProjError
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.params import Footprints
-from plumbline.sources.files.patterns import fits
+from plumbline.sources.crs import GLOBE
+from plumbline.sources.files.file_type import fits
 from plumbline.sources.footprints.geometry import (
     has_holes,
     leave_out_hidden,
@@ -27,9 +30,50 @@ from plumbline.sources.footprints.geometry import (
     unlike_polygons,
 )
 from plumbline.sources.footprints.ids import ID, drop_duplicates, identify, warn_of_drawn_twice
-from plumbline.sources.footprints.reproject import reprojected
-from plumbline.sources.footprints.selection import Sieve
-from plumbline.sources.footprints.vector_file import READ_FAULTS, first_line, read_vector
+from plumbline.sources.footprints.selection import FeatureFilter
+from plumbline.sources.footprints.vector_file import READ_FAULTS, first_line_of, read_vector
+
+
+def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopandas.GeoDataFrame:
+    """`frame` in another CRS: directly, or through WGS 84 where that is the better way.
+
+    From ED50 to EPSG:3035, say, PROJ knows no way for all of Europe, and would take its degrees for those of ETRS89:
+    footprints then lie 100 m off. To WGS 84 it knows one.
+
+    Args:
+        source: names the file in the warning that no better way is known.
+
+    Raises:
+        ProjError: there is no way at all.
+    """
+    roughly = frame.to_crs(crs)
+    if frame.crs == roughly.crs:
+        return roughly
+    shown = _is_finite(roughly.geometry.to_numpy())
+    for steps in ((frame.crs, crs), (frame.crs, GLOBE, crs)):
+        try:
+            ways = [_way(one, other) for one, other in itertools.pairwise(steps)]
+        except ProjError:
+            continue
+        geometry = frame.geometry.to_numpy()
+        for way in ways:
+            geometry = shapely.transform(geometry, way.transform, interleaved=False)
+        if not shown or _is_finite(geometry):
+            return frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=roughly.crs))
+    log.warning(
+        "%s: no way is known from %s to %s but to take one datum for the other: footprints may lie up to 100 m off. "
+        "Bring them into %s by a program that has that country's grids.", source, frame.crs.name, roughly.crs.name, crs,
+    )  # fmt: skip
+    return roughly
+
+
+def _way(source: object, target: object) -> Transformer:
+    return Transformer.from_crs(source, target, always_xy=True, allow_ballpark=False)
+
+
+def _is_finite(geometry: object) -> bool:
+    return bool(np.isfinite(shapely.get_coordinates(geometry)).all())
+
 
 HEIGHT = "height_m"
 GEO = b"geo"
@@ -75,7 +119,7 @@ def read_buildings(
     why = unlike_polygons(geometry)
     polygonal = np.array([reason is None for reason in why], bool)
     named = identify(path, frame, id_column, np.flatnonzero(polygonal))
-    sieve = Sieve(path, named.ids, np.arange(len(frame)))
+    sieve = FeatureFilter(path, named.ids, np.arange(len(frame)))
     keep = sieve.leave_out(why, "Give the buildings' outlines, as polygons.")
     frame = frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=frame.crs))[keep]
     source_crs = _check_crs(path, frame)
@@ -132,7 +176,7 @@ def load_buildings(path: Path) -> geopandas.GeoDataFrame:
     try:
         frame = geopandas.read_parquet(path)
     except READ_FAULTS as error:
-        raise InputError(f"{path}: not a buildings table ({first_line(error)}).") from None
+        raise InputError(f"{path}: not a buildings table ({first_line_of(error)}).") from None
     if ID not in frame.columns or frame.crs is None:
         raise InputError(f"{path}: not a buildings table ({ID} or the CRS is missing).")
     return frame
@@ -164,7 +208,7 @@ def _check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
     return name if len(name) < 40 else str(frame.crs.name)
 
 
-def _read_heights(sieve: Sieve, frame: geopandas.GeoDataFrame) -> int:
+def _read_heights(sieve: FeatureFilter, frame: geopandas.GeoDataFrame) -> int:
     """Make heights numbers; how many say nothing: nobody needs them, so they stop nobody."""
     if HEIGHT not in frame.columns:
         return 0

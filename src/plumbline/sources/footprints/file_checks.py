@@ -1,17 +1,32 @@
-"""The CRS that a GeoJSON names. GDAL takes a name it does not know for WGS 84, without a word."""
+"""Check a file of footprints before GDAL opens it: a zip or gzip, the CRS that a GeoJSON names, a complete
+Shapefile."""
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import re
-from pathlib import Path
+import struct
+import zipfile
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 import pyproj
 
 from plumbline.core.errors import InputError
-from plumbline.sources.files.archive import Product
+from plumbline.sources.files.archive import (
+    GZIP_START,
+    MAX_MEMBER_BYTES,
+    MAX_VECTOR_RATIO,
+    RATIO_FREE_BYTES,
+    ZIP_START,
+    CsvFile,
+    gdal_name,
+    vector_members,
+)
+from plumbline.sources.files.streams import Unpacked
+from plumbline.sources.footprints.selection import first_of
 
 LOOKED_AT = 2**16
 """`crs` stands before the features, or after them: in the first or last so many bytes."""
@@ -51,7 +66,7 @@ def read_ends(path: Path, member: str | None = None) -> Ends:
     Raises:
         InputError: the member cannot be unpacked.
     """
-    with Product(path, member).open() as stream:
+    with CsvFile(path, member).open() as stream:
         if member is not None:
             return ends_of(stream)
         first = stream.read(LOOKED_AT)
@@ -126,3 +141,111 @@ def _name(crs: Any) -> str | None:
     properties = crs.get("properties") if isinstance(crs, dict) and crs.get("type") == "name" else None
     name = properties.get("name") if isinstance(properties, dict) else None
     return name if isinstance(name, str) and name else None
+
+
+SHP, TABLES = ".shp", (".dbf", ".DBF")
+SHAPEFILE_START = b"\x00\x00\x27\x0a"
+SHAPEFILE_LENGTH = slice(24, 28)
+"""Where the header says how long the file is: words of 16 bits, big endian (ESRI, Shapefile Technical Description)."""
+
+
+def check_whole(path: Path, member: str | None = None) -> None:
+    """Refuse a Shapefile that is shorter than its header says, or without its table; else, nothing is looked at.
+
+    Args:
+        path: the file, or the zip that has it.
+        member: of the zip.
+
+    Raises:
+        InputError: it was cut, which GDAL takes for buildings without an outline; or its .dbf is not there, and with it
+            the ids.
+    """
+    shape = CsvFile(path, member)
+    if PurePosixPath(member or path.name).suffix.lower() != SHP:
+        return
+    with shape.open() as stream:
+        start = stream.read(SHAPEFILE_LENGTH.stop)
+    if not start.startswith(SHAPEFILE_START) or len(start) < SHAPEFILE_LENGTH.stop:
+        return  # GDAL says that it is none
+    (words,) = struct.unpack(">i", start[SHAPEFILE_LENGTH])
+    tables = [PurePosixPath(member or path.name).with_suffix(suffix) for suffix in TABLES]
+    if member is None:
+        size, has_table = path.stat().st_size, any((path.parent / table).exists() for table in tables)
+    else:
+        size, names = _zipped(path, member)
+        has_table = any(str(table) in names for table in tables)
+    if size < 2 * words:
+        raise InputError(
+            f"{shape}: cut off: {size:,} bytes found, its header says {2 * words:,}. Download it again; the buildings "
+            "at its end are missing."
+        )
+    if not has_table:
+        raise InputError(
+            f"{shape}: its {tables[0].name} is missing, which has the ids and all other columns. Put it beside it; if "
+            f"there is none, `ogr2ogr OUT.gpkg {tables[0].with_suffix(SHP).name}` makes a file whose buildings are "
+            "named after their place."
+        )
+
+
+def _zipped(path: Path, member: str) -> tuple[int, list[str]]:
+    """The member's size in bytes, and the names of all members."""
+    with zipfile.ZipFile(path) as archive:
+        return archive.getinfo(member).file_size, archive.namelist()
+
+
+ZIPPED_SUFFIXES = (".gpkg", ".shp", ".geojson", ".fgb", ".json", ".gml", ".kml")
+"""Of files to look for in a zip, the likelier first."""
+LINES = "GeoJSONSeq:"
+"""Tells GDAL that each line is a feature, whatever the name says: Microsoft's footprints are named `.csv.gz`."""
+
+
+class Source(NamedTuple):
+    """What GDAL opens, and how that begins and ends; None of a folder, or of what is not looked into."""
+
+    name: str
+    ends: Ends | None
+
+
+def find_source(path: Path) -> Source:
+    """The file of footprints that a path is, or holds.
+
+    Raises:
+        InputError: a zip or gzip that is damaged, not safe to read, or without footprints; a Shapefile that is not
+            whole.
+    """
+    if path.is_dir() and len(shapes := [one for one in path.iterdir() if one.suffix.lower() == SHP]) == 1:
+        check_whole(shapes[0])
+    if not path.is_file():
+        return Source(str(path), None)
+    with path.open("rb") as stream:
+        start = stream.read(len(ZIP_START))
+    if start == ZIP_START:
+        member = _member(path)
+        check_whole(path, member)
+        return _source(gdal_name(path, member), read_ends(path, member))
+    if start.startswith(GZIP_START):
+        return _source(f"/vsigzip/{path.resolve()}", _gzip_ends(path))
+    check_whole(path)
+    return _source(str(path), read_ends(path))
+
+
+def _source(name: str, ends: Ends) -> Source:
+    return Source(f"{LINES}{name}" if ends.is_lines else name, ends)
+
+
+def _member(path: Path) -> str:
+    """The file of footprints in a zip, in whatever folder it is there."""
+    members = vector_members(path, ZIPPED_SUFFIXES)
+    if not members:
+        raise InputError(f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip.")
+    kinds = [PurePosixPath(name).suffix.lower() for name in members]
+    kind = min(kinds, key=ZIPPED_SUFFIXES.index)
+    return first_of(path, [name for name, suffix in zip(members, kinds, strict=True) if suffix == kind])
+
+
+def _gzip_ends(path: Path) -> Ends:
+    """All of it is unpacked once, and forgotten: a gzip does not say how large it is, nor whether it was cut."""
+    most = min(MAX_MEMBER_BYTES, RATIO_FREE_BYTES + MAX_VECTOR_RATIO * path.stat().st_size)
+    with gzip.open(path) as packed:
+        stream: Any = packed
+        return ends_of(Unpacked(stream, str(path), "gzip file", most))

@@ -1,6 +1,8 @@
-"""What footprints have to be, and which are made so."""
+"""Make valid polygons of footprints: solids flattened, invalid outlines repaired where their ground is certain."""
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 import shapely
@@ -8,9 +10,146 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.footprints.repair import repair_polygons
-from plumbline.sources.footprints.selection import Objects, Sieve, because
-from plumbline.sources.footprints.solids import flatten_solids
+from plumbline.sources.footprints.selection import FeatureFilter, Objects, because
+
+MAX_DOUBT_M2 = 0.1
+"""Ground that the fill rules may disagree on: far below what footprints are drawn to."""
+MAX_DOUBT_SHARE = 0.01
+"""The same as a share of the building's area, for small ones."""
+MAX_LIKELY_SHARE = 0.1
+"""Of a building's area: with up to so much in doubt, it is better drawn anew, and that said, than not judged at all."""
+MIN_PART_M2 = 0.01
+"""A smaller part is what a crossing or a spike leaves behind, and goes."""
+Float = NDArray[np.floating[Any]]
+
+
+class Repaired(NamedTuple):
+    """Polygons drawn anew, and the ground that is in doubt in each, m2."""
+
+    geometry: NDArray[np.object_]
+    doubt_m2: Float
+
+    @property
+    def certain(self) -> NDArray[np.bool_]:
+        """(B,) whether `geometry` is a valid polygon of the same ground, whatever the rule."""
+        area = shapely.area(self.geometry)
+        little = self.doubt_m2 <= np.minimum(MAX_DOUBT_M2, MAX_DOUBT_SHARE * area)
+        return np.asarray(little & (area > MIN_PART_M2) & shapely.is_valid(self.geometry))
+
+    @property
+    def likely(self) -> NDArray[np.bool_]:
+        """(B,) whether `geometry` is a valid polygon of the same ground, but for a small part."""
+        area = shapely.area(self.geometry)
+        little = self.doubt_m2 <= MAX_LIKELY_SHARE * area
+        return np.asarray(little & (area > MIN_PART_M2) & shapely.is_valid(self.geometry))
+
+
+def repair_polygons(geometry: NDArray[np.object_]) -> Repaired:
+    """Draw invalid polygons (B,), in m and with finite coordinates, anew.
+
+    The doubt is the area that a ring encloses more than once or against its own sense, that lies in two parts or two
+    holes at once, or in a hole outside of its shell.
+    """
+    answers = [_draw_anew(polygon) for polygon in geometry]
+    drawn = np.empty(len(answers), object)
+    drawn[:] = [ground for ground, _ in answers]
+    return Repaired(drawn, np.array([doubt for _, doubt in answers], float))
+
+
+def _draw_anew(polygon: shapely.Geometry) -> tuple[shapely.Geometry, float]:
+    parts, doubt = [], 0.0
+    try:
+        for part in shapely.get_parts(polygon):
+            (shell, *holes), unclear = zip(*map(_fill, shapely.get_rings(part)), strict=True)
+            ground = shapely.difference(shell, shapely.union_all(holes)) if holes else shell
+            cut_out = float(np.sum(shapely.area(holes))) - (shapely.area(shell) - shapely.area(ground))
+            doubt += sum(unclear) + cut_out
+            parts.append(ground)
+        whole = shapely.union_all(parts)
+    except shapely.errors.GEOSException:
+        return shapely.Polygon(), np.inf
+    doubt += float(np.sum(shapely.area(parts))) - shapely.area(whole)
+    return _without_remains(whole), doubt
+
+
+def _fill(ring: shapely.Geometry) -> tuple[shapely.Geometry, float]:
+    """The ground that a ring goes round once in its main sense, and the area it goes round otherwise."""
+    filled = shapely.polygons(ring)
+    if shapely.is_valid(filled):
+        return filled, 0.0
+    lines = shapely.get_parts(shapely.union_all(shapely.linestrings(shapely.get_coordinates(ring))))
+    faces = shapely.get_parts(shapely.polygonize(lines))
+    if not len(faces):
+        return shapely.Polygon(), 0.0
+    corners = shapely.get_coordinates(ring)
+    area, turns = shapely.area(faces), _turns(corners, shapely.get_coordinates(shapely.point_on_surface(faces)))
+    # The signed area knows nothing of faces: where the two differ, the lines were not cut up properly.
+    lost = abs(float(turns @ area) - _signed_area(corners))
+    sense = 1 if turns @ area >= 0 else -1
+    unclear = float(area[(turns != 0) & (turns != sense)].sum())
+    return shapely.union_all(faces[turns == sense]), unclear + lost
+
+
+def _turns(corners: Float, points: Float) -> NDArray[np.int64]:
+    """(P,) how often a ring of corners (C, 2) goes round points (P, 2), counter-clockwise positive.
+
+    Upward crossings of the ray to the east count 1, downward ones -1 (Sunday 2001, "winding number inclusion").
+    """
+    start, end = corners[None, :-1], corners[None, 1:]
+    at = points[:, None]
+    along, to = end - start, at - start
+    left = along[..., 0] * to[..., 1] - to[..., 0] * along[..., 1]
+    up = (start[..., 1] <= at[..., 1]) & (end[..., 1] > at[..., 1]) & (left > 0)
+    down = (start[..., 1] > at[..., 1]) & (end[..., 1] <= at[..., 1]) & (left < 0)
+    return np.asarray(up.sum(1) - down.sum(1), np.int64)
+
+
+def _signed_area(corners: Float) -> float:
+    x, y = (corners - corners[0]).T
+    return float(np.sum(x[:-1] * y[1:] - x[1:] * y[:-1]) / 2)
+
+
+def _without_remains(ground: shapely.Geometry) -> shapely.Geometry:
+    """Without lines, points and tiny parts; a polygon, or a multipolygon of what is left."""
+    parts = shapely.get_parts(ground)
+    parts = parts[(shapely.get_dimensions(parts) == 2) & (shapely.area(parts) > MIN_PART_M2)]
+    return parts[0] if len(parts) == 1 else shapely.multipolygons(parts)
+
+
+WALL_M = 0.1
+"""A face that stands on a line of the ground and is at least so high is a wall."""
+
+
+def flatten_solids(geometry: Objects) -> tuple[Objects, NDArray[np.bool_]]:
+    """Polygons (B,) in m without heights, those with a wall as the ground below their faces; and which (B,) had one.
+
+    Seen from above, walls are lines and the roof lies over the floor: no valid polygon, and yet it is clear which
+    ground is the building.
+    """
+    flat = shapely.force_2d(geometry)
+    solid = np.zeros(len(geometry), bool)
+    tall = np.flatnonzero(shapely.has_z(geometry) & (shapely.get_num_geometries(geometry) > 1))
+    for row in tall:
+        faces = shapely.get_parts(geometry[row])
+        ground = shapely.force_2d(faces)
+        lying = shapely.area(ground) > MIN_PART_M2
+        if not any(_height(face) > WALL_M for face in faces[~lying]):
+            continue
+        solid[row] = True
+        flat[row] = _ground(ground[lying & shapely.is_valid(ground)])
+    return flat, solid
+
+
+def _height(face: shapely.Geometry) -> float:
+    z = shapely.get_coordinates(face, include_z=True)[:, 2]
+    return float(z.max(initial=-np.inf) - z.min(initial=np.inf))
+
+
+def _ground(faces: Objects) -> shapely.Geometry:
+    parts = shapely.get_parts(shapely.union_all(faces))
+    parts = parts[(shapely.get_dimensions(parts) == 2) & (shapely.area(parts) > MIN_PART_M2)]
+    return parts[0] if len(parts) == 1 else shapely.multipolygons(parts)
+
 
 MIN_AREA_M2 = 0.01
 """A smaller polygon is no building, but a line or a point drawn as one."""
@@ -81,7 +220,7 @@ def without_empty_holes(geometry: Objects) -> Objects:
     return filled
 
 
-def leave_out_hidden(sieve: Sieve, geometry: Objects, crs: str) -> NDArray[np.bool_]:
+def leave_out_hidden(sieve: FeatureFilter, geometry: Objects, crs: str) -> NDArray[np.bool_]:
     """Which polygons (B,), projected to `crs`, lie within what it can show; the others are left out.
 
     Raises:
@@ -95,7 +234,9 @@ def leave_out_hidden(sieve: Sieve, geometry: Objects, crs: str) -> NDArray[np.bo
     return sieve.leave_out(because(outside, why), advice)
 
 
-def make_valid(sieve: Sieve, geometry: Objects, crs: str) -> tuple[Objects, NDArray[np.bool_], NDArray[np.bool_]]:
+def make_valid(
+    sieve: FeatureFilter, geometry: Objects, crs: str
+) -> tuple[Objects, NDArray[np.bool_], NDArray[np.bool_]]:
     """Polygons (B,) in m as valid polygons without heights; which (B,) go on; and which (B,) were drawn anew.
 
     Which side of a ring that crosses itself is the building, only its owner knows: those are left out, unless the

@@ -1,19 +1,48 @@
-"""What buildings are called: the file's ids, names for those without one, and the same building drawn twice."""
+"""Name buildings: by the file's ids, or by their place without one; find a building drawn twice."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.footprints.integers import MAX_WHOLE
-from plumbline.sources.footprints.selection import NAMED, Objects, Sieve, name_features
+from plumbline.sources.footprints.selection import NAMED, FeatureFilter, Objects, name_features
+
+MAX_WHOLE = 2.0**53
+"""Up to here a decimal can be each whole number; beyond, it is that of its neighbours too."""
+NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
+
+
+def mend_integers(frame: pd.DataFrame, read: Callable[[list[str]], pa.Table]) -> None:
+    """Put integers back, in place, where they are too large for the decimals that pandas makes of some with a gap.
+
+    Args:
+        frame: as read.
+        read: gives some of its columns as the file has them, in the order of its rows.
+    """
+    if frame.columns.duplicated().any():
+        return
+    suspect = [str(name) for name, kind in frame.dtypes.items() if kind == np.float64 and _is_large(frame[name])]
+    if not suspect:
+        return
+    table = read(suspect)
+    for name in suspect:
+        column = table[name]
+        if column.type in NULLABLE:
+            frame[name] = column.to_pandas(types_mapper=NULLABLE.get).array
+
+
+def _is_large(values: pd.Series) -> bool:
+    return bool(values.isna().any() and (values.abs() >= MAX_WHOLE).any())
+
 
 ID = "building_id"
 NAMES_OF_IDS = ("@id", "id", "osm_id", "uuid", "gml_id", "objectid", "ogc_fid", "fid")
@@ -95,7 +124,7 @@ def _column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[n
     return None
 
 
-def drop_duplicates(sieve: Sieve, geometry: Objects, column: str) -> NDArray[np.bool_]:
+def drop_duplicates(sieve: FeatureFilter, geometry: Objects, column: str) -> NDArray[np.bool_]:
     """Which buildings (B,) to keep: of those with one id and one outline, as where tiles were put together, the first.
 
     Raises:
@@ -118,7 +147,7 @@ def drop_duplicates(sieve: Sieve, geometry: Objects, column: str) -> NDArray[np.
     return ~again
 
 
-def warn_of_drawn_twice(sieve: Sieve, geometry: Objects) -> int:
+def warn_of_drawn_twice(sieve: FeatureFilter, geometry: Objects) -> int:
     """Say which buildings (B,) have the outline of one before them under another name: only one can get the points."""
     rounded = shapely.transform(geometry, lambda corners: np.round(corners / SAME_M) * SAME_M)
     series = pd.Series(shapely.to_wkb(shapely.normalize(rounded)))

@@ -1,9 +1,4 @@
-"""The ground that a building really stands on, where a city was moved: columns beside its footprint.
-
-A borrowed city (`plumbline.simulate.borrowed.borrowed_city`) may lie elsewhere than the city that lent it, in another
-CRS. Each of its footprints says where its original is, so that copies and original are never taken for different
-ground.
-"""
+"""Find the ground that a building really stands on, where a city was moved: columns beside its footprint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a file of footprints, of any vector format: a table with geometry and CRS, or a refusal."""
+"""Open a file of footprints of any vector format: a table with geometry and CRS, or a refusal."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ import shapely
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.files.csv_lines import WESTERN
-from plumbline.sources.footprints.file_checks import check_named_crs
-from plumbline.sources.footprints.integers import mend_integers
-from plumbline.sources.footprints.layers import choose_layer
-from plumbline.sources.footprints.packed import LINES, Source, find_source
+from plumbline.sources.footprints.file_checks import LINES, Source, check_named_crs, find_source
+from plumbline.sources.footprints.ids import mend_integers
+from plumbline.sources.footprints.selection import choose_layer
 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
 FEATURE_ID = "id"
@@ -85,11 +84,11 @@ def read_vector(path: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
     except READ_FAULTS as error:
         if UNSUPPORTED in str(error):
             raise InputError(
-                f"{path}: geometries of a kind that is not read ({first_line(error)}), such as solids drawn as "
+                f"{path}: geometries of a kind that is not read ({first_line_of(error)}), such as solids drawn as "
                 "polyhedral surfaces. Make polygons of them: `ogr2ogr -nlt MULTIPOLYGON OUT.gpkg IN`."
             ) from None
         raise InputError(
-            f"{path}: not readable as a file of footprints ({first_line(error)}). GeoJSON, GeoPackage, Shapefile, "
+            f"{path}: not readable as a file of footprints ({first_line_of(error)}). GeoJSON, GeoPackage, Shapefile, "
             "zipped Shapefile and GeoParquet are."
         ) from None
     if not isinstance(frame, geopandas.GeoDataFrame) or frame.columns.duplicated().any():
@@ -106,7 +105,7 @@ def read_vector(path: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
     return frame if frame.geometry.name == "geometry" else frame.rename_geometry("geometry")
 
 
-def first_line(error: Exception) -> str:
+def first_line_of(error: Exception) -> str:
     """The first line of an error's message, at most 200 characters."""
     if isinstance(error, UnboundLocalError):  # pyogrio 0.13 on a CRS that it cannot decode
         return "the name of its CRS is not in UTF-8; save a Shapefile's .prj as that"

@@ -1,4 +1,4 @@
-"""What the parts of a city's products are together: checked, described, and put in their places."""
+"""Put the parts of a city's products together: check, describe, and move them to their places."""
 
 from __future__ import annotations
 
@@ -20,15 +20,12 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.sources.checks.alignment import warn_of_offset
-from plumbline.sources.checks.consistency import check_distinct
-from plumbline.sources.checks.datum import warn_of_datum
+from plumbline.sources.checks.consistency import check_distinct, warn_of_datum
 from plumbline.sources.checks.overlap import check_overlap
 from plumbline.sources.checks.values import Sizes, warn_of_unit
 from plumbline.sources.city.files import is_simulated
-from plumbline.sources.city.tables import ABOUT, NEIGHBOURS, CityPlan
-from plumbline.sources.city.tiles import FOOTPRINTS
-from plumbline.sources.ingest.parts import HALO, PART, POINTS, Part, load_sample
-from plumbline.sources.ingest.plan import Plan
+from plumbline.sources.city.tables import ABOUT, FOOTPRINTS, NEIGHBOURS, CityPlan
+from plumbline.sources.ingest.parts import HALO, PART, POINTS, IngestPlan, Part, load_sample
 from plumbline.sources.points.epochs import observed
 from plumbline.sources.points.read import can_state_units
 from plumbline.sources.track import Track, concatenate_tracks
@@ -36,7 +33,7 @@ from plumbline.sources.track import Track, concatenate_tracks
 CITY = "city.json"
 
 
-def assemble(planned: CityPlan, plan: Plan, out: Path) -> None:
+def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
     """Check what only all points together can show, and put the city's files in their places."""
     folder, city, params = planned.folder, planned.files, planned.params
     about = read_json(folder / ABOUT)
@@ -44,7 +41,7 @@ def assemble(planned: CityPlan, plan: Plan, out: Path) -> None:
     buildings = geopandas.GeoDataFrame(geometry=polygons, crs=about["crs"])
     buildings.attrs["source_crs"] = about["footprints_crs"]
     own = {path: [part for part in plan.parts if part.path == path] for path in city.products}
-    samples = [_sample(path, own[path]) for path in city.products]
+    samples = [_sample_of(path, own[path]) for path in city.products]
     names = [str(path) for path in city.products]
     twice = sorted({own.name for own in samples if [one.name for one in samples].count(own.name) > 1})
     if twice:
@@ -64,7 +61,7 @@ def assemble(planned: CityPlan, plan: Plan, out: Path) -> None:
         told = [read_json(part.folder / PART) for part in own[path]]
         sizes = reduce(Sizes.plus, (Sizes(*one["sizes"]) for one in told))
         warn_of_unit(path, sizes, partial(can_state_units, path, params.products))
-        tracks.append(_describe(path, sample, told))
+        tracks.append(_describe_track(path, sample, told))
         for one in told:
             for kind in (POINTS, HALO):
                 for tile, count in one[kind].items():
@@ -88,7 +85,7 @@ def assemble(planned: CityPlan, plan: Plan, out: Path) -> None:
     log.info("%s: %d points, %d buildings, %d labelled", city.name, kept, about["buildings"], about["labelled"])
 
 
-def _sample(path: Path, own: Sequence[Part]) -> Track:
+def _sample_of(path: Path, own: Sequence[Part]) -> Track:
     """The points of a product that its parts have kept for comparing, without series.
 
     Raises:
@@ -113,7 +110,7 @@ def _total(told: Sequence[dict[str, Any]]) -> Counter[str]:
     return total
 
 
-def _describe(path: Path, sample: Track, told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _describe_track(path: Path, sample: Track, told: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What `city.json` and the audit say of a track."""
     dropped = _total(told)
     points = sum(count for one in told for count in one[POINTS].values())

@@ -1,4 +1,4 @@
-"""What `ingest` has written, read back: a city, or one of its tiles."""
+"""Read back what `ingest` has written: a city, or one of its tiles."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from plumbline.sources.footprints.buildings import load_buildings
 from plumbline.sources.ingest.assemble import CITY
 from plumbline.sources.ingest.parts import HALO, POINTS
 from plumbline.sources.points.points_table import load_points
-from plumbline.sources.profiles.city import KIND
-from plumbline.sources.profiles.profile_table import IngestedProfiles
+from plumbline.sources.profiles.city import KIND, IngestedProfiles
 from plumbline.sources.track import Track, concatenate_tracks
 
 

@@ -1,4 +1,4 @@
-"""The stage `ingest`: city folders of product files -> points, buildings and labels tables, by tile."""
+"""Run the stage `ingest`: city folders of product files become points, buildings and labels tables, by tile."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from plumbline.core.jobs import alone, clear, cores, remove, run_jobs, undone
 from plumbline.params import Ingest
 from plumbline.sources.city.tables import read_city
 from plumbline.sources.ingest.assemble import CITY, assemble
-from plumbline.sources.ingest.parts import IDENTITY, PART, REPEATED, read_part
-from plumbline.sources.ingest.plan import STAGE, Plan, cut_parts
+from plumbline.sources.ingest.parts import IDENTITY, PART, REPEATED, STAGE, IngestPlan, cut_parts, read_part
 from plumbline.sources.profiles.city import place_profiles, read_profile_city
 from plumbline.sources.track import repeats
 
@@ -79,7 +78,7 @@ def _size(path: Path) -> int:
         return sum(member.file_size for member in archive.infolist())
 
 
-def _read_here(plan: Plan, threads: int) -> None:
+def _read_here(plan: IngestPlan, threads: int) -> None:
     """Read cities and parts in threads of this process: footprints while points are parsed, one product beside another.
 
     Cities stand in the queue before parts, so a part that waits for one never waits for itself. The first failure ends
@@ -117,7 +116,7 @@ def _nothing() -> None:
     """Called where there is nothing to wait for."""
 
 
-def read_without_repeated(plan: Plan, workers: int | None = None) -> None:
+def read_without_repeated(plan: IngestPlan, workers: int | None = None) -> None:
     """Read parts again in which points repeat an identifier that stands before in their product, without these."""
     again = []
     for path in {part.path: None for part in plan.parts}:

@@ -1,21 +1,14 @@
-"""Reader of DePSI's csv export (TU Delft): one row a scatterer, positions in WGS 84, no line of sight.
-
-Columns as stmtools documents them (TUDelftGeodesy/stmtools, docs/stm_init.md) and as published DePSI products describe
-them: `pnt_lat`, `pnt_lon` in degrees, `pnt_height` in m, `pnt_enscoh` ensemble coherence, `d_YYYYMMDD` displacement
-along the line of sight, in m unless `ingest.products` states another unit. `a_…` (amplitude) and `h2ph_…` (height to
-phase) are left alone. Positive is taken to be towards the satellite.
-"""
+"""Read DePSI's csv export (TU Delft): one row a scatterer, positions in WGS 84, no line of sight."""
 
 from __future__ import annotations
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.files.archive import Product
-from plumbline.sources.grid import GLOBE
+from plumbline.sources.crs import GLOBE
+from plumbline.sources.files.archive import CsvFile
 from plumbline.sources.points.epochs import find_days, warn_of_unread
-from plumbline.sources.points.layout import Angles, Layout, to_mm
-from plumbline.sources.points.reader_base import PointSource
-from plumbline.sources.points.table_reader import open_csv
+from plumbline.sources.points.reader_base import Angles, PointSource, TableLayout, to_mm
+from plumbline.sources.points.table_reader import open_csv_table
 
 DAYS = "d_%Y%m%d"
 OTHER_SERIES = ("a_", "h2ph_")
@@ -28,7 +21,7 @@ def is_depsi(header: list[str]) -> bool:
     return len(KNOWN.intersection(header)) >= 3
 
 
-def open_depsi(product: Product, header: list[str], about: params.Product, crs: str | None) -> PointSource:
+def open_depsi(product: CsvFile, header: list[str], about: params.Product, crs: str | None) -> PointSource:
     """Open a DePSI export; `about` must say the line of sight.
 
     Raises:
@@ -38,7 +31,7 @@ def open_depsi(product: Product, header: list[str], about: params.Product, crs: 
     days = find_days(str(product), header, DAYS)
     others = (name for name in header if name not in days and not name.startswith(OTHER_SERIES))
     warn_of_unread(str(product), others, "d_YYYYMMDD")
-    layout = Layout(
+    layout = TableLayout(
         days=days,
         x="pnt_lon",
         y="pnt_lat",
@@ -49,10 +42,10 @@ def open_depsi(product: Product, header: list[str], about: params.Product, crs: 
         height="pnt_height" if "pnt_height" in header else None,
         coherence="pnt_enscoh" if "pnt_enscoh" in header else None,
     )
-    return open_csv(product, header, layout, about.track or product.path.stem, crs)
+    return open_csv_table(product, header, layout, about.track or product.path.stem, crs)
 
 
-def stated_angles(product: Product, about: params.Product) -> Angles:
+def stated_angles(product: CsvFile, about: params.Product) -> Angles:
     """The viewing angles that the file does not hold, from its description.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Days of the epochs, from the names of columns."""
+"""Find the days of the epochs in the names of columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formats of point products, each told by the content, never by the file's name."""
+"""List the formats of point products, and recognise each by its content, never by the file's name."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import numpy as np
 from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import projection
-from plumbline.sources.files.archive import Product, find_csv
+from plumbline.sources.files.archive import CsvFile, find_csv
 from plumbline.sources.files.csv_lines import dialect
-from plumbline.sources.files.file_type import foreign
-from plumbline.sources.files.table import read_header
+from plumbline.sources.files.csv_table import read_header
+from plumbline.sources.files.file_type import describe_foreign
+from plumbline.sources.points.columns import suggest_description
 from plumbline.sources.points.depsi import is_depsi, open_depsi
 from plumbline.sources.points.egms.l2 import is_egms, open_egms, whole_names
 from plumbline.sources.points.egms.l3 import is_ortho, open_ortho
@@ -22,9 +23,8 @@ from plumbline.sources.points.egms.parquet import is_parquet, read_names
 from plumbline.sources.points.mintpy.hdf5 import is_hdf5
 from plumbline.sources.points.mintpy.series import is_timeseries
 from plumbline.sources.points.reader_base import PointSource
-from plumbline.sources.points.skeleton import described_as
 from plumbline.sources.points.stamps import is_stamps, open_stamps
-from plumbline.sources.points.vector_layer import Layer, find_layer
+from plumbline.sources.points.vector_layer import PointLayer, find_point_layer
 from plumbline.sources.track import Track
 
 ANGLES = frozenset({"incidence_deg", "heading_deg"})
@@ -41,7 +41,7 @@ class Format:
     """Keys of `ingest.products` that mean something for it, besides `OF_ALL`."""
     recognises: Callable[[list[str]], bool] | None = None
     """By the header of a csv."""
-    open_csv: Callable[[Product, list[str], params.Product, str | None], PointSource] | None = None
+    open_csv: Callable[[CsvFile, list[str], params.Product, str | None], PointSource] | None = None
     has_ids: bool = True
     """Whether a point's name is in the file; else it is its row, and the file cannot be read in parts."""
 
@@ -50,7 +50,7 @@ FORMATS = {
     "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", WRITTEN | {"component"}, is_ortho, open_ortho),
     "egms": Format(
         "EGMS L2a and L2b (csv, zip as downloaded, or Parquet)", WRITTEN, is_egms,
-        lambda product, header, about, crs: _as_asked(open_egms(product, header), product, about, crs),
+        lambda product, header, about, crs: _renamed_and_projected(open_egms(product, header), product, about, crs),
     ),
     "depsi": Format("DePSI (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_depsi, open_depsi),
     "stamps": Format(
@@ -75,12 +75,14 @@ class Found:
 
     name: str
     """Of the format."""
-    product: Product | None
+    product: CsvFile | None
     """None: no csv."""
     header: list[str]
 
 
-def find(path: Path, about: params.Product, wanted: str | None, products: Mapping[str, params.Product] = {}) -> Found:
+def find_format(
+    path: Path, about: params.Product, wanted: str | None, products: Mapping[str, params.Product] = {}
+) -> Found:
     """The format of a file, and of a csv its header.
 
     Args:
@@ -114,10 +116,10 @@ def find(path: Path, about: params.Product, wanted: str | None, products: Mappin
             )
         if wanted not in (None, *PARQUET_FORMATS):
             raise InputError(f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.")
-        return Found(_by_header(Product(path), names, wanted), None, [])
-    if path.is_file() and (kind := foreign(path)) is not None:
+        return Found(_by_header(CsvFile(path), names, wanted), None, [])
+    if path.is_file() and (kind := describe_foreign(path)) is not None:
         raise InputError(f"{path}: {kind}. {KNOWN}.")
-    product = find_layer(path) or dialect(find_csv(path), about)
+    product = find_point_layer(path) or dialect(find_csv(path), about)
     if wanted == "mintpy":
         raise InputError(f"{product}: not an HDF5 file, as format mintpy needs.")
     if wanted == "columns":
@@ -127,12 +129,12 @@ def find(path: Path, about: params.Product, wanted: str | None, products: Mappin
     return Found(_by_header(product, header, wanted, unfit), product, header)
 
 
-def _by_header(product: Product, header: list[str], wanted: str | None, unfit: Sequence[str] = ()) -> str:
+def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: Sequence[str] = ()) -> str:
     fits = [name for name, form in FORMATS.items() if form.recognises is not None and form.recognises(header)]
     begins = f"its header begins {', '.join(header[:12])[:300]}"
     if wanted is None:
         if not fits:
-            crs = product.crs if isinstance(product, Layer) else None
+            crs = product.crs if isinstance(product, PointLayer) else None
             tried = f" No pattern of ingest.products fits its name ({', '.join(unfit[:5])})." if unfit else ""
             blanks = len(header) == 1 and len(header[0].split()) > 2
             if blanks:
@@ -142,7 +144,7 @@ def _by_header(product: Product, header: list[str], wanted: str | None, unfit: S
                 )
             raise InputError(
                 f"{product}: unknown format, {begins}. {KNOWN}.{tried} Any other table is read once its columns are "
-                f"described, in a file that --params names:\n{described_as(product.path.name, header, crs)}"
+                f"described, in a file that --params names:\n{suggest_description(product.path.name, header, crs)}"
             )
         return fits[0]
     if wanted not in fits or (wanted == "egms" and fits[0] == "egms-l3"):
@@ -157,7 +159,7 @@ def check_used(path: Path, about: params.Product, found: Found) -> None:
     Raises:
         InputError: there is such a key.
     """
-    is_text = found.product is not None and not isinstance(found.product, Layer)
+    is_text = found.product is not None and not isinstance(found.product, PointLayer)
     unused = about.model_fields_set - FORMATS[found.name].uses - OF_ALL
     if not is_text:
         unused |= about.model_fields_set & WRITTEN
@@ -169,7 +171,9 @@ def check_used(path: Path, about: params.Product, found: Found) -> None:
         )
 
 
-def _as_asked(source: PointSource, product: Product, about: params.Product, crs: str | None) -> PointSource:
+def _renamed_and_projected(
+    source: PointSource, product: CsvFile, about: params.Product, crs: str | None
+) -> PointSource:
     """An EGMS product under another name, or in another CRS than its own."""
     plane, name = projection(str(product), source.crs, crs, lambda: None), about.track or source.name
     if plane.transformer is None and name == source.name:

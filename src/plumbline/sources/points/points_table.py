@@ -1,4 +1,4 @@
-"""The points table: tracks on disk, as one Parquet file."""
+"""Write and read the points table: tracks on disk, as one Parquet file."""
 
 from __future__ import annotations
 

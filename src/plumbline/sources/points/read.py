@@ -1,4 +1,4 @@
-"""One door for all point products, whole or in parts; what a file is, `formats` tells."""
+"""Open any point product, whole or in parts; `formats` recognises it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.checks.values import sizes_of, warn_of_unit
-from plumbline.sources.files.patterns import describe
+from plumbline.sources.files.file_type import product_params
 from plumbline.sources.points.columns import open_columns
 from plumbline.sources.points.egms.parquet import group_parts, is_parquet, is_point_table, open_parquet
-from plumbline.sources.points.formats import FORMATS, PARQUET_FORMATS, Found, check_used, find
+from plumbline.sources.points.formats import FORMATS, PARQUET_FORMATS, Found, check_used, find_format
 from plumbline.sources.points.mintpy.hdf5 import is_hdf5
 from plumbline.sources.points.mintpy.series import is_timeseries, open_mintpy
 from plumbline.sources.points.reader_base import PointSource, all_points, moved, one_side, raised
@@ -47,8 +47,8 @@ def open_points(
         InputError: the file cannot be read, its format is not known or not the one asked for, its description lacks
             what the format needs or has what it does not use, or its content is refused by the reader.
     """
-    about = describe(path, products)
-    found = find(path, about, format, products)
+    about = product_params(path, products)
+    found = find_format(path, about, format, products)
     check_used(path, about, found)
     source = one_side(_open(found, path, about, crs, part), path)
     return raised(moved(source, about.moved_m), about.raised_m)
@@ -83,7 +83,7 @@ def read_points(
     """
     track = all_points(open_points(path, products, format, crs))
     log.info("%s: %d points, %d epochs, %s to %s", path, *track.displacement.shape, *track.epochs[[0, -1]])
-    about = describe(path, products)
+    about = product_params(path, products)
     if about.moved_m is not None:
         log.info("%s: moved by %g m east and %g m north, as ingest.products says", path, *about.moved_m)
     if about.raised_m is not None:
@@ -109,10 +109,10 @@ def read_points(
 
 def can_state_units(path: Path, products: Mapping[str, params.Product], format: str | None = None) -> bool:
     """Whether `units` may be stated of a product in `ingest.products`: not where its format says it."""
-    return "units" in FORMATS[find(path, describe(path, products), format, products).name].uses
+    return "units" in FORMATS[find_format(path, product_params(path, products), format, products).name].uses
 
 
-def parts(path: Path, products: Mapping[str, params.Product] = {}) -> list[tuple[int, int | None]]:
+def product_parts(path: Path, products: Mapping[str, params.Product] = {}) -> list[tuple[int, int | None]]:
     """Portions in which a product can be read one by one, in any order, as `open_points` takes them.
 
     Byte ranges of a csv, ranges of row groups of a Parquet file; of others one, the whole.
@@ -120,8 +120,8 @@ def parts(path: Path, products: Mapping[str, params.Product] = {}) -> list[tuple
     Raises:
         InputError: as `open_points`, for what concerns the file as a whole.
     """
-    about = describe(path, products)
-    found = find(path, about, None, products)
+    about = product_params(path, products)
+    found = find_format(path, about, None, products)
     has_ids = "point_id" in about.columns if found.name == "columns" else FORMATS[found.name].has_ids
     if found.product is None and found.name in PARQUET_FORMATS:
         return group_parts(path, PART_BYTES)

@@ -1,11 +1,4 @@
-"""Reader of StaMPS time series as the export script of StaMPS-Visualizer writes them.
-
-The script (thho/StaMPS_Visualizer, www/manual.md) puts one MATLAB matrix into a csv, so that its columns are numbered
-(`export_res_ 1`, …): longitude, latitude, a value (mean velocity), and one displacement an epoch in mm, positive
-towards the satellite (dbekaert/StaMPS, issue 36). The first row is metadata: longitude and latitude of the reference,
-NaN, and the days as MATLAB's day numbers **less one**, as R counts them: day n is `date.fromordinal(n + 1 - 366)`.
-There are no identifiers, no heights and no line of sight.
-"""
+"""Read StaMPS time series as the export script of StaMPS-Visualizer writes them."""
 
 from __future__ import annotations
 
@@ -18,15 +11,13 @@ import pyarrow as pa
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.files.archive import Product
-from plumbline.sources.files.csv_table import fail_at
-from plumbline.sources.files.table import stream_columns
-from plumbline.sources.grid import GLOBE
+from plumbline.sources.crs import GLOBE
+from plumbline.sources.files.archive import CsvFile
+from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.points.depsi import stated_angles
 from plumbline.sources.points.epochs import FIRST_YEAR, LAST_YEAR
-from plumbline.sources.points.layout import Layout, to_mm
-from plumbline.sources.points.reader_base import PointSource
-from plumbline.sources.points.table_reader import open_csv
+from plumbline.sources.points.reader_base import PointSource, TableLayout, to_mm
+from plumbline.sources.points.table_reader import open_csv_table
 
 NUMBERED = re.compile(r"(.*?)_ *([0-9]{1,5})")
 FIXED = 3
@@ -42,7 +33,7 @@ def is_stamps(header: list[str]) -> bool:
     return _numbered(header) is not None
 
 
-def open_stamps(product: Product, header: list[str], about: params.Product, crs: str | None) -> PointSource:
+def open_stamps(product: CsvFile, header: list[str], about: params.Product, crs: str | None) -> PointSource:
     """Open a StaMPS export; `about` must say the line of sight.
 
     Raises:
@@ -55,7 +46,7 @@ def open_stamps(product: Product, header: list[str], about: params.Product, crs:
             f"{product}, line 1: not a StaMPS export, whose columns are numbered (export_res_ 1, export_res_ 2, …); "
             f"the header has {', '.join(header)[:300]}."
         )
-    layout = Layout(
+    layout = TableLayout(
         days=_days(product, header, columns),
         x=columns[0],
         y=columns[1],
@@ -64,7 +55,7 @@ def open_stamps(product: Product, header: list[str], about: params.Product, crs:
         los=stated_angles(product, about),
         skip=1,
     )
-    return open_csv(product, header, layout, about.track or product.path.stem, crs)
+    return open_csv_table(product, header, layout, about.track or product.path.stem, crs)
 
 
 def _numbered(header: list[str]) -> list[str] | None:
@@ -78,7 +69,7 @@ def _numbered(header: list[str]) -> list[str] | None:
     return [number[index] for index in sorted(number)]
 
 
-def _days(product: Product, header: list[str], columns: list[str]) -> dict[str, np.datetime64]:
+def _days(product: CsvFile, header: list[str], columns: list[str]) -> dict[str, np.datetime64]:
     rows = stream_columns(product, header, dict.fromkeys(columns, pa.float64()), check_end=False)
     _, table = next(rows, (0, None))
     if table is None:

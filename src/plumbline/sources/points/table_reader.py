@@ -1,4 +1,4 @@
-"""What csv tables of points have in common: columns of stated meaning become blocks of a checked track."""
+"""Read points from a table: columns of stated meaning become blocks of a checked track."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.checks.nodata import drop_codes, drop_height_codes
-from plumbline.sources.checks.rounding import warn_of_rounding
+from plumbline.sources.checks.values import drop_codes, drop_height_codes, warn_of_rounding
 from plumbline.sources.crs import (
     LATITUDES,
     LONGITUDES,
@@ -26,21 +25,20 @@ from plumbline.sources.crs import (
     projection,
     typical_box,
 )
-from plumbline.sources.files.archive import BUFFER_BYTES, Product
-from plumbline.sources.files.csv_table import fail_at
-from plumbline.sources.files.table import stream_columns
-from plumbline.sources.los import from_heading
-from plumbline.sources.points.layout import Angles, Layout
+from plumbline.sources.files.archive import BUFFER_BYTES, CsvFile
+from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.points.reader_base import (
     HEIGHT_RANGE,
     MAX_DISPLACEMENT_MM,
     MIN_EPOCHS,
     OUT_OF_ORDER,
     UNIT_TOLERANCE,
+    Angles,
     Fail,
     PointSource,
+    TableLayout,
 )
-from plumbline.sources.track import Track, drop_without_height
+from plumbline.sources.track import Track, drop_without_height, los_from_heading
 
 Floats = NDArray[np.float64]
 INCIDENCES, HEADINGS = (1.0, 89.0), (-360.0, 360.0)
@@ -48,7 +46,7 @@ Rows = Callable[[Mapping[str, pa.DataType]], Iterator[tuple[int, pa.Table]]]
 """Gives some columns of a file, block by block, with the index of the block's first row."""
 
 
-def open_csv(product: Product, header: list[str], layout: Layout, name: str, crs: str | None) -> PointSource:
+def open_csv_table(product: CsvFile, header: list[str], layout: TableLayout, name: str, crs: str | None) -> PointSource:
     """Open a csv whose columns are known.
 
     Args:
@@ -63,7 +61,7 @@ def open_csv(product: Product, header: list[str], layout: Layout, name: str, crs
     """
     if not layout.fixed_decimals and product.end is None:
         _check_line_end(product)
-    return open_rows(
+    return open_table(
         str(product), header, layout, name, crs,
         rows=lambda types: stream_columns(product, header, types, check_end=layout.fixed_decimals),
         fail_row=lambda row, column, found, wanted: fail_at(product, row, column, found, wanted),
@@ -71,8 +69,8 @@ def open_csv(product: Product, header: list[str], layout: Layout, name: str, crs
     )  # fmt: skip
 
 
-def open_rows(
-    source: str, header: list[str], layout: Layout, name: str, crs: str | None, rows: Rows, fail_row: Fail,
+def open_table(
+    source: str, header: list[str], layout: TableLayout, name: str, crs: str | None, rows: Rows, fail_row: Fail,
     is_whole: bool = True,
 ) -> PointSource:  # fmt: skip
     """As `open_csv`, for any file that gives `rows`; `fail_row` refuses one of them, counted from 0.
@@ -111,7 +109,7 @@ def open_rows(
     return PointSource(name, plane.crs, epochs, blocks, tuple(notes))
 
 
-def _check_line_end(product: Product) -> None:
+def _check_line_end(product: CsvFile) -> None:
     """Refuse a file that may end within a cell: cut, 0.00225 still is a number."""
     last = b""
     with product.open() as stream:
@@ -129,7 +127,7 @@ def _check_line_end(product: Product) -> None:
 @dataclass(frozen=True)
 class _Reader:
     source: str
-    layout: Layout
+    layout: TableLayout
     rows: Rows
     fail_row: Fail
     is_whole: bool
@@ -241,7 +239,7 @@ class _Reader:
                 self.numbers(first, table, angle, bounds) if isinstance(angle, str) else np.full(len(table), angle)
                 for angle, bounds in ((given.incidence, INCIDENCES), (given.heading, HEADINGS))
             ]
-            return from_heading(*angles)
+            return los_from_heading(*angles)
         columns = [name for name in given if isinstance(name, str)]
         if not columns:
             return np.tile(np.asarray(given, float), (len(table), 1))

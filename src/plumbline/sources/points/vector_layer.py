@@ -1,4 +1,4 @@
-"""Points in a Shapefile, GeoPackage, GeoJSON or FlatGeobuf: their attributes and places, read as a csv would be."""
+"""Read points in a Shapefile, GeoPackage, GeoJSON or FlatGeobuf as a csv of their attributes and places."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pyproj
 import shapely
 
 from plumbline.core.errors import InputError
-from plumbline.sources.files.archive import BUFFER_BYTES, ZIP_START, Product, gdal_name, vector_members
-from plumbline.sources.footprints.vector_file import READ_FAULTS, first_line
+from plumbline.sources.files.archive import BUFFER_BYTES, ZIP_START, CsvFile, gdal_name, vector_members
+from plumbline.sources.footprints.vector_file import READ_FAULTS, first_line_of
 
 STARTS = (b"\x00\x00\x27\x0a", b"SQLite format 3\x00", b"fgb\x03", b"{")
 """Of Shapefile, GeoPackage, FlatGeobuf and GeoJSON."""
@@ -33,7 +33,7 @@ PLACES = {True: ("geometry_longitude", "geometry_latitude"), False: ("geometry_e
 
 
 @dataclass(frozen=True)
-class Layer(Product):
+class PointLayer(CsvFile):
     """One layer of points; opened, it is a csv of its attributes behind columns of its places."""
 
     source: str = ""
@@ -69,7 +69,7 @@ class Layer(Product):
         return int(pyogrio.read_info(self.source, layer=self.layer)["features"])
 
 
-def find_layer(path: Path) -> Layer | None:
+def find_point_layer(path: Path) -> PointLayer | None:
     """The layer of points that a file holds; None where it is no vector file.
 
     Raises:
@@ -81,7 +81,9 @@ def find_layer(path: Path) -> Layer | None:
     try:
         layers = [(str(name), str(kind)) for name, kind in pyogrio.list_layers(source) if kind is not None]
     except READ_FAULTS as error:
-        raise InputError(f"{path}: not readable as a vector file ({first_line(error)}). Download it again.") from None
+        raise InputError(
+            f"{path}: not readable as a vector file ({first_line_of(error)}). Download it again."
+        ) from None
     kinds = {name: kind.split(" ")[0].removeprefix("2.5D").strip() for name, kind in layers}
     points = [name for name, kind in kinds.items() if kind in ("Point", "Unknown")]
     points = points or [name for name, kind in kinds.items() if kind == "MultiPoint"]
@@ -93,7 +95,7 @@ def find_layer(path: Path) -> Layer | None:
         crs = pyproj.CRS(about["crs"]) if about["crs"] else None
     degrees = crs is not None and crs.is_geographic
     kind = dict(layers)[points[0]]
-    return Layer(
+    return PointLayer(
         path, source=source, layer=points[0], crs=crs.to_string() if crs else None, places=PLACES[degrees],
         has_heights=kind.startswith("2.5D") or " Z" in kind,
     )  # fmt: skip
@@ -124,7 +126,9 @@ def _opened(path: Path, source: str, layer: str | None, batch_size: int) -> Iter
         opened = pyogrio.raw.open_arrow(source, layer=layer, batch_size=batch_size, use_pyarrow=True)
         about, batches = opened.__enter__()
     except READ_FAULTS as error:
-        raise InputError(f"{path}: not readable as a vector file ({first_line(error)}). Download it again.") from None
+        raise InputError(
+            f"{path}: not readable as a vector file ({first_line_of(error)}). Download it again."
+        ) from None
     try:
         yield dict(about), batches
     finally:
@@ -151,7 +155,7 @@ class _AsCsv(io.RawIOBase):
                 batch = next(self._batches, None)
             except READ_FAULTS as error:
                 raise InputError(
-                    f"{self._name}: damaged or cut off ({first_line(error)}). Download it again."
+                    f"{self._name}: damaged or cut off ({first_line_of(error)}). Download it again."
                 ) from None
             if batch is None:
                 self._check_end()

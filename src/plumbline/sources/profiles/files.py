@@ -1,4 +1,4 @@
-"""Which files of a city folder are of profile rows, and what params say of each."""
+"""Find which files of a city folder are of profile rows, and what params say of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plumbline.sources.city.files import (
     PARTS_OF_SHAPEFILE,
     VECTOR_SUFFIXES,
 )
-from plumbline.sources.files.patterns import fits
+from plumbline.sources.files.file_type import fits
 from plumbline.sources.profiles.rows import looks_like_profiles
 
 OTHERS = frozenset({".csv", ".zip", *BINARY_SUFFIXES, *VECTOR_SUFFIXES, *PARTS_OF_SHAPEFILE})

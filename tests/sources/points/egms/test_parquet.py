@@ -14,7 +14,7 @@ from plumbline.core.errors import InputError
 from plumbline.params import Ingest, Product
 from plumbline.sources.ingest.ingested import open_ingested
 from plumbline.sources.ingest.stage import ingest
-from plumbline.sources.points.read import is_product, open_points, parts, read_points
+from plumbline.sources.points.read import is_product, open_points, product_parts, read_points
 from plumbline.sources.track import Track, concatenate_tracks
 from tests.sources.make import EPOCHS, L3, NEWER, OLDER_L2A, rows, squares, text, unless_refused
 from tests.sources.points.write_columns import described
@@ -50,7 +50,7 @@ def changed(path: Path, column: str, values: pa.Array | None) -> Path:
 def test_a_product_reads_as_its_csv(tmp_path, header):
     csv, parquet = pair(tmp_path, header)
     assert is_product(parquet)
-    assert parts(parquet) == [(0, None)]
+    assert product_parts(parquet) == [(0, None)]
     assert_same(read_points(parquet), read_points(csv))
 
 
@@ -69,7 +69,7 @@ def test_parts_of_whole_row_groups_are_the_file(tmp_path, monkeypatch, header, r
     pq.write_table(pq.read_table(parquet), parquet, row_group_size=rows_a_group)
     part_bytes = groups_a_part * pq.ParquetFile(parquet).metadata.row_group(0).total_byte_size
     monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", part_bytes)
-    found = parts(parquet)
+    found = product_parts(parquet)
     assert len(found) == count
     assert [start for start, _ in found[1:]] == [end for _, end in found[:-1]]
     assert (found[0][0], found[-1][1]) == (0, None)

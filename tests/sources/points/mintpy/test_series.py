@@ -12,7 +12,7 @@ from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.city.files import find_unlabelled
 from plumbline.sources.points.mintpy.hdf5 import PROBE
-from plumbline.sources.points.read import is_product, open_points, parts, read_points
+from plumbline.sources.points.read import is_product, open_points, product_parts, read_points
 from plumbline.sources.points.reader_base import OUT_OF_ORDER
 from tests.sources.make import unless_refused
 from tests.sources.points.write_mintpy import COMMON, GEOCODED, NORTH, SHAPE, STEP, WEST, Stack, metres
@@ -52,7 +52,7 @@ def test_a_geocoded_stack_comes_back_in_mm_at_the_middles_of_its_pixels(tmp_path
     row, column = np.array(PIXELS).T
     np.testing.assert_allclose(track.coherence, (row * 3 + column) / 11, rtol=1e-6)
     assert is_product(path)
-    assert parts(path) == [(0, None)]
+    assert product_parts(path) == [(0, None)]
 
 
 @pytest.mark.parametrize("geometry", ["geometryRadar.h5", "inputs/geometryRadar.h5"])

@@ -1,8 +1,4 @@
-"""Reader of the European Ground Motion Service's L2a and L2b products, both generations of their header.
-
-Format: EEA, EGMS Product Description and Format Specification. Displacements in mm, positive towards the satellite;
-`los_*` points from ground to satellite; positions in ETRS89-LAEA (EPSG:3035).
-"""
+"""Read the European Ground Motion Service's L2a and L2b products, both generations of their header."""
 
 from __future__ import annotations
 
@@ -17,11 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
-from plumbline.sources.checks.nodata import drop_codes, drop_height_codes
-from plumbline.sources.checks.rounding import warn_of_rounding
-from plumbline.sources.files.archive import Product
-from plumbline.sources.files.csv_table import fail_at
-from plumbline.sources.files.table import stream_columns
+from plumbline.sources.checks.values import drop_codes, drop_height_codes, warn_of_rounding
+from plumbline.sources.files.archive import CsvFile
+from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.points.epochs import FIRST_YEAR, LAST_YEAR, like_days, warn_of_unread
 from plumbline.sources.points.reader_base import (
     HEIGHT_RANGE,
@@ -70,7 +64,7 @@ def whole_names(header: list[str]) -> list[str]:
     return [cut.get(name, name) for name in header] if is_egms(header) else header
 
 
-def open_egms(product: Product, header: list[str]) -> PointSource:
+def open_egms(product: CsvFile, header: list[str]) -> PointSource:
     """Open an EGMS L2a or L2b product by its csv and header; the order of columns does not matter.
 
     Epochs are sorted. Empty cells of a series become NaN. Points come in blocks, repeated ones among them.
@@ -81,7 +75,7 @@ def open_egms(product: Product, header: list[str]) -> PointSource:
     """
     height = _check_header(product, header)
     days = _epochs(product, header)
-    columns = Columns(height, tuple(name for name in (COHERENCE, *RMSE) if name in header), tuple(days))
+    columns = L2Columns(height, tuple(name for name in (COHERENCE, *RMSE) if name in header), tuple(days))
     name, epochs = product.path.stem, np.array([f"{d[:4]}-{d[4:6]}-{d[6:]}" for d in days], "datetime64[D]")
 
     def blocks() -> Iterator[Track]:
@@ -101,7 +95,7 @@ def open_egms(product: Product, header: list[str]) -> PointSource:
 
 
 @dataclass(frozen=True)
-class Columns:
+class L2Columns:
     """Which columns of an L2 table are read."""
 
     height: str
@@ -119,14 +113,14 @@ class Columns:
 
 @dataclass(frozen=True)
 class _Fail:
-    product: Product
+    product: CsvFile
     first: int
 
     def __call__(self, row: int, column: str, found: object, wanted: str) -> NoReturn:
         fail_at(self.product, self.first + row, column, found, wanted)
 
 
-def make_track(name: str, epochs: NDArray[np.datetime64], columns: Columns, table: pa.Table, fail: Fail) -> Track:
+def make_track(name: str, epochs: NDArray[np.datetime64], columns: L2Columns, table: pa.Table, fail: Fail) -> Track:
     """The points of an L2 table, every cell checked.
 
     Raises:
@@ -154,7 +148,7 @@ def make_track(name: str, epochs: NDArray[np.datetime64], columns: Columns, tabl
     return drop_without_height(track)
 
 
-def _check_header(product: Product, header: list[str]) -> str:
+def _check_header(product: CsvFile, header: list[str]) -> str:
     missing = [name for name in REQUIRED if name not in header]
     height = next((name for name in HEIGHTS if name in header), None)
     if height is None:
@@ -172,7 +166,7 @@ def _is_day(name: str) -> bool:
     return re.fullmatch(r"[0-9]{8}", name) is not None
 
 
-def _epochs(product: Product, header: list[str]) -> list[str]:
+def _epochs(product: CsvFile, header: list[str]) -> list[str]:
     """Names of the columns YYYYMMDD, ascending."""
     days = sorted(name for name in header if _is_day(name))
     for name in days:

@@ -1,8 +1,4 @@
-"""Reader of the European Ground Motion Service's L3 (ortho) products: motion up or east, in cells of 100 m.
-
-Format: EEA, EGMS Product Description and Format Specification. Files of both components have the same columns, and
-neither csv nor xml says which of the two it is: the name of the csv does (`EGMS_L3_E45N17_100km_U_…`).
-"""
+"""Read the European Ground Motion Service's L3 (ortho) products: motion up or east, in cells of 100 m."""
 
 from __future__ import annotations
 
@@ -11,12 +7,11 @@ from pathlib import PurePosixPath
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.files.archive import Product
+from plumbline.sources.files.archive import CsvFile
 from plumbline.sources.points.egms.l2 import COHERENCE, CRS, HEIGHTS, LOS, RANGES, RMSE, is_egms
 from plumbline.sources.points.epochs import find_days, warn_of_unread
-from plumbline.sources.points.layout import Layout
-from plumbline.sources.points.reader_base import PointSource, noted
-from plumbline.sources.points.table_reader import open_csv
+from plumbline.sources.points.reader_base import PointSource, TableLayout, noted
+from plumbline.sources.points.table_reader import open_csv_table
 
 DIRECTIONS = {"up": (0.0, 0.0, 1.0), "east": (1.0, 0.0, 0.0)}
 LETTERS = {"U": "up", "E": "east"}
@@ -28,7 +23,7 @@ def is_ortho(header: list[str]) -> bool:
     return is_egms(header) and not {*LOS, COHERENCE, "incidence_angle", "mp_type"}.intersection(header)
 
 
-def open_ortho(product: Product, header: list[str], about: params.Product, crs: str | None) -> PointSource:
+def open_ortho(product: CsvFile, header: list[str], about: params.Product, crs: str | None) -> PointSource:
     """Open an L3 product as a track whose line of sight points up, or east.
 
     Raises:
@@ -37,10 +32,10 @@ def open_ortho(product: Product, header: list[str], about: params.Product, crs: 
     """
     component, notes = find_component(product, about)
     layout = ortho_layout(product, header, component)
-    return noted(open_csv(product, header, layout, about.track or product.path.stem, crs), product, notes)
+    return noted(open_csv_table(product, header, layout, about.track or product.path.stem, crs), product, notes)
 
 
-def ortho_layout(product: Product, header: list[str], component: str) -> Layout:
+def ortho_layout(product: CsvFile, header: list[str], component: str) -> TableLayout:
     """What the columns are.
 
     Raises:
@@ -48,7 +43,7 @@ def ortho_layout(product: Product, header: list[str], component: str) -> Layout:
     """
     days = find_days(str(product), header, "%Y%m%d")
     warn_of_unread(str(product), [name for name in header if name not in days], "YYYYMMDD")
-    return Layout(
+    return TableLayout(
         days=days,
         x="easting",
         y="northing",
@@ -65,7 +60,7 @@ def ortho_layout(product: Product, header: list[str], component: str) -> Layout:
     )
 
 
-def find_component(product: Product, about: params.Product) -> tuple[str, tuple[str, ...]]:
+def find_component(product: CsvFile, about: params.Product) -> tuple[str, tuple[str, ...]]:
     """`up` or `east`, as stated or by the letter in the csv's or the file's name; and what is to be said of it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Reader of EGMS products as Parquet: the columns of the csv, of any level and either generation of the header."""
+"""Read EGMS products as Parquet: the columns of the csv, of any level and either generation of the header."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import pyarrow.parquet as pq
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.files.archive import Product
+from plumbline.sources.files.archive import CsvFile
 from plumbline.sources.points.egms.l2 import COHERENCE, CRS, HEIGHTS, LOS, RANGES, RMSE, is_egms
 from plumbline.sources.points.egms.l3 import find_component, is_ortho, ortho_layout
 from plumbline.sources.points.epochs import find_days, warn_of_unread
-from plumbline.sources.points.layout import Layout
-from plumbline.sources.points.reader_base import PointSource, noted
-from plumbline.sources.points.table_reader import open_rows
+from plumbline.sources.points.reader_base import PointSource, TableLayout, noted
+from plumbline.sources.points.table_reader import open_table
 
 START = b"PAR1"
 ROWS = 16_384
@@ -90,7 +89,7 @@ def open_parquet(path: Path, about: params.Product, crs: str | None, groups: Gro
         InputError: the file is damaged, is no EGMS product, lacks a column, or has one of another type; what concerns
             rows, where reading gets to them.
     """
-    product = Product(path)
+    product = CsvFile(path)
     with _open(path) as file:
         header = list(file.schema_arrow.names)
         _check_size(path, file)
@@ -108,7 +107,7 @@ def open_parquet(path: Path, about: params.Product, crs: str | None, groups: Gro
             f"{path}: a Parquet file, but not of an EGMS product; its columns are {', '.join(header)[:300]}. Write it "
             "as csv and describe its columns in params.yaml (docs/formats.md)."
         )
-    source = open_rows(
+    source = open_table(
         str(path), header, layout, about.track or path.stem, crs,
         rows=lambda types: _rows(path, types, groups),
         fail_row=_Fail(path),
@@ -117,11 +116,11 @@ def open_parquet(path: Path, about: params.Product, crs: str | None, groups: Gro
     return noted(source, path, notes)
 
 
-def _l2_layout(path: Path, header: list[str]) -> Layout:
+def _l2_layout(path: Path, header: list[str]) -> TableLayout:
     """L2a and L2b: as `egms.make_track` takes the columns of the csv."""
     days = find_days(str(path), header, "%Y%m%d")
     warn_of_unread(str(path), [name for name in header if name not in days], "YYYYMMDD")
-    return Layout(
+    return TableLayout(
         days=days,
         x="easting",
         y="northing",

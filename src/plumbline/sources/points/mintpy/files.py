@@ -1,4 +1,4 @@
-"""Which files belong to a time series of MintPy, and what its attributes say of its pixels."""
+"""Find the files that belong to a time series of MintPy, and read what its attributes say of its pixels."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import numpy as np
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import LATITUDES, LONGITUDES, is_globe
-from plumbline.sources.grid import GLOBE
+from plumbline.sources.crs import GLOBE, LATITUDES, LONGITUDES, is_globe
 from plumbline.sources.points.mintpy.geometry import AZIMUTH, COHERENCE, INCIDENCE, Geometry, Grid
-from plumbline.sources.points.mintpy.hdf5 import array, attributes, has_array, number, open_hdf5
+from plumbline.sources.points.mintpy.hdf5 import array, attributes, has_array, open_hdf5, read_number
 
 FOLDERS = (".", "inputs", "../inputs", "..")
 """Where MintPy leaves the files, from the time series."""
@@ -87,7 +86,9 @@ def _check_degrees(path: Path, geometry: Geometry) -> None:
 def _grid(path: Path, attrs: Mapping[str, str], about: params.Product) -> tuple[Grid | None, str]:
     if "X_FIRST" not in attrs:
         return None, about.crs or GLOBE
-    first, step = ((number(path, attrs, f"X_{end}"), number(path, attrs, f"Y_{end}")) for end in ("FIRST", "STEP"))
+    first, step = (
+        (read_number(path, attrs, f"X_{end}"), read_number(path, attrs, f"Y_{end}")) for end in ("FIRST", "STEP")
+    )
     if not step[0] or not step[1]:
         raise InputError(f"{path}, attributes X_STEP, Y_STEP: 0 found, the size of a pixel is needed.")
     grid = Grid(first, step)
@@ -134,8 +135,8 @@ def _azimuth(path: Path, geometry: Path, attrs: Mapping[str, str]) -> tuple[floa
                 "looked. State incidence_deg and heading_deg in params.yaml (ingest.products)."
             )
         return None, []
-    heading = number(path, attrs, "HEADING")
-    side = number(path, attrs, "ANTENNA_SIDE") if "ANTENNA_SIDE" in attrs else RIGHT_LOOKING
+    heading = read_number(path, attrs, "HEADING")
+    side = read_number(path, attrs, "ANTENNA_SIDE") if "ANTENNA_SIDE" in attrs else RIGHT_LOOKING
     # MintPy, utils0.heading2azimuth_angle: 90 degrees to the right of the flight, seen from the ground; or to the left.
     by_heading = (90.0 if side == RIGHT_LOOKING else -90.0) - heading
     if middle is None:

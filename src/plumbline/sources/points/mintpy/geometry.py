@@ -1,4 +1,4 @@
-"""Where MintPy's pixels lie, how the satellite looked at them, and how coherent they are."""
+"""Read where MintPy's pixels lie, how the satellite looked at them, and how coherent they are."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
-from plumbline.sources.checks.nodata import drop_codes, drop_height_codes
+from plumbline.sources.checks.values import drop_codes, drop_height_codes
 from plumbline.sources.crs import LATITUDES, LONGITUDES, Box, unrolled
-from plumbline.sources.los import from_azimuth, from_heading
 from plumbline.sources.points.mintpy.hdf5 import array, has_array, open_hdf5
+from plumbline.sources.track import los_from_azimuth, los_from_heading
 
 Floats = NDArray[np.float64]
 INCIDENCE, AZIMUTH, COHERENCE = "incidenceAngle", "azimuthAngle", "temporalCoherence"
@@ -142,13 +142,13 @@ class Geometry:
 
     def _line_of_sight(self, window: Window, count: int) -> tuple[Floats, NDArray[np.bool_]]:
         if self.angles is not None:
-            return np.tile(from_heading(*self.angles), (count, 1)), np.ones(count, bool)
+            return np.tile(los_from_heading(*self.angles), (count, 1)), np.ones(count, bool)
         incidence = self._values(INCIDENCE, window)
         azimuth = np.full(count, self.azimuth) if self.azimuth is not None else self._values(AZIMUTH, window)
         sees = np.isfinite(incidence) & np.isfinite(azimuth) & (incidence != 0)
         self._check(INCIDENCE, incidence, (1.0, 89.0), sees, window, " Degrees are needed.")
         self._check(AZIMUTH, azimuth, (-360.0, 360.0), sees, window, " Degrees are needed.")
-        return from_azimuth(np.where(sees, incidence, 0), np.where(sees, azimuth, 0)), sees
+        return los_from_azimuth(np.where(sees, incidence, 0), np.where(sees, azimuth, 0)), sees
 
     def _on_grid(self, index: NDArray[np.intp], axis: int) -> Floats:
         if self.grid is None:

@@ -1,4 +1,4 @@
-"""HDF5 files as somebody else's: only arrays that lie in the file itself, of a size that was looked at first."""
+"""Open HDF5 files of others safely: only arrays in the file itself, of a size that was looked at first."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def array(path: Path, file: h5py.File, name: str, dimensions: int, kinds: str = 
     return values
 
 
-def number(path: Path, attrs: Mapping[str, str], name: str) -> float:
+def read_number(path: Path, attrs: Mapping[str, str], name: str) -> float:
     """An attribute as a finite number.
 
     Raises:

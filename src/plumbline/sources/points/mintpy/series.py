@@ -1,10 +1,4 @@
-"""Reader of MintPy's time series (HDF5) with its geometry and temporal coherence.
-
-Structure and attributes: insarlab/MintPy, docs/api/data_structure.md, attributes.md and coord.md. `/timeseries`
-(T, rows, columns) is in m, positive towards the satellite (utils0.enu2los); `X_FIRST`, `Y_FIRST` are the upper left
-corner of the first pixel, so that pixels lie half a step further. The geometry file's `/azimuthAngle` is the direction
-from ground to satellite, anti-clockwise from north. A pixel without data is NaN, or 0, at all epochs.
-"""
+"""Read MintPy's time series (HDF5) with its geometry and temporal coherence."""
 
 from __future__ import annotations
 
@@ -19,7 +13,6 @@ from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import Projection, projection
 from plumbline.sources.points.epochs import find_days
-from plumbline.sources.points.layout import TO_MM, to_mm
 from plumbline.sources.points.mintpy.files import find_geometry
 from plumbline.sources.points.mintpy.geometry import Geometry, Window
 from plumbline.sources.points.mintpy.hdf5 import array, attributes, has_array, open_hdf5
@@ -28,8 +21,10 @@ from plumbline.sources.points.reader_base import (
     MAX_DISPLACEMENT_MM,
     MIN_EPOCHS,
     OUT_OF_ORDER,
+    TO_MM,
     PointSource,
     noted,
+    to_mm,
 )
 from plumbline.sources.track import Track, drop_without_height
 
