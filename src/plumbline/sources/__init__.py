@@ -1,1 +1,1 @@
-"""Readers: product files to the points table, footprint files to the buildings table."""
+"""Read product files into the points table, and footprint files into the buildings table."""

@@ -126,7 +126,7 @@ def los_from_azimuth(incidence_deg: ArrayLike, azimuth_deg: ArrayLike) -> NDArra
     """Unit vectors (…, 3) by MintPy's angles, whichever way the satellite looks.
 
     Args:
-        incidence_deg: as in `from_heading`.
+        incidence_deg: as in `los_from_heading`.
         azimuth_deg: direction b of the vector from ground to satellite, anti-clockwise from north:
             `[-sin t sin b, sin t cos b, cos t]` (MintPy, utils0.get_unit_vector4component_of_interest, enu2los).
     """

@@ -87,8 +87,8 @@ def read_buildings(
     """Read footprints and reproject them to `crs`.
 
     The columns of the file stay as they are (nested JSON as text), but for `height_m`, which becomes a number, and
-    `building_id`, which becomes text; see `identifiers` for where it is from. A feature that is no footprint is left
-    out with a warning, see `sieve`; see `repair` for invalid rings, `solids` for buildings with walls.
+    `building_id`, which becomes text; see `ids` for its source. A feature that is no footprint is left
+    out with a warning, see `selection`; see `geometry` for invalid rings and for buildings with walls.
 
     `.attrs` says what was found and done: `source_crs` (name), `repaired` and `left_out` (lists of ids), and the
     counts `assigned_ids`, `duplicates_dropped`, `drawn_twice`, `heights_unknown`, `multipart` (buildings of several

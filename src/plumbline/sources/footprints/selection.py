@@ -80,7 +80,7 @@ def name_features(rows: Sequence[int] | NDArray[np.intp], ids: Objects) -> str:
 
 
 def because(bad: NDArray[np.bool_], why: str) -> Objects:
-    """`why` for those that are bad (B,), None for the others, as `Sieve.leave_out` takes it."""
+    """`why` for those that are bad (B,), None for the others, as `FeatureFilter.leave_out` takes it."""
     return np.where(bad, np.array(why, object), np.array(None, object))
 
 

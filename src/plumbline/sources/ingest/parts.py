@@ -23,8 +23,7 @@ from plumbline.sources.checks.values import Sizes, sizes_of
 from plumbline.sources.city.files import CityFiles, find_files, is_simulated
 from plumbline.sources.city.tables import FOOTPRINTS, TILES, CityPlan, Tiles, cells, products_crs, read_city, tile_name
 from plumbline.sources.points.points_table import load_points, write_blocks, write_points
-from plumbline.sources.points.read import open_points
-from plumbline.sources.points.read import product_parts as parts
+from plumbline.sources.points.read import open_points, product_parts
 from plumbline.sources.profiles.city import ProfileCity
 from plumbline.sources.profiles.files import ProfileFiles, find_profiles
 from plumbline.sources.track import Track, concatenate_tracks, identity
@@ -267,7 +266,7 @@ def cut_found(found: Sequence[CityFiles], rows: Sequence[ProfileFiles], params: 
         plans.append(CityPlan(work[city.name] / "city", city, own, products_crs(city.products, own)))
         sampled = max(1, max(path.stat().st_size for path in city.products) // SAMPLED_BYTES)
         for product, path in enumerate(city.products):
-            for number, span in enumerate(parts(path, own.products)):
+            for number, span in enumerate(product_parts(path, own.products)):
                 folder = work[city.name] / f"{product:04d}-{number:04d}"
                 result.append(
                     Part(folder, plans[-1].folder, path, plans[-1].crs, (product, number), span, sampled, own)

@@ -86,7 +86,7 @@ def find_format(
     """The format of a file, and of a csv its header.
 
     Args:
-        path: the file. about: what params.yaml says of it (`describe`).
+        path: the file. about: what params.yaml says of it (`product_params`).
         wanted: the format it has to be of; None: as `about` says, or by the content.
         products: all of `ingest.products`, for the message where none of them fits.
 

@@ -41,7 +41,8 @@ def open_points(
         format: reads the file as this format; None: as `products` says, or by its content.
         crs: projected CRS that the points are wanted in; None: that of the file, or where it has degrees, the UTM zone
             of its middle.
-        part: of a product that can be cut (`parts`): the bytes whose lines are wanted, or of Parquet, the row groups.
+        part: of a product that can be cut (`product_parts`): the bytes whose lines are wanted, or of Parquet, the row
+            groups.
 
     Raises:
         InputError: the file cannot be read, its format is not known or not the one asked for, its description lacks

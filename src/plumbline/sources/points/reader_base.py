@@ -143,7 +143,7 @@ def to_mm(about: params.Product, unit: str) -> float:
 
 @dataclass(frozen=True)
 class Angles:
-    """A line of sight by two angles in degrees, each a column or one number for all points; see `los.from_heading`."""
+    """A line of sight by two angles in degrees, each a column or one number for all points; see `los_from_heading`."""
 
     incidence: str | float
     heading: str | float

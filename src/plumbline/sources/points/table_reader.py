@@ -73,7 +73,7 @@ def open_table(
     source: str, header: list[str], layout: TableLayout, name: str, crs: str | None, rows: Rows, fail_row: Fail,
     is_whole: bool = True,
 ) -> PointSource:  # fmt: skip
-    """As `open_csv`, for any file that gives `rows`; `fail_row` refuses one of them, counted from 0.
+    """As `open_csv_table`, for any file that gives `rows`; `fail_row` refuses one of them, counted from 0.
 
     A part of a file may be without points, a whole file (`is_whole`) not.
     """

@@ -164,7 +164,7 @@ class ProductRows(NamedTuple):
     """The B rows of one file."""
 
     profiles: Profiles
-    """Severities in permille, locations as in `CODES`, or -1."""
+    """Severities in permille, locations as in `LOCATION_CODES`, or -1."""
     building_id: NDArray[np.str_]
     """(B,)"""
     group: NDArray[np.int64]
