@@ -92,7 +92,7 @@ def check_registry(_: Place) -> Iterator[Finding]:
 
 
 def _name() -> str:
-    from plumbline.release.registry import DEFAULT_NAME
+    from plumbline.release.names import DEFAULT_NAME
 
     with suppress(InputError):  # told of by the check of params.yaml
         return load_params().package.name

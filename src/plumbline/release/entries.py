@@ -14,7 +14,7 @@ from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 
 from plumbline.core.errors import InputError
 from plumbline.export.package import MANIFEST, verify_package
-from plumbline.release.resolve import CHAMPION
+from plumbline.release.names import CHAMPION
 
 DOWNLOADS = Path(".plumbline/models")
 HISTORY = "former_champions"

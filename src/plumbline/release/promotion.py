@@ -9,7 +9,8 @@ from pathlib import Path
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.export.package import MANIFEST, Manifest, verify_package
 from plumbline.release.entries import Registered
-from plumbline.release.registry import DEFAULT_NAME, Registry
+from plumbline.release.names import DEFAULT_NAME
+from plumbline.release.registry import Registry
 from plumbline.validate.gates import check_format
 
 REPLACED = "was the champion until another replaced it"

@@ -28,13 +28,10 @@ from plumbline.release.entries import (
     package_in,
     registered,
 )
+from plumbline.release.names import CHALLENGER, CHAMPION, DEFAULT_NAME
 from plumbline.release.records import Records
-from plumbline.release.resolve import CHAMPION
 from plumbline.release.server import Server, default_uri, local_folder
 
-DEFAULT_NAME = "plumbline"
-CHALLENGER = "challenger"
-"""Alias of a version whose answers are recorded beside the champion's; see `serve.score.shadow`."""
 EVIDENCE = "comparison"
 """Folder with the comparison with the former champion, beside the package."""
 HISTORY_LENGTH = 100

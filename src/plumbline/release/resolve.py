@@ -5,13 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from plumbline.core.errors import InputError
-from plumbline.params import Package, load_section
 from plumbline.pretrained import NAME as PRETRAINED
 from plumbline.pretrained import PACKAGE
-
-CHAMPION = "champion"
-"""The released one; its alias in the registry, too."""
-PARAMS = Path("params.yaml")
+from plumbline.release.names import CHAMPION, name_here
 
 
 def resolve_model(name_or_path: str, name: str | None = None) -> Path:
@@ -51,13 +47,3 @@ def resolve_model(name_or_path: str, name: str | None = None) -> Path:
             f"Plumbline, `{CHAMPION}` for the released one, or the folder of a model package."
         )
     return folder
-
-
-def name_here() -> str:
-    """Name that the project in the working directory releases its packages under: `package.name` of its params.yaml.
-
-    Raises:
-        InputError: that file cannot be read, or its section `package` is wrong.
-    """
-    section = load_section(PARAMS, "package", Package) if PARAMS.is_file() else None
-    return (section or Package()).name
