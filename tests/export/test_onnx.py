@@ -13,7 +13,7 @@ import torch
 import yaml
 
 from plumbline.core.errors import PlumblineError
-from plumbline.export.half import in_half
+from plumbline.export.fp16 import in_half
 from plumbline.export.interface import interface
 from plumbline.export.onnx import INPUTS, OUTPUTS, export_onnx, finish, said_by
 from plumbline.export.runtime import OnnxModel

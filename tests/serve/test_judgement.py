@@ -7,8 +7,8 @@ import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plumbline.export.abstention import blurred, torn
 from plumbline.export.answers import Answers
-from plumbline.export.judged import blurred, torn
 from plumbline.params import Prepare
 from plumbline.serve.judgement import judgement, unsure_where
 from tests.prepare.features.test_strain_resolution import buildings

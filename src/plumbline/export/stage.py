@@ -9,7 +9,7 @@ from plumbline.compress.degradation import write_table
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, told_unwritten
-from plumbline.export.half import in_half
+from plumbline.export.fp16 import in_half
 from plumbline.export.mixed_precision import quantize
 from plumbline.export.onnx import export_onnx, finish, said_by
 from plumbline.export.tensorrt.build import build

@@ -6,7 +6,7 @@ import geopandas
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.export.judged import answered, blurred, torn
+from plumbline.export.abstention import answered, blurred, torn
 from plumbline.export.runtime import Answers
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import Prepared

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.export.abstention import judged
 from plumbline.export.answers import Answers
-from plumbline.export.judged import judged
 from plumbline.model.interval import KIND_BOUNDS
 from plumbline.params import Prepare
 from plumbline.prepare.features.shards import SequenceSet

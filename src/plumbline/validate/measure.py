@@ -12,7 +12,7 @@ import onnx
 import torch
 from numpy.typing import NDArray
 
-from plumbline.export.judged import judged
+from plumbline.export.abstention import judged
 from plumbline.export.runtime import Answers, OnnxModel
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Prepare

@@ -58,7 +58,7 @@ def build(
     if through == "onnx":
         plan = plan_from_onnx(onnx, shapes, columns, timings)
     else:
-        from plumbline.export.tensorrt.through_torch import plan_from_torch
+        from plumbline.export.tensorrt.from_torch import plan_from_torch
 
         plan = plan_from_torch(*weights, artifact, shapes, columns, timings)
     folder = engine_folder(out, key)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from plumbline.export.half import in_half
+from plumbline.export.fp16 import in_half
 from plumbline.export.onnx import dynamic_shapes, example
 from plumbline.export.tensorrt.engine import Profile
 from plumbline.export.weights import read_network

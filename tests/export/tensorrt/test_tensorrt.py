@@ -25,7 +25,7 @@ from onnxruntime.quantization import quantize_static
 from plumbline import pretrained
 from plumbline.compress.quantize import OPERATORS, Calibration
 from plumbline.core.errors import InputError, PlumblineError
-from plumbline.export.half import in_half
+from plumbline.export.fp16 import in_half
 from plumbline.export.inputs import NAMES
 from plumbline.export.onnx import finish, said_by
 from plumbline.export.runtime import OnnxModel
@@ -42,8 +42,8 @@ from plumbline.export.tensorrt.engine import (
     refuse_other,
     write_engine,
 )  # fmt: skip
+from plumbline.export.tensorrt.from_torch import trace
 from plumbline.export.tensorrt.runtime import TensorRTModel
-from plumbline.export.tensorrt.through_torch import trace
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import parse_params
 from plumbline.prepare.features.shards import load_shards
