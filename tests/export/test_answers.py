@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from plumbline.export.answers import LEAST_CELLS, PARTS_A_THREAD, cut_to_longest, needed_places, split_by_length
 from plumbline.export.inputs import MASK
-from plumbline.export.spread import LEAST_CELLS, PARTS_A_THREAD, cut, parts, places
 
 MASKS = st.tuples(st.integers(1, 40), st.integers(1, 30)).flatmap(lambda shape: arrays(bool, shape))
 
@@ -20,10 +20,10 @@ def mask_of(lengths, width=None):
 @given(MASKS, st.integers(1, 5))
 def test_every_building_is_in_one_part_and_the_longest_of_a_part_comes_first(mask, threads):
     mask[:, 0] = True
-    found = parts(mask, threads)
+    found = split_by_length(mask, threads)
     assert sorted(np.concatenate(found)) == list(range(len(mask)))
     for part in found:
-        assert places(mask)[part[0]] == places(mask)[part].max()
+        assert needed_places(mask)[part[0]] == needed_places(mask)[part].max()
 
 
 @given(MASKS)
@@ -32,8 +32,8 @@ def test_nothing_that_is_real_is_cut_off(mask):
     mask[:, 0] = True
     values = np.arange(mask.size, dtype=float).reshape(*mask.shape, 1)
     inputs = {"distance": values, "slope": values, "geometry": values[:, 0], MASK: mask}
-    for part in parts(mask, 3):
-        own = cut(inputs, part)
+    for part in split_by_length(mask, 3):
+        own = cut_to_longest(inputs, part)
         assert own[MASK].sum() == mask[part].sum()
         assert own["distance"].shape[:2] == own["slope"].shape[:2] == own[MASK].shape
         np.testing.assert_array_equal(own["distance"][own[MASK]], values[part][mask[part]])
@@ -42,13 +42,13 @@ def test_nothing_that_is_real_is_cut_off(mask):
 
 
 def test_one_thread_or_little_work_is_not_divided():
-    assert len(parts(mask_of([20] * 500), 1)) == 1
-    assert len(parts(mask_of([20] * (LEAST_CELLS // 20)), 8)) == 1
+    assert len(split_by_length(mask_of([20] * 500), 1)) == 1
+    assert len(split_by_length(mask_of([20] * (LEAST_CELLS // 20)), 8)) == 1
 
 
 def test_each_thread_has_work_and_padding_goes():
     lengths = [*[12] * 200, *[45] * 40, *[120] * 16]
-    found = parts(mask_of(lengths), 2)
+    found = split_by_length(mask_of(lengths), 2)
     cells = [len(part) * np.asarray(lengths)[part].max() for part in found]
     assert 4 <= len(found) <= 2 * PARTS_A_THREAD + 2
     assert max(cells) < sum(cells) / 2
@@ -56,5 +56,5 @@ def test_each_thread_has_work_and_padding_goes():
 
 
 def test_an_empty_batch_has_one_empty_part():
-    (part,) = parts(np.ones((0, 3), bool), 4)
+    (part,) = split_by_length(np.ones((0, 3), bool), 4)
     assert not len(part)

@@ -11,7 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from plumbline.core.errors import InputError
-from plumbline.export import answers, spread
+from plumbline.export import answers
+from plumbline.export import answers as spread
 from plumbline.export.onnx import finish, said_by
 from plumbline.export.runtime import CPU, OnnxModel
 from plumbline.prepare.features.shards import load_shards
@@ -111,7 +112,7 @@ def test_a_batch_in_parts_has_the_answers_of_the_whole_in_its_order(tiny, data, 
     monkeypatch.setattr(spread, "LEAST_CELLS", 30)
     inputs = data.pad(np.random.default_rng(1).permutation(len(data)))
     alone, shared = (OnnxModel(tiny.data("export") / "pruned.onnx", threads=count) for count in (1, 3))
-    assert len(spread.parts(inputs["mask"], 3)) > 3
+    assert len(spread.split_by_length(inputs["mask"], 3)) > 3
     for left, right in zip(alone.run(inputs), shared.run(inputs), strict=True):
         np.testing.assert_allclose(left, right, atol=2e-6)
 

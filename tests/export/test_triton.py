@@ -14,7 +14,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, sha256_file, sha256_folder
 from plumbline.export.package import verify_package, write_package
 from plumbline.export.runtime import OnnxModel
-from plumbline.export.triton import MARK, Settings, config, model_names, signature, write_repository
+from plumbline.export.triton import MARK, Settings, config_text, model_names, onnx_tensors, write_repository
 from plumbline.prepare.features.shards import load_shards
 from tests.export.model_config import ENUMS, parse
 from tests.tiny import run_cli
@@ -130,7 +130,7 @@ def test_the_parser_refuses_what_is_no_config():
 def test_text_with_quotes_comes_back_as_it_was(tiny):
     path = tiny.data("package") / "model.onnx"
     manifest = verify_package(tiny.data("package")).model_copy(update={"version": 'a "b" \\ c\nd'})
-    message = parse(config("plumbline", "model.onnx", path, manifest, Settings()))
+    message = parse(config_text("plumbline", "model.onnx", path, manifest, Settings()))
     about = {entry.key: entry.value.string_value for entry in message.parameters}
     assert about["plumbline_version"] == 'a "b" \\ c\nd'
 
@@ -208,4 +208,4 @@ def test_a_model_without_a_free_batch_is_refused(tiny, tmp_path):
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 3
     onnx.save(model, tmp_path / "fixed.onnx")
     with pytest.raises(InputError, match=r"fixed\.onnx: distance: its first dimension is not `batch`"):
-        signature(tmp_path / "fixed.onnx")
+        onnx_tensors(tmp_path / "fixed.onnx")

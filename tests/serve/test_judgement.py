@@ -7,7 +7,7 @@ import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.export.abstention import blurred, torn
+from plumbline.export.abstention import has_no_probable_quadrant, has_too_little_data
 from plumbline.export.answers import Answers
 from plumbline.params import Prepare
 from plumbline.serve.judgement import judgement, unsure_where
@@ -57,7 +57,7 @@ def test_who_is_judged(name):
 def test_points_that_a_tilt_and_the_tracks_offsets_explain_say_nothing(points, tracks, judged):
     """A plane through 3 + 7 of 10 points on 8 tracks leaves nothing, whatever the building does."""
     sequences = buildings([[0.5] * points], (10, 10), tracks)
-    assert blurred(sequences, Prepare(min_points=5)).tolist() == [not judged]
+    assert has_too_little_data(sequences, Prepare(min_points=5)).tolist() == [not judged]
 
 
 @pytest.mark.parametrize("severity", [0.4, 0.5, 0.6, 0.8, 1.0])
@@ -91,7 +91,7 @@ def test_the_limit_moves_what_is_asked_in_proportion(severity, confidence, full)
 def asked(severity, confidence, full=0.55):
     """Whether a building goes without an answer for want of a quadrant."""
     limits = LIMITS.model_copy(update={"min_quadrant_confidence": full})
-    return torn(answered_as(severity, confidence), limits).tolist()
+    return has_no_probable_quadrant(answered_as(severity, confidence), limits).tolist()
 
 
 def answered_as(severity, confidence):

@@ -1,4 +1,4 @@
-"""Whom an answer is given for: of the buildings whose points could be prepared, not all are judged."""
+"""Decide which buildings get an answer: among those whose points could be prepared, not all are judged."""
 
 from __future__ import annotations
 
@@ -20,22 +20,26 @@ LEAST_PERMILLE = 1e-6
 """Least severity that is divided by."""
 
 
-def judged(sequences: SequenceSet, answers: Answers, limits: Prepare) -> Mask:
+def is_judged(sequences: SequenceSet, answers: Answers, limits: Prepare) -> Mask:
     """(B,) who gets an answer.
 
     Args:
         sequences: B buildings. answers: for them.
         limits: `min_points`, `max_strain_error_permille` and `min_quadrant_confidence` of it count.
     """
-    return answered(answers) & ~blurred(sequences, limits) & ~torn(answers, limits)
+    return (
+        is_in_distribution(answers)
+        & ~has_too_little_data(sequences, limits)
+        & ~has_no_probable_quadrant(answers, limits)
+    )
 
 
-def answered(answers: Answers) -> Mask:
+def is_in_distribution(answers: Answers) -> Mask:
     """(B,) like the training buildings, and with figures: an answer that is no number is none."""
     return np.asarray((answers.novelty <= 1) & np.isfinite(np.column_stack(answers)).all(1))
 
 
-def blurred(sequences: SequenceSet, limits: Prepare) -> Mask:
+def has_too_little_data(sequences: SequenceSet, limits: Prepare) -> Mask:
     """(B,) whose points could not show a strain of category 1.
 
     They are too noisy, or too few beyond what is fitted before anything is looked at: two tilts, and an offset of each
@@ -47,7 +51,7 @@ def blurred(sequences: SequenceSet, limits: Prepare) -> Mask:
     return np.asarray(noisy | (length - tracks < limits.min_points))
 
 
-def torn(answers: Answers, limits: Prepare) -> Mask:
+def has_no_probable_quadrant(answers: Answers, limits: Prepare) -> Mask:
     """(B,) damaged, perhaps, with no quadrant as probable as is asked for.
 
     Of the buildings said to have a severity s, s / (s + 0.5 permille) are damaged: one in two where category 1 begins.

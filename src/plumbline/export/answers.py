@@ -1,4 +1,4 @@
-"""What every runtime of a released model can do: answer one padded batch, or all buildings of a data set."""
+"""Answer one padded batch or all buildings under any runtime: sort by length, cut, answer, and put back in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.export.inputs import MASK, Signature
+from plumbline.export.inputs import MASK, SEQUENCES, Signature
 from plumbline.prepare.features.shards import SequenceSet
 
 CELLS = 1 << 15
@@ -81,3 +81,42 @@ def _nothing() -> Answers:
     """Answers for no buildings."""
     shapes = ((0, 4), (0,), (0,), (0,), (0,))
     return Answers(*(np.zeros(shape, np.float32) for shape in shapes))
+
+
+LEAST_CELLS = 2048
+"""Scatterers of a part, padding included, at least: for fewer, starting its operators takes longer than they do."""
+PARTS_A_THREAD = 2
+"""So that no thread is left with a part much longer than the others'."""
+
+
+def split_by_length(mask_BL: NDArray[np.bool_], threads: int) -> list[NDArray[np.intp]]:
+    """Buildings of each part, the part with most cells first; all buildings once.
+
+    Args:
+        mask_BL: of the batch.
+        threads: that are to work on it; with one there is one part.
+    """
+    length_B = needed_places(mask_BL)
+    order = np.argsort(-length_B, kind="stable")
+    if threads < 2 or not len(order):
+        return [order]
+    least = max(LEAST_CELLS, int(length_B.sum()) / (PARTS_A_THREAD * threads))
+    found, start = [], 0
+    while start < len(order):
+        count = max(1, int(np.ceil(least / length_B[order[start]])))
+        found.append(order[start : start + count])
+        start += count
+    return found
+
+
+def needed_places(mask_BL: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """(B,) places that each building needs: up to its last scatterer."""
+    return np.asarray(mask_BL.shape[1] - np.argmax(mask_BL[:, ::-1], axis=1))
+
+
+def cut_to_longest(inputs: Mapping[str, NDArray[Any]], part: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
+    """The inputs of the buildings `part`, the longest of which comes first, without places that none of them needs."""
+    longest = int(needed_places(inputs[MASK][part[:1]])[0])
+    return {
+        name: value[part, :longest] if name in (*SEQUENCES, MASK) else value[part] for name, value in inputs.items()
+    }

@@ -17,7 +17,7 @@ from plumbline.core.errors import PlumblineError
 from plumbline.model.diagnosis import Diagnosis
 
 
-class In(nn.Module):
+class InPrecision(nn.Module):
     """A part that computes in one precision, among others that go on in another."""
 
     def __init__(self, part: nn.Module, inside: torch.dtype, outside: torch.dtype) -> None:
@@ -50,14 +50,14 @@ def in_half(model: Diagnosis) -> Diagnosis:
     network = cast(Any, model.network)  # wrapped parts are no longer of the classes that it names
     if (position := network.neck.position) is not None:
         network.neck.position = None
-    network.encoder, network.neck = In(network.encoder, half, half), In(network.neck, half, half)
+    network.encoder, network.neck = InPrecision(network.encoder, half, half), InPrecision(network.neck, half, half)
     if position is not None:
-        network.neck.part.position = In(position, full, half)
-    network.pool = In(network.pool, full, full)
-    network.geometry = In(network.geometry, half, half)
+        network.neck.part.position = InPrecision(position, full, half)
+    network.pool = InPrecision(network.pool, full, full)
+    network.geometry = InPrecision(network.geometry, half, half)
     heads = network.heads
-    heads.join_pooled = nn.ModuleList(In(join, half, full) for join in heads.join_pooled)
-    heads.join_geometry = In(heads.join_geometry, half, full)
+    heads.join_pooled = nn.ModuleList(InPrecision(join, half, full) for join in heads.join_pooled)
+    heads.join_geometry = InPrecision(heads.join_geometry, half, full)
     for name, parameter in model.named_parameters():
         # NaN passes: a network that diverged is for the gates to refuse, with evidence.
         if parameter.dtype == half and parameter.isinf().any():

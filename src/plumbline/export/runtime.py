@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
 from plumbline.core.jobs import cores
-from plumbline.export.answers import Answers, Released
+from plumbline.export.answers import Answers, Released, cut_to_longest, split_by_length
 from plumbline.export.inputs import FLOATS, MASK, NAMES, signature
 from plumbline.export.interface import read_properties
-from plumbline.export.spread import cut, parts
 
 __all__ = ["Answers", "OnnxModel"]
 
@@ -85,11 +84,11 @@ class OnnxModel(Released):
 
     def execute(self, inputs: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[np.float32]]:
         """The outputs in the order of `Answers`."""
-        batch = parts(inputs[MASK], self._threads) if self._threads > 1 else []
+        batch = split_by_length(inputs[MASK], self._threads) if self._threads > 1 else []
         if len(batch) < 2:
             return self._execute(inputs)
         # Parts are cut as threads become free, so that no more than they work on is held twice.
-        done = list(self._workers.map(lambda part: self._execute(cut(inputs, part)), batch))
+        done = list(self._workers.map(lambda part: self._execute(cut_to_longest(inputs, part)), batch))
         back = np.argsort(np.concatenate(batch))
         return [np.concatenate(output)[back] for output in zip(*done, strict=True)]
 

@@ -55,7 +55,7 @@ class Settings:
         return sorted({max(1, self.max_batch_size // 4), self.max_batch_size})
 
 
-class Tensor(NamedTuple):
+class TensorConfig(NamedTuple):
     """An input or output of an ONNX file."""
 
     name: str
@@ -84,7 +84,7 @@ def write_repository(package: Path, out: Path, settings: Settings) -> list[str]:
         for file, name in names.items():
             (folder / name / VERSION).mkdir(parents=True)
             shutil.copyfile(package / file, folder / name / VERSION / MODEL)
-            text = config(name, file, package / file, manifest, settings)
+            text = config_text(name, file, package / file, manifest, settings)
             (folder / name / CONFIG).write_text(text, encoding="utf-8")
         files = {path.relative_to(folder).as_posix(): sha256_file(path) for path in _files(folder)}
         write_json(folder / MARK, {"format": 1, "package": manifest.version, "files": files})
@@ -107,7 +107,7 @@ def model_names(manifest: Manifest) -> dict[str, str]:
     }
 
 
-def signature(path: Path) -> tuple[list[Tensor], list[Tensor]]:
+def onnx_tensors(path: Path) -> tuple[list[TensorConfig], list[TensorConfig]]:
     """Inputs and outputs of an ONNX file as it declares them.
 
     Raises:
@@ -117,14 +117,14 @@ def signature(path: Path) -> tuple[list[Tensor], list[Tensor]]:
     return [_tensor(value, path) for value in graph.input], [_tensor(value, path) for value in graph.output]
 
 
-def config(name: str, file: str, path: Path, manifest: Manifest, settings: Settings) -> str:
+def config_text(name: str, file: str, path: Path, manifest: Manifest, settings: Settings) -> str:
     """The text of a model's `config.pbtxt` (protobuf text format).
 
     Args:
         name: of the model. file: its name in the package. path: where it is. manifest: of the package.
         settings: how to run it.
     """
-    inputs, outputs = signature(path)
+    inputs, outputs = onnx_tensors(path)
     sizes = ", ".join(map(str, settings.preferred_batch_sizes))
     about = {
         "plumbline_package": manifest.name,
@@ -163,7 +163,7 @@ def _optimization(settings: Settings) -> Iterable[str]:
     yield f"optimization {{ graph {{ level: 0 }}{inner if settings.gpu and settings.tensorrt else ''} }}"
 
 
-def _tensors(kind: str, tensors: Iterable[Tensor]) -> Iterable[str]:
+def _tensors(kind: str, tensors: Iterable[TensorConfig]) -> Iterable[str]:
     for tensor in tensors:
         # Triton asks for a dimension; a value a building is one of size 1 there, and none for the model.
         dims, reshape = (tensor.dims, "") if tensor.dims else ([1], " reshape { shape: [ ] }")
@@ -171,14 +171,14 @@ def _tensors(kind: str, tensors: Iterable[Tensor]) -> Iterable[str]:
         yield f"{kind} [ {{ name: {_quoted(tensor.name)} data_type: {tensor.type} dims: [ {sizes} ]{reshape} }} ]"
 
 
-def _tensor(value: Any, path: Path) -> Tensor:
+def _tensor(value: Any, path: Path) -> TensorConfig:
     kind = value.type.tensor_type
     if kind.elem_type not in TYPES:
         raise InputError(f"{path}: {value.name}: type {kind.elem_type} of ONNX, which this cannot describe to Triton.")
     batch, *rest = kind.shape.dim or [None]
     if batch is None or batch.dim_param != "batch":
         raise InputError(f"{path}: {value.name}: its first dimension is not `batch`, so that Triton cannot batch it.")
-    return Tensor(value.name, TYPES[kind.elem_type], [-1 if dim.dim_param else dim.dim_value for dim in rest])
+    return TensorConfig(value.name, TYPES[kind.elem_type], [-1 if dim.dim_param else dim.dim_value for dim in rest])
 
 
 def _quoted(text: str) -> str:

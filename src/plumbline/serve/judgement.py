@@ -6,7 +6,7 @@ import geopandas
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.export.abstention import answered, blurred, torn
+from plumbline.export.abstention import has_no_probable_quadrant, has_too_little_data, is_in_distribution
 from plumbline.export.runtime import Answers
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import Prepared
@@ -26,8 +26,8 @@ def judgement(
     """
     count = len(footprints)
     status = np.full(count, "insufficient_points", dtype=object)
-    status[prepared.footprint] = np.where(answered(answers), "ok", "out_of_distribution")
-    few = blurred(prepared.sequences, prepare) | torn(answers, prepare)
+    status[prepared.footprint] = np.where(is_in_distribution(answers), "ok", "out_of_distribution")
+    few = has_too_little_data(prepared.sequences, prepare) | has_no_probable_quadrant(answers, prepare)
     status[prepared.footprint[few]] = "insufficient_points"
 
     def spread(values: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -51,6 +51,8 @@ def unsure_where(prepared: Prepared, answers: Answers, prepare: Prepare) -> NDAr
     """(F,) footprints that would be judged, were it not that no quadrant is probable enough; see `judgement`."""
     unsure = np.zeros(len(prepared.n_points), bool)
     unsure[prepared.footprint] = (
-        answered(answers) & ~blurred(prepared.sequences, prepare) & torn(answers, prepare)
-    )  # fmt: skip
+        is_in_distribution(answers)
+        & ~has_too_little_data(prepared.sequences, prepare)
+        & has_no_probable_quadrant(answers, prepare)
+    )
     return unsure

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
-from plumbline.export.abstention import judged
+from plumbline.export.abstention import is_judged
 from plumbline.export.answers import Answers
 from plumbline.model.interval import KIND_BOUNDS
 from plumbline.params import Prepare
@@ -31,7 +31,7 @@ def false_alarms(sequences: SequenceSet, answers: Answers, limits: Prepare) -> d
         `bounds_permille` (D,); `points_from` (K,), the least number of scatterers of each kind; `sound` (K,)
         buildings; `flagged` (K, D) of them.
     """
-    sound = judged(sequences, answers, limits) & (np.asarray(sequences.severity) < CATEGORY_BOUNDS_PERMILLE[0])
+    sound = is_judged(sequences, answers, limits) & (np.asarray(sequences.severity) < CATEGORY_BOUNDS_PERMILLE[0])
     kind = np.searchsorted(KIND_BOUNDS, np.asarray(sequences.length), side="right")
     rows = [np.flatnonzero(sound & (kind == number)) for number in range(len(KIND_BOUNDS) + 1)]
     return {

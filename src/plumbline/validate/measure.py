@@ -12,7 +12,7 @@ import onnx
 import torch
 from numpy.typing import NDArray
 
-from plumbline.export.abstention import judged
+from plumbline.export.abstention import is_judged
 from plumbline.export.runtime import Answers, OnnxModel
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Prepare
@@ -66,7 +66,7 @@ def judged_figures(sequences: SequenceSet, answers: Answers, limits: Prepare) ->
 
     A figure of none is left out. Buildings that were not prepared, for want of points, are no part of the share.
     """
-    inside = judged(sequences, answers, limits)
+    inside = is_judged(sequences, answers, limits)
     figures = {"judged_share": float(inside.mean())}
     error = np.abs(answers.severity_permille - np.asarray(sequences.severity))
     if inside.any():

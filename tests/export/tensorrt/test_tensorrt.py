@@ -30,7 +30,7 @@ from plumbline.export.inputs import NAMES
 from plumbline.export.onnx import finish, said_by
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.tensorrt import build as building
-from plumbline.export.tensorrt.biases import with_float_biases
+from plumbline.export.tensorrt.build import with_float_biases
 from plumbline.export.tensorrt.device import Device, this_device
 from plumbline.export.tensorrt.engine import (
     ABOUT,

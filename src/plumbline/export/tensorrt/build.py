@@ -1,20 +1,53 @@
-"""From a package to an engine: TensorRT's own parser of the ONNX file, with its timings kept for the next time."""
+"""Build an engine from a package by TensorRT's own parser of the ONNX file, and keep its timings for the next time."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import onnx
+from onnx import TensorProto, numpy_helper
+
 from plumbline.core.console import log
 from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.files import atomic_file, sha256_file
 from plumbline.export.package import MODELS, verify_package
 from plumbline.export.runtime import OnnxModel
-from plumbline.export.tensorrt.biases import with_float_biases
 from plumbline.export.tensorrt.device import Device, this_device
 from plumbline.export.tensorrt.engine import Key, Profile, engine_folder, profile, write_engine
 from plumbline.export.weights import network_files
 from plumbline.params.export import EngineArtifact, Through
+
+
+def with_float_biases(path: Path) -> bytes:
+    """The content of an ONNX file, with each bias in int32 written as the float32 that it stands for.
+
+    ONNX Runtime's quantiser writes them so because its own int8 kernels add them up in int32. Versions of TensorRT
+    refuse such a DequantizeLinear ("only activation types allowed as input to this layer"), and need none: they take
+    the bias in float and round it themselves. A bias is `int32 * scale` by channel, so only float32's rounding is lost.
+    """
+    model = onnx.load(path)
+    graph = model.graph
+    held = {tensor.name: tensor for tensor in graph.initializer}
+    folded = [
+        node
+        for node in graph.node
+        if node.op_type == "DequantizeLinear"
+        and node.input[0] in held
+        and held[node.input[0]].data_type == TensorProto.INT32
+    ]
+    if not folded:
+        return path.read_bytes()
+    for node in folded:
+        # No zero point is to be taken off: the operator's definition has none for int32.
+        whole, scale = (numpy_helper.to_array(held[name]) for name in node.input[:2])
+        graph.initializer.append(numpy_helper.from_array(whole.astype(scale.dtype) * scale, node.output[0]))
+        graph.node.remove(node)
+    used = {name for node in graph.node for name in node.input}
+    for tensor in [tensor for tensor in graph.initializer if tensor.name not in used]:
+        graph.initializer.remove(tensor)
+    content: bytes = model.SerializeToString()
+    return content
 
 
 def build_from_package(
@@ -87,7 +120,7 @@ def plan_from_onnx(onnx: Path, shapes: Profile, columns: dict[str, int], timings
     if not parser.parse(with_float_biases(onnx)):
         said = "; ".join(str(parser.get_error(i)) for i in range(parser.num_errors))
         raise PlumblineError(f"{onnx}: TensorRT cannot read it ({said}).")
-    config = configure(tensorrt, builder, shapes, columns, timings.read_bytes() if timings.is_file() else b"")
+    config = builder_config(tensorrt, builder, shapes, columns, timings.read_bytes() if timings.is_file() else b"")
     plan = builder.build_serialized_network(network, config)
     if plan is None:
         raise PlumblineError(f"{onnx}: TensorRT made no engine of it; its own messages say why.")
@@ -96,7 +129,7 @@ def plan_from_onnx(onnx: Path, shapes: Profile, columns: dict[str, int], timings
     return bytes(plan)
 
 
-def configure(tensorrt: Any, builder: Any, shapes: Profile, columns: dict[str, int], timings: bytes) -> Any:
+def builder_config(tensorrt: Any, builder: Any, shapes: Profile, columns: dict[str, int], timings: bytes) -> Any:
     """The builder's configuration: the shapes, the timings of earlier builds, and float32 that is float32."""
     config = builder.create_builder_config()
     # TF32 would multiply float32 with 10 bits of mantissa, as many as fp16 has: who wants that takes fp16.

@@ -1,4 +1,4 @@
-"""The other way to an engine: torch-tensorrt takes the network itself, ahead of time, without an ONNX file between."""
+"""Build an engine from the network itself by torch-tensorrt, without an ONNX file between."""
 
 from __future__ import annotations
 
