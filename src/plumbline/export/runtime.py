@@ -35,7 +35,7 @@ PROVIDERS: dict[str, list[Any]] = {
 
 
 class OnnxModel(Released):
-    """An ONNX file under ONNX Runtime. On the CPU each thread has a part of the batch, see `spread`."""
+    """An ONNX file under ONNX Runtime. On the CPU each thread has a part of the batch, see `split_by_length`."""
 
     def __init__(self, path: Path, provider: str = CPU, threads: int = 0) -> None:
         """Open a model.

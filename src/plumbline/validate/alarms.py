@@ -25,7 +25,7 @@ def false_alarms(sequences: SequenceSet, answers: Answers, limits: Prepare) -> d
 
     Args:
         sequences: B labelled buildings that no training has seen. answers: for them.
-        limits: see `judged`.
+        limits: see `is_judged`.
 
     Returns:
         `bounds_permille` (D,); `points_from` (K,), the least number of scatterers of each kind; `sound` (K,)

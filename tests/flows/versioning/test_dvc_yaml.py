@@ -60,7 +60,7 @@ def test_a_package_is_made_anew_where_a_parameter_in_its_hash_is_another() -> No
 
 
 def test_limits_of_other_sections_that_a_stage_goes_by_are_its_parameters() -> None:
-    """`train` records how a model's scatterers were prepared, `validate` judges as `predict` does (`export.judged`)."""
+    """`train` records how a model's scatterers were prepared, `validate` judges as `predict` does (`abstention`)."""
     stated = yaml.safe_load((ROOT / "params.yaml").read_text())["prepare"]  # DVC knows no key that is not stated
     for stage, keys in (("train", SEQUENCES), ("validate", ("min_points", *JUDGED))):
         assert {f"prepare.{key}" for key in keys if key in stated} <= set(DVC["stages"][stage]["params"])
