@@ -21,7 +21,7 @@ from plumbline.params import load_params
 from plumbline.prepare.features.shards import load_shards
 from plumbline.pretrained import MODEL, PACKAGE
 from plumbline.validate import stage
-from plumbline.validate.gates import failed_rules
+from plumbline.validate.gates.rules import failed_rules
 from plumbline.validate.measure import parity_figures
 from tests.tiny import run_cli
 from tests.validate import spoil

@@ -16,7 +16,7 @@ from plumbline.params import Ingest, load_ingest
 if TYPE_CHECKING:
     from plumbline.export.package import Manifest
     from plumbline.model.diagnosis import Diagnosis
-    from plumbline.validate.bench_inputs import BenchInputs
+    from plumbline.validate.bench.inputs import BenchInputs
 
 app = typer.Typer()
 TABLE_WIDTH = 200
@@ -50,9 +50,9 @@ def bench(
     from plumbline.export.weights import load_network
     from plumbline.release.resolve import resolve_model
     from plumbline.train.monitor.record import hardware
-    from plumbline.validate.bench import BATCHES
-    from plumbline.validate.bench import bench as run
-    from plumbline.validate.bench_report import advice, document, table
+    from plumbline.validate.bench.run import BATCHES
+    from plumbline.validate.bench.run import bench as run
+    from plumbline.validate.bench.summary import advice, document, table
 
     _check(prepared, points, buildings, labels)
     for option, value in (("--format", format_), ("--params", params)):
@@ -100,7 +100,7 @@ def _check_json(path: Path, package: Path, inputs: Sequence[Path]) -> None:
 
 
 def _prepared(prepared: Path | None, reference: Diagnosis) -> BenchInputs:
-    from plumbline.validate.bench_inputs import prepared_inputs, random_inputs
+    from plumbline.validate.bench.inputs import prepared_inputs, random_inputs
 
     if prepared is not None:
         return prepared_inputs(prepared)
@@ -124,7 +124,7 @@ def _own(
     from plumbline.sources.checks.overlap import check_overlap
     from plumbline.sources.city.labels import match_footprints, read_labels
     from plumbline.sources.footprints.buildings import read_buildings
-    from plumbline.validate.bench_inputs import chosen
+    from plumbline.validate.bench.inputs import chosen
 
     check_inputs([*points, buildings, *([labels] if labels else [])])
     known = read_labels(labels) if labels else None

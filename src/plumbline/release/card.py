@@ -7,8 +7,8 @@ from typing import Any
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.export.package import MODELS
-from plumbline.validate.report import CATEGORIES
-from plumbline.validate.report_content import METRICS, OF_SLICES, compared_with
+from plumbline.validate.report.content import METRICS, OF_SLICES, compared_with
+from plumbline.validate.report.page import CATEGORIES
 
 NONE = ""
 """A cell without a figure."""

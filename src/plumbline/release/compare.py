@@ -16,12 +16,12 @@ from plumbline.params import Validate
 from plumbline.prepare.features.shards import load_shards
 from plumbline.release.card import model_card
 from plumbline.validate.baseline import least_squares
-from plumbline.validate.comparisons import drops_of
-from plumbline.validate.gates import check_format, evaluate, failed_rules
+from plumbline.validate.gates.comparisons import drops_of
+from plumbline.validate.gates.rules import check_format, evaluate, failed_rules
 from plumbline.validate.measure import size_figures
 from plumbline.validate.metrics import Figures, Judged
-from plumbline.validate.report import write_report
-from plumbline.validate.report_content import BASELINE, CHAMPION, REFERENCE, report_content
+from plumbline.validate.report.content import BASELINE, CHAMPION, REFERENCE, report_content
+from plumbline.validate.report.page import write_report
 from plumbline.validate.slices import slices
 from plumbline.validate.stage import Table, as_judged, finite, slice_figures
 

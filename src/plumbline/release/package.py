@@ -16,8 +16,8 @@ from plumbline.prepare.audit.reference import CONDITIONS_FILE as REFERENCE
 from plumbline.prepare.audit.reference import describe_conditions
 from plumbline.prepare.features.shards import load_shards
 from plumbline.release.card import model_card
-from plumbline.validate.alarms import FILE as ALARM_FILE
-from plumbline.validate.gates import check_format, failed_rules
+from plumbline.validate.false_alarms import FILE as ALARM_FILE
+from plumbline.validate.gates.rules import check_format, failed_rules
 
 FILES = {
     "model.onnx": "pruned.onnx",

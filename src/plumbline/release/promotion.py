@@ -11,7 +11,7 @@ from plumbline.export.package import MANIFEST, Manifest, verify_package
 from plumbline.release.entries import Registered
 from plumbline.release.names import DEFAULT_NAME
 from plumbline.release.registry import Registry
-from plumbline.validate.gates import check_format
+from plumbline.validate.gates.rules import check_format
 
 REPLACED = "was the champion until another replaced it"
 Compare = Callable[[Path, Path], Path | None]

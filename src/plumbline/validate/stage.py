@@ -20,16 +20,16 @@ from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Prepare, Validate
 from plumbline.params.validate import OF_QUADRANTS
 from plumbline.prepare.features.shards import Shards, load_shards
-from plumbline.validate.alarms import FILE as ALARM_FILE
-from plumbline.validate.alarms import false_alarms
 from plumbline.validate.baseline import least_squares
-from plumbline.validate.comparisons import drops_of
-from plumbline.validate.evidence import write_evidence
-from plumbline.validate.gates import evaluate, failed_rules
+from plumbline.validate.false_alarms import FILE as ALARM_FILE
+from plumbline.validate.false_alarms import false_alarms
+from plumbline.validate.gates.comparisons import drops_of
+from plumbline.validate.gates.rules import evaluate, failed_rules
 from plumbline.validate.measure import judged_figures, novelty_figures, parity_figures, size_figures, speed_figures
 from plumbline.validate.metrics import Figures, Judged, accuracy_figures
-from plumbline.validate.report import write_report
-from plumbline.validate.report_content import report_content
+from plumbline.validate.report.content import report_content
+from plumbline.validate.report.page import write_report
+from plumbline.validate.report.plots import write_evidence
 from plumbline.validate.slices import slices
 
 Table = dict[str, dict[str, Figures]]

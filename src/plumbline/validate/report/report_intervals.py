@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.params.validate import OF_BUILDINGS
-from plumbline.validate.bootstrap import resampled_figures, upper_bound
+from plumbline.validate.gates.bootstrap import resampled_figures, upper_bound
 from plumbline.validate.metrics import Float, Judged
 
 SHARE = 0.95

@@ -8,7 +8,7 @@ import pytest
 from plumbline.export.answers import Answers
 from plumbline.params import Prepare
 from plumbline.prepare.features.shards import load_shards
-from plumbline.validate.alarms import false_alarms
+from plumbline.validate.false_alarms import false_alarms
 
 LENIENT = Prepare(min_points=3, max_strain_error_permille=1e6, min_quadrant_confidence=0)
 

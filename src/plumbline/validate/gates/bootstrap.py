@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.params.validate import OF_QUADRANTS
+from plumbline.validate.gates.resampled_metrics import OfResamples, of_all, of_quadrants
 from plumbline.validate.metrics import HIGHER_IS_BETTER, Judged
-from plumbline.validate.resampled import OfResamples, of_all, of_quadrants
 
 Float = NDArray[np.floating]
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from plumbline.params import Gate
 from plumbline.params.validate import OF_BUILDINGS
 from plumbline.prepare.features.shards import SequenceSet
-from plumbline.validate.bootstrap import Pair, resampled_drops
-from plumbline.validate.gates import Drops, covers
+from plumbline.validate.gates.bootstrap import Pair, resampled_drops
+from plumbline.validate.gates.rules import Drops, covers
 from plumbline.validate.metrics import Judged
 
 

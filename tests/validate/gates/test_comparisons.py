@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from plumbline.params import Gate
-from plumbline.validate.bootstrap import RESAMPLES, Pair
-from plumbline.validate.comparisons import drops_of
+from plumbline.validate.gates.bootstrap import RESAMPLES, Pair
+from plumbline.validate.gates.comparisons import drops_of
 from plumbline.validate.metrics import Judged
 from plumbline.validate.slices import slices
 from tests.validate.test_slices import buildings

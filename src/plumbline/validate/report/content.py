@@ -12,7 +12,7 @@ from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category
 from plumbline.prepare.features.shards import Shards
 from plumbline.validate.confidence import accuracy_by_coverage, confidence_bins
 from plumbline.validate.metrics import Figures, Judged
-from plumbline.validate.report_intervals import SHARE, Interval, intervals
+from plumbline.validate.report.report_intervals import SHARE, Interval, intervals
 
 METRICS = (
     "quadrant_accuracy",

@@ -10,8 +10,8 @@ from plumbline.core.compass import QUADRANTS
 from plumbline.core.files import write_json
 from plumbline.core.svg import Estimate, Line, interval_chart, line_chart
 from plumbline.prepare.audit.charts import number, say, table
-from plumbline.validate.bootstrap import RESAMPLES
-from plumbline.validate.report_content import METRICS, OF_SLICES, compared_with
+from plumbline.validate.gates.bootstrap import RESAMPLES
+from plumbline.validate.report.content import METRICS, OF_SLICES, compared_with
 
 DRAWN = ("quadrant_accuracy", "severity_mae", "interval_coverage", "expected_calibration_error")
 """Metrics that have a drawing."""

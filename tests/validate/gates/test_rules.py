@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from plumbline.core.errors import InputError
 from plumbline.params import Gate, Validate, parse_params
 from plumbline.params.validate import METRICS, OF_BUILDINGS
-from plumbline.validate.bootstrap import Pair
-from plumbline.validate.gates import FORMAT, check_format, failed_rules
-from plumbline.validate.gates import evaluate as judge
+from plumbline.validate.gates.bootstrap import Pair
+from plumbline.validate.gates.rules import FORMAT, check_format, failed_rules
+from plumbline.validate.gates.rules import evaluate as judge
 from plumbline.validate.metrics import HIGHER_IS_BETTER
 from tests.tiny import PARAMS
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from plumbline.core.errors import InputError
 from plumbline.params import Gate, Validate
 from plumbline.params.validate import OF_BUILDINGS, OF_QUADRANTS
-from plumbline.validate.bootstrap import Pair, upper_bound
+from plumbline.validate.gates.bootstrap import Pair, upper_bound
 from plumbline.validate.metrics import HIGHER_IS_BETTER
 
 FORMAT = 2

@@ -18,7 +18,8 @@ from plumbline.export.package import Manifest
 from plumbline.export.runtime import Answers, OnnxModel
 from plumbline.export.weights import network_files
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.validate.bench_inputs import BenchInputs
+from plumbline.validate.bench.inputs import BenchInputs
+from plumbline.validate.bench.runtimes import Eager, runtimes, thread_counts
 from plumbline.validate.measure import (
     Inputs,
     difference_figures,
@@ -28,7 +29,6 @@ from plumbline.validate.measure import (
     size_figures,
 )
 from plumbline.validate.metrics import Figures, Judged, accuracy_figures
-from plumbline.validate.runtimes import Eager, runtimes, thread_counts
 
 BATCHES = (1, 16, 64, 256)
 ROUNDS = 3

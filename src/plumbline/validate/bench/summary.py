@@ -13,8 +13,8 @@ from rich.table import Table
 
 from plumbline.export.package import Manifest
 from plumbline.export.runtime import installed_versions
-from plumbline.validate.bench import Row
-from plumbline.validate.bench_inputs import BenchInputs
+from plumbline.validate.bench.inputs import BenchInputs
+from plumbline.validate.bench.run import Row
 
 PACKAGES = ("plumbline", "torch", "onnxruntime", "onnxruntime-gpu", "onnx", "numpy")
 CLEARLY = 1.05
