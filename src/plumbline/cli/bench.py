@@ -52,7 +52,7 @@ def bench(
     from plumbline.train.monitor.record import hardware
     from plumbline.validate.bench.run import BATCHES
     from plumbline.validate.bench.run import bench as run
-    from plumbline.validate.bench.summary import advice, document, table
+    from plumbline.validate.bench.summary import advice, bench_document, bench_table
 
     _check(prepared, points, buildings, labels)
     for option, value in (("--format", format_), ("--params", params)):
@@ -71,8 +71,8 @@ def bench(
     rows = run(folder, manifest, reference, inputs, sorted(set(batch or BATCHES)), rounds)
     said = advice(rows, manifest.default_model)
     if json_path is not None:
-        write_json(json_path, document(rows, manifest, inputs, machine, said))
-    print_table(table(rows, manifest, inputs, machine), TABLE_WIDTH)
+        write_json(json_path, bench_document(rows, manifest, inputs, machine, said))
+    print_table(bench_table(rows, manifest, inputs, machine), TABLE_WIDTH)
     for sentence in said:
         typer.echo(sentence)
 

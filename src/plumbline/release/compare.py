@@ -16,14 +16,13 @@ from plumbline.params import Validate
 from plumbline.prepare.features.shards import load_shards
 from plumbline.release.card import model_card
 from plumbline.validate.baseline import least_squares
-from plumbline.validate.gates.comparisons import drops_of
-from plumbline.validate.gates.rules import check_format, evaluate, failed_rules
+from plumbline.validate.gates.rules import check_format, drops_of, evaluate, failed_rules
 from plumbline.validate.measure import size_figures
 from plumbline.validate.metrics import Figures, Judged
 from plumbline.validate.report.content import BASELINE, CHAMPION, REFERENCE, report_content
 from plumbline.validate.report.page import write_report
 from plumbline.validate.slices import slices
-from plumbline.validate.stage import Table, as_judged, finite, slice_figures
+from plumbline.validate.stage import Table, as_judged, finite_figures, slice_figures
 
 
 def compare_with_champion(candidate: Path, champion: Path, prepared: Path, params: Validate, out: Path) -> Path:
@@ -72,7 +71,7 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
     parts = slices(test, about.prepare.max_strain_error_permille)
     table: Table = {
         part: {
-            name: finite(slice_figures(one, test, np.asarray(inside), params.min_slice))
+            name: finite_figures(slice_figures(one, test, np.asarray(inside), params.min_slice))
             for name, one in everyone.items()
         }
         for part, inside in parts.items()

@@ -23,8 +23,7 @@ from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.validate.baseline import least_squares
 from plumbline.validate.false_alarms import FILE as ALARM_FILE
 from plumbline.validate.false_alarms import false_alarms
-from plumbline.validate.gates.comparisons import drops_of
-from plumbline.validate.gates.rules import evaluate, failed_rules
+from plumbline.validate.gates.rules import drops_of, evaluate, failed_rules
 from plumbline.validate.measure import judged_figures, novelty_figures, parity_figures, size_figures, speed_figures
 from plumbline.validate.metrics import Figures, Judged, accuracy_figures
 from plumbline.validate.report.content import report_content
@@ -82,7 +81,7 @@ def validate(
         table["all"][name] |= parity_figures(whole if name == "float32" else pruned, test, answers[name])
         table["all"][name] |= novelty_figures(whole, test, answers[name])
         table["all"][name] |= judged_figures(test, answers[name], limits)
-    table = {part: {who: finite(figures) for who, figures in row.items()} for part, row in table.items()}
+    table = {part: {who: finite_figures(figures) for who, figures in row.items()} for part, row in table.items()}
     own = [rule for rule in params.gates if rule.max_drop_vs != "champion"]
     judged = {BASELINE: least_squares(test)} | {name: as_judged(one) for name, one in answers.items()}
     gate = evaluate(own, table, drops_of(own, judged, test, parts, params.min_slice), params)
@@ -162,6 +161,6 @@ def as_judged(answers: Answers) -> Judged:
     return Judged(answers.quadrant_probability, answers.severity_permille, answers.severity_low, answers.severity_high)
 
 
-def finite(figures: Figures) -> Figures:
+def finite_figures(figures: Figures) -> Figures:
     """Without NaN and infinity, as a broken model gives them: no figure, no pass."""
     return {name: value for name, value in figures.items() if math.isfinite(value)}

@@ -20,7 +20,7 @@ from plumbline.validate.bench import run as measured
 from plumbline.validate.bench.inputs import LENGTHS, chosen, prepared_inputs, random_inputs
 from plumbline.validate.bench.run import Row, artifacts, bench
 from plumbline.validate.bench.runtimes import CPU, Runtime, runtimes, thread_counts
-from plumbline.validate.bench.summary import advice, document, table
+from plumbline.validate.bench.summary import advice, bench_document, bench_table
 from plumbline.validate.metrics import accuracy_figures
 from plumbline.validate.stage import as_judged
 from tests.tiny import run_cli
@@ -160,7 +160,7 @@ def test_the_document_is_strict_json_and_the_table_has_every_row(tiny):
     rows = [row("model.onnx", 1.0, 100), row("model.int8.onnx", 0, 0, trouble="it is broken")]
     rows[0].figures["parity_probability"] = math.nan
     manifest, inputs = verify_package(tiny.data("package")), prepared_inputs(tiny.data("prepare"))
-    content = document(rows, manifest, inputs, MACHINE, ["one"])
+    content = bench_document(rows, manifest, inputs, MACHINE, ["one"])
     read = json.loads(json.dumps(content, allow_nan=False))
     assert read["package"]["version"] == manifest.version
     assert read["rows"][0]["buildings_per_second"] == {"1": 50.0, "64": 100.0}
@@ -170,7 +170,7 @@ def test_the_document_is_strict_json_and_the_table_has_every_row(tiny):
     assert read["inputs"]["buildings"] == len(inputs.sequences)
     shown = Console(width=200)
     with shown.capture() as capture:
-        shown.print(table(rows, manifest, inputs, MACHINE))
+        shown.print(bench_table(rows, manifest, inputs, MACHINE))
     said = capture.get()
     assert "model.int8.onnx" in said
     assert "did not run" in said

@@ -7,7 +7,7 @@ import pytest
 
 from plumbline.params import Gate
 from plumbline.validate.gates.bootstrap import RESAMPLES, Pair
-from plumbline.validate.gates.comparisons import drops_of
+from plumbline.validate.gates.rules import drops_of
 from plumbline.validate.metrics import Judged
 from plumbline.validate.slices import slices
 from tests.validate.test_slices import buildings

@@ -14,12 +14,10 @@ from plumbline.core.files import read_json
 from plumbline.export.stage import ARTIFACTS
 from plumbline.params import Gate, Validate
 from plumbline.prepare.features.shards import load_shards
-from plumbline.validate.gates.comparisons import drops_of
-from plumbline.validate.gates.rules import evaluate
+from plumbline.validate.gates.rules import drops_of, evaluate
 from plumbline.validate.metrics import HIGHER_IS_BETTER, Judged, accuracy_figures
-from plumbline.validate.report.content import METRICS, report_content
-from plumbline.validate.report.page import page
-from plumbline.validate.report.report_intervals import intervals
+from plumbline.validate.report.content import METRICS, intervals, report_content
+from plumbline.validate.report.page import report_page as page
 from tests.browser import TEXTS, browse, complaints, framed, in_browser
 
 VOID = {"meta", "br", "rect", "line", "circle", "polyline"}

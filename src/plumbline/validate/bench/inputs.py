@@ -59,7 +59,7 @@ def chosen(sequences: SequenceSet, source: str) -> BenchInputs:
     Raises:
         InputError: there is none.
     """
-    whole = finite(sequences)
+    whole = all_finite(sequences)
     if not whole.all():
         log.warning("%s: %d buildings with features that are no numbers are left out.", source, int((~whole).sum()))
         sequences = sequences.take(np.flatnonzero(whole))
@@ -72,7 +72,7 @@ def chosen(sequences: SequenceSet, source: str) -> BenchInputs:
     return BenchInputs(sequences.take(index), f"{source}, {count:,} of {len(sequences):,} buildings")
 
 
-def finite(sequences: SequenceSet) -> NDArray[np.bool_]:
+def all_finite(sequences: SequenceSet) -> NDArray[np.bool_]:
     """(B,) whether all features of a building, and of its scatterers, are finite numbers."""
     parts = sequences.parts if isinstance(sequences, Shards) else (sequences,)
     found = [np.zeros(0, bool)]

@@ -58,7 +58,7 @@ def advice(rows: Sequence[Row], default: str) -> list[str]:
     return said
 
 
-def document(
+def bench_document(
     rows: Sequence[Row], manifest: Manifest, inputs: BenchInputs, machine: Mapping[str, Any], said: Sequence[str]
 ) -> dict[str, Any]:
     """All of it as JSON content; a figure that is not a number is left out.
@@ -86,7 +86,7 @@ def document(
     }  # fmt: skip
 
 
-def table(rows: Sequence[Row], manifest: Manifest, inputs: BenchInputs, machine: Mapping[str, Any]) -> Table:
+def bench_table(rows: Sequence[Row], manifest: Manifest, inputs: BenchInputs, machine: Mapping[str, Any]) -> Table:
     """The rows for a terminal; `B 16 /s` is buildings a second in batches of 16; empty where there is no figure."""
     batches = sorted({batch for row in rows for batch in row.buildings_per_second})
     result = Table(

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from plumbline.core.errors import InputError
 from plumbline.params import Gate, Validate
 from plumbline.params.validate import OF_BUILDINGS, OF_QUADRANTS
-from plumbline.validate.gates.bootstrap import Pair, upper_bound
-from plumbline.validate.metrics import HIGHER_IS_BETTER
+from plumbline.prepare.features.shards import SequenceSet
+from plumbline.validate.gates.bootstrap import Pair, resampled_drops, upper_bound
+from plumbline.validate.metrics import HIGHER_IS_BETTER, Judged
 
 FORMAT = 2
 """Of `gate.json`: 2 has the confidence bounds of drops; 1, which did not say so, had none."""
@@ -140,3 +141,27 @@ def _figure(table: Table, part: str, who: str, metric: str) -> float | None:
 
 def _show(value: float | None) -> str:
     return "no figure" if value is None else f"{value:.4g}"
+
+
+def drops_of(
+    rules: Sequence[Gate], everyone: Mapping[str, Judged], test: SequenceSet, parts: Mapping[str, NDArray[np.bool_]],
+    min_slice: int,
+) -> Drops:  # fmt: skip
+    """Resampled drops for every rule `max_drop_vs` over buildings, on every slice that it covers.
+
+    Args:
+        everyone: what each artifact and reference said of the B buildings of `test`. parts: slice -> (B,) which.
+        min_slice: a slice with fewer buildings has no drops, as it has no figures.
+    """
+    drops = {}
+    for part, inside in parts.items():
+        pairs = {
+            Pair(rule.metric, rule.artifact, str(rule.max_drop_vs))
+            for rule in rules
+            if rule.max_drop_vs and rule.metric in OF_BUILDINGS and covers(rule, part)
+        }
+        if pairs and inside.sum() >= min_slice:
+            said = {name: Judged(*(np.asarray(values)[inside] for values in one)) for name, one in everyone.items()}
+            quadrant, severity = np.asarray(test.quadrant)[inside], np.asarray(test.severity)[inside]
+            drops[part] = resampled_drops(sorted(pairs), said, quadrant, severity)
+    return drops

@@ -35,10 +35,10 @@ td{print-color-adjust:exact}
 def write_report(folder: Path, content: Mapping[str, Any]) -> None:
     """Write `report.json`, the `content` (see `report_content`), and the page drawn from it into `folder`."""
     write_json(folder / "report.json", content)
-    (folder / "report.html").write_text(page(content), encoding="utf-8")
+    (folder / "report.html").write_text(report_page(content), encoding="utf-8")
 
 
-def page(content: Mapping[str, Any]) -> str:
+def report_page(content: Mapping[str, Any]) -> str:
     """The page for the content of a `report.json`."""
     tested = content["test_data"]
     of = f"{number(tested['buildings'])} test buildings, SHA-256 {say(tested['sha256'][:12])}…" if tested else ""
