@@ -17,7 +17,7 @@ from plumbline.prepare.features.shards import load_shards
 from plumbline.validate.gates.rules import drops_of, evaluate
 from plumbline.validate.metrics import HIGHER_IS_BETTER, Judged, accuracy_figures
 from plumbline.validate.report.content import METRICS, intervals, report_content
-from plumbline.validate.report.page import report_page as page
+from plumbline.validate.report.page import report_page
 from tests.browser import TEXTS, browse, complaints, framed, in_browser
 
 VOID = {"meta", "br", "rect", "line", "circle", "polyline"}
@@ -156,7 +156,7 @@ def test_failed_rules_come_first_with_their_figures(content):
     everyone = {"float32": said(test, 0.1), "int8": said(test, 0.2)}
     found = report_content(test, everyone, {"all": {name: {} for name in everyone}}, gate)
     assert [rule["passed"] for rule in found["rules"]] == [False, True]
-    text = "".join(Checked(page(found)).said)
+    text = "".join(Checked(report_page(found)).said)
     assert text.index("x < y: 1 found") < text.index(rules[0]["text"])
     assert "1 of 2 rules met" in text
 
@@ -165,7 +165,7 @@ def test_names_are_text_and_nothing_else(content):
     wrong = "city:<script>alert('x')</script>&\"<b>"
     changed = {**content, "slices": {wrong: content["slices"]["all"]}, "verdict": wrong}
     changed["rules"] = [{**content["rules"][0], "text": wrong}]
-    text = page(changed)
+    text = report_page(changed)
     assert "<script" not in text
     assert "<b>" not in text
     assert "".join(Checked(text).said).count(wrong) >= 3
@@ -181,7 +181,7 @@ def test_a_model_of_nans_leaves_places_empty(content):
     json.dumps(found, allow_nan=False)
     assert found["judged"]["int8"] == {}
     assert found["from_reference"]["int8"] == {}
-    Checked(page(found))
+    Checked(report_page(found))
 
 
 def test_a_known_champion_has_a_column(content):
@@ -190,10 +190,10 @@ def test_a_known_champion_has_a_column(content):
     table = {"all": {name: {"buildings": 30.0, "severity_mae": 0.1} for name in everyone}}
     found = report_content(test, everyone, table, {"verdict": "pass", "rules": []})
     assert found["champion"] == ""
-    assert "No champion here" in page(found)
+    assert "No champion here" in report_page(found)
     known = {**found, "champion": "0123456789ab"}
-    assert "No champion here" not in page(known)
-    assert "champion is version 0123456789ab" in page(known)
+    assert "No champion here" not in report_page(known)
+    assert "champion is version 0123456789ab" in report_page(known)
 
 
 class Made:

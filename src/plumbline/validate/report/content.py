@@ -100,7 +100,7 @@ def report_content(
     Args:
         test: B labelled buildings. everyone: contender -> what it said of them.
         table: slice -> contender -> figures; a champion has its place in it where one is known.
-        gate: verdict and rules, see `gates.evaluate`; of a rule only `metric, artifact, slice, value, bound, kind,
+        gate: verdict and rules, see `rules.evaluate`; of a rule only `metric, artifact, slice, value, bound, kind,
             passed, text` are read.
         confidence: of the bounds of differences, see `intervals`. reference: from whom they are told.
     """
