@@ -16,7 +16,7 @@ from plumbline.doctor.probes import ask, mlflow_headers, unwritable
 from plumbline.params import load_params
 
 if TYPE_CHECKING:
-    from plumbline.release.entries import Registered
+    from plumbline.release.registered_versions import Registered
     from plumbline.release.registry import Registry
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.export.package import MANIFEST, Manifest, verify_package
-from plumbline.release.entries import Registered
 from plumbline.release.names import DEFAULT_NAME
+from plumbline.release.registered_versions import Registered
 from plumbline.release.registry import Registry
 from plumbline.validate.gates.rules import check_format
 

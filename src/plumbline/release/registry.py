@@ -15,7 +15,9 @@ from mlflow.entities.model_registry import RegisteredModel
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder
 from plumbline.export.package import Manifest
-from plumbline.release.entries import (
+from plumbline.release.mlflow_runs import Records
+from plumbline.release.names import CHALLENGER, CHAMPION, DEFAULT_NAME
+from plumbline.release.registered_versions import (
     HISTORY,
     ROLLED_BACK_TAG,
     VERSION_TAG,
@@ -28,8 +30,6 @@ from plumbline.release.entries import (
     package_in,
     registered,
 )
-from plumbline.release.names import CHALLENGER, CHAMPION, DEFAULT_NAME
-from plumbline.release.records import Records
 from plumbline.release.server import Server, default_uri, local_folder
 
 EVIDENCE = "comparison"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from plumbline.core.errors import InputError
 from plumbline.core.jobs import remove
 from plumbline.params import Tidy
-from plumbline.release.entries import Registered, download_folder
+from plumbline.release.mlflow_runs import DAY_MS, bytes_of
 from plumbline.release.promotion import REPLACED, fate_of
-from plumbline.release.records import DAY_MS, bytes_of
+from plumbline.release.registered_versions import Registered, download_folder
 from plumbline.release.registry import Registry
 from plumbline.release.server import EXPERIMENT, local_folder
 

@@ -11,7 +11,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run, RunStatus, ViewType
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-from plumbline.release.entries import VERSION_TAG
+from plumbline.release.registered_versions import VERSION_TAG
 from plumbline.release.server import local_folder
 
 TRAINING = "plumbline"
