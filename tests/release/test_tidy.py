@@ -25,7 +25,7 @@ from plumbline.release.promotion import REPLACED, challenge, promote, rollback
 from plumbline.release.registered_versions import HISTORY, Registered
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
-from plumbline.release.tidy import plan, tidy
+from plumbline.release.tidy import plan_tidy, tidy
 from tests.release.conftest import MakePackage
 
 FEW = Tidy(former_champions=2, packages=1, runs=1, days=1)
@@ -96,7 +96,7 @@ def test_champion_and_promised_roll_backs_never_go(sequence, former, packages, n
         written.do(what, number)
     versions = written.versions()
     aliased = {number for number in named if number <= written.count} | ({written.champion} - {None})
-    decided = plan(versions, written.history, aliased, Tidy(former_champions=former, packages=packages))
+    decided = plan_tidy(versions, written.history, aliased, Tidy(former_champions=former, packages=packages))
     left = {item.number for item in versions} - {item.number for item in decided.going}
     assert aliased <= left
     assert len(left) <= 1 + former + packages + len(named)

@@ -1,4 +1,4 @@
-"""MLflow's runs: which nobody needs any more, and removing them with their files as `mlflow gc` does."""
+"""Find the runs in MLflow that nobody needs any more, and remove them with their files as `mlflow gc` does."""
 
 from __future__ import annotations
 

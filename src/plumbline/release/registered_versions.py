@@ -1,4 +1,4 @@
-"""What MLflow's entries say of packages."""
+"""What MLflow says of a registered package, and where its files lie."""
 
 from __future__ import annotations
 

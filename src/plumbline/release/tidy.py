@@ -17,7 +17,7 @@ from plumbline.release.server import EXPERIMENT, local_folder
 
 
 @dataclass(frozen=True)
-class Plan:
+class TidyPlan:
     """What is to become of the versions of a registry."""
 
     going: list[Registered]
@@ -29,7 +29,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovedPackages:
     """What was removed, or would be."""
 
     packages: list[Registered]
@@ -39,7 +39,9 @@ class Removed:
     """Of files on this machine; those of a server are not known here."""
 
 
-def plan(versions: Sequence[Registered], history: Sequence[int], aliased: Collection[int], params: Tidy) -> Plan:
+def plan_tidy(
+    versions: Sequence[Registered], history: Sequence[int], aliased: Collection[int], params: Tidy
+) -> TidyPlan:
     """Decide.
 
     Args:
@@ -59,10 +61,10 @@ def plan(versions: Sequence[Registered], history: Sequence[int], aliased: Collec
         fate = fate_of(item) or (REPLACED if forgotten else None)
         if fate and (forgotten or item.number in numbers):
             retired[item.version] = fate
-    return Plan(going, kept, retired)
+    return TidyPlan(going, kept, retired)
 
 
-def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> Removed:
+def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> RemovedPackages:
     """Remove the packages that are not wanted any more, and old records of training.
 
     Nobody promotes meanwhile (on SQLite; on a server a registration of the last day is left alone). Cut anywhere, the
@@ -81,7 +83,7 @@ def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> Removed:
         if missing:
             raise InputError(f"{registry.name}: an alias names version {min(missing)}, which is not there. Nothing was "
                              "removed. See `plumbline release list`, and set the alias anew.")  # fmt: skip
-        decided = plan(versions, registry.history(), aliased, params)
+        decided = plan_tidy(versions, registry.history(), aliased, params)
         if not dry_run:
             registry.retire(decided.retired)
             if decided.history != registry.history():
@@ -107,7 +109,7 @@ def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> Removed:
             size += bytes_of(folder)
             if not dry_run:
                 remove(folder)
-    return Removed(decided.going, len(trainings), size)
+    return RemovedPackages(decided.going, len(trainings), size)
 
 
 def _begin(champion: int | None, history: Sequence[int], count: int) -> int:
