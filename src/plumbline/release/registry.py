@@ -201,7 +201,7 @@ class Registry:
             self._remember(history)
 
     def withdraw(self, number: int) -> None:
-        """Take a version out of the registry; its files are the run's, see `records`."""
+        """Take a version out of the registry; its files are the run's, see `mlflow_runs`."""
         with self.server.answering():
             self._client.delete_model_version(self.name, str(number))
 
