@@ -33,7 +33,7 @@ from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.split.split import split_blocks
 from plumbline.prepare.tile import label
-from plumbline.serve.base import base_of
+from plumbline.serve.adapt.base_model import base_of
 from plumbline.serve.predict import read_tracks
 from plumbline.sources.city.files import find_files
 from plumbline.sources.city.labels import read_labels

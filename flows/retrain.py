@@ -20,7 +20,7 @@ from flows.pipeline import run_stages
 from flows.versioning import stages
 from flows.versioning.checkout import CheckoutBusyError, alone
 from plumbline.core.errors import PlumblineError
-from plumbline.serve.score.lend import keep, lend, take_back
+from plumbline.serve.score.lend_to_training import keep, lend, take_back
 
 
 @flow(name="retrain")

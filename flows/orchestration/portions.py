@@ -21,7 +21,7 @@ from plumbline.prepare.stage import plan_tiles
 from plumbline.prepare.tile import prepare_tile
 from plumbline.release.resolve import resolve_model
 from plumbline.serve.score.run import check, new_deliveries, plan
-from plumbline.serve.score.work import STAGE, cut_tiles, judge_tile, read, read_footprints
+from plumbline.serve.score.tiles import STAGE, cut_tiles, judge_tile, read, read_footprints
 from plumbline.sources.city.files import city_folders
 from plumbline.sources.ingest.parts import plan_parts, read_part
 

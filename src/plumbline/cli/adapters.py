@@ -41,6 +41,6 @@ def merge(
     model: Annotated[str, typer.Option(help="The model that was adapted.")] = "pretrained",
 ) -> None:
     """Write an adapter and its base as one model."""
-    from plumbline.serve.merge import merge as run
+    from plumbline.serve.adapt.merge import merge as run
 
     log.info("%s: version %s", output, run(name, model, output).version)

@@ -96,7 +96,7 @@ def export(
     if (model is None) != (output is None):
         raise InputError("export: give --model and --output, or neither.")
     if model is not None and output is not None:
-        from plumbline.serve.base import base_of
+        from plumbline.serve.adapt.base_model import base_of
 
         section = load_section(params, "export", Export) if params != PARAMS or params.is_file() else None
         export_model(base_of(model), section or Export(), output)

@@ -39,7 +39,7 @@ def _package(model: str, adapter: str | None) -> Iterator[Path]:
     if adapter is None:
         yield resolve_model(model)
         return
-    from plumbline.serve.merge import merge
+    from plumbline.serve.adapt.merge import merge
 
     with TemporaryDirectory() as folder:
         merge(adapter, model, Path(folder) / adapter)
@@ -100,7 +100,7 @@ def explain(
     params: ProductsOption = None,
 ) -> None:
     """Say which scatterers and which features moved each judgement, and by how much."""
-    from plumbline.serve.explain import explain as run
+    from plumbline.serve.explain.run import explain as run
     from plumbline.serve.predictions import check_output
 
     check_output(output)
@@ -128,7 +128,7 @@ def adapt(
     params: Annotated[Path | None, typer.Option(help="Parameters file: sections adapt, prepare, ingest; any.")] = None,
 ) -> None:
     """Adapt a trained model to a new city or sensor from a few labelled buildings."""
-    from plumbline.serve.adapt import adapt as run
+    from plumbline.serve.adapt.run import adapt as run
 
     section = load_section(params, "adapt", Adapt) if params else None
     prepare = load_section(params, "prepare", Prepare) if params else None

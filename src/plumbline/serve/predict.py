@@ -20,10 +20,10 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.params import Ingest, Prepare
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.exclusions import too_small_or_large
-from plumbline.serve.damaged import say_damaged
 from plumbline.serve.judgement import judgement, unsure_where
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predictions import write_predictions
+from plumbline.serve.prevalence import say_damaged
 from plumbline.sources.checks.alignment import warn_of_offset
 from plumbline.sources.checks.consistency import check_distinct, warn_of_datum, warn_of_shared_names
 from plumbline.sources.checks.overlap import check_overlap
@@ -78,7 +78,9 @@ def predict(
     metrics = manifest.metrics if prepare == manifest.prepare else None
     with ExitStack() as staged:
         if map_path is not None:
-            from plumbline.serve.map import write_map  # Bokeh takes a second to load, and not everybody wants a map
+            from plumbline.serve.map.page import (
+                write_map,  # Bokeh takes a second to load, and not everybody wants a map
+            )
 
             # Drawn before the predictions are written and put in its place after: both files or neither.
             drawn = staged.enter_context(atomic_file(map_path))

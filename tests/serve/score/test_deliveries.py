@@ -10,10 +10,10 @@ import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.params import Score, parse_params
-from plumbline.serve.score.aside import is_aside, set_aside
 from plumbline.serve.score.deliveries import Delivery, find_deliveries
 from plumbline.serve.score.messages import unsent_aside
 from plumbline.serve.score.run import plan
+from plumbline.serve.score.set_aside import is_aside, set_aside
 from tests.tiny import PARAMS
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.strain import category
 from plumbline.serve.predictions import read_predictions
-from plumbline.serve.score.work import ANSWERS, ROWS, UNSURE, Tile
+from plumbline.serve.score.tiles import ANSWERS, ROWS, UNSURE, Tile
 
 
 def answers(tiles: list[Tile]) -> tuple[geopandas.GeoDataFrame, NDArray[np.bool_]]:

@@ -13,13 +13,13 @@ from plumbline.prepare.audit.distributions import ColumnValues
 from plumbline.prepare.audit.reference import conditions_of, load_conditions
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import Shards
-from plumbline.serve.damaged import say_damaged
-from plumbline.serve.map import write_map
+from plumbline.serve.map.page import write_map
 from plumbline.serve.predict import warn_of_short, warn_of_unjudged
 from plumbline.serve.predictions import read_predictions, write_predictions
+from plumbline.serve.prevalence import say_damaged
 from plumbline.serve.score.answers import answers, counts_of
 from plumbline.serve.score.changes import Changes, compare
-from plumbline.serve.score.drift import drift_of
+from plumbline.serve.score.drift_verdict import drift_of
 from plumbline.serve.score.results import (
     CHANGES,
     DRIFT,
@@ -32,7 +32,7 @@ from plumbline.serve.score.results import (
     now,
     results,
 )
-from plumbline.serve.score.work import SEQUENCES, SHOWN, TILE, Reading, Tile, code_hash
+from plumbline.serve.score.tiles import SEQUENCES, SHOWN, TILE, Reading, Tile, code_hash
 from plumbline.sources.points.points_table import load_points
 from plumbline.sources.track import Track, concatenate_tracks
 

@@ -11,12 +11,12 @@ from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.jobs import alone, clear
 from plumbline.export.package import open_package
 from plumbline.params import Params
-from plumbline.serve.score.aside import bring_back, is_aside, is_of_the_machine, set_aside
 from plumbline.serve.score.deliveries import Delivery, find_deliveries
 from plumbline.serve.score.publish import publish
 from plumbline.serve.score.results import LOOKS, MANIFEST, note_latest
+from plumbline.serve.score.set_aside import bring_back, is_aside, is_of_the_machine, set_aside
 from plumbline.serve.score.shadow import shadow
-from plumbline.serve.score.work import STAGE, Reading, cut_tiles, judge_tiles, plan_reading, read
+from plumbline.serve.score.tiles import STAGE, Reading, cut_tiles, judge_tiles, plan_reading, read
 
 
 @dataclass

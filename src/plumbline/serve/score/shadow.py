@@ -10,7 +10,7 @@ from plumbline.serve.predictions import write_predictions
 from plumbline.serve.score.answers import answers, counts_of
 from plumbline.serve.score.changes import compare
 from plumbline.serve.score.results import PREDICTIONS, SHADOW, now
-from plumbline.serve.score.work import Reading, Tile, cut_tiles, judge_tiles
+from plumbline.serve.score.tiles import Reading, Tile, cut_tiles, judge_tiles
 
 RECORD, DIFFERENCES = "shadow.json", "differences.csv"
 

@@ -14,11 +14,11 @@ from shapely import affinity
 
 from plumbline.core.compass import QUADRANTS, frames
 from plumbline.params import Prepare
-from plumbline.serve import explain_page
-from plumbline.serve.abstained import sentences
-from plumbline.serve.explain_drawing import COLOURS, Plan, colour, draw, mark
-from plumbline.serve.explain_page import write_page
-from plumbline.serve.explain_tables import FIGURES, PARTS, QUESTIONS
+from plumbline.serve.abstention_reasons import sentences
+from plumbline.serve.explain import page as explain_page
+from plumbline.serve.explain.drawing import COLOURS, Plan, colour, draw, mark
+from plumbline.serve.explain.page import write_page
+from plumbline.serve.explain.tables import FIGURES, PARTS, QUESTIONS
 from tests.browser import TEXTS, framed, in_browser
 
 ROUND = shapely.Point(0, 0).buffer(9)

@@ -26,7 +26,7 @@ from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.exclusions import period_overlap
 from plumbline.prepare.tile import own_rows
 from plumbline.serve.judgement import judgement, unsure_where
-from plumbline.serve.map import MAX_POINTS
+from plumbline.serve.map.page import MAX_POINTS
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.score.deliveries import Delivery
 from plumbline.sources.city.files import find_unlabelled

@@ -20,7 +20,7 @@ from plumbline.params.adapt import Adapt
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.tile import label
-from plumbline.serve.base import base_of, prepare_of
+from plumbline.serve.adapt.base_model import base_of, prepare_of
 from plumbline.serve.outputs import check_inputs
 from plumbline.serve.predict import NOTHING, read_tracks
 from plumbline.sources.checks.alignment import warn_of_offset

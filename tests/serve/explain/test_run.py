@@ -23,11 +23,11 @@ from plumbline.model.explain import explain as explain_tensors
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import GEOMETRY, names
-from plumbline.serve import explain as module
-from plumbline.serve.abstained import sentences
-from plumbline.serve.explain import explain
-from plumbline.serve.explain_network import answer
-from plumbline.serve.explain_tables import buildings_path
+from plumbline.serve.abstention_reasons import sentences
+from plumbline.serve.explain import run as module
+from plumbline.serve.explain.attribution import answer
+from plumbline.serve.explain.run import explain
+from plumbline.serve.explain.tables import buildings_path
 from plumbline.serve.predict import read_tracks
 from plumbline.serve.predictions import read_predictions
 from tests.prepare.made import PARAMS, make_scene

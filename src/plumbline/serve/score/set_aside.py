@@ -13,7 +13,7 @@ from plumbline.core.files import read_json, sha256_file, write_json
 from plumbline.params import Params
 from plumbline.serve.score.deliveries import Delivery
 from plumbline.serve.score.results import ASIDE, now
-from plumbline.serve.score.work import code_hash
+from plumbline.serve.score.tiles import code_hash
 
 OF_THE_MACHINE = {
     errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE, errno.ENFILE, errno.ENOMEM,

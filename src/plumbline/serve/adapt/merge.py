@@ -11,7 +11,7 @@ from plumbline.export.onnx import export_onnx
 from plumbline.export.package import Manifest, check_replaced, write_package
 from plumbline.model.diagnosis import save_diagnosis
 from plumbline.params import Export
-from plumbline.serve.base import base_of
+from plumbline.serve.adapt.base_model import base_of
 from plumbline.train.adapt.adapter import ADAPTERS, Adapted, Adapter, check_name, load_adapter
 from plumbline.train.adapt.adapter_file import AboutAdapter, shown
 

@@ -25,7 +25,7 @@ from plumbline.prepare.audit.reference import (
 )
 from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.prepare.stage import prepare
-from plumbline.serve.score.drift import by_chance, drift_of, least_share
+from plumbline.serve.score.drift_verdict import by_chance, drift_of, least_share
 from plumbline.simulate.stage import simulate
 from plumbline.sources.city.files import city_folders
 from plumbline.sources.ingest.stage import ingest

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from plumbline.core.console import log
-from plumbline.serve.damaged import chance, flagged, say_damaged, whole_in_damage
+from plumbline.serve.prevalence import chance, flagged, say_damaged, whole_in_damage
 
 CHANCE, MORE, NONE = "does not show that any", "shows no damage by itself", "nothing shows that any"
 TOLD = {

@@ -10,8 +10,8 @@ import yaml
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.params import load_params, parse_params
-from plumbline.serve.score import lend as lending
-from plumbline.serve.score.lend import city_of, lend, take_back, with_borrowed
+from plumbline.serve.score import lend_to_training as lending
+from plumbline.serve.score.lend_to_training import city_of, lend, take_back, with_borrowed
 from plumbline.simulate.borrowed.borrowed_city import write_borrowed
 from tests.serve.score.conftest import PLACE, Town
 from tests.tiny import PARAMS

@@ -6,7 +6,7 @@ import shapely
 
 from plumbline.serve.predictions import make_predictions, write_predictions
 from plumbline.serve.score.answers import answers
-from plumbline.serve.score.work import ANSWERS, ROWS, UNSURE
+from plumbline.serve.score.tiles import ANSWERS, ROWS, UNSURE
 
 
 def tile(folder, rows, unsure):

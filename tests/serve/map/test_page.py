@@ -19,11 +19,11 @@ from PIL import Image
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.params import Prepare
-from plumbline.serve import map as drawing
-from plumbline.serve.abstained import why_not
-from plumbline.serve.map import write_map
-from plumbline.serve.map_data import MapPoints, description, map_crs, near_points, quarters, velocity_mm_per_year
-from plumbline.serve.map_layers import COLOURS, draw_points, groups
+from plumbline.serve.abstention_reasons import why_not
+from plumbline.serve.map import page as drawing
+from plumbline.serve.map.content import MapPoints, description, map_crs, near_points, quarters, velocity_mm_per_year
+from plumbline.serve.map.layers import COLOURS, draw_points, groups
+from plumbline.serve.map.page import write_map
 from plumbline.serve.predictions import STATUSES, make_predictions
 from plumbline.sources.track import Track
 from tests.browser import browse, complaints, framed, in_browser

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
-from plumbline.serve.abstained import sentences, why_not
-from plumbline.serve.damaged import flagged, whole_in_damage
-from plumbline.serve.map_data import MapPoints, isolated, map_crs, near_points
-from plumbline.serve.map_layers import draw_buildings, draw_points
+from plumbline.serve.abstention_reasons import sentences, why_not
+from plumbline.serve.map.content import MapPoints, isolated, map_crs, near_points
+from plumbline.serve.map.layers import draw_buildings, draw_points
 from plumbline.serve.outputs import write_text
+from plumbline.serve.prevalence import flagged, whole_in_damage
 from plumbline.sources.track import Track
 
 MAX_POINTS = 50_000

@@ -18,8 +18,8 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, why_unwritten
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences
-from plumbline.serve.explain_network import Moved, Reasons
-from plumbline.serve.explain_points import Points
+from plumbline.serve.explain.attribution import Moved, Reasons
+from plumbline.serve.explain.point_lookup import Points
 from plumbline.serve.predictions import BUILDINGS, SCATTERERS
 
 QUESTIONS = ("quadrant", "severity")

@@ -28,8 +28,8 @@ from bokeh.palettes import PRGn11, YlOrRd5
 from bokeh.plotting import figure
 from numpy.typing import NDArray
 
-from plumbline.serve.abstained import NO_MATTER
-from plumbline.serve.map_data import CATEGORY_NAMES, MapPoints, description, quarters
+from plumbline.serve.abstention_reasons import NO_MATTER
+from plumbline.serve.map.content import CATEGORY_NAMES, MapPoints, description, quarters
 
 COLOURS = tuple(reversed(YlOrRd5))
 """Of the categories 0 to 4: ColorBrewer's sequential YlOrRd, which colour-blind readers can order."""

@@ -15,9 +15,9 @@ from plumbline.core.console import log
 from plumbline.params import Prepare
 from plumbline.prepare.audit.charts import number, say, table
 from plumbline.prepare.features.definition import GEOMETRY
-from plumbline.serve.abstained import sentences, why_not
-from plumbline.serve.explain_drawing import Plan, draw, legend
-from plumbline.serve.map_data import description, isolated
+from plumbline.serve.abstention_reasons import sentences, why_not
+from plumbline.serve.explain.drawing import Plan, draw, legend
+from plumbline.serve.map.content import description, isolated
 from plumbline.serve.outputs import write_text
 from plumbline.serve.predictions import PROBABILITIES
 

@@ -24,11 +24,11 @@ from plumbline.params import Ingest, Prepare
 from plumbline.prepare.assignment.owners import Owners, find_owners
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.exclusions import period_overlap
-from plumbline.serve.abstained import UNSURE_WHERE, sentences, why_not
-from plumbline.serve.explain_network import answer, reasons
-from plumbline.serve.explain_page import write_page
-from plumbline.serve.explain_points import find_points
-from plumbline.serve.explain_tables import building_table, buildings_path, scatterer_table, write_tables
+from plumbline.serve.abstention_reasons import UNSURE_WHERE, sentences, why_not
+from plumbline.serve.explain.attribution import answer, reasons
+from plumbline.serve.explain.page import write_page
+from plumbline.serve.explain.point_lookup import find_points
+from plumbline.serve.explain.tables import building_table, buildings_path, scatterer_table, write_tables
 from plumbline.serve.judgement import judgement, unsure_where
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predict import NOTHING, asked_for, read_tracks

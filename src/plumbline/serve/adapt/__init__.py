@@ -1,0 +1,1 @@
+"""`plumbline adapt`: a model that learns from a user's own labels."""

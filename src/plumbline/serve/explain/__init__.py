@@ -1,0 +1,1 @@
+"""`plumbline explain`: what moved each judgement, by scatterer and by building, and drawn."""

@@ -1,0 +1,1 @@
+"""The map: one HTML file that works offline."""
