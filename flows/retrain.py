@@ -20,7 +20,7 @@ from flows.pipeline import run_stages
 from flows.versioning import stages
 from flows.versioning.checkout import CheckoutBusyError, alone
 from plumbline.core.errors import PlumblineError
-from plumbline.serve.score.lend_to_training import keep, lend, take_back
+from plumbline.serve.score.lend_to_training import keep_lent, lend, take_back
 
 
 @flow(name="retrain")
@@ -48,7 +48,7 @@ def retrain(place: str, result: str) -> Any:
                 take_back(city)
                 say("params.yaml and data/borrowed are as they were")
                 return done
-            keep(city)
+            keep_lent(city)
             told = f"{city} lends its points; commit params.yaml and data/borrowed/{city}. {done.message}"
             return Completed(message=told)
     except PlumblineError as error:

@@ -28,7 +28,15 @@ from flows.versioning.stages import StageFailedError
 from plumbline.core.errors import PlumblineError
 from plumbline.core.files import read_json
 from plumbline.params import load_params
-from plumbline.serve.score.messages import Message, drifted, mark_called, mark_sent, places, unsent, unsent_aside
+from plumbline.serve.score.messages import (
+    Message,
+    drifted,
+    mark_called,
+    mark_sent,
+    places_with_results,
+    unsent,
+    unsent_aside,
+)
 
 ASIDE = "ERROR set aside: "
 DRIFT = "plumbline.drift"
@@ -135,7 +143,7 @@ def score(dask: str | None = None, block: str | None = None) -> Any:
             failures.append(state.message or "score")
             code = result if isinstance(result, int) else 1
     messages: list[Message] = []
-    for place in places(params.out):
+    for place in places_with_results(params.out):
         try:
             failures += call_drifted(params.out, place)
             messages += unsent(params.out, place)

@@ -28,7 +28,7 @@ from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.strain_resolution import strain_error
 from plumbline.release.resolve import resolve_model
-from plumbline.serve.predict import judge, read_tracks
+from plumbline.serve.predict import judge_footprints, read_tracks
 from plumbline.serve.predictions import read_predictions
 from plumbline.sources.city.files import CityFiles, find_files
 from plumbline.sources.city.labels import read_labels
@@ -57,7 +57,7 @@ def answered(city: CityFiles, trained: Path) -> pd.DataFrame:
     tracks = read_tracks(city.products)
     buildings = read_buildings(city.footprints, tracks[0].crs)
     # The one method of a released model that the judgement calls.
-    table, _ = judge(tracks, buildings, Prepare(), TrainedModel(trained), "trained")  # type: ignore[arg-type]
+    table, _ = judge_footprints(tracks, buildings, Prepare(), TrainedModel(trained), "trained")  # type: ignore[arg-type]
     return pd.DataFrame(table.drop(columns="geometry"))
 
 

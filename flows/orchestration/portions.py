@@ -20,7 +20,7 @@ from plumbline.params import load_params
 from plumbline.prepare.stage import plan_tiles
 from plumbline.prepare.tile import prepare_tile
 from plumbline.release.resolve import resolve_model
-from plumbline.serve.score.run import check, new_deliveries, plan
+from plumbline.serve.score.run import check_settings, new_deliveries, plan_delivery
 from plumbline.serve.score.tiles import STAGE, cut_tiles, judge_tile, read, read_footprints
 from plumbline.sources.city.files import city_folders
 from plumbline.sources.ingest.parts import plan_parts, read_part
@@ -78,14 +78,14 @@ def tiles(model: str = "champion", params: Path = Path("params.yaml")) -> int:
     settings = load_params(params)
     count = 0
     with alone(STAGE):
-        check(settings)
+        check_settings(settings)
         deliveries, _ = new_deliveries(settings)
         if not deliveries:
             return 0  # before the first release there is no champion, and nothing to ask it
         package = resolve_model(model, settings.package.name).resolve()
         for delivery in deliveries:
             try:
-                reading = plan(delivery, settings)
+                reading = plan_delivery(delivery, settings)
                 portion.map(read_footprints(reading), unmapped(read_part)).result()
                 read(reading, 1)
                 cut = cut_tiles(reading, package)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from plumbline.export.abstention import has_no_probable_quadrant, has_too_little_data
 from plumbline.export.answers import Answers
 from plumbline.params import Prepare
-from plumbline.serve.judgement import judgement, unsure_where
+from plumbline.serve.judgement import judge, unsure_where
 from tests.prepare.features.test_strain_resolution import buildings
 
 LIMITS = Prepare(max_strain_error_permille=0.3, min_quadrant_confidence=0.55)
@@ -42,7 +42,7 @@ def judged(cases, limits=LIMITS):
     )  # fmt: skip
     squares = [shapely.box(20 * i, 0, 20 * i + 10, 10) for i in range(count)]
     frame = geopandas.GeoDataFrame({"building_id": [str(i) for i in range(count)]}, geometry=squares, crs="EPSG:3035")
-    table = judgement(prepared, answers, frame, limits, "1")
+    table = judge(prepared, answers, frame, limits, "1")
     return table["status"].tolist(), unsure_where(prepared, answers, limits).tolist()
 
 

@@ -1,4 +1,4 @@
-"""Why a building was not judged, in more words than its status has."""
+"""Say why a building was not judged, in more words than its status has."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def why_not(
     return why
 
 
-def sentences(prepare: Prepare) -> dict[str, str]:
+def reason_sentences(prepare: Prepare) -> dict[str, str]:
     """The end of the sentence `Not judged: ...` for each reason."""
     return {
         "too_small": f"its shorter side is below {prepare.min_side_m:g} m, less than the places of points are sure",

@@ -13,7 +13,7 @@ from plumbline.prepare.buildings import Prepared
 from plumbline.serve.predictions import make_predictions
 
 
-def judgement(
+def judge(
     prepared: Prepared, answers: Answers, footprints: geopandas.GeoDataFrame, prepare: Prepare, version: str
 ) -> geopandas.GeoDataFrame:
     """The predictions table, a row for each of F footprints.

@@ -20,7 +20,8 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.params import Ingest, Prepare
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.exclusions import too_small_or_large
-from plumbline.serve.judgement import judgement, unsure_where
+from plumbline.serve.judgement import judge as judgement
+from plumbline.serve.judgement import unsure_where
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.prevalence import say_damaged
@@ -74,7 +75,7 @@ def predict(
     warn_of_offset(tracks, footprints, ", ".join(map(str, points)), ingest.products)
     warn_of_short(tracks)
     say_one_side(tracks)
-    table, unsure = judge(tracks, footprints, prepare, model, manifest.version)
+    table, unsure = judge_footprints(tracks, footprints, prepare, model, manifest.version)
     metrics = manifest.metrics if prepare == manifest.prepare else None
     with ExitStack() as staged:
         if map_path is not None:
@@ -147,7 +148,7 @@ def warn_of_short(tracks: Sequence[Track]) -> None:
         )  # fmt: skip
 
 
-def judge(
+def judge_footprints(
     tracks: list[Track], footprints: geopandas.GeoDataFrame, prepare: Prepare, model: OnnxModel, version: str
 ) -> tuple[geopandas.GeoDataFrame, NDArray[np.bool_]]:
     """The predictions table for F footprints in the CRS of the tracks, and (F,) which want a probable quadrant alone.

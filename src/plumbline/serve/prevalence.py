@@ -1,4 +1,4 @@
-"""How many are damaged, beside how many would be said to be if none were."""
+"""Compare how many buildings are called damaged with how many would be if none were."""
 
 from __future__ import annotations
 

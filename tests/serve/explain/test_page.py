@@ -14,9 +14,9 @@ from shapely import affinity
 
 from plumbline.core.compass import QUADRANTS, frames
 from plumbline.params import Prepare
-from plumbline.serve.abstention_reasons import sentences
+from plumbline.serve.abstention_reasons import reason_sentences
 from plumbline.serve.explain import page as explain_page
-from plumbline.serve.explain.drawing import COLOURS, Plan, colour, draw, mark
+from plumbline.serve.explain.drawing import COLOURS, DrawnBuilding, colour, draw_building, mark
 from plumbline.serve.explain.page import write_page
 from plumbline.serve.explain.tables import FIGURES, PARTS, QUESTIONS
 from tests.browser import TEXTS, framed, in_browser
@@ -36,7 +36,7 @@ def plan_of(shape, rng, count=12, beyond=4.0):
     local = shapely.transform(shape, lambda place: frame.to_building(np.zeros(len(place), int), place))
     west, south, east, north = local.bounds
     xy = rng.uniform((west - beyond, south - beyond), (east + beyond, north + beyond), (count, 2))
-    return Plan(
+    return DrawnBuilding(
         local, frame.side[0], float(frame.angle[0]), np.array([0.1, 0.2, 0.3, 0.4]), "SE", xy,
         rng.normal(0, 5, count), np.full(count, 1.0), rng.normal(0, 0.1, count), [f"p{i}" for i in range(count)],
     )  # fmt: skip
@@ -66,7 +66,7 @@ def marks(root):
 def test_all_is_drawn_within_the_view_and_in_its_place(shape, degrees, seed):
     turned = affinity.rotate(shape, degrees, origin=(0, 0))
     plan = plan_of(turned, np.random.default_rng(seed))
-    root, (_, _, width, height) = parse(draw(plan, 10.0, "house"))
+    root, (_, _, width, height) = parse(draw_building(plan, 10.0, "house"))
     drawn = marks(root)
     assert len(drawn) == len(plan.xy)
     for item in root.findall("path"):
@@ -95,7 +95,7 @@ def _middle(path):
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_every_ring_is_drawn_and_holes_stay_empty(shape):
-    root, _ = parse(draw(plan_of(shape, np.random.default_rng(0)), 10.0, "house"))
+    root, _ = parse(draw_building(plan_of(shape, np.random.default_rng(0)), 10.0, "house"))
     outline = root.find("path")
     assert outline.get("fill-rule") == "evenodd"
     rings = sum(len(shapely.get_rings(part)) for part in shapely.get_parts(shape))
@@ -103,7 +103,7 @@ def test_every_ring_is_drawn_and_holes_stay_empty(shape):
 
 
 def test_quadrants_are_named_at_their_corners_and_the_decided_one_stands_out():
-    root, (_, _, width, height) = parse(draw(plan_of(SHAPES["L"], np.random.default_rng(0)), 10.0, "house"))
+    root, (_, _, width, height) = parse(draw_building(plan_of(SHAPES["L"], np.random.default_rng(0)), 10.0, "house"))
     labels = {item.text: item for item in root.findall("text") if item.text[:2] in QUADRANTS}
     assert sorted(labels) == ["NE 0.10", "NW 0.20", "SE 0.40", "SW 0.30"]
     for text, item in labels.items():
@@ -116,7 +116,7 @@ def test_quadrants_are_named_at_their_corners_and_the_decided_one_stands_out():
 def test_the_arrow_points_north(degrees):
     """A building turned counter-clockwise has its north clockwise of its own y axis."""
     house = affinity.rotate(shapely.box(0, 0, 20, 10), degrees, origin=(0, 0))
-    root, _ = parse(draw(plan_of(house, np.random.default_rng(0)), 10.0, "house"))
+    root, _ = parse(draw_building(plan_of(house, np.random.default_rng(0)), 10.0, "house"))
     turned = re.search(r"rotate\(([-\d.]+)\)", root.find("g").get("transform"))
     assert float(turned[1]) == pytest.approx(degrees, abs=0.1)
 
@@ -199,7 +199,7 @@ def test_a_building_that_may_be_damaged_is_said_to_be_that_as_on_the_map(tmp_pat
     buildings.index = pd.Index([7, 8, 9])
     unsure = pd.Series([True, False, False], buildings.index)
     write_page(buildings, footprints, scatterers, tmp_path / "plan.html", "city", Prepare(), unsure)
-    may, few = sentences(Prepare())["unsure_where"], sentences(Prepare())["insufficient_points"]
+    may, few = reason_sentences(Prepare())["unsure_where"], reason_sentences(Prepare())["insufficient_points"]
     sections = (tmp_path / "plan.html").read_text(encoding="utf-8").split("<section>")[1:]
     assert [(f"Not judged: {may}" in part, f"Not judged: {few}" in part) for part in sections] == [
         (False, False), (False, True), (True, False),

@@ -23,7 +23,7 @@ from plumbline.model.explain import explain as explain_tensors
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import GEOMETRY, names
-from plumbline.serve.abstention_reasons import sentences
+from plumbline.serve.abstention_reasons import reason_sentences
 from plumbline.serve.explain import run as module
 from plumbline.serve.explain.attribution import answer
 from plumbline.serve.explain.run import explain
@@ -187,7 +187,7 @@ def test_who_was_not_judged_is_named_and_where_asked_for_has_a_row(tiny, folder,
     ended = run_cli(*arguments(tiny, "explain", tmp_path / "e.gpkg", *words, "--plan", "e.html"), cwd=tmp_path)
     assert ended.code == 0, ended.err
     (why,) = re.findall(f"not explained, because not judged \\((.*)\\): {asked[0]}", ended.err)
-    assert why in sentences(Prepare()).values()
+    assert why in reason_sentences(Prepare()).values()
     assert f"Not judged: {why}" in (tmp_path / "e.html").read_text()
     rows = geopandas.read_file(tmp_path / "e.gpkg", layer="buildings").set_index("building_id")
     assert set(rows.index) == set(asked)

@@ -21,7 +21,14 @@ from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.serve.abstention_reasons import why_not
 from plumbline.serve.map import page as drawing
-from plumbline.serve.map.content import MapPoints, description, map_crs, near_points, quarters, velocity_mm_per_year
+from plumbline.serve.map.content import (
+    MapPoints,
+    description,
+    map_crs,
+    points_near_buildings,
+    quarters,
+    velocity_mm_per_year,
+)
 from plumbline.serve.map.layers import COLOURS, draw_points, groups
 from plumbline.serve.map.page import write_map
 from plumbline.serve.predictions import STATUSES, make_predictions
@@ -125,11 +132,11 @@ def test_the_maps_crs_is_in_metres() -> None:
 def test_points_are_cropped_and_evenly_thinned() -> None:
     many, few = track(9000, "many"), track(1000, "few", seed=1)
     bounds = np.array([EAST, NORTH, EAST + 360, NORTH + 120])
-    a, b = near_points([many, few], pyproj.CRS("EPSG:32633"), bounds, 1000)
+    a, b = points_near_buildings([many, few], pyproj.CRS("EPSG:32633"), bounds, 1000)
     assert (a.near, b.near) == (9000, 1000)
     assert (len(a.velocity), len(b.velocity)) == (900, 100)
     assert np.diff(a.velocity).max() == pytest.approx(10 / 9000, rel=0.2)  # velocity counts the points: no gaps
-    far = near_points([many], pyproj.CRS("EPSG:32633"), bounds + 1000, 1000)[0]
+    far = points_near_buildings([many], pyproj.CRS("EPSG:32633"), bounds + 1000, 1000)[0]
     assert (far.near, far.velocity.size) == (0, 0)
 
 
@@ -140,7 +147,7 @@ def test_points_of_another_crs_land_in_the_map() -> None:
     )
     other = Track("o", "EPSG:3035", EPOCHS, there.point_id, east, north, there.height, there.los, there.displacement)
     bounds = np.array([EAST, NORTH, EAST + 360, NORTH + 120])
-    drawn = near_points([other], pyproj.CRS("EPSG:32633"), bounds, 1000)[0]
+    drawn = points_near_buildings([other], pyproj.CRS("EPSG:32633"), bounds, 1000)[0]
     np.testing.assert_allclose(drawn.east_north, np.stack([there.easting, there.northing], axis=1), atol=1e-3)
 
 

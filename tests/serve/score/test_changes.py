@@ -9,7 +9,7 @@ import pytest
 import shapely
 
 from plumbline.serve.predictions import make_predictions
-from plumbline.serve.score.changes import COLUMNS, compare
+from plumbline.serve.score.changes import COLUMNS, compare_predictions
 
 SE = (0.1, 0.1, 0.1, 0.7)
 NE = (0.7, 0.1, 0.1, 0.1)
@@ -41,7 +41,7 @@ def test_each_kind_of_change_is_told_the_surest_first():
         down=(3, "ok", SE, 1.0, 0.5, 2.5), turned=(4, "ok", NE, 2.0, 1.0, 3.0), low=(5, "ok", NE, 0.2, 0.0, 0.4),
         lost=(6, "out_of_distribution", SE, 0, 0, 0), found=(7, "ok", SE, 2, 1, 3), newer=(9, "ok", SE, 1, 1, 1),
     )  # fmt: skip
-    changes = compare(before, after)
+    changes = compare_predictions(before, after)
     told = changes.table.set_index("building_id")
     assert tuple(changes.table.columns) == COLUMNS
     assert dict(told["what"]) == {
@@ -61,7 +61,7 @@ def test_each_kind_of_change_is_told_the_surest_first():
 def test_categories_are_whole_numbers_also_beside_one_that_is_missing():
     before = table(a=(0, "ok", SE, 0.1, 0.0, 0.3), b=(1, "insufficient_points", SE, 0, 0, 0))
     after = table(a=(0, "out_of_distribution", SE, 0, 0, 0), b=(1, "ok", SE, 4.0, 2.0, 6.0))
-    header, *lines = compare(before, after).table.to_csv(index=False).splitlines()
+    header, *lines = compare_predictions(before, after).table.to_csv(index=False).splitlines()
     told = {line["building_id"]: line for line in csv.DictReader([header, *lines])}
     assert [(told[name]["burland_category_before"], told[name]["burland_category_after"]) for name in "ab"] == [
         ("0", ""), ("", "4"),
@@ -70,23 +70,23 @@ def test_categories_are_whole_numbers_also_beside_one_that_is_missing():
 
 def test_the_same_table_has_no_changes_in_any_crs():
     one = {"a": (0, "ok", SE, 2.0, 1.0, 3.0), "b": (1, "insufficient_points", SE, 0, 0, 0)}
-    changes = compare(table("EPSG:4326", **one), table(**one))
+    changes = compare_predictions(table("EPSG:4326", **one), table(**one))
     assert not len(changes.table)
     assert changes.counts["compared"] == 2
 
 
 def test_a_name_that_went_to_another_house_is_not_compared():
-    changes = compare(table(a=(0, "ok", SE, 2.0, 1.0, 3.0)), table(a=(3, "ok", SE, 0.1, 0.0, 0.2)))
+    changes = compare_predictions(table(a=(0, "ok", SE, 2.0, 1.0, 3.0)), table(a=(3, "ok", SE, 0.1, 0.0, 0.2)))
     assert not len(changes.table)
     assert (changes.counts["moved"], changes.counts["compared"]) == (1, 0)
 
 
 def test_nothing_in_common():
-    changes = compare(table(a=(0, "ok", SE, 2.0, 1.0, 3.0)), table(b=(3, "ok", SE, 0.1, 0.0, 0.2)))
+    changes = compare_predictions(table(a=(0, "ok", SE, 2.0, 1.0, 3.0)), table(b=(3, "ok", SE, 0.1, 0.0, 0.2)))
     assert (changes.counts["new"], changes.counts["gone"], changes.counts["compared"]) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("severity", [0.49, 0.51])
 def test_a_quadrant_below_category_one_is_no_quadrant(severity):
-    changes = compare(table(a=(0, "ok", SE, 0.1, 0, 9)), table(a=(0, "ok", NE, severity, 0, 9)))
+    changes = compare_predictions(table(a=(0, "ok", SE, 0.1, 0, 9)), table(a=(0, "ok", NE, severity, 0, 9)))
     assert [row.what for row in changes.table.itertuples()] == (["category"] if severity > 0.5 else [])

@@ -12,7 +12,7 @@ from plumbline.core.errors import InputError
 from plumbline.params import Score, parse_params
 from plumbline.serve.score.deliveries import Delivery, find_deliveries
 from plumbline.serve.score.messages import unsent_aside
-from plumbline.serve.score.run import plan
+from plumbline.serve.score.run import plan_delivery
 from plumbline.serve.score.set_aside import is_aside, set_aside
 from tests.tiny import PARAMS
 
@@ -196,7 +196,7 @@ def test_a_name_that_is_no_text_is_set_aside_and_holds_up_no_other(source: Sourc
     assert found["good"].id != found["bad"].id == source.look(0)[0].id
     params = parse_params(PARAMS | {"score": {"source": str(source.folder), "out": str(source.folder.parent / "out")}})
     with pytest.raises(InputError, match=r"'M\\udcfcnchen\.csv': a name that is not UTF-8") as refused:
-        plan(found["bad"], params)
+        plan_delivery(found["bad"], params)
     set_aside(found["bad"], refused.value, params)
     assert (is_aside(found["bad"], params), is_aside(found["good"], params)) == (True, False)
     (message,) = unsent_aside(params.score.out)

@@ -10,15 +10,15 @@ import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import write_json
-from plumbline.serve.score.results import LATEST, MANIFEST, Result, note_latest, read_result, results
+from plumbline.serve.score.results import LATEST, MANIFEST, DeliveryResult, note_latest, read_result, results
 
 
 def publish(
     out: Path, delivery: str, version: str = "1", made: str = "2026-11-01T00:00:00+00:00", drift: str = "none"
-) -> Result:
+) -> DeliveryResult:
     empty = ("inputs", "footprints", "statuses", "categories", "left_out", "changes", "files")
     nothing: dict[str, Any] = {name: {} for name in empty}
-    one = Result(
+    one = DeliveryResult(
         place="town", delivery=delivery, id="ab" * 32, model={"name": "plumbline", "version": version}, code="",
         observed={"from": "2020-01-01", "to": "2022-01-01"}, tracks=[], tiles=1, buildings=1, compared_with=None,
         drift=drift, made=made, **nothing,

@@ -5,8 +5,7 @@ import numpy as np
 import shapely
 
 from plumbline.serve.predictions import make_predictions, write_predictions
-from plumbline.serve.score.answers import answers
-from plumbline.serve.score.tiles import ANSWERS, ROWS, UNSURE
+from plumbline.serve.score.tiles import ANSWERS, ROWS, UNSURE, read_answers
 
 
 def tile(folder, rows, unsure):
@@ -25,7 +24,7 @@ def tile(folder, rows, unsure):
 
 def test_tiles_together_are_in_the_order_of_the_file(tmp_path):
     tiles = [tile(tmp_path / "a", [3, 0], [True, False]), tile(tmp_path / "b", [2, 1, 4], [False, True, False])]
-    table, unsure = answers(tiles)
+    table, unsure = read_answers(tiles)
     assert table["building_id"].tolist() == [f"B{row}" for row in range(5)]
     assert unsure.tolist() == [False, True, False, True, False]
     assert (table["status"] != "ok").tolist() == unsure.tolist()

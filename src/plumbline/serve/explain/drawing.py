@@ -32,7 +32,7 @@ SIGNS = ((1, 1), (-1, 1), (-1, -1), (1, -1))
 
 
 @dataclass(frozen=True)
-class Plan:
+class DrawnBuilding:
     """What is drawn of one building with N scatterers."""
 
     footprint: Any
@@ -56,7 +56,7 @@ class Plan:
     """(N,) shown on pointing at a mark."""
 
 
-def draw(plan: Plan, limit_mm: float, title: str) -> str:
+def draw_building(plan: DrawnBuilding, limit_mm: float, title: str) -> str:
     """The drawing of one building.
 
     Args:
@@ -89,7 +89,7 @@ def draw(plan: Plan, limit_mm: float, title: str) -> str:
 At = Callable[[float, float], tuple[float, float]]
 
 
-def _compass(plan: Plan, at: At) -> str:
+def _compass(plan: DrawnBuilding, at: At) -> str:
     """The frame's rectangle and its axes, and the decided quadrant darker."""
     x, y = plan.side / 2
     body = ""
@@ -103,7 +103,7 @@ def _compass(plan: Plan, at: At) -> str:
     return body + f'<path d="{path}" fill="none" stroke="#999" stroke-dasharray="5 4"/>'
 
 
-def _labels(plan: Plan, at: At, bounds: tuple[float, float, float, float]) -> str:
+def _labels(plan: DrawnBuilding, at: At, bounds: tuple[float, float, float, float]) -> str:
     """Names of the quadrants with their probabilities, beyond all that is drawn."""
     west, south, east, north = bounds
     body = ""
@@ -142,7 +142,7 @@ def _scale_bar(scale: float, x: float, y: float) -> str:
     )
 
 
-def _marks(plan: Plan, limit_mm: float, at: At) -> list[str]:
+def _marks(plan: DrawnBuilding, limit_mm: float, at: At) -> list[str]:
     """The scatterers, the largest first, so that they hide no smaller one."""
     share = np.abs(plan.attribution) / max(np.abs(plan.attribution).max(initial=0), 1e-12)
     return [

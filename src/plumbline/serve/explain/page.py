@@ -15,8 +15,8 @@ from plumbline.core.console import log
 from plumbline.params import Prepare
 from plumbline.prepare.audit.charts import number, say, table
 from plumbline.prepare.features.definition import GEOMETRY
-from plumbline.serve.abstention_reasons import sentences, why_not
-from plumbline.serve.explain.drawing import Plan, draw, legend
+from plumbline.serve.abstention_reasons import reason_sentences, why_not
+from plumbline.serve.explain.drawing import DrawnBuilding, draw_building, legend
 from plumbline.serve.map.content import description, isolated
 from plumbline.serve.outputs import write_text
 from plumbline.serve.predictions import PROBABILITIES
@@ -73,7 +73,7 @@ def write_page(
     shapes = dict(zip(footprints["building_id"], footprints.geometry.to_numpy(), strict=True))
     groups = dict(tuple(scatterers.groupby("building_id", sort=False)))
     drawn = np.array([shapes[name] for name in shown["building_id"]], object)
-    said = sentences(prepare)
+    said = reason_sentences(prepare)
     reasons = why_not(shown, drawn, prepare, None if unsure is None else unsure[shown.index].to_numpy(bool))
     sections = [
         _section(row, shape, groups.get(row.building_id), limit, said.get(why, ""))
@@ -109,7 +109,7 @@ def _section(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame | None
     ]
     largest = float(np.abs(plan.attribution).max())
     asked = f"the quadrant {row.quadrant}" if question == "quadrant" else "the severity"
-    figure = draw(plan, limit_mm, f"Plan of building {row.building_id}")
+    figure = draw_building(plan, limit_mm, f"Plan of building {row.building_id}")
     return (
         f'<section><figure>{figure}</figure><div class="said">{description(row, why)}'
         f"<p>The marks and the table say what moved {asked}, in {unit}; the largest mark {number(largest)}.</p>"
@@ -117,7 +117,7 @@ def _section(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame | None
     )
 
 
-def _plan(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame, question: str) -> Plan:
+def _plan(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame, question: str) -> DrawnBuilding:
     frame = frames(np.array([footprint], dtype=object))
 
     def to_frame(place: Any) -> Any:
@@ -129,7 +129,7 @@ def _plan(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame, question
         f"severity {one.severity_attribution:+.3f} log permille; attention {one.attention_share:.1%}"
         for one in scatterers.itertuples(index=False)
     ]
-    return Plan(
+    return DrawnBuilding(
         footprint=shapely.transform(footprint, to_frame),
         side=frame.side[0],
         angle=float(frame.angle[0]),

@@ -29,7 +29,7 @@ _PLACE = [names(DISTANCE).index(name) for name in ("x", "y", "height")]
 _LOS = [names(SLOPE).index(name) for name in ("los_x", "los_y", "los_up")]
 
 
-class Points(NamedTuple):
+class FoundPoints(NamedTuple):
     """The points that N rows of sequences are."""
 
     point_id: NDArray[np.object_]
@@ -60,7 +60,7 @@ class _Candidates(NamedTuple):
 def find_points(
     sequences: Sequences, building: NDArray[np.intp], tracks: Sequence[Track],
     owners: Sequence[NDArray[np.intp]], frame: Frames,
-) -> Points:  # fmt: skip
+) -> FoundPoints:  # fmt: skip
     """The points of all rows of `sequences`.
 
     Args:
@@ -101,7 +101,9 @@ def find_points(
         return found
 
     track_names = np.array([one.name for one in tracks], object)[track]
-    return Points(np.array(ids, object), track_names, of_point("easting"), of_point("northing"), of_point("height"))
+    return FoundPoints(
+        np.array(ids, object), track_names, of_point("easting"), of_point("northing"), of_point("height")
+    )
 
 
 def _candidates(tracks: Sequence[Track], owners: Sequence[NDArray[np.intp]], frame: Frames) -> _Candidates:

@@ -24,12 +24,12 @@ from plumbline.params import Ingest, Prepare
 from plumbline.prepare.assignment.owners import Owners, find_owners
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.exclusions import period_overlap
-from plumbline.serve.abstention_reasons import UNSURE_WHERE, sentences, why_not
+from plumbline.serve.abstention_reasons import UNSURE_WHERE, reason_sentences, why_not
 from plumbline.serve.explain.attribution import answer, reasons
 from plumbline.serve.explain.page import write_page
 from plumbline.serve.explain.point_lookup import find_points
 from plumbline.serve.explain.tables import building_table, buildings_path, scatterer_table, write_tables
-from plumbline.serve.judgement import judgement, unsure_where
+from plumbline.serve.judgement import judge, unsure_where
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predict import NOTHING, asked_for, read_tracks
 from plumbline.sources.checks.alignment import warn_of_offset
@@ -103,7 +103,7 @@ def explain(
         log.info("%d of %d buildings", sum(len(part.buildings) for part in done), len(rows))
     whole = Explained(*(pd.concat(part, ignore_index=True) for part in zip(*done, strict=True)))
     said = why_not(whole.buildings, footprints.geometry.to_numpy()[rows], prepare, whole.unsure.to_numpy(bool))
-    _tell(whole.buildings["building_id"], said, sentences(prepare))
+    _tell(whole.buildings["building_id"], said, reason_sentences(prepare))
     if not chosen:
         is_ok = whole.buildings["status"] == "ok"
         whole = whole._replace(buildings=whole.buildings[is_ok], unsure=whole.unsure[is_ok])
@@ -159,7 +159,7 @@ def _explain_block(
     own = footprints.iloc[block.row].reset_index(drop=True)
     prepared = prepare_buildings(block.tracks, own, prepare, owners=Owners(block.owners, 0))
     answers = answer(model, prepared.sequences)
-    judged = judgement(prepared, answers, own, prepare, version)
+    judged = judge(prepared, answers, own, prepare, version)
     is_ok = (judged["status"] == "ok").to_numpy()[prepared.footprint]
     sequences, building = prepared.sequences.take(np.flatnonzero(is_ok)), prepared.footprint[is_ok]
     found = reasons(model, sequences)

@@ -19,7 +19,7 @@ from plumbline.core.files import atomic_file, why_unwritten
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.serve.explain.attribution import Moved, Reasons
-from plumbline.serve.explain.point_lookup import Points
+from plumbline.serve.explain.point_lookup import FoundPoints
 from plumbline.serve.predictions import BUILDINGS, SCATTERERS
 
 QUESTIONS = ("quadrant", "severity")
@@ -32,7 +32,7 @@ PARTS = ("difference", "by_scatterers", *(f"by_{name}" for name in names(GEOMETR
 """Of each question: what is explained, then what adds up to it."""
 
 
-def scatterer_table(sequences: Sequences, points: Points, found: Reasons, crs: Any) -> geopandas.GeoDataFrame:
+def scatterer_table(sequences: Sequences, points: FoundPoints, found: Reasons, crs: Any) -> geopandas.GeoDataFrame:
     """A row a scatterer of `sequences`, in their order, at the place of its point.
 
     Args:

@@ -62,7 +62,7 @@ def map_crs(predictions: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> pyp
     return pyproj.CRS(predictions.estimate_utm_crs())
 
 
-def near_points(tracks: Sequence[Track], crs: pyproj.CRS, bounds: Array, limit: int) -> list[MapPoints]:
+def points_near_buildings(tracks: Sequence[Track], crs: pyproj.CRS, bounds: Array, limit: int) -> list[MapPoints]:
     """The points near the buildings, evenly thinned to `limit` over all tracks, with their velocity.
 
     Args:

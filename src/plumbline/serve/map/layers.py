@@ -60,7 +60,7 @@ WIDE_AND_NARROW = """
 """Columns of the legend; on a phone its lines break, so that none runs out of the page."""
 
 
-class Group(NamedTuple):
+class LegendGroup(NamedTuple):
     """Buildings that share a line of the legend."""
 
     label: str
@@ -69,16 +69,16 @@ class Group(NamedTuple):
     style: dict[str, Any]
 
 
-def groups(why: NDArray[np.object_], category: NDArray[np.int64]) -> list[Group]:
+def groups(why: NDArray[np.object_], category: NDArray[np.int64]) -> list[LegendGroup]:
     """The reasons for abstaining, then the categories 0 to 4: the order of drawing, so that the worst is on top."""
     hatched = {"fill_color": "#ffffff", "line_color": GREY, "hatch_scale": 6}
     return [
         *(
-            Group(label, np.isin(why, reasons), 4, {**hatched, "hatch_pattern": hatch, "hatch_color": colour})
+            LegendGroup(label, np.isin(why, reasons), 4, {**hatched, "hatch_pattern": hatch, "hatch_color": colour})
             for reasons, (label, hatch, colour) in HATCHES.items()
         ),
         *(
-            Group(f"{code} {name}", category == code, 5 + 1.5 * code, {"fill_color": colour, "line_color": BROWN})
+            LegendGroup(f"{code} {name}", category == code, 5 + 1.5 * code, {"fill_color": colour, "line_color": BROWN})
             for code, (name, colour) in enumerate(zip(CATEGORY_NAMES, COLOURS, strict=True))
         ),
     ]

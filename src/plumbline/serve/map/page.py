@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
-from plumbline.serve.abstention_reasons import sentences, why_not
-from plumbline.serve.map.content import MapPoints, isolated, map_crs, near_points
+from plumbline.serve.abstention_reasons import reason_sentences, why_not
+from plumbline.serve.map.content import MapPoints, isolated, map_crs, points_near_buildings
 from plumbline.serve.map.layers import draw_buildings, draw_points
 from plumbline.serve.outputs import write_text
 from plumbline.serve.prevalence import flagged, whole_in_damage
@@ -54,13 +54,13 @@ def write_map(
     shown = predictions.to_crs(crs)
     shown["why"] = why_not(shown, shown.geometry.to_numpy(), prepare, unsure)
     shown = shown.sort_values("severity_permille", na_position="first", kind="stable").reset_index(drop=True)
-    points = near_points(tracks, crs, shown.total_bounds, MAX_POINTS)
+    points = points_near_buildings(tracks, crs, shown.total_bounds, MAX_POINTS)
     # Small numbers about the middle: short in the file, and exact enough as 32-bit floats.
     origin = shown.total_bounds.reshape(2, 2).mean(axis=0).round()
     shown["geometry"] = shapely.transform(shown.geometry.to_numpy(), lambda position: position - origin)
 
     plot = _empty_plot()
-    source = draw_buildings(plot, shown, sentences(prepare))
+    source = draw_buildings(plot, shown, reason_sentences(prepare))
     controls = [*_worst_first(plot, source, shown), *draw_points(plot, points, origin)]
     page = file_html(
         [plot, *controls],

@@ -31,7 +31,7 @@ class Changes(NamedTuple):
     `beyond_intervals`; `new` and `gone` ones, and `moved`: the same identifier on another place, not compared."""
 
 
-def compare(before: geopandas.GeoDataFrame, after: geopandas.GeoDataFrame) -> Changes:
+def compare_predictions(before: geopandas.GeoDataFrame, after: geopandas.GeoDataFrame) -> Changes:
     """Compare two predictions tables.
 
     A building is the same if its identifier is and its footprints overlap: where a file has no identifiers its order

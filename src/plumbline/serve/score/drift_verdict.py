@@ -27,7 +27,7 @@ from scipy import stats
 
 from plumbline.params.score import Drift
 from plumbline.prepare.audit.distributions import ColumnShift, ColumnValues, shift, stability_index
-from plumbline.serve.score.results import Result
+from plumbline.serve.score.results import DeliveryResult
 
 ABSTAINED = ("insufficient_points", "out_of_distribution")
 NOVEL = "out_of_distribution"
@@ -38,7 +38,7 @@ def drift_of(
     found: ColumnValues,
     reference: Mapping[str, ColumnValues] | None,
     counts: Mapping[str, Counts],
-    before: Result | None,
+    before: DeliveryResult | None,
     params: Drift,
 ) -> dict[str, Any]:
     """The content of `drift.json`.
@@ -129,7 +129,7 @@ def least_share(count: int, total: int, confidence: float) -> float:
 
 
 def _outputs(
-    statuses: Counts, categories: Counts, before: Result | None, params: Drift
+    statuses: Counts, categories: Counts, before: DeliveryResult | None, params: Drift
 ) -> tuple[dict[str, Any], list[str]]:
     if before is None:
         return {}, []

@@ -112,7 +112,7 @@ def take_back(city: str, params: Path = Path("params.yaml")) -> None:
     remove(kept)
 
 
-def keep(city: str) -> None:
+def keep_lent(city: str) -> None:
     """What was lent stays: forget what was there before."""
     remove(WORK / KEPT / city)
 

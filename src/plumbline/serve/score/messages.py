@@ -16,7 +16,7 @@ import pandas as pd
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.serve.score.changes import COMPARED
-from plumbline.serve.score.results import ASIDE, CHANGES, DRIFT, EVENTS, MAP, SENT, Result, now, results
+from plumbline.serve.score.results import ASIDE, CHANGES, DRIFT, EVENTS, MAP, SENT, DeliveryResult, now, results
 
 TOLD = ("drift", "look")
 """Verdicts of `drift.json` that a person is told of."""
@@ -35,7 +35,7 @@ class Message:
     """Markdown."""
 
 
-def places(out: Path) -> list[str]:
+def places_with_results(out: Path) -> list[str]:
     """Those that have a result."""
     return sorted(path.name for path in out.glob("*") if path.is_dir() and not path.name.startswith(("_", ".")))
 
@@ -55,7 +55,7 @@ def unsent_aside(out: Path) -> list[Message]:
     return [message for message in _of_aside(out) if not _note(out, message.key).is_file()]
 
 
-def drifted(out: Path, place: str) -> list[Result]:
+def drifted(out: Path, place: str) -> list[DeliveryResult]:
     """Results of a place that call for training anew, which nobody has been told of yet.
 
     Raises:
@@ -64,7 +64,7 @@ def drifted(out: Path, place: str) -> list[Result]:
     return [one for one in results(out, place) if one.drift == "drift" and not _event(out, one).is_file()]
 
 
-def mark_called(out: Path, one: Result) -> None:
+def mark_called(out: Path, one: DeliveryResult) -> None:
     """Record that it was called for."""
     write_json(_event(out, one), {"key": f"{one.place}/{one.folder}", "called": now()})
 
@@ -74,7 +74,7 @@ def mark_sent(out: Path, message: Message, by: str) -> None:
     write_json(_note(out, message.key), {"key": message.key, "subject": message.subject, "by": by, "sent": now()})
 
 
-def _news(out: Path, one: Result) -> Message:
+def _news(out: Path, one: DeliveryResult) -> Message:
     folder = out / one.place / one.folder
     lines, subject = _changes(folder, one) if one.changes else ([], f"first delivery {one.delivery}")
     if one.drift in TOLD:
@@ -84,7 +84,7 @@ def _news(out: Path, one: Result) -> Message:
     return Message(f"{one.place}/{one.folder}", f"Plumbline: {one.place}, {subject}", "\n".join(lines))
 
 
-def _changes(folder: Path, one: Result) -> tuple[list[str], str]:
+def _changes(folder: Path, one: DeliveryResult) -> tuple[list[str], str]:
     table = pd.read_csv(folder / CHANGES, dtype={"building_id": str}, keep_default_na=False, na_values=[""])
     counts = one.changes
     lines = [
@@ -132,7 +132,7 @@ def _of_aside(out: Path) -> Iterator[Message]:
         yield Message(key, f"Plumbline: {place}, delivery {delivery} set aside", body)
 
 
-def _event(out: Path, one: Result) -> Path:
+def _event(out: Path, one: DeliveryResult) -> Path:
     return out / EVENTS / one.place / f"{one.folder}.json"
 
 

@@ -17,8 +17,7 @@ from plumbline.serve.map.page import write_map
 from plumbline.serve.predict import warn_of_short, warn_of_unjudged
 from plumbline.serve.predictions import read_predictions, write_predictions
 from plumbline.serve.prevalence import say_damaged
-from plumbline.serve.score.answers import answers, counts_of
-from plumbline.serve.score.changes import Changes, compare
+from plumbline.serve.score.changes import Changes, compare_predictions
 from plumbline.serve.score.drift_verdict import drift_of
 from plumbline.serve.score.results import (
     CHANGES,
@@ -26,27 +25,27 @@ from plumbline.serve.score.results import (
     MANIFEST,
     MAP,
     PREDICTIONS,
-    Result,
+    DeliveryResult,
     former,
     listed,
     now,
     results,
 )
-from plumbline.serve.score.tiles import SEQUENCES, SHOWN, TILE, Reading, Tile, code_hash
+from plumbline.serve.score.tiles import SEQUENCES, SHOWN, TILE, Reading, ScoreTile, code_hash, counts_of, read_answers
 from plumbline.sources.points.points_table import load_points
 from plumbline.sources.track import Track, concatenate_tracks
 
 OF_TRACK = ("name", "product", "points", "epochs", "first_epoch", "last_epoch")
 
 
-def publish(reading: Reading, tiles: list[Tile], params: Score) -> Result:
+def publish(reading: Reading, tiles: list[ScoreTile], params: Score) -> DeliveryResult:
     """Write the result of a delivery whose tiles are all judged; the folder appears whole, or not at all.
 
     Raises:
         InputError: a file could not be written.
     """
     delivery, city, out = reading.delivery, tiles[0].city, params.out
-    table, unsure = answers(tiles)
+    table, unsure = read_answers(tiles)
     if torn := int(unsure.sum()):
         log.info("%s: %d buildings may be damaged, and in no quadrant that is probable enough", delivery.place, torn)
     package = verify_package(tiles[0].package)
@@ -66,12 +65,12 @@ def publish(reading: Reading, tiles: list[Tile], params: Score) -> Result:
         changes = None
         if before is not None:
             _warn_of_tracks(before, city.about["tracks"])
-            changes = compare(read_predictions(out / before.place / before.folder / PREDICTIONS), table)
+            changes = compare_predictions(read_predictions(out / before.place / before.folder / PREDICTIONS), table)
             changes.table.to_csv(folder / CHANGES, index=False)
         counts = counts_of(table)
         drift = drift_of(_conditions(tiles), load_conditions(tiles[0].package), counts, before, params.drift)
         write_json(folder / DRIFT, drift)
-        result = Result(
+        result = DeliveryResult(
             place=delivery.place,
             delivery=delivery.name,
             id=delivery.id,
@@ -99,7 +98,7 @@ def publish(reading: Reading, tiles: list[Tile], params: Score) -> Result:
     return result
 
 
-def _warn_of_tracks(before: Result, tracks: list[dict[str, Any]]) -> None:
+def _warn_of_tracks(before: DeliveryResult, tracks: list[dict[str, Any]]) -> None:
     """Say so where a place is seen by fewer or more tracks than before: many changes are then of that."""
     if len(before.tracks) != len(tracks):
         then, named = (", ".join(track["name"] for track in part) for part in (before.tracks, tracks))
@@ -109,7 +108,7 @@ def _warn_of_tracks(before: Result, tracks: list[dict[str, Any]]) -> None:
         )  # fmt: skip
 
 
-def _conditions(tiles: list[Tile]) -> ColumnValues:
+def _conditions(tiles: list[ScoreTile]) -> ColumnValues:
     """The watched columns of all buildings of the delivery that could be prepared."""
     parts = [part for tile in tiles if len(part := Sequences.load(tile.folder / SEQUENCES))]
     if not parts:
@@ -118,7 +117,7 @@ def _conditions(tiles: list[Tile]) -> ColumnValues:
     return found
 
 
-def _shown(tiles: list[Tile]) -> list[Track]:
+def _shown(tiles: list[ScoreTile]) -> list[Track]:
     """The points kept for the map."""
     parts: dict[str, list[Track]] = {}
     for tile in tiles:
@@ -127,7 +126,7 @@ def _shown(tiles: list[Tile]) -> list[Track]:
     return [concatenate_tracks(own) for own in parts.values()]
 
 
-def _say(result: Result, changes: Changes | None) -> None:
+def _say(result: DeliveryResult, changes: Changes | None) -> None:
     counts = ", ".join(f"{count} {status}" for status, count in result.statuses.items())
     told = f"{changes.counts['changed']} changed since {result.compared_with}" if changes else "the first of its place"
     log.info("%s/%s: %d buildings: %s; %s", result.place, result.folder, result.buildings, counts, told)

@@ -22,7 +22,7 @@ DRIFT = "drift.json"
 ASIDE, SENT, EVENTS, SHADOW, LOOKS = "_aside", "_sent", "_events", "_shadow", "_looks.json"
 
 
-class Result(BaseModel):
+class DeliveryResult(BaseModel):
     """`manifest.json` of a result."""
 
     model_config = ConfigDict(extra="forbid")
@@ -66,7 +66,7 @@ class Result(BaseModel):
         return f"{self.delivery}-{self.id[:8]}"
 
 
-def read_result(folder: Path) -> Result:
+def read_result(folder: Path) -> DeliveryResult:
     """The manifest of a result.
 
     Raises:
@@ -74,7 +74,7 @@ def read_result(folder: Path) -> Result:
     """
     advice = "Move the folder away; its delivery is then judged again."
     try:
-        return Result.model_validate(read_json(folder / MANIFEST))
+        return DeliveryResult.model_validate(read_json(folder / MANIFEST))
     except InputError as error:
         raise InputError(f"{error} {advice}" if (folder / MANIFEST).is_file() else str(error)) from None
     except ValidationError as error:
@@ -83,7 +83,7 @@ def read_result(folder: Path) -> Result:
         raise InputError(f"{folder / MANIFEST}: {place}: {first['msg']}. {advice}") from None
 
 
-def results(out: Path, place: str) -> list[Result]:
+def results(out: Path, place: str) -> list[DeliveryResult]:
     """All results of a place, by what was observed last, then by when they were made, and of one second by name.
 
     Raises:
@@ -93,7 +93,7 @@ def results(out: Path, place: str) -> list[Result]:
     return sorted(found, key=lambda one: (one.observed["to"], one.made, one.folder))
 
 
-def former(known: list[Result], observed_to: str) -> Result | None:
+def former(known: list[DeliveryResult], observed_to: str) -> DeliveryResult | None:
     """The result to compare a delivery with: of those that do not look further, the one that looks furthest.
 
     So one that comes late is compared with what came before it in time, and not with its own future.

@@ -49,7 +49,7 @@ def score(params: Params, find_models: Callable[[], tuple[Path, Path | None]], w
         OSError: likewise.
     """
     with alone(STAGE):
-        check(params)
+        check_settings(params)
         outcome = Outcome()
         deliveries, damaged = new_deliveries(params)
         outcome.failed |= damaged
@@ -62,7 +62,7 @@ def score(params: Params, find_models: Callable[[], tuple[Path, Path | None]], w
         return outcome
 
 
-def check(params: Params) -> None:
+def check_settings(params: Params) -> None:
     """Refuse what is wrong with the settings, before a delivery is blamed for it.
 
     Raises:
@@ -97,7 +97,7 @@ def new_deliveries(params: Params) -> tuple[list[Delivery], dict[str, str]]:
     return [one for one in sound if not _is_done(one, section.out) and not is_aside(one, params)], damaged
 
 
-def plan(delivery: Delivery, params: Params) -> Reading:
+def plan_delivery(delivery: Delivery, params: Params) -> Reading:
     """See `plan_reading`.
 
     Raises:
@@ -121,7 +121,7 @@ def _one(
     name = f"{delivery.place}/{delivery.result}"
     log.info("%s: %d files, %s", name, len(delivery.files), delivery.folder)
     try:
-        reading = plan(delivery, params)
+        reading = plan_delivery(delivery, params)
         read(reading, workers)
         tiles = cut_tiles(reading, package)
         judge_tiles(tiles, workers)

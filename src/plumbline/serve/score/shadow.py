@@ -7,15 +7,14 @@ from pathlib import Path
 from plumbline.core.console import log
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.serve.predictions import write_predictions
-from plumbline.serve.score.answers import answers, counts_of
-from plumbline.serve.score.changes import compare
+from plumbline.serve.score.changes import compare_predictions
 from plumbline.serve.score.results import PREDICTIONS, SHADOW, now
-from plumbline.serve.score.tiles import Reading, Tile, cut_tiles, judge_tiles
+from plumbline.serve.score.tiles import Reading, ScoreTile, counts_of, cut_tiles, judge_tiles, read_answers
 
 RECORD, DIFFERENCES = "shadow.json", "differences.csv"
 
 
-def shadow(reading: Reading, tiles: list[Tile], challenger: Path, workers: int | None, out: Path) -> None:
+def shadow(reading: Reading, tiles: list[ScoreTile], challenger: Path, workers: int | None, out: Path) -> None:
     """Write `OUT/_shadow/PLACE/RESULT/VERSION/`: its predictions, who is judged otherwise, and counts.
 
     Before the champion's result is published, so that a killed run does it again; whatever goes wrong with the
@@ -32,8 +31,8 @@ def shadow(reading: Reading, tiles: list[Tile], challenger: Path, workers: int |
         if folder.exists():
             return
         judge_tiles(own, workers)
-        (said, _), (champion, _) = answers(own), answers(tiles)
-        differences = compare(champion, said)
+        (said, _), (champion, _) = read_answers(own), read_answers(tiles)
+        differences = compare_predictions(champion, said)
         with atomic_folder(folder) as temporary:
             write_predictions(said, temporary / PREDICTIONS)
             # "before" is what the champion says, "after" what the challenger says.

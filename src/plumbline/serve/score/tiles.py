@@ -1,4 +1,4 @@
-"""A delivery's work: its points by tile, and the answers for each tile, each a folder that appears whole.
+"""A delivery's tiles: their points, and the answers for each and for all together. Each is a folder that appears whole.
 
 What was finished before a run was killed is there when the next one asks.
 """
@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+import geopandas
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 import plumbline
 from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.files import atomic_folder, sha256_file, sha256_folder, write_json
 from plumbline.core.jobs import WORK, clear, run_jobs
+from plumbline.core.strain import category
 from plumbline.export.package import Manifest, open_package, verify_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.params import Ingest
@@ -25,9 +29,9 @@ from plumbline.prepare.assignment.owners import owners_in_tile
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.exclusions import period_overlap
 from plumbline.prepare.tile import own_rows
-from plumbline.serve.judgement import judgement, unsure_where
+from plumbline.serve.judgement import judge, unsure_where
 from plumbline.serve.map.page import MAX_POINTS
-from plumbline.serve.predictions import write_predictions
+from plumbline.serve.predictions import read_predictions, write_predictions
 from plumbline.serve.score.deliveries import Delivery
 from plumbline.sources.city.files import find_unlabelled
 from plumbline.sources.city.tables import read_city
@@ -65,7 +69,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Tile:
+class ScoreTile:
     """Buildings to judge, and where to put the answers."""
 
     folder: Path
@@ -145,7 +149,7 @@ def read(reading: Reading, workers: int | None) -> None:
         clear(folder)
 
 
-def cut_tiles(reading: Reading, package: Path) -> list[Tile]:
+def cut_tiles(reading: Reading, package: Path) -> list[ScoreTile]:
     """The tiles of a delivery that was read, to be judged by `judge_tile`.
 
     Raises:
@@ -157,10 +161,10 @@ def cut_tiles(reading: Reading, package: Path) -> list[Tile]:
     kept = tuple(observed[number].name for number in period_overlap(observed).kept)
     every = -(-sum(track["points"] for track in city.about["tracks"]) // (2 * MAX_POINTS))
     folder = reading.work / manifest.version
-    return [Tile(folder / name, city, name, kept, package, manifest.version, max(1, every)) for name in city.tiles]
+    return [ScoreTile(folder / name, city, name, kept, package, manifest.version, max(1, every)) for name in city.tiles]
 
 
-def judge_tile(tile: Tile) -> None:
+def judge_tile(tile: ScoreTile) -> None:
     """Write the answers for a tile's buildings, and their place in the file of the footprints.
 
     As `plumbline predict` answers for the whole: `tests/serve/score` holds it to that.
@@ -176,7 +180,7 @@ def judge_tile(tile: Tile) -> None:
     owners = owners_in_tile(tracks, footprints, neighbours, manifest.prepare)
     prepared = prepare_buildings(tracks, buildings, manifest.prepare, tile.city.folder.name, owners)
     answers = model.answer(prepared.sequences)
-    table = judgement(prepared, answers, buildings, manifest.prepare, manifest.version)
+    table = judge(prepared, answers, buildings, manifest.prepare, manifest.version)
     with atomic_folder(tile.folder) as out:
         write_predictions(table, out / ANSWERS)
         np.save(out / ROWS, neighbours.own)
@@ -186,7 +190,7 @@ def judge_tile(tile: Tile) -> None:
         write_json(out / TILE, {"left_out": prepared.left_out.counts})
 
 
-def judge_tiles(tiles: list[Tile], workers: int | None) -> None:
+def judge_tiles(tiles: list[ScoreTile], workers: int | None) -> None:
     """Judge the tiles that are not there yet; a few points are not worth a second process.
 
     Raises:
@@ -213,3 +217,22 @@ def _opened(package: Path, version: str) -> tuple[Manifest, OnnxModel]:
     if manifest.version != version:
         raise PlumblineError(f"{package}: version {manifest.version} found, {version} was there when the run began.")
     return manifest, model
+
+
+def read_answers(tiles: list[ScoreTile]) -> tuple[geopandas.GeoDataFrame, NDArray[np.bool_]]:
+    """Predictions for all F footprints, in the order of their file, and (F,) which want a probable quadrant alone."""
+    parts = [read_predictions(tile.folder / ANSWERS) for tile in tiles]
+    order = np.argsort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
+    unsure = np.concatenate([np.load(tile.folder / UNSURE) for tile in tiles])[order]
+    table = pd.concat(parts, ignore_index=True).iloc[order]
+    return geopandas.GeoDataFrame(table.reset_index(drop=True), crs=parts[0].crs), unsure
+
+
+def counts_of(table: geopandas.GeoDataFrame) -> dict[str, dict[str, int]]:
+    """How many buildings of each status, and of those that are judged, of each category."""
+    judged = table.loc[table["status"] == "ok", "severity_permille"].to_numpy(float)
+    numbers = np.bincount(category(judged).astype(int), minlength=5)
+    return {
+        "statuses": {str(name): int(count) for name, count in table["status"].value_counts().items()},
+        "categories": {str(number): int(count) for number, count in enumerate(numbers)},
+    }
