@@ -48,7 +48,7 @@ def judge(
 
 
 def unsure_where(prepared: Prepared, answers: Answers, prepare: Prepare) -> NDArray[np.bool_]:
-    """(F,) footprints that would be judged, were it not that no quadrant is probable enough; see `judgement`."""
+    """(F,) footprints that would be judged, were it not that no quadrant is probable enough; see `judge`."""
     unsure = np.zeros(len(prepared.n_points), bool)
     unsure[prepared.footprint] = (
         is_in_distribution(answers)

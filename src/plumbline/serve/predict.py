@@ -20,8 +20,7 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.params import Ingest, Prepare
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.exclusions import too_small_or_large
-from plumbline.serve.judgement import judge as judgement
-from plumbline.serve.judgement import unsure_where
+from plumbline.serve.judgement import judge, unsure_where
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.prevalence import say_damaged
@@ -164,7 +163,7 @@ def judge_footprints(
             "%d points beside two footprints count for the one that they move with, not the nearer", prepared.moved
         )
     answers = model.answer(prepared.sequences)
-    table = judgement(prepared, answers, footprints, prepare, version)
+    table = judge(prepared, answers, footprints, prepare, version)
     return table, unsure_where(prepared, answers, prepare)
 
 

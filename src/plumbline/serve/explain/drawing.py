@@ -160,7 +160,7 @@ def mark(
     Args:
         x, y: place in the drawing. moved, error: differential displacement and standard error, mm.
         share: of the largest size, from 0 to 1. favours: the answer that was given.
-        limit_mm: see `draw`. text: shown on pointing at it.
+        limit_mm: see `draw_building`. text: shown on pointing at it.
     """
     r = SMALLEST_PX + (LARGEST_PX - SMALLEST_PX) * math.sqrt(share)
     if abs(moved) <= error:

@@ -90,7 +90,7 @@ def draw_buildings(plot: figure, shown: geopandas.GeoDataFrame, said: Mapping[st
     Args:
         plot: where to draw.
         shown: B predictions, least severe first, in map coordinates, m, and `why`, see `why_not`.
-        said: of each reason for abstaining, see `sentences`.
+        said: of each reason for abstaining, see `reason_sentences`.
 
     Returns:
         The source of the B buildings, with `x`, `y` (middle, m) and `text` (HTML).

@@ -54,7 +54,7 @@ class DeliveryResult(BaseModel):
     changes: dict[str, int]
     """See `changes.Changes`."""
     drift: str
-    """Verdict of `drift.json`, see `drift.drift_of`."""
+    """Verdict of `drift.json`, see `drift_verdict.drift_of`."""
     made: str
     """When, UTC."""
     files: dict[str, dict[str, Any]]
