@@ -3,7 +3,7 @@
 `python -m benchmarks.soak [--runs 200] [--folder .plumbline/soak]` goes on in a folder where it was interrupted. A line
 a run on the way, the page in Markdown at the end. It fails where a run is not completed, a process or an unfinished run
 is left, the champion is not the last package, a promised roll-back fails, or memory or disk of the last quarter of the
-runs exceed their bound.
+runs exceed their bound. `--smoke` makes four runs in a folder that goes.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import json
 import os
 import platform
 import signal
-import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from benchmarks.common import commit, parse, parser
 from benchmarks.soak.measure import disk, memory
 from benchmarks.soak.project import Stand, make_stand
 from benchmarks.soak.report import bounds, figures, page
@@ -29,7 +31,6 @@ from plumbline.export.package import verify_package
 from plumbline.release.promotion import rollback
 from plumbline.release.registry import Registry
 from tests.chaos.machines import Broken
-from tests.flows.conftest import ROOT
 from tests.flows.orchestration.test_system import SYSTEM, free_port
 
 FORMER = 3
@@ -39,15 +40,20 @@ PATIENCE_S = 3600.0
 ROWS, PORT = "rows.jsonl", "port"
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run it; 0 where all of it holds."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
-    parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--tidy-every", type=int, default=5, help="runs between two tidyings")
-    parser.add_argument("--keep-minutes", type=float, default=20.0, help="age from which records go, in place of days")
-    parser.add_argument("--folder", type=Path, default=Path(".plumbline/soak"))
-    given = parser.parse_args()
-    folder = given.folder.resolve()
+    asked = parser("soak", __doc__)
+    asked.add_argument("--runs", type=int, default=200)
+    asked.add_argument("--tidy-every", type=int, default=5, help="runs between two tidyings")
+    asked.add_argument("--keep-minutes", type=float, default=20.0, help="age from which records go, in place of days")
+    asked.add_argument("--folder", type=Path, default=Path(".plumbline/soak"))
+    given = parse(asked, argv, runs=4, tidy_every=2, folder=None)  # a tidying in the second quarter, and in the last
+    with tempfile.TemporaryDirectory() as scratch:
+        return soak(given, (given.folder or Path(scratch) / "soak").resolve())
+
+
+def soak(given: argparse.Namespace, folder: Path) -> int:
+    """Run it in a folder."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # and take the system down on the way
     system = _system(folder, given.keep_minutes)
     try:
@@ -93,7 +99,7 @@ def _run(system: Broken, runs: int, tidy_every: int) -> list[dict[str, Any]]:
     for number in range(first, runs + 1):
         begin = time.monotonic()
         stand.change(number)
-        found = system.ended(system.start("pipeline/nightly", commit="HEAD", elsewhere={"train": "stage/train"}))
+        found = system.ended(system.start("pipeline/nightly", commit="HEAD"))
         state = found["state"]
         told = f"run {number}: {state['name']}: {state['message']}"
         # The first run after an interruption may find that the one which was cut had made everything.
@@ -148,12 +154,9 @@ def _inside(folder: Path) -> list[int]:
 
 
 def _about(given: argparse.Namespace) -> str:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short=7", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
     return (
         f"`python -m benchmarks.soak --runs {given.runs}`, {datetime.now(UTC):%Y-%m-%d}, commit "
-        f"{commit.stdout.strip()}, {psutil.cpu_count()} CPU cores, Python {platform.python_version()}. Each run takes "
+        f"{commit()}, {psutil.cpu_count()} CPU cores, Python {platform.python_version()}. Each run takes "
         f"a commit that changes one stage, computes it and what follows, releases a package, and pushes. Tidied every "
         f"{given.tidy_every} runs: the champion, {FORMER} before it, {TIDY['packages']} packages and {TIDY['runs']} "
         f"results a stage stay, in DVC's remote too; records of runs and Prefect's events of {given.keep_minutes:g} "

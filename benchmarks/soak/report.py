@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from benchmarks.common import head, line
 from benchmarks.soak.measure import GROWS
 
 MORE, MORE_MIB, MORE_FILES = 1.25, 20.0, 300
@@ -93,4 +94,4 @@ def page(rows: Sequence[dict[str, Any]], runs: int, about: str) -> str:
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> list[str]:
-    return ["| " + " | ".join(line) + " |" for line in (heads, ["---"] * len(heads), *rows)]
+    return [head(*heads), *(line(*row) for row in rows)]
