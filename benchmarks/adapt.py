@@ -8,14 +8,9 @@ that way is shorter than twice its standard error, there is nothing to recover, 
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import os
-import platform
-import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.common import head, line, parse, parser, refusing, stamp
 from benchmarks.shifted import DOMAINS, make_domain
 from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis
@@ -142,39 +138,34 @@ def measure(folder: Path, model: Path, counts: list[int], draws: int, epochs: in
 
 def _row(city: str, who: str, figures: Array, recovered: str = "", seconds: str = "", ways: str = "") -> str:
     quadrant, severity, inside = figures
-    return f"| {city} | {who} | {quadrant:.3f} | {severity:.3f} | {inside:.3f} | {recovered} | {seconds} | {ways} |"
+    return line(city, who, f"{quadrant:.3f}", f"{severity:.3f}", f"{inside:.3f}", recovered, seconds, ways)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.adapt", description=__doc__)
-    parser.add_argument("cities", type=Path, nargs="*", metavar="CITY")
-    parser.add_argument("--domain", nargs="+", choices=list(DOMAINS), default=list(DOMAINS))
-    parser.add_argument("--model", default="pretrained", help="`pretrained`, or the folder of a trained model")
-    parser.add_argument("--labels", type=int, nargs="+", default=[50])
-    parser.add_argument("--draws", type=int, default=5)
-    parser.add_argument("--buildings", type=int, default=2600)
-    parser.add_argument("--seed", type=int, default=11)
-    parser.add_argument("--epochs", type=int, default=8, help="of the full training")
-    parser.add_argument("--threads", type=int, default=0)
-    given = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    cores = len(os.sched_getaffinity(0))
+    asked = parser("adapt", __doc__)
+    asked.add_argument("cities", type=Path, nargs="*", metavar="CITY")
+    asked.add_argument("--domain", nargs="+", choices=list(DOMAINS), default=list(DOMAINS))
+    asked.add_argument("--model", default="pretrained", help="`pretrained`, or the folder of a trained model")
+    asked.add_argument("--labels", type=int, nargs="+", default=[50])
+    asked.add_argument("--draws", type=int, default=5)
+    asked.add_argument("--buildings", type=int, default=2600)
+    asked.add_argument("--seed", type=int, default=11)
+    asked.add_argument("--epochs", type=int, default=8, help="of the full training")
+    asked.add_argument("--threads", type=int, default=0)
+    asked.add_argument("--fitting", type=int, default=Adapt().epochs, help="epochs of an adapter")
+    given = parse(asked, argv, domain=["filtered"], labels=[20], draws=2, buildings=150, epochs=1, fitting=1, threads=1)
     print(f"# Adapting: what a few labels recover\n\nMade by `python -m benchmarks.adapt`; model: {given.model}.\n")
-    print(f"{datetime.date.today()}, {cores} cores {platform.machine()}, commit {commit.stdout.strip() or 'unknown'}\n")
-    print("| city | who | quadrant accuracy | severity MAE, permille | interval coverage "
-          "| recovered: quadrant / severity | CPU s | chosen |\n" + "|---" * 8 + "|")  # fmt: skip
-    try:
-        with tempfile.TemporaryDirectory() as scratch:
-            for city in given.cities or [Path(scratch) / name for name in given.domain]:
-                if not given.cities:
-                    make_domain(city, city.name, given.buildings, given.seed)
-                rows = measure(city, base_of(given.model), given.labels, given.draws, given.epochs,
-                               Adapt(threads=given.threads))  # fmt: skip
-                print("\n".join(rows), flush=True)
-    except InputError as error:
-        print(f"ERROR {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    print(f"{stamp()}\n")
+    print(head("city", "who", "quadrant accuracy", "severity MAE, permille", "interval coverage",
+               "recovered: quadrant / severity", "CPU s", "chosen"))  # fmt: skip
+    with tempfile.TemporaryDirectory() as scratch, refusing():
+        for city in given.cities or [Path(scratch) / name for name in given.domain]:
+            if not given.cities:
+                make_domain(city, city.name, given.buildings, given.seed)
+            rows = measure(city, base_of(given.model), given.labels, given.draws, given.epochs,
+                           Adapt(threads=given.threads, epochs=given.fitting))  # fmt: skip
+            print("\n".join(rows), flush=True)
     if not given.cities:
         print("\n" + "\n".join(f"- `{name}`: {DOMAINS[name].why}." for name in given.domain))
 

@@ -1,15 +1,15 @@
 """What the engineer's corner fits find of the damage that borrowed mode puts into a folder of real points.
 
-    PYTHONPATH=src python benchmarks/borrowed.py ../shared/data/ustica docs/borrowed_ustica.png
+    python -m benchmarks.borrowed ../shared/data/ustica docs/borrowed_ustica.png
 
 The folder holds EGMS L2b products and one file of footprints; other files in it (EGMS L3) are left alone. Prints
-Markdown and draws severity found against severity put in.
+Markdown and, where a second argument says where, draws severity found against severity put in.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from benchmarks.common import head, line, parse, parser
 from plumbline.params import Prepare, Simulate
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.simulate.stage import simulate
@@ -65,18 +66,34 @@ def correlation(table: pd.DataFrame) -> float:
     return float(table["put_in"].rank().corr(table["found"].rank()))
 
 
-def main() -> None:
+def invented(out: Path) -> Path:
+    """Have a little city simulated in place of real points, whose motion is put aside as that of real ones is."""
+    small = {"band": "C", "buildings": 40, "seed": 0}
+    sections = {"cities": {"unused": small}, "showcase": small, "years": 2.0}
+    simulate(Simulate.model_validate(sections), out, workers=1)
+    return out / "showcase"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print and draw."""
-    folder, picture = Path(sys.argv[1]), Path(sys.argv[2])
-    table = recover(folder)
-    print("| level | buildings | rank correlation | median absolute error, permille | quadrant right |")
-    print("|---|---|---|---|---|")
+    asked = parser("borrowed", __doc__)
+    asked.add_argument("folder", type=Path, nargs="?", default=Path("../shared/data/ustica"))
+    asked.add_argument("picture", type=Path, nargs="?")
+    given = parse(asked, argv, folder=None)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = given.folder or invented(Path(scratch) / "invented")
+        show(recover(folder), given.picture or Path(scratch) / "picture.png")
+
+
+def show(table: pd.DataFrame, picture: Path) -> None:
+    """Print the table and draw."""
+    print(head("level", "buildings", "rank correlation", "median absolute error, permille", "quadrant right"))
     figure, axes = plt.subplots(figsize=(5.2, 5), dpi=110)
     for name, part in [("all", table), *((level, table[table["level"] == level]) for level in LEVELS)]:
         error = (part["found"] - part["put_in"]).abs().median()
         damaged = part[part["quadrant"] != ""]
         right = (damaged["quadrant"] == damaged["found_quadrant"]).mean()
-        print(f"| {name} | {len(part)} | {correlation(part):.2f} | {error:.2f} | {right:.2f} |")
+        print(line(name, len(part), f"{correlation(part):.2f}", f"{error:.2f}", f"{right:.2f}"))
         if name in LEVELS:
             shown = np.maximum(part[["put_in", "found"]], 0.05)
             axes.scatter(shown["put_in"], shown["found"], s=9, color=LEVELS[name], alpha=0.7, label=name)

@@ -1,6 +1,6 @@
 """Up and east velocity from two EGMS L2b tracks against the service's own L3, cell by cell.
 
-    PYTHONPATH=src python benchmarks/decompose.py ../shared/data/ustica docs/decomposition_ustica.png
+    python -m benchmarks.decompose ../shared/data/ustica docs/decomposition_ustica.png
 
 The folder holds EGMS L2b products and one L3 product each of up and of east. Prints Markdown, and draws where a second
 argument says.
@@ -8,7 +8,9 @@ argument says.
 
 from __future__ import annotations
 
-import sys
+import tempfile
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -16,6 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from benchmarks.common import head, line, parse, parser
 from plumbline.prepare.response.decompose import decompose
 from plumbline.prepare.series.trend import estimate_trend
 from plumbline.sources.points.read import read_points
@@ -80,20 +83,54 @@ def agreement(ours: pd.Series, service: pd.Series) -> tuple[float, float]:
     return float(np.corrcoef(service, ours)[0, 1]), float(largest[1] / largest[0])
 
 
-def main() -> None:
+def invented(folder: Path) -> Path:
+    """Write products of a place that moves up by its northing and east by its easting: two of L2b and two of L3."""
+    generator, side = np.random.default_rng(0), 6
+    days = np.arange(0, 600, 12)
+    names = [f"{day:%Y%m%d}" for day in pd.Timestamp("2020-01-03") + pd.to_timedelta(days, unit="D")]
+    corner = np.array([4_598_000.0, 1_739_000.0])
+
+    def write(product: str, place: Array, los: Array | None, velocity: Array) -> None:
+        series = np.round(velocity[:, None] * days / 365.25 + generator.normal(0, 0.5, (len(place), len(days))), 1)
+        looks = {} if los is None else dict(zip(("los_east", "los_north", "los_up"), los, strict=True))
+        columns = {"pid": [f"p{i}" for i in range(len(place))], "easting": place[:, 0], "northing": place[:, 1]}
+        table = pd.DataFrame({**columns, "height_ortho": 10.0, **looks, "mean_velocity": velocity})
+        table = pd.concat([table, pd.DataFrame(series, columns=names)], axis=1)
+        with zipfile.ZipFile(folder / f"{product}.zip", "w") as archive:
+            archive.writestr(f"{product}.csv", table.to_csv(index=False))
+
+    def moves(place: Array) -> Array:
+        return (place - corner) / (side * CELL_M) * 20 - 10
+
+    for number, los in ((117, (0.6, -0.1, 0.79)), (22, (-0.6, -0.1, 0.79))):
+        place = corner + generator.uniform(0, side * CELL_M, (side * side * 12, 2))
+        east, up = moves(place).T
+        write(f"EGMS_L2b_{number:03d}_0001_IW2_VV_2020_2024_1", place, np.array(los), los[0] * east + los[2] * up)
+    grid = corner + (np.stack(np.meshgrid(*[np.arange(side)] * 2), -1).reshape(-1, 2) + 0.5) * CELL_M
+    for name, velocity in zip(("E", "U"), moves(grid).T, strict=True):
+        write(f"EGMS_L3_E45N17_100km_{name}_2020_2024_1", grid, None, velocity)
+    return folder
+
+
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print and draw."""
-    table = compare(Path(sys.argv[1] if len(sys.argv) > 1 else "../shared/data/ustica"))
-    print("| points of each track | cells | component | correlation | slope | difference, mm/yr: median, sd |")
-    print("|---|---|---|---|---|---|")
+    asked = parser("decompose", __doc__)
+    asked.add_argument("folder", type=Path, nargs="?", default=Path("../shared/data/ustica"))
+    asked.add_argument("picture", type=Path, nargs="?")
+    given = parse(asked, argv, folder=None)
+    with tempfile.TemporaryDirectory() as scratch:
+        table = compare(given.folder or invented(Path(scratch)))
+        if given.picture or given.smoke:
+            draw(table, given.picture or Path(scratch) / "picture.png")
+    print(head("points of each track", "cells", "component", "correlation", "slope",
+               "difference, mm/yr: median, sd"))  # fmt: skip
     for least in LEAST_POINTS:
         part = table[table["points"] >= least]
         for name in ("up", "east"):
             off = part[name] - part[f"service_{name}"]
             correlation, slope = agreement(part[name], part[f"service_{name}"])
-            print(f"| {least} or more | {len(part)} | {name} | {correlation:.3f} | {slope:.3f} |"
-                  f" {off.median():+.2f}, {off.std():.2f} |")  # fmt: skip
-    if len(sys.argv) > 2:
-        draw(table, Path(sys.argv[2]))
+            print(line(f"{least} or more", len(part), name, f"{correlation:.3f}", f"{slope:.3f}",
+                       f"{off.median():+.2f}, {off.std():.2f}"))  # fmt: skip
 
 
 def draw(table: pd.DataFrame, picture: Path) -> None:

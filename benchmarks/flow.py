@@ -1,22 +1,22 @@
 """What orchestration costs: the flow's wall time beside its stages run bare, and with nothing left to compute.
 
-`python benchmarks/flow.py [PARAMS]`; without PARAMS the project's own, which take some ten minutes on two cores. Prints
-Markdown; `docs/benchmarks` keeps dated copies.
+`python -m benchmarks.flow [PARAMS]`; without PARAMS the project's own, which take some ten minutes on two cores. Prints
+Markdown; `docs/benchmarks` keeps dated copies. `--smoke` runs the tests' scratch project, whose stages take no time.
 """
 
 from __future__ import annotations
 
-import datetime
 import os
-import platform
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from benchmarks.common import ROOT, head, line, parse, parser, stamp
+
 STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package")
 FILES = (
     "params.yaml",
@@ -50,6 +50,29 @@ def project(folder: Path, params: Path) -> Path:
     return folder
 
 
+# The scratch project's stages by the names of the command line, which knows the release alone.
+BARE = """
+import runpy, sys
+if sys.argv[1] == "release":
+    runpy.run_path("plumbline/release.py", run_name="__main__")
+else:
+    sys.argv = ["stage.py", sys.argv[1]]
+    runpy.run_path("stage.py", run_name="__main__")
+"""
+
+
+def scratch_project(folder: Path) -> Path:
+    """The project of the tests of flows, with a command line for its stages."""
+    from tests.flows.conftest import make_project
+
+    project = make_project(folder)
+    command = folder / "plumbline" / "__main__.py"
+    command.rename(command.with_name("release.py"))
+    command.write_text(BARE)
+    project.commit()
+    return folder
+
+
 def run(folder: Path, *command: str) -> float:
     """Run a module in a project: seconds."""
     path = os.pathsep.join([str(folder / "src"), str(folder)])
@@ -64,31 +87,36 @@ def run(folder: Path, *command: str) -> float:
     return took
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    params = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "params.yaml").resolve()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout
+    asked = parser("flow", __doc__)
+    asked.add_argument("params", type=Path, nargs="?", default=ROOT / "params.yaml")
+    given = parse(asked, argv)
     with tempfile.TemporaryDirectory() as scratch:
-        bare, flow = (project(Path(scratch) / name, params) for name in ("bare", "flow"))
+        places = [Path(scratch) / name for name in ("bare", "flow")]
+        for place in places:
+            place.mkdir()
+        bare, flow = (scratch_project(one) if given.smoke else project(one, given.params.resolve()) for one in places)
         took = {stage: run(bare, "plumbline", stage) for stage in STAGES}
         took["release"] = run(bare, "plumbline", "release", "promote", "data/package")
         city = bare / "data" / "simulate" / "showcase"
         points = [word for path in sorted(city.glob("EGMS_*.csv")) for word in ("--points", str(path))]
         asked = ("--buildings", str(city / "footprints.geojson"), "--model", "data/package")
         told = ("--output", "data/predict/predictions.gpkg", "--map", "data/predict/map.html")
-        (bare / "data" / "predict").mkdir()
+        if not given.smoke:
+            (bare / "data" / "predict").mkdir()
         took["predict"] = run(bare, "plumbline", "predict", *points, *asked, *told)
         whole = run(flow, "flows.pipeline")
         cached = run(flow, "flows.pipeline")
     total = sum(took.values())
-    print("# The flow beside its stages run bare\n\nMade by `python benchmarks/flow.py`; nothing else running.\n")
-    print(f"{datetime.date.today()}, {os.cpu_count()} cores {platform.machine()}, commit {commit.strip()}\n")
-    print("| | s | ratio | bar |\n|---|---|---|---|")
+    print("# The flow beside its stages run bare\n\nMade by `python -m benchmarks.flow`; nothing else running.\n")
+    print(f"{stamp()}\n")
+    print(head("", "s", "ratio", "bar"))
     for name, seconds in took.items():
-        print(f"| {name}, bare | {seconds:.1f} | | |")
-    print(f"| all bare | {total:.1f} | 1 | |")
-    print(f"| the flow | {whole:.1f} | {whole / total:.3f} | at most {1 + MOST_OVERHEAD:g} |")
-    print(f"| the flow, nothing to compute | {cached:.1f} | | at most {MOST_CACHED_S:g} s |")
+        print(line(f"{name}, bare", f"{seconds:.1f}", "", ""))
+    print(line("all bare", f"{total:.1f}", 1, ""))
+    print(line("the flow", f"{whole:.1f}", f"{whole / total:.3f}", f"at most {1 + MOST_OVERHEAD:g}"))
+    print(line("the flow, nothing to compute", f"{cached:.1f}", "", f"at most {MOST_CACHED_S:g} s"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What the hand-off of one stage between two pools costs, from the question to the result, and where it goes.
 
-`python benchmarks/handoff.py [TIMES]`: a real system of `make up` with a clone for each worker and a folder as DVC's
+`python -m benchmarks.handoff [TIMES]`: a real system of `make up` with a clone for each worker and a folder as DVC's
 remote, on stages that take no time and weigh a few bytes; what is left is the hand-off itself. Prints Markdown;
 `docs/benchmarks` keeps dated copies.
 """
@@ -8,20 +8,17 @@ remote, on stages that take no time and weigh a few bytes; what is left is the h
 from __future__ import annotations
 
 import os
-import platform
 import statistics
-import subprocess
 import sys
 import tempfile
-from datetime import date, datetime
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from tests.flows.conftest import make_project  # noqa: E402
-from tests.flows.orchestration.test_system import SYSTEM, System, free_port  # noqa: E402
+from benchmarks.common import head, line, parse, parser, stamp
+from tests.flows.conftest import make_project
+from tests.flows.orchestration.test_system import SYSTEM, System, free_port
 
 MOST_S = 10.0
 STAGE = "train"
@@ -72,10 +69,11 @@ def task(system: System, run: Any, name: str) -> Any:
     return next(each for each in tasks(system, run) if each["name"] == name)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    times = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout
+    asked = parser("handoff", __doc__)
+    asked.add_argument("times", type=int, nargs="?", default=3)
+    times = parse(asked, argv, times=1).times
     os.environ.pop("SHELL", None)  # as tests/flows does: /bin/sh runs the stages
     with tempfile.TemporaryDirectory() as scratch:
         system = System(make_project(Path(scratch)), free_port())
@@ -87,12 +85,12 @@ def main() -> None:
             seen = [hand_off(system, number) for number in range(times + 1)][1:]
         finally:
             system.project.run(*SYSTEM, "down", timeout_s=300)
-    print("# A stage handed over to another pool\n\nMade by `python benchmarks/handoff.py`; nothing else running.\n")
-    print(f"{date.today()}, {os.cpu_count()} cores {platform.machine()}, commit {commit.strip()}, median of {times}\n")
-    print("| | s | bar |\n|---|---|---|")
+    print("# A stage handed over to another pool\n\nMade by `python -m benchmarks.handoff`; nothing else running.\n")
+    print(f"{stamp()}, median of {times}\n")
+    print(head("", "s", "bar"))
     for name in seen[0]:
         bar = f"at most {MOST_S:g} s" if name == "all" else ""
-        print(f"| {name} | {statistics.median(parts[name] for parts in seen):.1f} | {bar} |")
+        print(line(name, f"{statistics.median(parts[name] for parts in seen):.1f}", bar))
 
 
 if __name__ == "__main__":

@@ -1,27 +1,22 @@
 """Padding strategies compared: what they cost, whether the network sees them, and what it would learn without a mask.
 
-Simulates two small cities in a temporary folder. Prints Markdown; `docs/benchmarks` keeps dated copies.
+`python -m benchmarks.padding` simulates two small cities in a temporary folder, unless `--data` has some that are
+prepared. Prints Markdown; `docs/benchmarks` keeps dated copies.
 """
 
 from __future__ import annotations
 
-import datetime
-import os
-import platform
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from torch import Tensor
 
-from benchmarks.settings import project_settings
+from benchmarks.common import head, line, parse, parser, prepared, project_settings, stamp, toy
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.losses import QuadrantLoss, SeverityLoss
 from plumbline.model.network import new_spec
@@ -32,35 +27,29 @@ from plumbline.train.data.batches import Batch, Buildings, SimilarLengths, loade
 from plumbline.train.data.statistics import fit_statistics
 from plumbline.train.fit.checkpoint_choice import checkpoint_score
 
-SOURCE = str(Path(__file__).parents[1] / "src")
 LONGEST = 128
-ROUNDS, EPOCHS, SEEDS = 5, 15, (0, 1, 2)
 NETWORK = Model(channels=16, blocks=2, heads=2, attention_layers=1, hidden=32)
 CITIES = {"c_band": {"band": "C", "buildings": 800, "seed": 1}, "x_band": {"band": "X", "buildings": 250, "seed": 2}}
 
 
-def make_data(folder: Path) -> dict[str, Shards]:
-    """Prepared splits of the simulated cities, by the commands a user would type."""
+def make_data(folder: Path) -> Path:
+    """Prepare the simulated cities."""
     content = project_settings()
     content["simulate"] |= {"cities": CITIES, "showcase": {"band": "C", "buildings": 4, "seed": 3}, "years": 2.0}
     shares = {"train": 0.6, "tune": 0.02, "calibrate": 0.02, "test": 0.36}
     content["prepare"] |= {"block_m": 60.0, "split": shares, "max_points": LONGEST}
-    (folder / "params.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-    for stage in ("simulate", "ingest", "prepare"):
-        command = [sys.executable, "-m", "plumbline", stage]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, env=os.environ | {"PYTHONPATH": SOURCE})
-    return {name: load_shards(folder / "data" / "prepare" / name) for name in ("train", "test")}
+    return prepared(folder, content)
 
 
-def section(strategy: str, seed: int = 0) -> Train:
+def section(strategy: str, seed: int = 0, epochs: int = 1) -> Train:
     """Parameters of a short training."""
-    return Train(epochs=EPOCHS, patience=EPOCHS, learning_rate=3e-3, batch_size=32, padding=strategy, seed=seed)  # type: ignore[arg-type]
+    return Train(epochs=epochs, patience=epochs, learning_rate=3e-3, batch_size=32, padding=strategy, seed=seed)  # type: ignore[arg-type]
 
 
-def epoch_times(data: Shards) -> dict[str, float]:
+def epoch_times(data: Shards, rounds: int) -> dict[str, float]:
     """Median over the rounds of the time that one epoch of batches takes without a network, s."""
     times: dict[str, list[float]] = {name: [] for name in PADDING}
-    for number in range(ROUNDS + 1):
+    for number in range(rounds + 1):
         for name in PADDING:
             start = time.perf_counter()
             for _ in loader(data, 128, 0, section(name)):
@@ -85,16 +74,16 @@ def batches(
         )
 
 
-def trained(data: Shards, strategy: str, masked: bool, seed: int) -> Diagnosis:
+def trained(data: Shards, strategy: str, masked: bool, seed: int, epochs: int) -> Diagnosis:
     """A small network after a short training, the same but for the padding."""
-    losses = section(strategy, seed)
+    losses = section(strategy, seed, epochs)
     torch.manual_seed(seed)
     model = Diagnosis(new_spec(NETWORK, LONGEST))
     fit_statistics(model, data)
     optimiser = torch.optim.AdamW(model.parameters(), lr=losses.learning_rate)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, EPOCHS)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
     model.train()
-    for epoch in range(EPOCHS):
+    for epoch in range(epochs):
         for batch in batches(data, strategy, masked, None, seed, epoch):
             answer = model.raw(*batch[:4])
             loss = QuadrantLoss()(answer, batch.quadrant_B)
@@ -120,7 +109,7 @@ def answers(
     return probability, severity, quadrant, truth
 
 
-def compare(models: list[Diagnosis], data: Shards, strategy: str, masked: bool) -> str:
+def compare(models: list[Diagnosis], data: Shards, strategy: str, masked: bool) -> list[str]:
     """Cells of a table row: figures of both padding lengths, means over the models, and what differs between them."""
     near, far = ([answers(model, data, strategy, masked, length) for model in models] for length in (None, LONGEST))
     cells = []
@@ -131,38 +120,42 @@ def compare(models: list[Diagnosis], data: Shards, strategy: str, masked: bool) 
     pairs = list(zip(near, far, strict=True))
     turned = np.mean([(one[0].argmax(1) != other[0].argmax(1)).float().mean() for one, other in pairs])
     moved = np.mean([(one[1] - other[1]).abs().mean() for one, other in pairs])
-    return " | ".join([*cells, f"{100 * turned:.1f} %", f"{moved:.3f}"])
+    return [*cells, f"{100 * turned:.1f} %", f"{moved:.3f}"]
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
+    asked = parser("padding", __doc__)
+    asked.add_argument("--data", type=Path, help="of a `make run`, in place of the simulated cities")
+    asked.add_argument("--rounds", type=int, default=5, help="of the times")
+    asked.add_argument("--epochs", type=int, default=15)
+    asked.add_argument("--seeds", type=int, default=3)
+    given = parse(asked, argv, rounds=1, epochs=1, seeds=1)
+    seeds = range(given.seeds)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        data = make_data(Path(folder))
-        train, test = data["train"], data["test"]
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-        head = f"{datetime.date.today()}, {os.cpu_count()} cores {platform.machine()}, one thread"
-        print(f"{head}, commit {commit.stdout.strip() or 'unknown'}\n")
+        data = given.data or (toy if given.smoke else make_data)(Path(folder)) / "data"
+        train, test = (load_shards(data / "prepare" / name) for name in ("train", "test"))
+        print(f"{stamp('one thread')}\n")
         points = "{:.0f} to {:.0f} points, median {:.0f}".format(*np.quantile(train.length, [0, 1, 0.5]))
-        print(f"{len(train)} training and {len(test)} held-out buildings, {points}; {len(SEEDS)} seeds.\n")
+        print(f"{len(train)} training and {len(test)} held-out buildings, {points}; {given.seeds} seeds.\n")
 
-        seconds = epoch_times(train)
-        masked = [trained(train, "mask", True, seed) for seed in SEEDS]
+        seconds = epoch_times(train, given.rounds)
+        masked = [trained(train, "mask", True, seed, given.epochs) for seed in seeds]
         wanted = answers(masked[0], test, "mask", True, None)
-        print("| strategy | time of an epoch of batches (x) | largest difference: probability | severity, permille |")
-        print("|---|---|---|---|")
+        print(head("strategy", "time of an epoch of batches (x)", "largest difference: probability",
+                   "severity, permille"))  # fmt: skip
         for name in PADDING:
             found = answers(masked[0], test, name, True, LONGEST)
             apart = [float((one - other).abs().max()) for one, other in zip(found[:2], wanted[:2], strict=True)]
-            print(f"| {name} | {seconds[name] / seconds['mask']:.2f} | {apart[0]:.1e} | {apart[1]:.1e} |")
+            print(line(name, f"{seconds[name] / seconds['mask']:.2f}", f"{apart[0]:.1e}", f"{apart[1]:.1e}"))
 
-        title = ["padding", "counts as", "quadrant accuracy: in batch", "at 128", "severity error: in batch", "at 128",
-                 "other quadrant at 128", "severity moved"]  # fmt: skip
-        print("\n| " + " | ".join(title) + " |\n" + "|---" * len(title) + "|")
+        print("\n" + head("padding", "counts as", "quadrant accuracy: in batch", "at 128", "severity error: in batch",
+                          "at 128", "other quadrant at 128", "severity moved"))  # fmt: skip
         for name, mask in (("mask", True), *((name, False) for name in PADDING)):
-            models = masked if mask else [trained(train, name, False, seed) for seed in SEEDS]
+            models = masked if mask else [trained(train, name, False, seed, given.epochs) for seed in seeds]
             kind = "nothing" if mask else "scatterers"
-            print(f"| {name} | {kind} | {compare(models, test, name, mask)} |")
+            print(line(name, kind, *compare(models, test, name, mask)))
 
 
 if __name__ == "__main__":

@@ -6,25 +6,23 @@ Prints Markdown; `docs/benchmarks` keeps dated copies.
 
 from __future__ import annotations
 
-import datetime
+import contextlib
 import os
-import platform
 import re
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
 
-from benchmarks.settings import project_settings
+from benchmarks.common import ROOT, head, line, parse, parser, project_settings, stamp
 
-POINTS = 5_000_000
 POINTS_A_BUILDING = 13.5
 """On it and around it, in the simulator's C band, both tracks together."""
-YEARS = 3.75
 
 
 def memory_mb(root: int) -> float:
@@ -44,7 +42,8 @@ def memory_mb(root: int) -> float:
 def run(*arguments: str) -> tuple[float, float]:
     """Run a stage: seconds, and peak memory in MB."""
     began, peak = time.perf_counter(), 0.0
-    process = subprocess.Popen([sys.executable, "-m", "plumbline", *arguments])
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    process = subprocess.Popen([sys.executable, "-m", "plumbline", *arguments], env=environment)
     ended = threading.Event()
 
     def watch() -> None:
@@ -62,21 +61,19 @@ def run(*arguments: str) -> tuple[float, float]:
     return time.perf_counter() - began, peak
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    points = int(float(sys.argv[1])) if len(sys.argv) > 1 else POINTS
-    root = Path.cwd()
+    asked = parser("scale", __doc__)
+    asked.add_argument("points", type=float, nargs="?", default=5e6)
+    asked.add_argument("--years", type=float, default=3.75)
+    given = parse(asked, argv, points=1000, years=1.0)
     params = project_settings()
-    buildings = round(points / POINTS_A_BUILDING)
+    buildings = round(given.points / POINTS_A_BUILDING)
     params["simulate"]["cities"] = {
-        "country": {"band": "C", "buildings": buildings, "seed": 1, "years": YEARS, "revisit_days": 6}
+        "country": {"band": "C", "buildings": buildings, "seed": 1, "years": given.years, "revisit_days": 6}
     }
     params["simulate"]["showcase"] = {"band": "C", "buildings": 4, "seed": 2}
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    cores = len(os.sched_getaffinity(0))
-    os.environ["PYTHONPATH"] = str(root / "src")
-    with tempfile.TemporaryDirectory() as temporary:
-        os.chdir(temporary)
+    with tempfile.TemporaryDirectory() as temporary, contextlib.chdir(temporary):
         Path("params.yaml").write_text(yaml.safe_dump(params))
         rows = {stage: run(stage) for stage in ("simulate", "ingest", "prepare")}
         city = Path("data/simulate/cities/country")
@@ -84,12 +81,11 @@ def main() -> None:
         about = yaml.safe_load(Path("data/ingest/country/city.json").read_text())
         read = sum(track["points_read"] for track in about["tracks"])
         epochs = [track["epochs"] for track in about["tracks"]]
-        os.chdir(root)
-    print(f"{datetime.date.today()}, {cores} cores {platform.machine()}, commit {commit.stdout.strip() or 'unknown'}\n")
+    print(f"{stamp()}\n")
     print(f"{buildings:,} buildings, {read:,} points of {epochs} epochs, {size / 1e9:.2f} GB of csv.\n")
-    print("| stage | s | points/s | peak memory of all its processes, MB |\n|---|---|---|---|")
+    print(head("stage", "s", "points/s", "peak memory of all its processes, MB"))
     for stage, (seconds, peak) in rows.items():
-        print(f"| {stage} | {seconds:.0f} | {read / seconds:,.0f} | {peak:,.0f} |")
+        print(line(stage, f"{seconds:.0f}", f"{read / seconds:,.0f}", f"{peak:,.0f}"))
 
 
 if __name__ == "__main__":

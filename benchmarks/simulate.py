@@ -1,6 +1,6 @@
 """How fast invented cities are made, and in how much memory.
 
-    PYTHONPATH=src python benchmarks/simulate.py [BUILDINGS ...]
+    python -m benchmarks.simulate [BUILDINGS ...]
 
 Each city of C-band buildings (five years, 12 days apart) is made with one worker and with all cores, in processes of
 their own; memory is the largest sum over a process and its children. The bytes must be equal. Besides: one block of
@@ -10,20 +10,19 @@ Markdown.
 
 from __future__ import annotations
 
-import datetime
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from benchmarks.common import ROOT, cores, head, line, parse, parser, stamp
 from plumbline.core.files import sha256_folder
 from plumbline.simulate.radar.csv_cells import history_cells, rows
 
@@ -53,7 +52,10 @@ def resident(pid: int) -> int:
 def run(script: Path, buildings: int, out: Path, workers: int) -> tuple[float, float]:
     """Seconds and peak memory in MB of making one city."""
     began, peak = time.perf_counter(), 0
-    process = subprocess.Popen([sys.executable, str(script), str(buildings), str(out), str(workers)])
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(buildings), str(out), str(workers)], env=environment
+    )  # fmt: skip
     while process.poll() is None:
         peak = max(peak, resident(process.pid))
         time.sleep(0.2)
@@ -80,9 +82,9 @@ def by_decimals(values: np.ndarray) -> bytes:
     return stream.getvalue().to_pybytes()
 
 
-def formatting() -> None:
+def formatting(histories: int) -> None:
     """Print the table of the ways to text."""
-    values = np.round(np.random.default_rng(0).normal(0, 20, (4096, 150)), 1) + 0.0
+    values = np.round(np.random.default_rng(0).normal(0, 20, (histories, 150)), 1) + 0.0
     ways: dict[str, Callable[[np.ndarray], bytes]] = {
         "pyarrow decimals (before)": by_decimals, "Python, one by one": one_by_one,
         "plumbline.simulate.radar.csv_cells": lambda given: rows([history_cells(given)]),
@@ -97,23 +99,25 @@ def formatting() -> None:
     if len(set(texts.values())) != 1:
         raise SystemExit("the ways differ")
     baseline = float(np.median(times["pyarrow decimals (before)"][1:]))
-    print("| histories to text | million numbers/s | times the baseline |\n|---|---|---|")
+    print(head("histories to text", "million numbers/s", "times the baseline"))
     for name, seconds in times.items():
         median = float(np.median(seconds[1:]))
-        print(f"| {name} | {values.size / median / 1e6:.1f} | {baseline / median:.1f} |")
+        print(line(name, f"{values.size / median / 1e6:.1f}", f"{baseline / median:.1f}"))
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    cores = len(os.sched_getaffinity(0))
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    print(f"{datetime.date.today()}, {cores} cores {platform.machine()}, commit {commit.stdout.strip() or 'unknown'}\n")
-    formatting()
-    print("\n| buildings | workers | s | buildings/s | points/s | peak MB | times one worker |")
-    print("|---|---|---|---|---|---|---|")
-    for buildings in map(int, sys.argv[1:] or ["20000"]):
+    asked = parser("simulate", __doc__)
+    asked.add_argument("buildings", type=int, nargs="*", default=[20_000])
+    asked.add_argument("--block", type=int, default=4096, help="histories of the block")
+    asked.add_argument("--workers", type=int, nargs="+", default=sorted({1, cores()}))
+    given = parse(asked, argv, buildings=[40], block=64, workers=[1, 2])
+    print(f"{stamp()}\n")
+    formatting(given.block)
+    print("\n" + head("buildings", "workers", "s", "buildings/s", "points/s", "peak MB", "times one worker"))
+    for buildings in given.buildings:
         alone, digests = 0.0, set()
-        for workers in sorted({1, cores}):
+        for workers in given.workers:
             with tempfile.TemporaryDirectory() as scratch:
                 script, out = Path(scratch) / "run.py", Path(scratch) / "out"
                 script.write_text(RUN)
@@ -127,7 +131,7 @@ def main() -> None:
                 f"{memory:,.0f}",
                 f"{alone / seconds:.2f}",
             ]
-            print(f"| {buildings:,} | {workers} | {seconds:.0f} | " + " | ".join(cells) + " |", flush=True)
+            print(line(f"{buildings:,}", workers, f"{seconds:.0f}", *cells), flush=True)
         if len(digests) != 1:
             raise SystemExit("the bytes differ with the number of workers")
 

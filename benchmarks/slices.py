@@ -10,14 +10,15 @@ quadrant, how much macro-F1 falls (points) and the severity error rises (%).
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import subprocess
+import tempfile
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.common import head, line, parse, parser, stamp, toy
 from plumbline import pretrained
 from plumbline.export.answers import Answers
 from plumbline.export.package import verify_package
@@ -29,7 +30,6 @@ from plumbline.validate.gates.resampled_metrics import of_quadrants
 from plumbline.validate.measure import torch_answers
 from plumbline.validate.slices import slices
 
-LEAST = 200
 RESAMPLES = 200
 MOST_POINTS, MOST_PERCENT = 0.5, 2.0
 """The goals: macro-F1 in points, severity error in percent."""
@@ -59,42 +59,47 @@ def part(said: Answers, inside: NDArray[np.bool_]) -> Answers:
     return Answers(*(values[inside] for values in said))
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    asked = parser("slices", __doc__)
     shipped = Path(pretrained.__file__).parent
-    parser.add_argument("prepared", type=Path, nargs="?", default=Path("data/prepare/test"))
-    parser.add_argument("--package", type=Path, default=shipped / "package")
-    parser.add_argument("--unpruned", type=Path, default=shipped / "model")
-    given = parser.parse_args()
+    asked.add_argument("prepared", type=Path, nargs="?", default=Path("data/prepare/test"))
+    asked.add_argument("--package", type=Path, default=shipped / "package")
+    asked.add_argument("--unpruned", type=Path, default=shipped / "model")
+    asked.add_argument("--least", type=int, default=200, help="buildings of a slice, and of it with a quadrant")
+    given = parse(asked, argv, prepared=None, least=5)
+    with tempfile.TemporaryDirectory() as scratch:
+        measure(given, given.prepared or toy(Path(scratch)) / "data" / "prepare" / "test")
+
+
+def measure(given: Namespace, prepared: Path) -> None:
+    """Print the table."""
     manifest = verify_package(given.package)
-    data = load_shards(given.prepared)
+    data = load_shards(prepared)
     whole = torch_answers(load_diagnosis(given.unpruned), data)
     artifacts = {"pruned": "model.onnx", "int8": "model.int8.onnx"}
     said = {name: OnnxModel(given.package / file).answer(data) for name, file in artifacts.items()}
     quadrant, severity = np.asarray(data.quadrant), np.asarray(data.severity, float)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    print(f"{datetime.date.today()}, commit {commit.stdout.strip() or 'unknown'}, package {manifest.version}; ", end="")
+    print(f"{stamp()}, package {manifest.version}; ", end="")
     print(f"{len(data):,} buildings. Against the unpruned network: points of macro-F1 lost, and percent by which the")
     print(f"severity error rises, with standard errors. Bold: more than {MOST_POINTS} points or {MOST_PERCENT:g} %.\n")
-    print("| slice | buildings | " + " | ".join(f"{name}, F1 lost | {name}, error" for name in said) + " |")
-    print("|---|---:" + "|---:" * (2 * len(said)) + "|")
+    print(head("slice", "buildings", *(f"{name}, {what}" for name in said for what in ("F1 lost", "error"))))
     beyond = dict.fromkeys(said, 0)
     rows = 0
     for name, inside in slices(data, manifest.prepare.max_strain_error_permille).items():
-        if inside.sum() < LEAST:
+        if inside.sum() < given.least:
             continue
         rows += 1
         defined = inside & (quadrant >= 0)
         cells = []
         for artifact, answers in said.items():
             fall = (np.nan, np.nan)
-            if defined.sum() >= LEAST:
+            if defined.sum() >= given.least:
                 fall = fall_of_f1(part(whole, defined), part(answers, defined), quadrant[defined])
             rise = rise_of_error(part(whole, inside), part(answers, inside), severity[inside])
             beyond[artifact] += fall[0] > MOST_POINTS or rise[0] > MOST_PERCENT
             cells += [_cell(*fall, MOST_POINTS), _cell(*rise, MOST_PERCENT)]
-        print(f"| {name} | {int(inside.sum()):,} | " + " | ".join(cells) + " |")
+        print(line(name, f"{int(inside.sum()):,}", *cells))
     told = ", ".join(f"{count} of {name}" for name, count in beyond.items())
     print(f"\nSlices beyond the goals, of {rows}: {told}.")
 

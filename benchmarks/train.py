@@ -2,33 +2,34 @@
 
     python -m benchmarks.train [--buildings 4000] [--rounds 3]
 
-Every figure is of a process of its own; cases that are compared take turns, and medians of the rounds count. Prints
-Markdown; `docs/benchmarks` keeps dated copies.
+Every figure is of a process of its own (those of `--smoke`, which mean nothing, are not); cases that are compared take
+turns, and medians of the rounds count. Prints Markdown; `docs/benchmarks` keeps dated copies.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
+import contextlib
 import json
 import os
-import platform
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import yaml
 
-from benchmarks.settings import project_settings
+from benchmarks.common import cores, head, line, parse, parser, prepared, project_settings, stamp, toy
 from plumbline.prepare.features.shards import load_shards
 
 HERE = Path(__file__).parent
 LENGTHS = (32, 128, 512, 2048)
 Case = dict[str, Any]
+Compare = Callable[[dict[str, Case], Path], dict[str, dict[str, float]]]
 
 
 def run(case: Case, folder: Path) -> dict[str, float]:
@@ -46,7 +47,17 @@ def run(case: Case, folder: Path) -> dict[str, float]:
     return figures
 
 
-def compare(cases: dict[str, Case], folder: Path, rounds: int) -> dict[str, dict[str, float]]:
+def run_here(case: Case, folder: Path) -> dict[str, float]:
+    """Figures of one case that are of no worth, in this process and so in a moment."""
+    from benchmarks.speed.cases import measure
+
+    with contextlib.chdir(folder):
+        return measure(case, folder)
+
+
+def compare(
+    cases: dict[str, Case], folder: Path, rounds: int, run: Callable[[Case, Path], dict[str, float]] = run
+) -> dict[str, dict[str, float]]:
     """Medians of each case's figures over the rounds; the cases take turns."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in cases}
     for _ in range(rounds):
@@ -57,54 +68,50 @@ def compare(cases: dict[str, Case], folder: Path, rounds: int) -> dict[str, dict
     }
 
 
-def make_data(folder: Path, buildings: int) -> None:
-    """X-band cities of the project's own simulator, prepared, by the commands a user would type."""
+def make_data(folder: Path, buildings: int) -> Path:
+    """Prepare X-band cities of the project's own simulator."""
     content = project_settings()
     city = {"band": "X", "buildings": buildings, "seed": 5, "years": 2.5}
     content["simulate"] |= {"cities": {"x": city}, "showcase": {"band": "X", "buildings": 4, "seed": 6}}
     content["prepare"] |= {"split": {"train": 0.85, "tune": 0.05, "calibrate": 0.05, "test": 0.05}}
-    (folder / "params.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-    for stage in ("simulate", "ingest", "prepare"):
-        command = [sys.executable, "-m", "plumbline", stage]
-        environment = os.environ | {"PYTHONPATH": str(HERE.parent / "src")}
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, env=environment)
+    return prepared(folder, content)
 
 
 def table(title: str, *columns: str) -> None:
     """Head of a table."""
-    print(f"\n## {title}\n\n| " + " | ".join(columns) + " |\n|---" + "|---:" * (len(columns) - 1) + "|")
+    print(f"\n## {title}\n\n{head(*columns)}")
 
 
-def feeding(folder: Path, cores: int, rounds: int) -> None:
+def feeding(folder: Path, compare: Compare, threads: int) -> None:
     """Ours against the first generation's way, on the CPU."""
-    common = {"threads": cores, "cpu": True}
+    common = {"threads": threads, "cpu": True}
     cases: dict[str, Case] = {
         "first generation's way": common | {"case": "first_generation", "torch_layers": True},
         "its way, our layers": common | {"case": "first_generation", "torch_layers": False},
         "ours": common | {"case": "ours"},
     }
-    found = compare(cases, folder, rounds)
+    found = compare(cases, folder)
     base = found["first generation's way"]["rate"]
-    table(f"The same network, fed two ways, {cores} threads", "way", "buildings/s", "times", "memory, MB")
+    table(f"The same network, fed two ways, {threads} threads", "way", "buildings/s", "times", "memory, MB")
     for name, row in found.items():
-        print(f"| {name} | {row['rate']:,.0f} | {row['rate'] / base:.2f} | {row['memory']:,.0f} |")
+        print(line(name, f"{row['rate']:,.0f}", f"{row['rate'] / base:.2f}", f"{row['memory']:,.0f}"))
     between = found["ours"]["between"]
     print(f"\nBetween the steps, for data and Lightning's own work, ours spends {between:.1%} of the time.")
 
 
-def processes(folder: Path, rounds: int) -> None:
+def processes(folder: Path, compare: Compare, counts: Sequence[int]) -> None:
     """Two processes of one thread against one; each has the same batch, so that a step is twice as large."""
     cases = {
-        str(count): {"case": "ours", "devices": count, "threads": 1, "cpu": True} for count in (1, 2)
+        str(count): {"case": "ours", "devices": count, "threads": 1, "cpu": True} for count in counts
     }  # fmt: skip
-    found = compare(cases, folder, rounds)
-    base = found["1"]["rate"]
+    found = compare(cases, folder)
+    base = found[str(counts[0])]["rate"] / counts[0]
     table("Processes of one thread each (gloo)", "processes", "buildings/s", "efficiency", "memory of the first, MB")
     for name, row in found.items():
-        print(f"| {name} | {row['rate']:,.0f} | {row['rate'] / base / int(name):.2f} | {row['memory']:,.0f} |")
+        print(line(name, f"{row['rate']:,.0f}", f"{row['rate'] / base / int(name):.2f}", f"{row['memory']:,.0f}"))
 
 
-def precisions(folder: Path, rounds: int) -> None:
+def precisions(folder: Path, compare: Compare) -> None:
     """On the GPU: float32, bf16, and bf16 compiled; and where every batch is sent to it, as for large data."""
     common = {"case": "ours", "threads": 1, "batch_size": 1024, "epochs": 30}
     cases: dict[str, Case] = {
@@ -114,61 +121,78 @@ def precisions(folder: Path, rounds: int) -> None:
         "bf16, data sent batch by batch": common | {"precision": "bf16", "resident": "never"},
     }
     table("Precisions, batches of 1,024", "precision", "buildings/s", "between the steps", "memory, MB")
-    for name, row in compare(cases, folder, rounds).items():
-        print(f"| {name} | {row['rate']:,.0f} | {row['between']:.1%} | {row['memory']:,.0f} |")
+    for name, row in compare(cases, folder).items():
+        print(line(name, f"{row['rate']:,.0f}", f"{row['between']:.1%}", f"{row['memory']:,.0f}"))
 
 
-def kernels(folder: Path, rounds: int, scatterers: int, kinds: list[str], precision: str = "float32") -> None:
+def kernels(
+    folder: Path,
+    compare: Compare,
+    scatterers: int,
+    lengths: Sequence[int],
+    kinds: list[str],
+    precision: str = "float32",
+) -> None:
     """Attention kernels at several lengths, forward and backward."""
     table(f"Attention alone, {precision}, {scatterers:,} scatterers a batch", "scatterers a building",
           *(f"{kind}, {unit}" for kind in kinds for unit in ("ms", "MB")))  # fmt: skip
-    for length in LENGTHS:
+    for length in lengths:
         common = {
             "case": "attention", "length": length, "scatterers": scatterers, "threads": 1, "precision": precision,
         }  # fmt: skip
-        found = compare({kind: common | {"kind": kind} for kind in kinds}, folder, rounds)
-        cells = [f"{row['ms']:.1f} | {row['memory']:,.0f}" for row in found.values()]
-        print(f"| {length} | " + " | ".join(cells) + " |")
+        found = compare({kind: common | {"kind": kind} for kind in kinds}, folder)
+        print(line(length, *(cell for row in found.values() for cell in (f"{row['ms']:.1f}", f"{row['memory']:,.0f}"))))
 
 
-def checkpointing(folder: Path, rounds: int, scatterers: int) -> None:
+def checkpointing(folder: Path, compare: Compare, scatterers: int, length: int) -> None:
     """Memory for time."""
-    common = {"case": "checkpointing", "length": 512, "scatterers": scatterers, "threads": 1}
-    found = compare({name: common | {"checkpoint": name == "on"} for name in ("off", "on")}, folder, rounds)
-    table(
-        f"Activation checkpointing, {scatterers // 512} buildings of 512", "checkpoint_activations", "ms", "memory, MB"
-    )
+    common = {"case": "checkpointing", "length": length, "scatterers": scatterers, "threads": 1}
+    found = compare({name: common | {"checkpoint": name == "on"} for name in ("off", "on")}, folder)
+    title = f"Activation checkpointing, {scatterers // length} buildings of {length}"
+    table(title, "checkpoint_activations", "ms", "memory, MB")
     for name, row in found.items():
-        print(f"| {name} | {row['ms']:,.0f} | {row['memory']:,.0f} |")
+        print(line(name, f"{row['ms']:,.0f}", f"{row['memory']:,.0f}"))
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--buildings", type=int, default=4000)
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    gpu = torch.cuda.is_available()
-    cores = len(os.sched_getaffinity(0))
+    asked = parser("train", __doc__)
+    asked.add_argument("--data", type=Path, help="of a `make run`, with its params.yaml beside; simulated by default")
+    asked.add_argument("--buildings", type=int, default=4000)
+    asked.add_argument("--rounds", type=int, default=3)
+    asked.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="of a building, for attention alone")
+    asked.add_argument("--processes", type=int, nargs="+", default=[1, 2])
+    given = parse(asked, argv, rounds=1, lengths=[32], processes=[2])
+    gpu, device = torch.cuda.is_available(), "no GPU"
+    if gpu:
+        device = torch.cuda.get_device_name()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        make_data(folder, arguments.buildings)
+        if given.data:  # to write beside it
+            shutil.copy(given.data.parent / "params.yaml", folder)
+            (folder / "data").symlink_to(given.data.resolve())
+        else:
+            toy(folder) if given.smoke else make_data(folder, given.buildings)
         length = load_shards(folder / "data" / "prepare" / "train").length
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-        device = torch.cuda.get_device_name() if gpu else "no GPU"
-        print(f"{datetime.date.today()}, {cores} cores {platform.machine()}, {device}, ", end="")
-        print(f"torch {torch.__version__}, commit {commit.stdout.strip() or 'unknown'}\n")
+        print(f"{stamp(device, f'torch {torch.__version__}')}\n")
         print(
-            f"{len(length):,} X-band buildings of {length.mean():.0f} points (5 to {length.max()}), model and ", end=""
-        )
-        print(f"training of params.yaml; median of {arguments.rounds} runs. Memory: on top of libraries and data.")
-        feeding(folder, cores, arguments.rounds)
-        processes(folder, arguments.rounds)
+            f"{len(length):,} buildings of {length.mean():.0f} points (5 to {length.max()}), model and ", end=""
+        )  # fmt: skip
+        print(f"training of params.yaml; median of {given.rounds} runs. Memory: on top of libraries and data.")
+        apart, once = partial(compare, rounds=given.rounds), partial(compare, rounds=1)
+        feed = apart
+        if given.smoke:
+            feed = once = partial(compare, rounds=1, run=run_here)
+        feeding(folder, feed, cores())
+        processes(folder, apart, given.processes)
         if gpu:
-            precisions(folder, arguments.rounds)
+            precisions(folder, apart)
+        size, long = (1 << 18, 1 << 16) if gpu else (4096, 8192)
+        if given.smoke:
+            size, long = 256, 1024
         for precision in ("float32", *(["bf16"] if gpu else [])):
-            kernels(folder, 1, 1 << 18 if gpu else 4096, ["math", "sdpa", *(["flex"] if gpu else [])], precision)
-        checkpointing(folder, 1, 1 << 16 if gpu else 8192)
+            kernels(folder, once, size, given.lengths, ["math", "sdpa", *(["flex"] if gpu else [])], precision)
+        checkpointing(folder, once, long, 512)
         if not gpu:
             print("\nNot measured, for want of a GPU: precisions, compilation, flex attention, the share of its time "
                   "that a GPU waits for data.")  # fmt: skip

@@ -8,16 +8,18 @@ worth: interval coverage by slices, accuracy against coverage, and all figures a
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import geopandas
 import numpy as np
 import pandas as pd
 
+from benchmarks.common import parse, parser, refusing
+from benchmarks.heldout.city import make_city
 from benchmarks.heldout.report import Examined, write_report
 from benchmarks.heldout.scores import ENGINEER, ENGINEER_ALL, MODEL, beside_labels, score, table
 from benchmarks.heldout.sensors import SENSORS
@@ -120,14 +122,20 @@ def _is_trained(model: str) -> bool:
     return (folder / "model.safetensors").is_file() and not (folder / MANIFEST).exists()
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Judge and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.heldout.judge", description=__doc__)
-    parser.add_argument("cities", type=Path, nargs="+", metavar="CITY")
-    parser.add_argument("--model", help="package folder, a name that `plumbline predict` takes, or a trained folder")
-    parser.add_argument("--report", type=Path, metavar="FOLDER", help="write report.md, coverage.svg and scores.json")
-    given = parser.parse_args()
-    try:
+    asked = parser("heldout.judge", __doc__)
+    asked.add_argument("cities", type=Path, nargs="*", metavar="CITY")
+    asked.add_argument("--model", help="package folder, a name that `plumbline predict` takes, or a trained folder")
+    asked.add_argument("--report", type=Path, metavar="FOLDER", help="write report.md, coverage.svg and scores.json")
+    given = parse(asked, argv, model="pretrained")
+    if not given.cities and not given.smoke:
+        asked.error("the following arguments are required: CITY")
+    with tempfile.TemporaryDirectory() as scratch, refusing():
+        if given.smoke and not given.cities:
+            given.cities = [Path(scratch) / "sentinel-smoke"]
+            make_city(given.cities[0], "sentinel", 40, 1)
+            given.report = given.report or Path(scratch) / "report"
         names = [city.resolve().name for city in given.cities]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InputError(
@@ -136,9 +144,6 @@ def main() -> None:
         cities = [examine(city, given.model) for city in given.cities]
         if given.report is not None:
             write_report(cities, f"Held-out cities, {given.model or 'least squares'}", given.report)
-    except InputError as error:
-        print(f"ERROR {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
     print(table([row for city in cities for row in city.rows]))
 
 

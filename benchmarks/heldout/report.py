@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.common import head, line
 from benchmarks.heldout.scores import BARS, ENGINEER, HELD, MODEL, Scores, cell, of_quadrants, score_of, table
 from plumbline.core.files import atomic_file, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category
@@ -157,7 +158,7 @@ def _held(answers: pd.DataFrame) -> dict[str, dict[str, float]]:
 def _slice_table(told: Sequence[Examined]) -> str:
     columns = [(name, _held(answers)) for name, answers in _pooled(told)]
     names = list(dict.fromkeys(name for _, held in columns for name in held))
-    lines = ["| slice | " + " | ".join(name for name, _ in columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    lines = [head("slice", *(name for name, _ in columns))]
     for name in names:
         cells = []
         for _, held in columns:
@@ -168,7 +169,7 @@ def _slice_table(told: Sequence[Examined]) -> str:
             shown = cell(figures["held"], figures["se"], *HELD).rpartition(" (")[0]
             cells.append(f"{shown}; {figures['buildings']:.0f}, {figures['width']:.2f}")
         if any(cells):
-            lines.append(f"| {name} | " + " | ".join(cells) + " |")
+            lines.append(line(name, *cells))
     return "\n".join(lines)
 
 
@@ -193,28 +194,27 @@ def _sure(answers: pd.DataFrame) -> dict[str, dict[str, float]]:
 
 
 def _sure_table(told: Sequence[Examined]) -> str:
-    lines = ["| city | from, permille | of the damaged | of the sound | damaged | damaged, where few are |"]
-    lines.append("|---" * 6 + "|")
+    lines = [head("city", "from, permille", "of the damaged", "of the sound", "damaged", "damaged, where few are")]
     for name, answers in _pooled(told):
         for bound, found in _sure(answers).items():
             keys = ("of_damaged", "of_sound", "right", "rare")
             cells = (f"{found[key]:.3f}" if key in found else "–" for key in keys)
-            lines.append(f"| {name} | {bound} | " + " | ".join(cells) + " |")
+            lines.append(line(name, bound, *cells))
     return "\n".join(lines)
 
 
 def _status_table(told: Sequence[Examined]) -> str:
-    lines = ["| city | buildings | " + " | ".join(STATUSES) + " |", "|---" * (2 + len(STATUSES)) + "|"]
+    lines = [head("city", "buildings", *STATUSES)]
     for city in told:
         counts = city.statuses or {}
         total = sum(counts.values())
         shares = (f"{counts.get(status, 0) / total:.3f}" for status in STATUSES)
-        lines.append(f"| {city.name} | {total} | " + " | ".join(shares) + " |")
+        lines.append(line(city.name, total, *shares))
     return "\n".join(lines)
 
 
 def _curve_table(told: Sequence[Examined]) -> str:
-    lines = ["| city | " + " | ".join(f"{share:.0%}" for share in SHOWN) + " |", "|---" * (1 + len(SHOWN)) + "|"]
+    lines = [head("city", *(f"{share:.0%}" for share in SHOWN))]
     for name, answers in _pooled(told):
         confidence, right = of_quadrants(answers)
         order = np.argsort(-confidence, kind="stable")
@@ -223,7 +223,7 @@ def _curve_table(told: Sequence[Examined]) -> str:
             first = right[order][: round(share * len(right))]
             held = float(first.mean()) if len(first) else float("nan")
             cells.append(cell(held, share_error(held, len(first))))
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        lines.append(line(name, *cells))
     return "\n".join(lines)
 
 

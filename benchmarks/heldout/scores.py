@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from benchmarks.common import head, line
 from plumbline.validate.confidence import (
     COVERED,
     accuracy_at,
@@ -125,11 +126,8 @@ def table(rows: list[tuple[str, str, str, Scores]]) -> str:
 
     Where a bar is set, it stands in brackets; what misses it is bold.
     """
-    lines = [
-        "| city | who | buildings | judged | median points | quadrant accuracy | severity MAE, permille | "
-        f"interval coverage | calibration error; by chance | accuracy at {COVERED:.0%} |",
-        "|---" * 10 + "|",
-    ]
+    lines = [head("city", "who", "buildings", "judged", "median points", "quadrant accuracy", "severity MAE, permille",
+                  "interval coverage", "calibration error; by chance", f"accuracy at {COVERED:.0%}")]  # fmt: skip
     for city, kind, who, scores in rows:
         own = who == MODEL
         bar = BARS.get(kind) if own else None
@@ -143,7 +141,7 @@ def table(rows: list[tuple[str, str, str, Scores]]) -> str:
             f"{cell(scores.ece, most=MAX_ECE if own else None)}; {cell(scores.ece_by_chance)}",
             cell(scores.selective, scores.selective_se, least=bar and bar.selective),
         ]
-        lines.append(f"| {city} | {who} | " + " | ".join(cells) + " |")
+        lines.append(line(city, who, *cells))
     return "\n".join(lines)
 
 

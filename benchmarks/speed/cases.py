@@ -228,14 +228,18 @@ def _random(buildings: int, length: int, device: str) -> Iterator[torch.Tensor]:
 CASES = {"ours": ours, "first_generation": first_generation, "attention": attention, "checkpointing": checkpointing}
 
 
-def main() -> None:
-    """Run the case."""
-    case = json.loads(sys.argv[1])
+def measure(case: dict[str, Any], folder: Path) -> Result:
+    """Run a case in this process."""
     if "threads" in case:
         torch.set_num_threads(case["threads"])
     repeatable()  # as training
-    result = CASES[case["case"]](load_params(Path(sys.argv[2]) / "params.yaml"), case)
-    sys.stdout.write(json.dumps({key: float(value) for key, value in result.items()}) + "\n")
+    result = CASES[case["case"]](load_params(folder / "params.yaml"), case)
+    return {key: float(value) for key, value in result.items()}
+
+
+def main() -> None:
+    """Run the case."""
+    sys.stdout.write(json.dumps(measure(json.loads(sys.argv[1]), Path(sys.argv[2]))) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Damage put into real points: what goes in can be found, and nothing of the real motion comes along."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +23,8 @@ def ustica():
     return USTICA
 
 
-def test_severity_found_goes_with_severity_put_in(ustica, monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
-    from borrowed import correlation, recover
+def test_severity_found_goes_with_severity_put_in(ustica):
+    from benchmarks.borrowed import correlation, recover
 
     table = recover(ustica)
     assert len(table) > 500

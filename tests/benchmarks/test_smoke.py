@@ -1,0 +1,175 @@
+"""Every benchmark on toy input: it runs, and prints the tables that it is for. How fast it is, nobody asks here."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from benchmarks.common import ROOT
+from benchmarks.shifted import DOMAINS, make_domain
+from plumbline.params.plugins import PADDING
+from plumbline.sources.city.files import find_files
+from plumbline.sources.city.labels import read_labels
+
+NUMBER = re.compile(r"[-+*]*(\d[\d,]*(\.\d+)?(e[-+]\d+)?|nan)\b")
+EMPTY = ("", "–")
+WRITTEN = (("file", "rows", "epochs"), 4)
+ARTIFACTS = ("artifact", "file, bytes", "weights, bytes", *(f"B {count}: buildings/s (x)" for count in (1, 64, 256)))
+# The tables of each: columns, number of rows.
+TABLES = {
+    "adapt": [(("city", "who", "quadrant accuracy", "severity MAE, permille", "interval coverage",
+                "recovered: quadrant / severity", "CPU s", "chosen"), 3)],
+    "artifacts": [(ARTIFACTS, 5), (ARTIFACTS, 5)],
+    "borrowed": [(("level", "buildings", "rank correlation", "median absolute error, permille", "quadrant right"), 4)],
+    "communication": [(("hook", "bytes a step", "of `none`", "quadrant accuracy", "severity MAE, permille"), 1)],
+    "data": [(("", "s", "ratio", "bar"), 6),
+             (("buildings", "csv, MB", "floor, s", "ingest, s", "ratio, at most 2"), 2)],
+    "decompose": [(("points of each track", "cells", "component", "correlation", "slope",
+                    "difference, mm/yr: median, sd"), 6)],
+    "flow": [(("", "s", "ratio", "bar"), 13)],
+    "handoff": [(("", "s", "bar"), 9)],
+    "heldout": [WRITTEN],
+    "heldout.judge": [(("city", "who", "buildings", "judged", "median points", "quadrant accuracy",
+                        "severity MAE, permille", "interval coverage", "calibration error; by chance",
+                        "accuracy at 70%"), 3)],
+    "makers.eighth": [WRITTEN],
+    "makers.seventh": [WRITTEN],
+    "padding": [(("strategy", "time of an epoch of batches (x)", "largest difference: probability",
+                  "severity, permille"), len(PADDING)),
+                (("padding", "counts as", "quadrant accuracy: in batch", "at 128", "severity error: in batch", "at 128",
+                  "other quadrant at 128", "severity moved"), 1 + len(PADDING))],
+    "scale": [(("stage", "s", "points/s", "peak memory of all its processes, MB"), 3)],
+    "simulate": [(("histories to text", "million numbers/s", "times the baseline"), 3),
+                 (("buildings", "workers", "s", "buildings/s", "points/s", "peak MB", "times one worker"), 2)],
+    "slices": [(("slice", "buildings", "pruned, F1 lost", "pruned, error", "int8, F1 lost", "int8, error"), 15)],
+    "soak": [(("most right after tidying", "second quarter", "last quarter", "bound", "holds"), 5),
+             (("run", "seconds", "server MiB", "workers MiB", "server's files", "disk MiB", "disk files", "git MiB"),
+              2),
+             (("part", "MiB", "files"), 8)],
+    "train": [(("way", "buildings/s", "times", "memory, MB"), 3),
+              (("processes", "buildings/s", "efficiency", "memory of the first, MB"), 1),
+              (("scatterers a building", "math, ms", "math, MB", "sdpa, ms", "sdpa, MB"), 1),
+              (("checkpoint_activations", "ms", "memory, MB"), 2)],
+}  # fmt: skip
+WORDS = {"who", "component", "bar", "counts as", "chosen", "holds", "recovered: quadrant / severity"}
+"""Columns that hold no number."""
+TRAINED = {
+    "artifacts": ("--data", "data"),
+    "communication": ("--params", "params.yaml", "--prepared", "data/prepare"),
+    "padding": ("--data", "data"),
+    "slices": ("data/prepare/test", "--package", "data/package", "--unpruned", "data/train"),
+    "train": ("--data", "data"),
+}
+"""Those that take a run of the pipeline, where there is one; what they make for themselves without, others make too."""
+WHOLE_SYSTEM = ("handoff", "soak")
+SERVER = ("flow",)
+
+
+def tables(said: str) -> list[tuple[tuple[str, ...], list[list[str]]]]:
+    """The tables of a page: columns and rows of each."""
+    found: list[tuple[tuple[str, ...], list[list[str]]]] = []
+    lines = [[cell.strip() for cell in line[1:-1].split("|")] if line[:1] == "|" else [] for line in said.splitlines()]
+    for cells, below in zip(lines, [*lines[1:], []], strict=True):
+        if below and set("".join(below)) == {"-"}:
+            assert len(below) == len(cells)
+            found.append((tuple(cells), []))
+        elif cells and set("".join(cells)) != {"-"}:
+            found[-1][1].append(cells)
+    return found
+
+
+def check(name: str, said: str) -> None:
+    """That a page has the tables of the benchmark, each row with a number in every column that is for one."""
+    found = tables(said)
+    assert [(columns, len(rows)) for columns, rows in found] == TABLES[name]
+    for columns, rows in found:
+        for row in rows:
+            assert len(row) == len(columns)
+            numbers = [cell for column, cell in zip(columns[1:], row[1:], strict=True) if column not in WORDS]
+            assert all(cell in EMPTY or NUMBER.match(cell) for cell in numbers), row
+            assert any(cell not in EMPTY for cell in numbers), row
+
+
+@pytest.fixture
+def apart(monkeypatch, tmp_path):
+    """A folder to be in, and the process's own settings as they were afterwards."""
+    threads, exact = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    before = dict(os.environ)
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(exact)
+    os.environ.clear()
+    os.environ.update(before)
+    assert not list(tmp_path.iterdir()), "a smoke run leaves nothing behind"
+
+
+def run(name: str, *arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
+    module = importlib.import_module(f"benchmarks.{name}")
+    main = module.main if hasattr(module, "main") else importlib.import_module(f"benchmarks.{name}.__main__").main
+    assert not main(["--smoke", *arguments])
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", sorted(set(TABLES) - {*TRAINED, *WHOLE_SYSTEM, *SERVER}))
+def test_a_benchmark_ends_with_its_tables(name, apart, capsys):
+    check(name, run(name, capsys=capsys))
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_benchmark_of_a_run_ends_with_its_tables(name, apart, tiny, capsys):
+    before = sorted(tiny.root.rglob("*"))
+    given = [
+        str(tiny.root / word) if "/" in word or word in ("data", "params.yaml") else word for word in TRAINED[name]
+    ]
+    check(name, run(name, *given, capsys=capsys))
+    assert sorted(tiny.root.rglob("*")) == before
+
+
+@pytest.mark.slow
+def test_the_flow_beside_its_stages_ends_with_its_table(apart, tmp_path_factory, monkeypatch, capsys):
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path_factory.mktemp("prefect")))
+    check("flow", run("flow", capsys=capsys))
+
+
+# Each starts a whole system of server and workers: a minute for the first, three for the second.
+@pytest.mark.chaos
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", WHOLE_SYSTEM)
+def test_a_benchmark_of_a_whole_system_ends_with_its_tables(name, apart):
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", "--smoke"], env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT}/src"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    check(name, done.stdout)
+
+
+@pytest.mark.parametrize("name", WHOLE_SYSTEM)
+def test_a_benchmark_of_a_whole_system_begins(name, apart, capsys):
+    with pytest.raises(SystemExit) as ended:
+        run(name, "--help", capsys=capsys)
+    assert (ended.value.code, "--smoke" in capsys.readouterr().out) == (0, True)
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_a_domain_to_adapt_to_is_a_city_that_is_read(name, tmp_path):
+    make_domain(tmp_path / name, name, 6, 11)
+    city = find_files(tmp_path / name)
+    assert city.products
+    assert len(read_labels(city.labels)) == 6
+
+
+def test_every_benchmark_is_asked():
+    folder = ROOT / "benchmarks"
+    found = [path for path in folder.rglob("*.py") if 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")]
+    names = {path.relative_to(folder).with_suffix("").as_posix().replace("/", ".") for path in found}
+    # The case alone in its process that `train` starts.
+    assert {name.removesuffix(".__main__") for name in names} - {"speed.cases"} == set(TABLES)
