@@ -73,8 +73,8 @@ pretrained: $(VENV)/.run  ## Make the package that `plumbline predict` uses by d
 
 lock: $(VENV)/.test  ## Renew the lock files from pyproject.toml
 	$(PIP) install $(PIP_ARGS) pip-tools
-	$(call compile,--extra cpu,cpu)
-	$(call compile,--extra cpu --extra test --constraint requirements/cpu.lock,test)
+	$(call compile,--extra pipeline,pipeline)
+	$(call compile,--extra pipeline --extra test --constraint requirements/pipeline.lock,test)
 	$(call compile,,uv,requirements/uv.in)
 
 clean:  ## Remove the environment and what tools cached; data, DVC's cache and the registry stay
@@ -87,11 +87,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # One stamp a lock file: an installation is repeated when what it installs has changed.
-$(VENV)/.run: requirements/cpu.lock requirements/torch.txt pyproject.toml | $(BIN)/python
-	$(call install,requirements/cpu.lock)
+$(VENV)/.run: requirements/pipeline.lock requirements/torch.txt pyproject.toml | $(BIN)/python
+	$(call install,requirements/pipeline.lock)
 	@touch $@
 
-$(VENV)/.test: requirements/test.lock requirements/cpu.lock requirements/torch.txt pyproject.toml | $(BIN)/python
+$(VENV)/.test: requirements/test.lock requirements/pipeline.lock requirements/torch.txt pyproject.toml | $(BIN)/python
 	$(call install,requirements/test.lock)
 	@touch $(VENV)/.run $@
 

@@ -12,6 +12,7 @@ import typer
 from plumbline.cli import adapters, bench, doctor, release, stages, tensorrt, triton, use
 from plumbline.core.console import log, setup_logging
 from plumbline.core.errors import InputError, PlumblineError
+from plumbline.core.extras import missing_extra
 from plumbline.core.files import forbidden, unwritten
 from plumbline.core.jobs import die_with_parent
 from plumbline.core.threads import set_spinning
@@ -48,7 +49,8 @@ def main(parent: int | None = None) -> None:
         sys.exit(error.exit_code)
     except Exception as error:
         # Of what is not read or written with a word of its own: checkpoints, the record of MLflow, closed folders.
-        told = unwritten(error) or forbidden(error)
+        missing = missing_extra(error, _asked()) if isinstance(error, ImportError) else None
+        told = missing or unwritten(error) or forbidden(error)
         if told is None:
             raise
         log.debug("", exc_info=error)
@@ -66,6 +68,11 @@ def main(parent: int | None = None) -> None:
 @app.callback()
 def _options(verbose: Annotated[bool, typer.Option("--verbose", help="Say more.")] = False) -> None:
     """Options before the command; `--verbose` is read before logging is set up."""
+
+
+def _asked() -> str:
+    """The command that was given."""
+    return next((word for word in sys.argv[1:] if not word.startswith("-")), "plumbline")
 
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:

@@ -10,6 +10,7 @@ from rich.table import Column, Table
 
 from plumbline.cli.options import print_table
 from plumbline.core.console import log
+from plumbline.core.extras import need
 
 app = typer.Typer(help="Adapters that `plumbline adapt` made: list, merge.", no_args_is_help=True)
 
@@ -17,6 +18,7 @@ app = typer.Typer(help="Adapters that `plumbline adapt` made: list, merge.", no_
 @app.command("list", epilog="Example: `plumbline adapters list`")
 def list_adapters() -> None:
     """List the adapters in the folder `adapters`, with what they were worth on held-out buildings."""
+    need("torch", "adapters list")
     from plumbline.train.adapt.adapter import ADAPTERS
     from plumbline.train.adapt.adapter import list_adapters as run
     from plumbline.train.adapt.adapter_file import shown
@@ -41,6 +43,7 @@ def merge(
     model: Annotated[str, typer.Option(help="The model that was adapted.")] = "pretrained",
 ) -> None:
     """Write an adapter and its base as one model."""
+    need("torch", "adapters merge")
     from plumbline.serve.adapt.merge import merge as run
 
     log.info("%s: version %s", output, run(name, model, output).version)

@@ -11,11 +11,11 @@ import typer
 from plumbline.cli.options import DATA, FormatOption, PackageArgument, ProductsOption, print_table
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
+from plumbline.core.extras import install, is_installed
 from plumbline.params import Ingest, load_ingest
 
 if TYPE_CHECKING:
     from plumbline.export.package import Manifest
-    from plumbline.model.diagnosis import Diagnosis
     from plumbline.validate.bench.inputs import BenchInputs
 
 app = typer.Typer()
@@ -62,11 +62,13 @@ def bench(
     if json_path is not None:
         _check_json(json_path, folder, [*(points or ()), *filter(None, (buildings, labels, params))])
     manifest, _ = open_package(folder)
-    reference = load_network(folder)
+    reference = load_network(folder) if is_installed("torch") else None
+    if reference is None:
+        log.info("PyTorch is not installed and so not measured (%s)", install("torch"))
     if points and buildings:
         inputs = _own(points, buildings, labels, manifest, params, format_)
     else:
-        inputs = _prepared(prepared, reference)
+        inputs = _prepared(prepared, folder)
     machine = hardware()
     rows = run(folder, manifest, reference, inputs, sorted(set(batch or BATCHES)), rounds)
     said = advice(rows, manifest.default_model)
@@ -99,7 +101,8 @@ def _check_json(path: Path, package: Path, inputs: Sequence[Path]) -> None:
         raise InputError(f"--json {path}: must be a file in a folder that is there.")
 
 
-def _prepared(prepared: Path | None, reference: Diagnosis) -> BenchInputs:
+def _prepared(prepared: Path | None, package: Path) -> BenchInputs:
+    from plumbline.export.weights import read_trained
     from plumbline.validate.bench.inputs import prepared_inputs, random_inputs
 
     if prepared is not None:
@@ -107,7 +110,7 @@ def _prepared(prepared: Path | None, reference: Diagnosis) -> BenchInputs:
     if (DATA / "prepare" / "test").is_dir():
         return prepared_inputs(DATA / "prepare")
     log.warning("no --prepared, no --points, and no data/prepare/test: random inputs, and so no accuracy")
-    return random_inputs(reference)
+    return random_inputs(read_trained(package))
 
 
 def _own(

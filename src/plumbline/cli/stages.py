@@ -11,6 +11,7 @@ import typer
 
 from plumbline.cli.options import DATA, PARAMS, ParamsOption, WorkersOption
 from plumbline.core.errors import InputError, ParameterError
+from plumbline.core.extras import need
 from plumbline.core.jobs import one_thread
 from plumbline.params import Export, Train, load_params, load_section
 
@@ -51,6 +52,7 @@ def prepare(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> Non
 @app.command(epilog="Example: `plumbline train`; killed and started again, it resumes from its last epoch")
 def train(params: ParamsOption = PARAMS) -> None:
     """Train the two-stream network; curves go to TensorBoard (.plumbline/tensorboard) and MLflow."""
+    need("pipeline", "train")
     given = load_params(params)
     _on_all_devices(given.train)
     from plumbline.train.stage import train as run
@@ -61,6 +63,7 @@ def train(params: ParamsOption = PARAMS) -> None:
 @app.command(epilog="Example: `plumbline compress`")
 def compress(params: ParamsOption = PARAMS) -> None:
     """Prune channels of the trained network and fine-tune what is left."""
+    need("pipeline", "compress")
     given = load_params(params)
     _on_all_devices(given.train)
     from plumbline.compress.stage import compress as run
@@ -90,17 +93,19 @@ def export(
 
     With --model one network in float32 and in fp16; int8 needs the buildings that it was trained on.
     """
-    from plumbline.export.stage import export as run
-    from plumbline.export.stage import export_model
-
     if (model is None) != (output is None):
         raise InputError("export: give --model and --output, or neither.")
     if model is not None and output is not None:
+        need("torch", "export --model")
+        from plumbline.export.stage import export_model
         from plumbline.serve.adapt.base_model import base_of
 
         section = load_section(params, "export", Export) if params != PARAMS or params.is_file() else None
         export_model(base_of(model), section or Export(), output)
         return
+    need("pipeline", "export")
+    from plumbline.export.stage import export as run
+
     run(DATA / "prepare", DATA / "train", DATA / "compress", load_params(params).export, DATA / "export")
 
 
@@ -110,6 +115,7 @@ def validate(params: ParamsOption = PARAMS) -> None:
 
     Ends with 0 whatever the verdict: the evidence is the result. `plumbline package` is what refuses.
     """
+    need("pipeline", "validate")
     from plumbline.validate.stage import validate as run
 
     given = load_params(params)
@@ -123,6 +129,7 @@ def validate(params: ParamsOption = PARAMS) -> None:
 @app.command(epilog="Example: `plumbline package`; exit code 3: a gate refused")
 def package(params: ParamsOption = PARAMS) -> None:
     """Write the model package into data/package, if every gate was passed."""
+    need("pipeline", "package")
     from plumbline.release.package import package as run
 
     run(DATA / "prepare", DATA / "export", DATA / "validate", load_params(params), DATA / "package")

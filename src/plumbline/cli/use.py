@@ -24,7 +24,9 @@ from plumbline.cli.options import (
     SureOption,
     WorkersOption,
 )
+from plumbline.core.console import log
 from plumbline.core.errors import InputError, PlumblineError
+from plumbline.core.extras import install, is_installed, need
 from plumbline.core.jobs import one_thread
 from plumbline.params import Adapt, Ingest, Prepare, load_ingest, load_params, load_section
 
@@ -39,6 +41,7 @@ def _package(model: str, adapter: str | None) -> Iterator[Path]:
     if adapter is None:
         yield resolve_model(model)
         return
+    need("torch", "--adapter")
     from plumbline.serve.adapt.merge import merge
 
     with TemporaryDirectory() as folder:
@@ -100,6 +103,7 @@ def explain(
     params: ProductsOption = None,
 ) -> None:
     """Say which scatterers and which features moved each judgement, and by how much."""
+    need("torch", "explain")
     from plumbline.serve.explain.run import explain as run
     from plumbline.serve.predictions import check_output
 
@@ -128,6 +132,7 @@ def adapt(
     params: Annotated[Path | None, typer.Option(help="Parameters file: sections adapt, prepare, ingest; any.")] = None,
 ) -> None:
     """Adapt a trained model to a new city or sensor from a few labelled buildings."""
+    need("torch", "adapt")
     from plumbline.serve.adapt.run import adapt as run
 
     section = load_section(params, "adapt", Adapt) if params else None
@@ -152,16 +157,25 @@ def score(
     Ends with 2 where a delivery was set aside, after all others were judged.
     """
     one_thread()
-    from plumbline.release.promotion import find_challenger
     from plumbline.release.resolve import resolve_model
     from plumbline.serve.score.run import score as run
 
     given = load_params(params)
     name = given.package.name
-    outcome = run(given, lambda: (resolve_model(model, name), find_challenger(name)), workers)
+    outcome = run(given, lambda: (resolve_model(model, name), _challenger(name)), workers)
     if outcome.failed:
         raise PlumblineError("failed, and tried again the next time: " + "; ".join(
             f"{name} ({reason})" for name, reason in outcome.failed.items()
         ))  # fmt: skip
     if outcome.aside:
         raise InputError(f"set aside: {', '.join(outcome.aside)}. The reasons stand above, and in {given.score.out}.")
+
+
+def _challenger(name: str) -> Path | None:
+    """The package that answers beside the champion, if there is one; without MLflow nobody can tell."""
+    if not is_installed("mlflow"):
+        log.info("No challenger is looked for: MLflow is not installed (%s).", install("pipeline"))
+        return None
+    from plumbline.release.promotion import find_challenger
+
+    return find_challenger(name)

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from plumbline.core.extras import is_installed
 from plumbline.core.files import KEPT_SECONDS, TEMPORARY, is_dead
 from plumbline.core.jobs import WORK
 from plumbline.doctor.finding import Finding, Place, fault, ok, size, warning
@@ -24,7 +25,7 @@ LOCK = Path("dvc.lock")
 def check_disk(place: Place) -> Iterator[Finding]:
     """Every disk that a run writes to has room for what the last run made, and `place.free_bytes` besides."""
     settings: dict[str, str] = {}
-    if Path(".dvc").is_dir():
+    if Path(".dvc").is_dir() and is_installed("dvc"):
         try:
             settings = dvc_settings(place.seconds)
         except OSError as error:

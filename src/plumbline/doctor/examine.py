@@ -22,6 +22,7 @@ from plumbline.doctor.finding import Check, Finding, Place, State, fault
 CHECKS: Mapping[str, Check] = {
     "python": versions.check_python,
     "versions": versions.check_versions,
+    "extras": versions.check_extras,
     "onnxruntime": runtime.check_onnxruntime,
     "gpu": gpu.check_gpu,
     "package": package.check_package,

@@ -8,9 +8,10 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from plumbline.core.extras import install, is_installed
 from plumbline.doctor.finding import Finding, Place, fault, nothing, ok, warning
 from plumbline.doctor.probes import python, run
-from plumbline.doctor.versions import installed_runtimes
+from plumbline.doctor.versions import CPU, GPU, installed_runtimes, only
 
 ASK_TORCH = """
 import json, torch
@@ -52,17 +53,19 @@ class Torch:
 
 def check_gpu(place: Place) -> Iterator[Finding]:
     """No GPU is no fault, unless what is installed is there for one."""
-    extra = "onnxruntime-gpu" in installed_runtimes()
+    extra = GPU in installed_runtimes()
     driver: Driver | str | None = None
     if shutil.which("nvidia-smi"):
         ended = run("nvidia-smi", seconds=place.seconds)
         listed = run("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader", seconds=place.seconds)
         driver = ended.last if ended.code or listed.code else read_driver(ended.out, listed.out)
-    ended = python(ASK_TORCH, place.seconds)
-    try:
-        torch: Torch | str = Torch(**json.loads(ended.out.splitlines()[-1])) if not ended.code else ended.last
-    except (ValueError, TypeError, IndexError):
-        torch = ended.last
+    torch: Torch | str | None = None
+    if is_installed("torch"):
+        ended = python(ASK_TORCH, place.seconds)
+        try:
+            torch = Torch(**json.loads(ended.out.splitlines()[-1])) if not ended.code else ended.last
+        except (ValueError, TypeError, IndexError):
+            torch = ended.last
     yield from judge(driver, torch, extra)
     if extra and isinstance(driver, Driver):
         ended = python(ASK_CUDA, place.seconds)
@@ -81,12 +84,12 @@ def read_driver(said: str, listed: str) -> Driver | str:
     return Driver(version[1], cuda[1], gpus)
 
 
-def judge(driver: Driver | str | None, torch: Torch | str, extra: bool) -> Iterator[Finding]:
+def judge(driver: Driver | str | None, torch: Torch | str | None, extra: bool) -> Iterator[Finding]:
     """What follows from both.
 
     Args:
         driver: None where there is no nvidia-smi, text where it failed.
-        torch: text where it cannot be imported.
+        torch: None where it is not installed, text where it cannot be imported.
         extra: the package of the extra `gpu` is installed.
     """
     if isinstance(torch, str):
@@ -101,21 +104,23 @@ def judge(driver: Driver | str | None, torch: Torch | str, extra: bool) -> Itera
         yield from _with(driver, torch, extra)
 
 
-def _without(torch: Torch, extra: bool) -> Iterator[Finding]:
+def _without(torch: Torch | None, extra: bool) -> Iterator[Finding]:
     if extra:
         yield fault("the extra `gpu` is installed and no NVIDIA driver is found",
-                    "Install the driver (in a container: start it with the GPU passed on), or install "
-                    "the extra `cpu` instead: in a clone, `pip install -e '.[cpu]'`.")  # fmt: skip
-    elif torch.cuda:
+                    "Install the driver (in a container: start it with the GPU passed on), or the runtime for the CPU: "
+                    f"`pip uninstall {GPU}`, then {only(CPU)}.")  # fmt: skip
+    elif torch and torch.cuda:
         yield warning(f"PyTorch {torch.version} is a CUDA build and no NVIDIA driver is found: it runs on the CPU",
                       "Nothing, or its CPU build, which is smaller: see CONTRIBUTING.md.")  # fmt: skip
     else:
         yield nothing("no GPU, and nothing installed that wants one")
 
 
-def _with(driver: Driver, torch: Torch, extra: bool) -> Iterator[Finding]:
+def _with(driver: Driver, torch: Torch | None, extra: bool) -> Iterator[Finding]:
     told = f"{', '.join(driver.gpus)}; driver {driver.version} for CUDA {driver.cuda}"
-    if torch.cuda is None:
+    if torch is None:
+        yield ok(f"{told}; PyTorch is not installed, nothing trains here ({install('torch')})")
+    elif torch.cuda is None:
         yield warning(f"{told}; PyTorch {torch.version} is the CPU build: training does not use the GPU",
                       "Install its CUDA build, see docs/runtimes.md; or nothing, if this machine shall not "
                       "train.")  # fmt: skip
@@ -138,7 +143,7 @@ def _with(driver: Driver, torch: Torch, extra: bool) -> Iterator[Finding]:
     if not extra:
         yield warning(
             "onnxruntime is the CPU one: released models run on the CPU",
-            "`pip uninstall onnxruntime` and in a clone `pip install -e '.[gpu]'`, if they shall use the GPU.",
+            f"If they shall use the GPU: `pip uninstall {CPU}`, then {only(GPU)}. See docs/runtimes.md.",
         )
 
 

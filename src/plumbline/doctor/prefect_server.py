@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import yaml
 
+from plumbline.core.extras import install, is_installed
 from plumbline.doctor.finding import Finding, Place, fault, nothing, ok, warning
 from plumbline.doctor.probes import ask, prefect_api
 
@@ -21,6 +22,9 @@ def check_server(_: Place) -> Iterator[Finding]:
     api = prefect_api()
     if api is None:
         yield nothing("PREFECT_API_URL is not set: every run starts a server of its own, and there is no schedule")
+        return
+    if not is_installed("prefect"):
+        yield nothing(f"PREFECT_API_URL is set and Prefect is not installed ({install('pipeline')})")
         return
     url, headers = api
     try:

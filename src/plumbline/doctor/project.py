@@ -11,6 +11,7 @@ import yaml
 
 import plumbline
 from plumbline.core.errors import InputError
+from plumbline.core.extras import install, is_installed
 from plumbline.doctor.finding import Finding, Place, fault, nothing, ok, warning
 from plumbline.doctor.probes import dvc, run
 from plumbline.params import check_sections, is_partial, load_params
@@ -63,6 +64,9 @@ def check_graph(place: Place) -> Iterator[Finding]:
             f"{GRAPH}: no command of this version for {', '.join(unknown)}",
             "Install the version that the checkout is of (`pip install --no-deps -e .`), or correct the names.",
         )
+    if not is_installed("dvc"):
+        yield nothing(f"{len(stages)} stages; DVC is not installed to read them ({install('pipeline')})")
+        return
     ended = dvc("stage", "list", "--name-only", "--fail", seconds=place.seconds)
     if ended.code:
         yield fault(f"{GRAPH}: DVC refuses it: {ended.error}", mend)

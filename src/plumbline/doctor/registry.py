@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plumbline.core.errors import InputError
-from plumbline.doctor.finding import Finding, Place, fault, ok, warning
+from plumbline.core.extras import install, is_installed
+from plumbline.doctor.finding import Finding, Place, fault, nothing, ok, warning
 from plumbline.doctor.probes import ask, mlflow_headers, unwritable
 from plumbline.params import load_params
 
@@ -49,6 +50,9 @@ ADDRESS = "Correct MLFLOW_TRACKING_URI, or unset it for the file mlflow.db of th
 
 def check_registry(_: Place) -> Iterator[Finding]:
     """The registry that a release would go to; nothing is left there, and the champion stays as it is."""
+    if not is_installed("mlflow"):
+        yield nothing(f"MLflow is not installed, and releases nothing ({install('pipeline')})")
+        return
     with importing:
         from plumbline.release.registry import Registry
         from plumbline.release.server import LOCAL_ARTIFACTS, database_of, default_uri

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from plumbline.core.extras import install, is_installed
 from plumbline.doctor.finding import Finding, Place, fault, nothing, ok, warning
 from plumbline.doctor.probes import dvc, dvc_settings, unwritable
 
@@ -17,6 +18,9 @@ def check_remote(place: Place) -> Iterator[Finding]:
     """The default remote takes an object and gives it back."""
     if not Path(".dvc").is_dir():
         yield nothing("no DVC project here")
+        return
+    if not is_installed("dvc"):
+        yield nothing(f"DVC is not installed, and no stage runs under it ({install('pipeline')})")
         return
     settings = dvc_settings(place.seconds)
     name = settings.get("core.remote")

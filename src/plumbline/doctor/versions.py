@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -13,14 +13,21 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from plumbline.core.extras import install
 from plumbline.doctor.finding import Finding, Place, fault, ok, warning
 from plumbline.doctor.probes import python
 
+CPU, GPU = "onnxruntime", "onnxruntime-gpu"
+PACKAGES = (CPU, GPU)
+"""The first comes with Plumbline, the second with its extra `gpu`. Both write into one folder, and pip says nothing."""
 NAME = "plumbline"
-LOCKED = (3, 11)
-"""Python that the lock files in requirements/ are for."""
 # Never by its name alone: on the public index "plumbline" is another project.
-AGAIN = "Install it: in a clone, `make install` or `pip install -e '.[cpu]'`."
+AGAIN = "Install it: its wheel, or in a clone `make install` or `pip install -e .`."
+GIVES = {
+    "torch": "explain, adapt, adapters and --adapter",
+    "pipeline": "training to release, --model champion and the challenger",
+}
+"""What the extras are for that a user may miss; the others serve what these do."""
 
 
 def check_python(_: Place) -> Iterator[Finding]:
@@ -28,10 +35,7 @@ def check_python(_: Place) -> Iterator[Finding]:
     found = platform.python_version()
     needed = _metadata()["Requires-Python"] or ""
     if found not in SpecifierSet(needed, prereleases=True):
-        yield fault(f"Python {found}; {needed} is needed", "Make the environment anew with Python 3.11.")
-    elif sys.version_info[:2] != LOCKED:
-        yield warning(f"Python {found}; the locked versions were tested with 3.11 only",
-                      "Make the environment anew with Python 3.11, or expect to find versions yourself.")  # fmt: skip
+        yield fault(f"Python {found}; {needed} is needed", "Make the environment anew with Python 3.11, 3.12 or 3.13.")
     else:
         yield ok(f"Python {found} in {sys.prefix}")
 
@@ -39,16 +43,14 @@ def check_python(_: Place) -> Iterator[Finding]:
 def check_versions(_: Place) -> Iterator[Finding]:
     """Every requirement of Plumbline, and of what it requires, is met by what is installed.
 
-    Requirements of an extra are looked at where their package is installed.
+    A package of an extra is asked for where it is there, or where most others of the extra are: it is missed then.
     """
     own, own_names = 0, set()
     clashes = False
     installed = _Installed()
-    for requirement, optional in _own():
+    for requirement in _asked_for(installed):
         own_names.add(canonicalize_name(requirement.name))
         version = installed.version(requirement.name)
-        if version is None and optional:
-            continue
         own += 1
         if version is None:
             clashes = True
@@ -68,15 +70,49 @@ def check_versions(_: Place) -> Iterator[Finding]:
         yield ok(f"{own} packages that Plumbline asks for fit, and so do {seen - own} that those ask for")
 
 
-def _own() -> Iterator[tuple[Requirement, bool]]:
-    """Plumbline's requirements, and whether each is of an extra."""
-    extras = _metadata().get_all("Provides-Extra") or []
-    for text in metadata.requires(NAME) or []:
-        requirement = Requirement(text)
+def check_extras(_: Place) -> Iterator[Finding]:
+    """What this installation can do; an extra that is not there is no fault."""
+    there = _extras_there(_Installed())
+    missing = [f"{told}: {install(extra)}" for extra, told in GIVES.items() if extra not in there]
+    yield ok("; ".join([f"predict, score, bench, triton, doctor; extras: {', '.join(there) or 'none'}",
+                        *(["not here: " + "; ".join(missing)] if missing else [])]))  # fmt: skip
+
+
+def _own() -> dict[str, list[Requirement]]:
+    """Plumbline's requirements by extra; those of all installations under an empty name."""
+    found: dict[str, list[Requirement]] = {"": []} | {e: [] for e in _metadata().get_all("Provides-Extra") or []}
+    for requirement in map(Requirement, metadata.requires(NAME) or []):
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            yield requirement, False
-        elif any(requirement.marker.evaluate({"extra": extra}) for extra in extras):
-            yield requirement, True
+            found[""].append(requirement)
+        else:
+            for extra in found.keys() - {""}:
+                if requirement.marker.evaluate({"extra": extra}):
+                    found[extra].append(requirement)
+    return found
+
+
+def _extras_there(installed: _Installed) -> list[str]:
+    """The extras of which most packages are installed."""
+    counts = {
+        extra: sum(installed.version(one.name) is not None for one in asked) / max(1, len(asked))
+        for extra, asked in _own().items()
+        if extra
+    }
+    return sorted(extra for extra, share in counts.items() if share > 0.5)
+
+
+def _asked_for(installed: _Installed) -> list[Requirement]:
+    """What this installation shall have: a requirement that several extras have, once."""
+    there = {"", *_extras_there(installed)}
+    asked = {
+        f"{one.name}{one.specifier}": one
+        for extra, requirements in _own().items()
+        for one in requirements
+        if extra in there or installed.version(one.name) is not None
+    }
+    # The runtime for GPUs takes the place of the other one.
+    gpu = installed.version(GPU) is not None and installed.version(CPU) is None
+    return [one for one in asked.values() if not (gpu and one.name == CPU)]
 
 
 class _Installed:
@@ -108,7 +144,7 @@ class _Installed:
 
 def _closure(installed: _Installed) -> tuple[int, list[tuple[str, Requirement, str | None]]]:
     """How many packages Plumbline needs by any way, and the requirements between those that are not met."""
-    waiting = [(requirement.name, frozenset(requirement.extras)) for requirement, optional in _own() if not optional]
+    waiting = [(requirement.name, frozenset(requirement.extras)) for requirement in _asked_for(installed)]
     asked: set[tuple[str, frozenset[str]]] = set()
     unmet: dict[str, tuple[str, Requirement, str | None]] = {}
     while waiting:
@@ -135,12 +171,19 @@ def _older_metadata() -> Iterator[Finding]:
     project = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
     if project.get("name") != NAME:
         return
-    listed = {str(Requirement(text)) for text in project.get("dependencies", [])}
-    installed = {str(requirement) for requirement, optional in _own() if not optional}
+    there = ["", *_extras_there(_Installed())]
+    listed = _plain({"": project.get("dependencies", []), **project.get("optional-dependencies", {})}, there)
+    installed = _plain({extra: map(str, asked) for extra, asked in _own().items()}, there)
     if listed != installed:
         changed = ", ".join(sorted(listed ^ installed))
         yield warning(f"{path} asks for other packages than when this was installed ({changed})",
                       "Install again: `make run`, or `pip install --no-deps -e .`, and what is new.")  # fmt: skip
+
+
+def _plain(texts: Mapping[str, Iterable[str]], extras: Iterable[str]) -> set[str]:
+    """Name and versions of the requirements of these extras."""
+    asked = (Requirement(text) for extra in extras for text in texts.get(extra, ()))
+    return {f"{one.name}{one.specifier}" for one in asked}
 
 
 def _fits(requirement: Requirement, version: str) -> bool:
@@ -160,8 +203,6 @@ def _metadata() -> metadata.PackageMetadata:
         raise OSError(f"no package named {NAME} is installed in {sys.prefix}. {AGAIN}") from None
 
 
-PACKAGES = {"onnxruntime": "cpu", "onnxruntime-gpu": "gpu"}
-"""Package -> the extra of Plumbline that installs it. Both write into one folder, and pip says nothing."""
 ASK = "import onnxruntime; onnxruntime.InferenceSession; print(*onnxruntime.get_available_providers())"
 
 
@@ -171,12 +212,12 @@ def check_onnxruntime(place: Place) -> Iterator[Finding]:
     told = " and ".join(f"{name} {version}" for name, version in installed.items())
     if len(installed) > 1:
         yield fault(f"{told} are both installed, over one another",
-                    "`pip uninstall onnxruntime onnxruntime-gpu`, then install one of them: "
-                    "in a clone, `pip install -e '.[cpu]'` or `'.[gpu]'`.")  # fmt: skip
+                    f"`pip uninstall {CPU} {GPU}`, then install one of them: {only(CPU)}, or {only(GPU)} on a "
+                    "machine with a GPU.")  # fmt: skip
         return
     if not installed:
         yield fault("neither onnxruntime nor onnxruntime-gpu is installed",
-                    "In a clone, `pip install -e '.[cpu]'`, or `'.[gpu]'` on a machine with a GPU.")  # fmt: skip
+                    f"{only(CPU)}, or {only(GPU)} on a machine with a GPU.")  # fmt: skip
         return
     ended = python(ASK, place.seconds)
     (name,) = installed
@@ -186,6 +227,12 @@ def check_onnxruntime(place: Place) -> Iterator[Finding]:
                     "taken its files along when it was uninstalled.")  # fmt: skip
         return
     yield ok(f"{told}, with {', '.join(providers(ended.out))}")
+
+
+def only(package: str) -> str:
+    """The command that installs one of both, in the version that Plumbline asks for."""
+    asked = [Requirement(text) for text in metadata.requires("plumbline") or []]
+    return next((f"`pip install '{one.name}{one.specifier}'`" for one in asked if one.name == package), package)
 
 
 def installed_runtimes() -> dict[str, str]:

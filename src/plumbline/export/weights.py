@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
-from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.spec import NetworkSpec
 from plumbline.model.weights import read_weights
+
+if TYPE_CHECKING:
+    from plumbline.model.diagnosis import Diagnosis
 
 FILES = (("weights.safetensors", "network.json"), ("model.safetensors", "model.json"))
 """Weights and widths in a released package, and in one that `plumbline adapters merge` made."""
@@ -32,12 +36,41 @@ def network_files(package: Path) -> tuple[Path, Path]:
     )
 
 
+class Trained(NamedTuple):
+    """What the weights of a package tell of the data that the network was trained on."""
+
+    longest: int
+    """Most scatterers of a building."""
+    statistics: dict[str, NDArray[Any]]
+    """`distance_mean`, `distance_sd` and the like: a value a feature."""
+
+
+def read_trained(package: Path) -> Trained:
+    """What the weights of a verified package tell of its training data; torch is not needed for it.
+
+    Raises:
+        InputError: the package holds no weights, or they are damaged.
+    """
+    from safetensors.numpy import load_file
+
+    weights, widths = network_files(package)
+    try:
+        spec = NetworkSpec.model_validate(read_json(widths))
+        found = load_file(weights)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{weights}: not readable as the network of {widths.name} ({error}).") from None
+    statistics = {name: value for name, value in found.items() if name.endswith(("_mean", "_sd"))}
+    return Trained(spec.max_length, statistics)
+
+
 def read_network(weights: Path, widths: Path) -> Diagnosis:
     """The network of these files, in evaluation mode.
 
     Raises:
         InputError: one is damaged, or they do not fit each other.
     """
+    from plumbline.model.diagnosis import Diagnosis
+
     try:
         model = Diagnosis(NetworkSpec.model_validate(read_json(widths)))
         model.load_state_dict(read_weights(weights))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from plumbline.core.errors import InputError
+from plumbline.core.extras import need
 from plumbline.pretrained import NAME as PRETRAINED
 from plumbline.pretrained import PACKAGE
 from plumbline.release.names import CHAMPION, name_here
@@ -23,6 +24,7 @@ def resolve_model(name_or_path: str, name: str | None = None) -> Path:
     if name_or_path == PRETRAINED:
         return PACKAGE
     if name_or_path == CHAMPION:
+        need("pipeline", CHAMPION, f"Or give `{PRETRAINED}` or a package's folder.")
         # MLflow takes two seconds to load, and nobody else asks it.
         from plumbline.release.registry import Registry
         from plumbline.release.server import default_uri, there

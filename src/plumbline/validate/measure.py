@@ -5,19 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-import torch
 from numpy.typing import NDArray
 
 from plumbline.export.abstention import is_judged
 from plumbline.export.runtime import Answers, OnnxModel
-from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Prepare
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.validate.metrics import Figures
+
+if TYPE_CHECKING:
+    from plumbline.model.diagnosis import Diagnosis
 
 REPEATS, WARM_UPS = 30, 3
 Inputs = dict[str, NDArray[Any]]
@@ -56,6 +57,8 @@ def novelty_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) 
 
     Pruning and int8 are no reason to know other buildings; and a building at 1,000 limits is as unknown at 1,001.
     """
+    import torch
+
     with torch.inference_mode():
         own = model.novelty(torch.from_numpy(np.array(sequences.geometry, np.float32))).numpy()
     return {"novelty_change": float((np.abs(answers.novelty - own) / np.maximum(1, own)).max())}
@@ -97,6 +100,8 @@ def torch_answers(model: Diagnosis, sequences: SequenceSet) -> Answers:
 
 def run_torch(model: Diagnosis, inputs: Inputs) -> Answers:
     """Answer one padded batch, as `Sequences.pad` makes it, by torch eager."""
+    import torch
+
     ordered = [inputs[name] for name in ("distance", "slope", "geometry", "mask")]
     with torch.inference_mode():
         own = model(*(torch.from_numpy(np.ascontiguousarray(part)) for part in ordered))

@@ -14,11 +14,11 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
 from plumbline.export.package import MODELS, verify_package, write_package
 from plumbline.export.runtime import OnnxModel
-from plumbline.export.weights import load_network
+from plumbline.export.weights import load_network, read_trained
 from plumbline.prepare.features.shards import load_shards
-from plumbline.validate.bench import run as measured
 from plumbline.validate.bench.inputs import LENGTHS, chosen, prepared_inputs, random_inputs
 from plumbline.validate.bench.run import Row, artifacts, bench
+from plumbline.validate.bench.run import run as measured
 from plumbline.validate.bench.runtimes import CPU, Runtime, runtimes, thread_counts
 from plumbline.validate.bench.summary import advice, bench_document, bench_table
 from plumbline.validate.metrics import accuracy_figures
@@ -110,8 +110,9 @@ def test_a_device_that_does_not_start_is_told_of_and_the_others_are_measured(tin
     monkeypatch.setattr(measured, "runtimes", lambda: [ONE, GPU])
     monkeypatch.setattr("plumbline.validate.bench.inputs.RANDOM_BUILDINGS", 12)
     package = tiny.data("package")
+    inputs = random_inputs(read_trained(package))
     with pytest.warns(UserWarning, match="CUDAExecutionProvider"):
-        rows = bench(package, verify_package(package), reference, random_inputs(reference), batches=(2,), rounds=1)
+        rows = bench(package, verify_package(package), reference, inputs, batches=(2,), rounds=1)
     assert [bool(one.trouble) for one in rows if one.artifact == "model.onnx"] == [False, True]
     assert not any(one.figures for one in rows if one.trouble)
     assert all("severity_mae" not in one.figures for one in rows)  # random inputs have no truth
@@ -177,15 +178,16 @@ def test_the_document_is_strict_json_and_the_table_has_every_row(tiny):
     assert "a [bold]chip[/bold], 2 cores" in said
 
 
-def test_random_inputs_are_those_of_the_seed_and_look_like_the_training_data(reference):
-    first, again = random_inputs(reference).sequences, random_inputs(reference).sequences
+def test_random_inputs_are_those_of_the_seed_and_look_like_the_training_data(tiny, reference):
+    trained = read_trained(tiny.data("package"))
+    first, again = random_inputs(trained).sequences, random_inputs(trained).sequences
     np.testing.assert_array_equal(first.slope, again.slope)
     assert set(first.length.tolist()) == {min(n, reference.network.spec.max_length) for n in LENGTHS}
     mean, deviation = reference.slope_mean.numpy(), reference.slope_sd.numpy()
     wanted = 5 / np.sqrt(len(first.slope))
     assert (np.abs(first.slope.mean(0) - mean) / deviation < wanted).all()
     assert np.isfinite(first.geometry).all()
-    assert not random_inputs(reference).labelled
+    assert not random_inputs(trained).labelled
 
 
 def test_a_stage_folder_gives_its_test_split_and_a_split_itself(tiny):

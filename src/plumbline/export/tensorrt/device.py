@@ -60,7 +60,10 @@ def _without_tensorrt() -> str:
 
 
 def _without_gpu() -> str:
-    import torch
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return ""  # it comes with what is missing already
 
     if torch.version.cuda is None:
         return f"torch {torch.__version__} is built without CUDA ({INSTALL}, in an environment without it)"

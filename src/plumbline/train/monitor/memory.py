@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import resource
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import psutil  # type: ignore[import-untyped]
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 GROUP = Path("/sys/fs/cgroup")
 
@@ -28,6 +30,8 @@ def memory_share(device: torch.device) -> float:
     later tensors counts as free: it grows to all there is, and nothing is wrong.
     """
     if device.type == "cuda":
+        import torch
+
         free, total = torch.cuda.mem_get_info(device)
         # Both at once, and not flattened: this is asked for in every batch.
         used = torch.cuda.memory_stats_as_nested_dict(device)
@@ -40,6 +44,8 @@ def memory_share(device: torch.device) -> float:
 def memory_bytes(device: torch.device) -> int:
     """Most that this process has used of the GPU's memory, or else of the machine's."""
     if device.type == "cuda":
+        import torch
+
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
@@ -48,6 +54,8 @@ def gpu_share(device: torch.device) -> float | None:
     """Of the last moments, the share in which the GPU was busy; None without one, or where its driver does not say."""
     if device.type != "cuda":
         return None
+    import torch
+
     try:
         return torch.cuda.utilization(device) / 100
     except Exception:  # nvidia-ml-py is not there, or raises errors of its own, as for a part of a GPU
@@ -57,6 +65,8 @@ def gpu_share(device: torch.device) -> float | None:
 def free_bytes(gpu: bool) -> int:
     """Free memory of this process's GPU, or of the machine."""
     if gpu:
+        import torch
+
         return torch.cuda.mem_get_info(number_here())[0]
     return machine().free
 

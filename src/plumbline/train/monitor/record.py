@@ -8,14 +8,14 @@ import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
+from plumbline.core.extras import is_installed
 from plumbline.core.files import atomic_file
-from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.network import count_parameters
 from plumbline.train.monitor.memory import total_bytes
+
+if TYPE_CHECKING:
+    from plumbline.model.diagnosis import Diagnosis
 
 HISTORY = ("epoch", "train_loss", "score", "quadrant_accuracy", "severity_mae", "learning_rate")
 PACKAGES = ("torch", "lightning", "numpy")
@@ -30,6 +30,8 @@ def begin_record(model: Diagnosis, key: str, data_sha256: str, settings: dict[st
         data_sha256: of the data alone.
         settings: sections of the params file.
     """
+    from plumbline.model.network import count_parameters
+
     trained = sum(p.numel() for p in model.network.parameters() if p.requires_grad)
     return {
         "run_key": key,
@@ -67,8 +69,24 @@ def hardware() -> dict[str, Any]:
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": total_bytes(),
-        "gpus": [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())],
+        "gpus": _gpus(),
     }
+
+
+def _gpus() -> list[str]:
+    """Names of the GPUs; without torch, as the driver's own program tells them."""
+    if is_installed("torch"):
+        import torch
+
+        return [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    try:
+        said = subprocess.run(
+            ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
+            capture_output=True, text=True, check=True, timeout=60,
+        ).stdout  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line.strip() for line in said.splitlines() if line.strip()]
 
 
 def _processor() -> str:

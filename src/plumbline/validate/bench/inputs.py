@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.model.diagnosis import Diagnosis
+from plumbline.export.weights import Trained
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences
 from plumbline.prepare.features.shards import SequenceSet, Shards, load_shards
@@ -83,17 +83,17 @@ def all_finite(sequences: SequenceSet) -> NDArray[np.bool_]:
     return np.concatenate(found)
 
 
-def random_inputs(model: Diagnosis) -> BenchInputs:
+def random_inputs(trained: Trained) -> BenchInputs:
     """Buildings without labels whose features are normal, with the means and deviations of the model's training data.
 
     Each feature is drawn by itself: good for speed and parity, and no house that ever stood.
     """
     random = np.random.default_rng(SEED)
-    length = np.resize([min(n, model.network.spec.max_length) for n in LENGTHS], RANDOM_BUILDINGS)
+    length = np.resize([min(n, trained.longest) for n in LENGTHS], RANDOM_BUILDINGS)
     rows = int(length.sum())
 
     def draw(name: str, count: int, columns: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-        mean, deviation = (model.get_buffer(f"{name}_{part}").numpy() for part in ("mean", "sd"))
+        mean, deviation = (trained.statistics[f"{name}_{part}"] for part in ("mean", "sd"))
         return (mean + deviation * random.standard_normal((count, columns))).astype(np.float32)
 
     count = RANDOM_BUILDINGS

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
-from plumbline.export.package import Manifest
+from plumbline.export.package import MODELS, Manifest
 from plumbline.export.runtime import Answers, OnnxModel
 from plumbline.export.weights import network_files
-from plumbline.model.diagnosis import Diagnosis
 from plumbline.validate.bench.inputs import BenchInputs
 from plumbline.validate.bench.runtimes import Eager, runtimes, thread_counts
 from plumbline.validate.measure import (
@@ -30,11 +29,16 @@ from plumbline.validate.measure import (
 )
 from plumbline.validate.metrics import Figures, Judged, accuracy_figures
 
+if TYPE_CHECKING:
+    from plumbline.model.diagnosis import Diagnosis
+
 BATCHES = (1, 16, 64, 256)
 ROUNDS = 3
 """Rounds in which every contender has a turn, so that a change of the machine's speed meets all of them."""
 TURN_RUNS, TURN_SECONDS = 200, 0.5
 """Most runs of a turn, and the time after which it is over."""
+FLOAT32 = next(iter(MODELS))
+"""File of a package that holds the network as it was trained, but for rounding."""
 LATENCY = 0
 """Key of the turns that measure latency, beside those of the batches."""
 MIXED = 16
@@ -71,7 +75,7 @@ def artifacts(manifest: Manifest) -> list[str]:
 
 
 def bench(
-    package: Path, manifest: Manifest, reference: Diagnosis, inputs: BenchInputs,
+    package: Path, manifest: Manifest, reference: Diagnosis | None, inputs: BenchInputs,
     batches: Sequence[int] = BATCHES, rounds: int = ROUNDS,
 ) -> list[Row]:  # fmt: skip
     """Measure everything.
@@ -80,7 +84,8 @@ def bench(
     its longest building.
 
     Args:
-        package, manifest: a verified package. reference: its network in torch, see `load_network`.
+        package, manifest: a verified package. reference: its network in torch, see `load_network`; without it torch
+            is not measured, and the others are compared with the model in float32.
         inputs: what to run on. batches: sizes at which throughput is measured. rounds: see `ROUNDS`.
 
     Returns:
@@ -95,8 +100,7 @@ def bench(
             f"{inputs.source}: a building with {longest} scatterers, and the package takes {most} "
             "(prepare.max_points). Prepare them as its manifest says."
         )
-    threads = torch.get_num_threads()
-    try:
+    with _threads_kept(reference):
         sets = {LATENCY: [middle_building(inputs.sequences)]}
         rows, contenders = _open(package, manifest, reference, sets[LATENCY][0])
         if rows[0].trouble:
@@ -119,12 +123,27 @@ def bench(
             row.figures |= {"latency_p50_ms": float(p50), "latency_p99_ms": float(p99)}
             row.figures |= difference_figures(own, answers) | _accuracy(answers, inputs)
         return rows
+
+
+@contextmanager
+def _threads_kept(reference: Diagnosis | None) -> Iterator[None]:
+    """The number of torch's threads stays what it was, where torch is measured."""
+    if reference is None:
+        yield
+        return
+    import torch
+
+    threads = torch.get_num_threads()
+    try:
+        yield
     finally:
         torch.set_num_threads(threads)
 
 
-def _open(package: Path, manifest: Manifest, reference: Diagnosis, inputs: Inputs) -> tuple[list[Row], list[OnnxModel]]:
-    """All rows, and what runs those of them that have no trouble with `inputs`; torch first."""
+def _open(
+    package: Path, manifest: Manifest, reference: Diagnosis | None, inputs: Inputs
+) -> tuple[list[Row], list[OnnxModel]]:  # fmt: skip
+    """All rows, and what runs those of them that have no trouble with `inputs`; what is compared with first."""
     rows: list[Row] = []
     opened: list[OnnxModel] = []
 
@@ -138,13 +157,17 @@ def _open(package: Path, manifest: Manifest, reference: Diagnosis, inputs: Input
             log.warning("left out: %s", error)
             rows.append(Row(artifact, name, trouble=str(error)))
 
-    held = float(sum(value.nbytes for value in reference.state_dict().values()))
-    weights, _ = network_files(package)
-    sizes = {"size_bytes": float(weights.stat().st_size), "weight_bytes": held}
-    for count in thread_counts():
-        eager = Eager(reference, count)
-        add(weights.name, eager.name, sizes, lambda eager=eager: eager)  # type: ignore[misc]
-    for name in artifacts(manifest):
+    names = artifacts(manifest)
+    if reference is None:
+        names.sort(key=lambda name: name != FLOAT32)
+    else:
+        held = float(sum(value.nbytes for value in reference.state_dict().values()))
+        weights, _ = network_files(package)
+        sizes = {"size_bytes": float(weights.stat().st_size), "weight_bytes": held}
+        for count in thread_counts():
+            eager = Eager(reference, count)
+            add(weights.name, eager.name, sizes, lambda eager=eager: eager)  # type: ignore[misc]
+    for name in names:
         sizes = size_figures(package / name)
         for runtime in runtimes():
             start = partial(OnnxModel, package / name, runtime.provider, runtime.threads)

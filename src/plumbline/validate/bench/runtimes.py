@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnxruntime
-import torch
 from numpy.typing import NDArray
 
 from plumbline.core.jobs import cores
 from plumbline.export.answers import Answers, Released
 from plumbline.export.inputs import signature
 from plumbline.export.runtime import CPU
-from plumbline.model.diagnosis import Diagnosis
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 from plumbline.validate.measure import run_torch
+
+if TYPE_CHECKING:
+    from plumbline.model.diagnosis import Diagnosis
 
 ON_GPU = {"CUDAExecutionProvider": "CUDA", "TensorrtExecutionProvider": "TensorRT"}
 """Providers that are measured too, where ONNX Runtime lists them."""
@@ -57,6 +58,8 @@ class Eager(Released):
 
     def execute(self, inputs: Mapping[str, NDArray[Any]]) -> Answers:
         """The outputs; the number of threads, which is torch's for the whole process, stays changed."""
+        import torch
+
         torch.set_num_threads(self._count)
         return run_torch(self._model, dict(inputs))
 

@@ -88,6 +88,7 @@ def bench_document(
 
 def bench_table(rows: Sequence[Row], manifest: Manifest, inputs: BenchInputs, machine: Mapping[str, Any]) -> Table:
     """The rows for a terminal; `B 16 /s` is buildings a second in batches of 16; empty where there is no figure."""
+    compared = rows[0].artifact if rows[0].artifact.endswith(".onnx") else "torch"
     batches = sorted({batch for row in rows for batch in row.buildings_per_second})
     result = Table(
         title=escape(f"{manifest.name} {manifest.version} on {machine['processor']}, {machine['cores']} cores"),
@@ -96,7 +97,7 @@ def bench_table(rows: Sequence[Row], manifest: Manifest, inputs: BenchInputs, ma
     result.add_column("artifact", no_wrap=True)
     result.add_column("runtime", no_wrap=True)
     heads = ("file\nKB", "weights\nKB", "p50\nms", "p99\nms", *(f"B {batch}\n/s" for batch in batches),
-             "from torch\nprobability", "from torch\npermille")  # fmt: skip
+             f"from {compared}\nprobability", f"from {compared}\npermille")  # fmt: skip
     for head in (*heads, *(("quadrant\naccuracy", "severity MAE\npermille") if inputs.labelled else ())):
         result.add_column(head, justify="right")
     last = None

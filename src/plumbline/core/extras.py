@@ -1,0 +1,63 @@
+"""The extras of an installation: which library comes with which, and what a command says where one is missing."""
+
+from __future__ import annotations
+
+from importlib import util
+
+from plumbline.core.errors import InputError
+
+LIBRARIES = {
+    "torch": ("torch", "lightning", "onnxscript"),
+    "pipeline": (
+        "torch", "lightning", "onnxscript", "torch_pruning", "tensorboard", "prefect", "prefect_dask", "fastapi",
+        "sqlalchemy", "dvc", "mlflow", "alembic",
+    ),
+    "deepspeed": ("deepspeed",),
+}  # fmt: skip
+"""Extra -> the modules that it brings and the package imports, the smallest extra first."""
+
+
+class ExtraMissing(InputError):
+    """A library that is not installed is needed; the message names the extra that brings it."""
+
+    def __init__(self, asked: str, library: str, extra: str, instead: str = "") -> None:
+        told = f"{asked}: {library} is not installed. It comes with the extra `{extra}`: {install(extra)}."
+        super().__init__(f"{told} {instead}".rstrip())
+
+
+def install(*extras: str) -> str:
+    """The command that adds extras to the Plumbline that is installed."""
+    return f'`pip install "plumbline[{",".join(extras)}]"`'
+
+
+def is_installed(library: str) -> bool:
+    """Whether a module can be found; it is not loaded."""
+    try:
+        return util.find_spec(library) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def need(extra: str, asked: str, instead: str = "") -> None:
+    """Refuse what cannot be done without an extra.
+
+    Args:
+        extra: a key of `LIBRARIES`.
+        asked: the command or option.
+        instead: what can be done without.
+
+    Raises:
+        ExtraMissing: a library of the extra is not installed.
+    """
+    missing = next((library for library in LIBRARIES[extra] if not is_installed(library)), None)
+    if missing:
+        raise ExtraMissing(asked, missing, extra, instead)
+
+
+def missing_extra(error: ImportError, asked: str) -> ExtraMissing | None:
+    """The same for a library that was asked for without `need`; None where it belongs to no extra, or is there."""
+    library = (error.name or "").partition(".")[0]
+    if is_installed(library):
+        return None
+    extra = next((extra for extra, libraries in LIBRARIES.items() if library in libraries), None)
+    return ExtraMissing(asked, library, extra) if extra else None
