@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plumbline.cli.options import DATA, FormatOption, PackageArgument, ProductsOption, print_table
+from plumbline.cli.options import (
+    DATA,
+    POINTS,
+    RARE,
+    FormatOption,
+    PackageArgument,
+    PointsCommand,
+    ProductsOption,
+    print_table,
+)
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.extras import install, is_installed
@@ -22,22 +31,31 @@ app = typer.Typer()
 TABLE_WIDTH = 200
 
 
-@app.command(epilog="Example: `plumbline bench pretrained --prepared data/prepare --json bench.json`")
+@app.command(
+    cls=PointsCommand, epilog="Example: `plumbline bench pretrained --prepared data/prepare --json bench.json`"
+)
 def bench(
     package: PackageArgument,
     prepared: Annotated[
         Path | None, typer.Option(help="Folder of the stage `prepare`, or of one split, to take buildings from.")
     ] = None,
     points: Annotated[
-        list[Path] | None, typer.Option(help="Else your own point products, a track each; repeat it for more.")
+        list[Path] | None,
+        typer.Option(metavar=POINTS, help="Else your own point products, a track each: files, a folder or a pattern."),
     ] = None,
     buildings: Annotated[Path | None, typer.Option(help="Footprints that belong to --points.")] = None,
     labels: Annotated[Path | None, typer.Option(help="Labels of these buildings, for the accuracy: csv.")] = None,
     json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also write all figures.")] = None,
     batch: Annotated[
-        list[int] | None, typer.Option(min=1, help="Batch to measure; give more by repeating. 1, 16, 64, 256 without.")
+        list[int] | None,
+        typer.Option(
+            min=1, help="Batch to measure; give more by repeating. 1, 16, 64, 256 without.", rich_help_panel=RARE
+        ),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Turns of each contender; more are slower and steadier.")] = 3,
+    rounds: Annotated[
+        int,
+        typer.Option(min=1, help="Turns of each contender; more are slower and steadier.", rich_help_panel=RARE),
+    ] = 3,
     format_: FormatOption = None,
     params: ProductsOption = None,
 ) -> None:
@@ -49,6 +67,7 @@ def bench(
     from plumbline.export.package import open_package
     from plumbline.export.weights import load_network
     from plumbline.release.resolve import resolve_model
+    from plumbline.sources.city.point_files import point_files
     from plumbline.train.monitor.record import hardware
     from plumbline.validate.bench.run import BATCHES
     from plumbline.validate.bench.run import bench as run
@@ -58,6 +77,7 @@ def bench(
     for option, value in (("--format", format_), ("--params", params)):
         if value is not None and not points:
             raise InputError(f"{option}: it says how --points and --buildings are read. Give those as well.")
+    points = point_files(points) if points else None
     folder = resolve_model(package)
     if json_path is not None:
         _check_json(json_path, folder, [*(points or ()), *filter(None, (buildings, labels, params))])

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from plumbline.cli.options import print_table
+from plumbline.cli.options import RARE, print_table
 
 app = typer.Typer()
 GIB = 2**30
@@ -18,8 +18,12 @@ GIB = 2**30
 def doctor(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")] = False,
-    seconds: Annotated[float, typer.Option(min=1, help="Time that a check may take; more on a busy machine.")] = 60.0,
-    free: Annotated[float, typer.Option(min=0, max=1e6, help="GiB to be free on every disk, besides a run.")] = 1.0,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="Time that a check may take; more on a busy machine.", rich_help_panel=RARE)
+    ] = 60.0,
+    free: Annotated[
+        float, typer.Option(min=0, max=1e6, help="GiB to be free on every disk, besides a run.", rich_help_panel=RARE)
+    ] = 1.0,
 ) -> None:
     """Check this installation, and the project in the working directory; say how to mend what is wrong.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperArgument, TyperCommand
 
 from plumbline.core.console import console
 from plumbline.params import FORMATS
@@ -18,9 +20,17 @@ LEAST_WIDTH = 80
 """Columns that a table gets at least where it is not printed on a terminal."""
 
 ParamsOption = Annotated[Path, typer.Option("--params", help="Parameters file.", metavar="FILE")]
+RARE = "More options"
+"""Heading in `--help` of what few people need, below the rest."""
+POINTS = "FILE|FOLDER|PATTERN"
 PointsOption = Annotated[
-    list[Path], typer.Option("--points", help="Point product of any known format, one track; repeat it for more.")
-]
+    list[Path],
+    typer.Option(
+        "--points", metavar=POINTS,
+        help="Point products of any known format, each one track: files, a folder with them, or a quoted pattern as "
+        "'EGMS_*.zip'. Several may follow, and the option may be repeated.",
+    ),
+]  # fmt: skip
 BuildingsOption = Annotated[
     Path, typer.Option("--buildings", help="Footprints: any vector file with polygons and a CRS.")
 ]
@@ -31,13 +41,17 @@ IdColumnOption = Annotated[
     ),
 ]
 LayerOption = Annotated[
-    str | None, typer.Option("--layer", metavar="NAME", help="Layer of the footprints' file, where it has several.")
+    str | None,
+    typer.Option(
+        "--layer", metavar="NAME", help="Layer of the footprints' file, where it has several.", rich_help_panel=RARE
+    ),
 ]
 PackageOption = Annotated[
     str, typer.Option("--model", help="`pretrained` (comes with Plumbline), `champion`, or the folder of a package.")
 ]
 AdapterOption = Annotated[
-    str | None, typer.Option(help="Name of an adapter of that model, see `plumbline adapters list`.")
+    str | None,
+    typer.Option(help="Name of an adapter of that model, see `plumbline adapters list`.", rich_help_panel=RARE),
 ]
 PackageArgument = Annotated[
     str,
@@ -47,27 +61,79 @@ PackageArgument = Annotated[
 ]
 FormatOption = Annotated[
     str | None,
-    typer.Option("--format", help=f"Read the points as one of {', '.join(FORMATS)}; else the content decides."),
+    typer.Option(
+        "--format",
+        help=f"Read the points as one of {', '.join(FORMATS)}; else the content decides.",
+        rich_help_panel=RARE,
+    ),
 ]
 ProductsOption = Annotated[
     Path | None,
     typer.Option(
         "--params",
         help="Parameters file: section ingest, what the files do not say and which points to leave out.",
+        rich_help_panel=RARE,
     ),
 ]
 SureOption = Annotated[
     float | None,
     typer.Option(
-        "--min-quadrant-confidence", min=0, max=1,
+        "--min-quadrant-confidence", min=0, max=1, rich_help_panel=RARE,
         help="Judge a building of 1.1 permille or more where one quadrant is at least so probable, a less damaged one "
         "where one is proportionally less so; 0: all. Else as the model's package says.",
     ),
 ]  # fmt: skip
 WorkersOption = Annotated[
     int | None,
-    typer.Option("--workers", min=1, help="Processes; by default one for each core. The result is the same."),
+    typer.Option(
+        "--workers",
+        min=1,
+        help="Processes; by default one for each core. The result is the same.",
+        rich_help_panel=RARE,
+    ),
 ]
+
+
+class PointsCommand(TyperCommand):
+    """A command whose `--points` takes all words that follow it, as a shell makes them of `EGMS_*.zip`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse, with `--points` before each of its words."""
+        takes_argument = any(isinstance(param, TyperArgument) for param in self.params)
+        return super().parse_args(ctx, repeated(args, takes_argument and bool(args) and _is_option(args[0])))
+
+
+def repeated(words: Sequence[str], keep_last: bool = False, option: str = "--points") -> list[str]:
+    """The words of a command line with `option` before each value that follows it.
+
+    Args:
+        words: after the command.
+        keep_last: the last of several values is an argument of the command, which comes nowhere before.
+        option: which.
+    """
+    result: list[str] = []
+    number = 0
+    while number < len(words):
+        word = words[number]
+        number += 1
+        result.append(word)
+        if word == option and number < len(words):
+            result.append(words[number])
+            number += 1
+        elif not word.startswith(f"{option}="):
+            continue
+        end = next((place for place in range(number, len(words)) if _is_option(words[place])), len(words))
+        values = words[number:end]
+        if keep_last and values:
+            values = values[:-1]
+        for value in values:
+            result += [option, value]
+        number += len(values)
+    return result
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and word != "-"
 
 
 def print_table(table: Table, least_width: int = LEAST_WIDTH) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from plumbline.cli.options import DATA, PARAMS, ParamsOption, print_table
+from plumbline.cli.options import DATA, PARAMS, RARE, ParamsOption, print_table
 from plumbline.core.console import log
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.params import Params, load_params
@@ -19,7 +19,9 @@ app = typer.Typer(help="The registry of released models: promote, roll back, lis
 @app.command(epilog="Example: `plumbline release promote data/package`")
 def promote(
     package: Annotated[Path, typer.Argument(help="Folder of a model package.", metavar="PACKAGE_DIR")],
-    again: Annotated[bool, typer.Option("--again", help="Also if it was rolled back or replaced before.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also if it was rolled back or replaced before.", rich_help_panel=RARE)
+    ] = False,
     params: ParamsOption = PARAMS,
 ) -> None:
     """Register a package and make it the champion, if it is not worse than the present one on the same test data.

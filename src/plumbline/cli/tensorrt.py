@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from plumbline.cli.options import PackageArgument
+from plumbline.cli.options import RARE, PackageArgument
 from plumbline.params.export import EngineArtifact, Through
 
 app = typer.Typer()
@@ -18,8 +18,10 @@ def tensorrt(
     package: PackageArgument,
     output: Annotated[Path, typer.Option(help="Folder for engines; each gets a folder of its own in it.")],
     artifact: Annotated[EngineArtifact, typer.Option(help="Model of the package.")] = "fp16",
-    through: Annotated[Through, typer.Option(help="From the ONNX file, or from torch by torch-tensorrt.")] = "onnx",
-    batch: Annotated[int, typer.Option(min=1, help="Buildings at a time at most.")] = 256,
+    through: Annotated[
+        Through, typer.Option(help="From the ONNX file, or from torch by torch-tensorrt.", rich_help_panel=RARE)
+    ] = "onnx",
+    batch: Annotated[int, typer.Option(min=1, help="Buildings at a time at most.", rich_help_panel=RARE)] = 256,
 ) -> None:
     """Build a TensorRT engine of a released model, for this machine's GPU; needs the extra `trt`."""
     from plumbline.export.tensorrt.build import build_from_package as run

@@ -12,6 +12,7 @@ import typer
 
 from plumbline.cli.options import (
     PARAMS,
+    RARE,
     AdapterOption,
     BuildingsOption,
     FormatOption,
@@ -19,6 +20,7 @@ from plumbline.cli.options import (
     LayerOption,
     PackageOption,
     ParamsOption,
+    PointsCommand,
     PointsOption,
     ProductsOption,
     SureOption,
@@ -50,18 +52,20 @@ def _package(model: str, adapter: str | None) -> Iterator[Path]:
 
 
 @app.command(
-    epilog="Example: `plumbline predict --points A.zip --points B.zip --buildings F.geojson --output OUT.gpkg "
-    "--map MAP.html`"
+    cls=PointsCommand,
+    epilog="Example: `plumbline predict --points A.zip B.zip --buildings F.geojson --output OUT.gpkg --map MAP.html`",
 )
 def predict(
     points: PointsOption,
     buildings: BuildingsOption,
     output: Annotated[Path, typer.Option(help="Predictions: .csv, .gpkg, .geojson or .parquet.")],
-    model: PackageOption = "pretrained",
     map_path: Annotated[Path | None, typer.Option("--map", help="Also draw a map: an HTML file.")] = None,
-    artifact: Annotated[str | None, typer.Option(help="Model of the package: `pruned`, `fp16` or `int8`.")] = None,
-    adapter: AdapterOption = None,
+    model: PackageOption = "pretrained",
     id_column: IdColumnOption = None,
+    artifact: Annotated[
+        str | None, typer.Option(help="Model of the package: `pruned`, `fp16` or `int8`.", rich_help_panel=RARE)
+    ] = None,
+    adapter: AdapterOption = None,
     layer: LayerOption = None,
     format_: FormatOption = None,
     min_quadrant_confidence: SureOption = None,
@@ -70,11 +74,13 @@ def predict(
     """Judge every footprint from your own points: quadrant, severity with its interval, or why not."""
     from plumbline.serve.predict import predict as run
     from plumbline.serve.predictions import check_output
+    from plumbline.sources.city.point_files import point_files
 
     check_output(output)
     if adapter is not None and artifact is not None:
         raise InputError(f"--artifact {artifact}: an adapted model has float32 only. Leave --artifact out.")
     ingest = load_ingest(params) if params else Ingest()
+    points = point_files(points)
     with _package(model, adapter) as package:
         run(
             points, buildings, package, output, map_path, artifact, ingest, format_, id_column, layer,
@@ -83,20 +89,21 @@ def predict(
 
 
 @app.command(
-    epilog="Example: `plumbline explain --points A.zip --points B.zip --buildings F.geojson --building B0000012 "
-    "--output REASONS.gpkg --plan PLAN.html`"
+    cls=PointsCommand,
+    epilog="Example: `plumbline explain --points A.zip B.zip --buildings F.geojson --building B0000012 "
+    "--output REASONS.gpkg --plan PLAN.html`",
 )
 def explain(
     points: PointsOption,
     buildings: BuildingsOption,
     output: Annotated[Path, typer.Option(help="Scatterers: .csv, .gpkg, .geojson or .parquet.")],
-    model: PackageOption = "pretrained",
-    adapter: AdapterOption = None,
     building: Annotated[
         list[str] | None, typer.Option(help="building_id to explain; give more by repeating. All judged ones without.")
     ] = None,
     plan: Annotated[Path | None, typer.Option(help="Also draw the buildings' plans: an HTML file.")] = None,
+    model: PackageOption = "pretrained",
     id_column: IdColumnOption = None,
+    adapter: AdapterOption = None,
     layer: LayerOption = None,
     format_: FormatOption = None,
     min_quadrant_confidence: SureOption = None,
@@ -106,9 +113,11 @@ def explain(
     need("torch", "explain")
     from plumbline.serve.explain.run import explain as run
     from plumbline.serve.predictions import check_output
+    from plumbline.sources.city.point_files import point_files
 
     check_output(output)
     ingest = load_ingest(params) if params else Ingest()
+    points = point_files(points)
     with _package(model, adapter) as package:
         run(
             points, buildings, package, output, building or (), plan, ingest, format_, id_column, layer,
@@ -117,8 +126,8 @@ def explain(
 
 
 @app.command(
-    epilog="Example: `plumbline adapt --points A.zip --points B.zip --buildings F.geojson --labels labels.csv "
-    "--name athens`"
+    cls=PointsCommand,
+    epilog="Example: `plumbline adapt --points A.zip B.zip --buildings F.geojson --labels labels.csv --name athens`",
 )
 def adapt(
     points: PointsOption,
@@ -129,17 +138,21 @@ def adapt(
     id_column: IdColumnOption = None,
     layer: LayerOption = None,
     format_: FormatOption = None,
-    params: Annotated[Path | None, typer.Option(help="Parameters file: sections adapt, prepare, ingest; any.")] = None,
+    params: Annotated[
+        Path | None,
+        typer.Option(help="Parameters file: sections adapt, prepare, ingest; any.", rich_help_panel=RARE),
+    ] = None,
 ) -> None:
     """Adapt a trained model to a new city or sensor from a few labelled buildings."""
     need("torch", "adapt")
     from plumbline.serve.adapt.run import adapt as run
+    from plumbline.sources.city.point_files import point_files
 
     section = load_section(params, "adapt", Adapt) if params else None
     prepare = load_section(params, "prepare", Prepare) if params else None
     ingest = load_ingest(params) if params else Ingest()
     run(
-        points, buildings, labels, model, name, section or Adapt(), prepare, ingest, format_,
+        point_files(points), buildings, labels, model, name, section or Adapt(), prepare, ingest, format_,
         id_column=id_column, layer=layer,
     )  # fmt: skip
 

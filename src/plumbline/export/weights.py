@@ -10,7 +10,6 @@ from safetensors import SafetensorError
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
-from plumbline.model.spec import NetworkSpec
 from plumbline.model.weights import read_weights
 
 if TYPE_CHECKING:
@@ -54,13 +53,15 @@ def read_trained(package: Path) -> Trained:
     from safetensors.numpy import load_file
 
     weights, widths = network_files(package)
+    told = read_json(widths)
+    longest = told.get("max_length") if isinstance(told, dict) else None
+    if not isinstance(longest, int):
+        raise InputError(f"{widths}: max_length: {longest!r} found, a number is needed. Get the package again.")
     try:
-        spec = NetworkSpec.model_validate(read_json(widths))
         found = load_file(weights)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise InputError(f"{weights}: not readable as the network of {widths.name} ({error}).") from None
-    statistics = {name: value for name, value in found.items() if name.endswith(("_mean", "_sd"))}
-    return Trained(spec.max_length, statistics)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{weights}: not readable ({error}). Get the package again.") from None
+    return Trained(longest, {name: value for name, value in found.items() if name.endswith(("_mean", "_sd"))})
 
 
 def read_network(weights: Path, widths: Path) -> Diagnosis:
@@ -70,6 +71,7 @@ def read_network(weights: Path, widths: Path) -> Diagnosis:
         InputError: one is damaged, or they do not fit each other.
     """
     from plumbline.model.diagnosis import Diagnosis
+    from plumbline.model.spec import NetworkSpec
 
     try:
         model = Diagnosis(NetworkSpec.model_validate(read_json(widths)))

@@ -13,7 +13,7 @@ from plumbline.core.errors import InputError
 
 MAJOR = "11"
 """TensorRT's, whose networks are strongly typed: precision comes from the ONNX file and from nowhere else."""
-INSTALL = "pip install -e '.[trt]' --extra-index-url NVIDIAS_INDEX"
+INSTALL = 'pip install "plumbline[trt]" --extra-index-url NVIDIAS_INDEX'
 NVML = "libnvidia-ml.so.1"
 """NVIDIA's management library; it comes with the driver."""
 

@@ -92,7 +92,26 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder.")
-    products, footprints = [], []
+    products, footprints = sort_folder(folder)
+    if not products:
+        listed = ", ".join(path.name for path in footprints)
+        advice = f" Taken for footprints: {listed}; write layers of points as csv." if footprints else ""
+        raise InputError(f"{folder}: no point product (csv, csv.gz, zip, {', '.join(BINARY_SUFFIXES)}) in it.{advice}")
+    if not footprints and footprints_elsewhere:
+        footprints.append(footprints_elsewhere)
+    if len(footprints) != 1:
+        listed = ", ".join(path.name for path in footprints) or "none"
+        raise InputError(
+            f"{folder}: one file of footprints is needed ({', '.join(VECTOR_SUFFIXES)}, zipped Shapefile), "
+            f"{listed} found."
+        )
+    return CityFiles(folder.resolve().name, products, footprints[0], None)
+
+
+def sort_folder(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The products of a folder, and what may be footprints, by name; what is neither is named and passed over."""
+    products: list[Path] = []
+    footprints: list[Path] = []
     for path in sorted(folder.iterdir()):
         suffix = path.suffix.lower()
         if path.name.startswith(".") or not path.is_file() or path.name == LABELS or suffix in PARTS_OF_SHAPEFILE:
@@ -110,19 +129,7 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
             log.warning("%s: passed over. If it holds points, name it .csv, so that it counts.", path)
         elif suffix not in NOTES:
             log.info("%s: passed over, it is neither a product nor footprints", path)
-    if not products:
-        listed = ", ".join(path.name for path in footprints)
-        advice = f" Taken for footprints: {listed}; write layers of points as csv." if footprints else ""
-        raise InputError(f"{folder}: no point product (csv, csv.gz, zip, {', '.join(BINARY_SUFFIXES)}) in it.{advice}")
-    if not footprints and footprints_elsewhere:
-        footprints.append(footprints_elsewhere)
-    if len(footprints) != 1:
-        listed = ", ".join(path.name for path in footprints) or "none"
-        raise InputError(
-            f"{folder}: one file of footprints is needed ({', '.join(VECTOR_SUFFIXES)}, zipped Shapefile), "
-            f"{listed} found."
-        )
-    return CityFiles(folder.resolve().name, products, footprints[0], None)
+    return products, footprints
 
 
 def _unpacked_suffix(path: Path) -> str:
