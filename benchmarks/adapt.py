@@ -90,9 +90,14 @@ def fully_trained(base: Diagnosis, sequences: Sequences, epochs: int, threads: i
     model = deepcopy(base)
     fit_statistics(model, sequences, standardisation=False)
     losses = Train(
-        epochs=epochs, patience=epochs, learning_rate=1e-3, batch_size=32, schedule="cosine", warmup_share=0.1,
+        epochs=epochs,
+        patience=epochs,
+        learning_rate=1e-3,
+        batch_size=32,
+        schedule="cosine",
+        warmup_share=0.1,
         threads=threads,
-    )  # fmt: skip
+    )
     quick_fit(model.requires_grad_(True), sequences, losses)
     return model
 
@@ -112,9 +117,13 @@ def measure(folder: Path, model: Path, counts: list[int], draws: int, epochs: in
     way = (full.figures() - start.figures())[:2]
     rows = [
         _row(name, "base", start.figures()),
-        _row(name, f"{len(pool):,} labels, every parameter", full.figures(),
-             " / ".join(f"gap {a:+.3f} ± {b:.3f}" for a, b in zip(way, error, strict=True))),
-    ]  # fmt: skip
+        _row(
+            name,
+            f"{len(pool):,} labels, every parameter",
+            full.figures(),
+            " / ".join(f"gap {a:+.3f} ± {b:.3f}" for a, b in zip(way, error, strict=True)),
+        ),
+    ]
     for count in counts:
         found, seconds, ways = [], [], []
         for draw in range(draws):
@@ -131,8 +140,16 @@ def measure(folder: Path, model: Path, counts: list[int], draws: int, epochs: in
             f"{part.mean():.0%} ± {part.std(ddof=1) / np.sqrt(draws):.0%}" if abs(gap) > 2 * noise else "no gap"
             for part, gap, noise in zip(recovered.T, way, error, strict=True)
         ]
-        rows.append(_row(name, f"{count} labels, mean of {draws}", np.mean(found, axis=0), " / ".join(said),
-                         f"{np.mean(seconds):.0f}", ", ".join(ways)))  # fmt: skip
+        rows.append(
+            _row(
+                name,
+                f"{count} labels, mean of {draws}",
+                np.mean(found, axis=0),
+                " / ".join(said),
+                f"{np.mean(seconds):.0f}",
+                ", ".join(ways),
+            )
+        )
     return rows
 
 
@@ -157,14 +174,30 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parse(asked, argv, domain=["filtered"], labels=[20], draws=2, buildings=150, epochs=1, fitting=1, threads=1)
     print(f"# Adapting: what a few labels recover\n\nMade by `python -m benchmarks.adapt`; model: {given.model}.\n")
     print(f"{stamp()}\n")
-    print(head("city", "who", "quadrant accuracy", "severity MAE, permille", "interval coverage",
-               "recovered: quadrant / severity", "CPU s", "chosen"))  # fmt: skip
+    print(
+        head(
+            "city",
+            "who",
+            "quadrant accuracy",
+            "severity MAE, permille",
+            "interval coverage",
+            "recovered: quadrant / severity",
+            "CPU s",
+            "chosen",
+        )
+    )
     with tempfile.TemporaryDirectory() as scratch, refusing():
         for city in given.cities or [Path(scratch) / name for name in given.domain]:
             if not given.cities:
                 make_domain(city, city.name, given.buildings, given.seed)
-            rows = measure(city, base_of(given.model), given.labels, given.draws, given.epochs,
-                           Adapt(threads=given.threads, epochs=given.fitting))  # fmt: skip
+            rows = measure(
+                city,
+                base_of(given.model),
+                given.labels,
+                given.draws,
+                given.epochs,
+                Adapt(threads=given.threads, epochs=given.fitting),
+            )
             print("\n".join(rows), flush=True)
     if not given.cities:
         print("\n" + "\n".join(f"- `{name}`: {DOMAINS[name].why}." for name in given.domain))

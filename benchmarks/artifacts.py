@@ -98,9 +98,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def table(
-    title: str, eager: Diagnosis, ways: dict[str, Callable[[Any], object]], test: SequenceSet,
-    sizes: dict[str, Figures], rounds: int,
-) -> None:  # fmt: skip
+    title: str,
+    eager: Diagnosis,
+    ways: dict[str, Callable[[Any], object]],
+    test: SequenceSet,
+    sizes: dict[str, Figures],
+    rounds: int,
+) -> None:
     """One row for torch eager and one for each way to run a file."""
     print(f"\n### {title}\n")
     print(head("artifact", "file, bytes", "weights, bytes", *(f"B {b}: buildings/s (x)" for b in BATCHES)))

@@ -186,9 +186,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     asked = parser("data", __doc__)
     asked.add_argument("buildings", type=int, nargs="?", default=4_000)
     asked.add_argument(
-        "--larger", type=int, nargs="*", default=[16_000, 48_000],
+        "--larger",
+        type=int,
+        nargs="*",
+        default=[16_000, 48_000],
         help="cities for (a) and `ingest` alone, in which fixed costs weigh less: a loop over them would take hours",
-    )  # fmt: skip
+    )
     asked.add_argument("--turns", type=int, default=3)
     given = parse(asked, argv, buildings=60, larger=[90], turns=1)
     with tempfile.TemporaryDirectory() as temporary, contextlib.chdir(temporary):

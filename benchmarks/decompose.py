@@ -64,9 +64,15 @@ def compare(folder: Path) -> pd.DataFrame:
     track = points.index.get_level_values(0).to_numpy()
     cell = points["cell"].to_numpy()
     found = decompose(
-        cell, track, points[["east", "north", "up"]].to_numpy(), points["velocity"].to_numpy(),
-        points["se"].to_numpy(), points["common_se"].to_numpy(), len(grid), len(tracks),
-    )  # fmt: skip
+        cell,
+        track,
+        points[["east", "north", "up"]].to_numpy(),
+        points["velocity"].to_numpy(),
+        points["se"].to_numpy(),
+        points["common_se"].to_numpy(),
+        len(grid),
+        len(tracks),
+    )
     theirs = {
         name: velocities(other, start, end, grid.get_indexer(cells_of(other))).set_index("cell")["velocity"]
         for name, other in service.items()
@@ -122,15 +128,22 @@ def main(argv: Sequence[str] | None = None) -> None:
         table = compare(given.folder or invented(Path(scratch)))
         if given.picture or given.smoke:
             draw(table, given.picture or Path(scratch) / "picture.png")
-    print(head("points of each track", "cells", "component", "correlation", "slope",
-               "difference, mm/yr: median, sd"))  # fmt: skip
+    print(head("points of each track", "cells", "component", "correlation", "slope", "difference, mm/yr: median, sd"))
     for least in LEAST_POINTS:
         part = table[table["points"] >= least]
         for name in ("up", "east"):
             off = part[name] - part[f"service_{name}"]
             correlation, slope = agreement(part[name], part[f"service_{name}"])
-            print(line(f"{least} or more", len(part), name, f"{correlation:.3f}", f"{slope:.3f}",
-                       f"{off.median():+.2f}, {off.std():.2f}"))  # fmt: skip
+            print(
+                line(
+                    f"{least} or more",
+                    len(part),
+                    name,
+                    f"{correlation:.3f}",
+                    f"{slope:.3f}",
+                    f"{off.median():+.2f}, {off.std():.2f}",
+                )
+            )
 
 
 def draw(table: pd.DataFrame, picture: Path) -> None:

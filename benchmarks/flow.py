@@ -79,8 +79,12 @@ def run(folder: Path, *command: str) -> float:
     began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", *command],
-        cwd=folder, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     took = time.perf_counter() - began
     if done.returncode:
         sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")

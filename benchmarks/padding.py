@@ -143,15 +143,27 @@ def main(argv: Sequence[str] | None = None) -> None:
         seconds = epoch_times(train, given.rounds)
         masked = [trained(train, "mask", True, seed, given.epochs) for seed in seeds]
         wanted = answers(masked[0], test, "mask", True, None)
-        print(head("strategy", "time of an epoch of batches (x)", "largest difference: probability",
-                   "severity, permille"))  # fmt: skip
+        print(
+            head("strategy", "time of an epoch of batches (x)", "largest difference: probability", "severity, permille")
+        )
         for name in PADDING:
             found = answers(masked[0], test, name, True, LONGEST)
             apart = [float((one - other).abs().max()) for one, other in zip(found[:2], wanted[:2], strict=True)]
             print(line(name, f"{seconds[name] / seconds['mask']:.2f}", f"{apart[0]:.1e}", f"{apart[1]:.1e}"))
 
-        print("\n" + head("padding", "counts as", "quadrant accuracy: in batch", "at 128", "severity error: in batch",
-                          "at 128", "other quadrant at 128", "severity moved"))  # fmt: skip
+        print(
+            "\n"
+            + head(
+                "padding",
+                "counts as",
+                "quadrant accuracy: in batch",
+                "at 128",
+                "severity error: in batch",
+                "at 128",
+                "other quadrant at 128",
+                "severity moved",
+            )
+        )
         for name, mask in (("mask", True), *((name, False) for name in PADDING)):
             models = masked if mask else [trained(train, name, False, seed, given.epochs) for seed in seeds]
             kind = "nothing" if mask else "scatterers"

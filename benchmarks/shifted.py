@@ -48,16 +48,27 @@ class Domain:
 DOMAINS = {
     "lband": Domain(
         "L band, one track, few and noisy points, coarse positions",
-        replace(C_BAND, wavelength_mm=236.0, revisit_days=(14,), years=(3.0, 4.0), points=12, points_range=(4, 30),
-                noise_mm=(4.0, 9.0), common_mm=(4.0, 8.0), position_m=(3.0, 8.0), tracks=(1,)),
+        replace(
+            C_BAND,
+            wavelength_mm=236.0,
+            revisit_days=(14,),
+            years=(3.0, 4.0),
+            points=12,
+            points_range=(4, 30),
+            noise_mm=(4.0, 9.0),
+            common_mm=(4.0, 8.0),
+            position_m=(3.0, 8.0),
+            tracks=(1,),
+        ),
     ),
-    "halls": Domain("X band on an industrial estate: lengths 2.5 times as large, one track",
-                    replace(X_BAND, tracks=(1,)), size=2.5),
+    "halls": Domain(
+        "X band on an industrial estate: lengths 2.5 times as large, one track", replace(X_BAND, tracks=(1,)), size=2.5
+    ),
     "cottages": Domain("Sentinel-1 on small houses: lengths 0.6 times", replace(C_BAND, points=9), size=0.6),
     "offset": Domain("X band, footprints of a cadastre 6 m beside the points", X_BAND, offset_m=(5.0, -3.3)),
     "filtered": Domain("X band, a product averaged over 8 m", replace(X_BAND, tracks=(2,)), filter_m=8.0),
     "survey": Domain("Sentinel-1, strain surveyed by another rule: half as large", C_BAND, label_factor=0.5),
-}  # fmt: skip
+}
 
 
 def make_domain(out: Path, name: str, buildings: int, seed: int) -> None:
@@ -71,9 +82,13 @@ def make_domain(out: Path, name: str, buildings: int, seed: int) -> None:
     first = date(2019, 3, 1)
     drawn = [draw_courses(generator, buildings) for _ in range(PARTS)]
     moving = Moving(
-        town, structures, np.stack([kind for kind, _ in drawn], 1), np.stack([shape for _, shape in drawn], 1),
-        int(max(view.days[-1] for view in views)), first.timetuple().tm_yday,
-    )  # fmt: skip
+        town,
+        structures,
+        np.stack([kind for kind, _ in drawn], 1),
+        np.stack([shape for _, shape in drawn], 1),
+        int(max(view.days[-1] for view in views)),
+        first.timetuple().tm_yday,
+    )
     counts = draw_counts(generator, sensor, town, len(views))
     position = draw_positions(generator, sensor, buildings)
     noise: Callable[..., NDArray[np.float64]] = partial(invented, generator, sensor)
@@ -92,9 +107,12 @@ def _scaled(town: Town, size: float) -> Town:
     grown = shapely.transform(town.footprint, lambda xy: origin + size * (xy - origin))
     grown = shapely.set_precision(grown, 1e-3, mode="pointwise")
     return replace(
-        town, footprint=grown, written=grown, frame=[frame_of(one) for one in grown],
+        town,
+        footprint=grown,
+        written=grown,
+        frame=[frame_of(one) for one in grown],
         height=np.clip(town.height * size, 3.0, 40.0),
-    )  # fmt: skip
+    )
 
 
 def _altered(product: Product, domain: Domain) -> Product:

@@ -53,9 +53,7 @@ def run(script: Path, buildings: int, out: Path, workers: int) -> tuple[float, f
     """Seconds and peak memory in MB of making one city."""
     began, peak = time.perf_counter(), 0
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    process = subprocess.Popen(
-        [sys.executable, str(script), str(buildings), str(out), str(workers)], env=environment
-    )  # fmt: skip
+    process = subprocess.Popen([sys.executable, str(script), str(buildings), str(out), str(workers)], env=environment)
     while process.poll() is None:
         peak = max(peak, resident(process.pid))
         time.sleep(0.2)
@@ -86,9 +84,10 @@ def formatting(histories: int) -> None:
     """Print the table of the ways to text."""
     values = np.round(np.random.default_rng(0).normal(0, 20, (histories, 150)), 1) + 0.0
     ways: dict[str, Callable[[np.ndarray], bytes]] = {
-        "pyarrow decimals (before)": by_decimals, "Python, one by one": one_by_one,
+        "pyarrow decimals (before)": by_decimals,
+        "Python, one by one": one_by_one,
         "plumbline.simulate.radar.csv_cells": lambda given: rows([history_cells(given)]),
-    }  # fmt: skip
+    }
     times: dict[str, list[float]] = {name: [] for name in ways}
     texts = {}
     for _ in range(6):

@@ -101,9 +101,7 @@ def feeding(folder: Path, compare: Compare, threads: int) -> None:
 
 def processes(folder: Path, compare: Compare, counts: Sequence[int]) -> None:
     """Two processes of one thread against one; each has the same batch, so that a step is twice as large."""
-    cases = {
-        str(count): {"case": "ours", "devices": count, "threads": 1, "cpu": True} for count in counts
-    }  # fmt: skip
+    cases = {str(count): {"case": "ours", "devices": count, "threads": 1, "cpu": True} for count in counts}
     found = compare(cases, folder)
     base = found[str(counts[0])]["rate"] / counts[0]
     table("Processes of one thread each (gloo)", "processes", "buildings/s", "efficiency", "memory of the first, MB")
@@ -134,12 +132,19 @@ def kernels(
     precision: str = "float32",
 ) -> None:
     """Attention kernels at several lengths, forward and backward."""
-    table(f"Attention alone, {precision}, {scatterers:,} scatterers a batch", "scatterers a building",
-          *(f"{kind}, {unit}" for kind in kinds for unit in ("ms", "MB")))  # fmt: skip
+    table(
+        f"Attention alone, {precision}, {scatterers:,} scatterers a batch",
+        "scatterers a building",
+        *(f"{kind}, {unit}" for kind in kinds for unit in ("ms", "MB")),
+    )
     for length in lengths:
         common = {
-            "case": "attention", "length": length, "scatterers": scatterers, "threads": 1, "precision": precision,
-        }  # fmt: skip
+            "case": "attention",
+            "length": length,
+            "scatterers": scatterers,
+            "threads": 1,
+            "precision": precision,
+        }
         found = compare({kind: common | {"kind": kind} for kind in kinds}, folder)
         print(line(length, *(cell for row in found.values() for cell in (f"{row['ms']:.1f}", f"{row['memory']:,.0f}"))))
 
@@ -175,9 +180,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             toy(folder) if given.smoke else make_data(folder, given.buildings)
         length = load_shards(folder / "data" / "prepare" / "train").length
         print(f"{stamp(device, f'torch {torch.__version__}')}\n")
-        print(
-            f"{len(length):,} buildings of {length.mean():.0f} points (5 to {length.max()}), model and ", end=""
-        )  # fmt: skip
+        print(f"{len(length):,} buildings of {length.mean():.0f} points (5 to {length.max()}), model and ", end="")
         print(f"training of params.yaml; median of {given.rounds} runs. Memory: on top of libraries and data.")
         apart, once = partial(compare, rounds=given.rounds), partial(compare, rounds=1)
         feed = apart
@@ -194,8 +197,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             kernels(folder, once, size, given.lengths, ["math", "sdpa", *(["flex"] if gpu else [])], precision)
         checkpointing(folder, once, long, 512)
         if not gpu:
-            print("\nNot measured, for want of a GPU: precisions, compilation, flex attention, the share of its time "
-                  "that a GPU waits for data.")  # fmt: skip
+            print(
+                "\nNot measured, for want of a GPU: precisions, compilation, flex attention, the share of its time "
+                "that a GPU waits for data."
+            )
 
 
 if __name__ == "__main__":

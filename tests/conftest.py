@@ -22,8 +22,14 @@ settings.load_profile("quick")
 ROOT = Path(__file__).parents[1]
 SERVER = re.compile(r"\b(prefect_(server|home|database)|harness)\b")
 """How a file that needs the shared Prefect server is known: all of them go to one worker, which starts it once."""
-FIRST = ("server", "tests/compress/test_judge", "tests/validate/test_mutations", "tests/benchmarks/test_smoke",
-         "tests/flows", "tests/train")  # fmt: skip
+FIRST = (
+    "server",
+    "tests/compress/test_judge",
+    "tests/validate/test_mutations",
+    "tests/benchmarks/test_smoke",
+    "tests/flows",
+    "tests/train",
+)
 """What takes long goes first: begun late, it would keep one worker at work while the others are done. The second makes
 what many files need (tests/tiny.py), and the next do not."""
 

@@ -82,8 +82,12 @@ def test_a_stage_of_the_dvc_that_is_the_first_process_of_a_container_is_made(tmp
     parent = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-m', 'plumbline', '--help']))"
     done = subprocess.run(
         as_first(sys.executable, "-c", parent),
-        env=UNDER_DVC, cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=UNDER_DVC,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -217,9 +221,10 @@ main()
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [("plumbline.cli.stages", "load_params"), ("plumbline.cli", "set_spinning")],
+    ("module", "name"),
+    [("plumbline.cli.stages", "load_params"), ("plumbline.cli", "set_spinning")],
     ids=["in the command", "before it"],
-)  # fmt: skip
+)
 def test_ctrl_c_in_a_command_is_said(tmp_path, module, name):
     stopped = f"""
 import sys

@@ -23,10 +23,19 @@ def contracts():
 def lint_imports(config):
     """Run import-linter; in a process of its own, because it silences the loggers of this one."""
     return subprocess.run(
-        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-cache",
-         "--config", str(config)],
-        capture_output=True, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            "from importlinter.cli import lint_imports_command as run; run()",
+            "--no-cache",
+            "--config",
+            str(config),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
+    )
 
 
 def test_nothing_imports_what_comes_after_it():

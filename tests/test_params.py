@@ -46,8 +46,10 @@ def test_the_projects_own_file_is_good():
     assert len(params.validate_.gates) == len(GOOD["validate"]["gates"])
 
 
-@pytest.mark.parametrize("key", ["colour", "train.learnig_rate", "simulate.cities.sentinel_a.size", "prepare.split.dev",
-                                 "validate.gates.0.metrik"])  # fmt: skip
+@pytest.mark.parametrize(
+    "key",
+    ["colour", "train.learnig_rate", "simulate.cities.sentinel_a.size", "prepare.split.dev", "validate.gates.0.metrik"],
+)
 def test_an_unknown_key_is_named(key):
     said = refusal(changed(key, 1))
     assert key in said
@@ -56,8 +58,10 @@ def test_an_unknown_key_is_named(key):
         assert said == f"my.yaml: {key}: unknown key. Remove it, or check its spelling."
 
 
-@pytest.mark.parametrize("key", ["train", "package", "train.epochs", "simulate.showcase", "validate.gates",
-                                 "simulate.cities.sentinel_a.band"])  # fmt: skip
+@pytest.mark.parametrize(
+    "key",
+    ["train", "package", "train.epochs", "simulate.showcase", "validate.gates", "simulate.cities.sentinel_a.band"],
+)
 def test_a_missing_key_is_named(key):
     assert refusal(without(key)) == f"my.yaml: {key}: missing."
 
@@ -99,14 +103,30 @@ def test_a_list_or_mapping_in_the_wrong_place_is_named(key):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("train.epochs", 0), ("train.learning_rate", 0), ("train.learning_rate", -0.1), ("train.weight_decay", -1),
-        ("model.channels", 3), ("model.dropout", 1), ("model.max_attention_length", 0), ("prepare.min_points", 2),
-        ("prepare.buffer_m", -1), ("prepare.block_m", 0), ("prepare.split.test", 0), ("ingest.min_coherence", 1.1),
-        ("simulate.years", 0.1), ("simulate.damaged", -0.1), ("simulate.showcase.buildings", 3),
-        ("compress.pruning_ratio", 1), ("export.opset", 17), ("export.opset", 21), ("validate.min_slice", 0),
-        ("train.seed", -1), ("train.threads", 99_999), ("train.severity_weight", 1e30),
+        ("train.epochs", 0),
+        ("train.learning_rate", 0),
+        ("train.learning_rate", -0.1),
+        ("train.weight_decay", -1),
+        ("model.channels", 3),
+        ("model.dropout", 1),
+        ("model.max_attention_length", 0),
+        ("prepare.min_points", 2),
+        ("prepare.buffer_m", -1),
+        ("prepare.block_m", 0),
+        ("prepare.split.test", 0),
+        ("ingest.min_coherence", 1.1),
+        ("simulate.years", 0.1),
+        ("simulate.damaged", -0.1),
+        ("simulate.showcase.buildings", 3),
+        ("compress.pruning_ratio", 1),
+        ("export.opset", 17),
+        ("export.opset", 21),
+        ("validate.min_slice", 0),
+        ("train.seed", -1),
+        ("train.threads", 99_999),
+        ("train.severity_weight", 1e30),
     ],
-)  # fmt: skip
+)
 def test_a_value_out_of_range_is_named_with_the_bound(key, value):
     said = refusal(changed(key, value))
     assert said.startswith(f"my.yaml: {key}: {value!r} found; ")
@@ -114,8 +134,9 @@ def test_a_value_out_of_range_is_named_with_the_bound(key, value):
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("key", ["train.learning_rate", "prepare.buffer_m", "prepare.split.train",
-                                 "validate.gates.0.margin"])  # fmt: skip
+@pytest.mark.parametrize(
+    "key", ["train.learning_rate", "prepare.buffer_m", "prepare.split.train", "validate.gates.0.margin"]
+)
 def test_what_is_no_finite_number_is_refused(key, value):
     said = refusal(changed(key, value))
     assert said.startswith(f"my.yaml: {key}: {value!r} found; ")
@@ -317,9 +338,13 @@ def test_what_training_could_not_keep_is_refused(given, said):
 
 
 @pytest.mark.parametrize(
-    "given", [{"communication": "fp16", "precision": "fp16"}, {"communication": "int8", "precision": "bf16"},
-              {"resident": "always", "noise": 0.5, "perturb": 0.0}],
-)  # fmt: skip
+    "given",
+    [
+        {"communication": "fp16", "precision": "fp16"},
+        {"communication": "int8", "precision": "bf16"},
+        {"resident": "always", "noise": 0.5, "perturb": 0.0},
+    ],
+)
 def test_what_goes_together_is_accepted(given):
     parse_params(changed("train", {**GOOD["train"], **given}))
 

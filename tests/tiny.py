@@ -37,9 +37,11 @@ PARAMS: dict[str, Any] = {
     },
     "ingest": {},
     "prepare": {
-        "block_m": 40.0, "split": {"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2},
+        "block_m": 40.0,
+        "split": {"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2},
         # A year of a few buildings shows little, and is to be judged.
-        "max_strain_error_permille": 100.0, "min_quadrant_confidence": 0.0,
+        "max_strain_error_permille": 100.0,
+        "min_quadrant_confidence": 0.0,
     },
     "model": {"channels": 8, "blocks": 1, "heads": 2, "attention_layers": 1, "hidden": 16},
     "train": {"epochs": 2, "threads": 1, "accelerator": "cpu", **OPTIMISE},
@@ -58,7 +60,7 @@ PARAMS: dict[str, Any] = {
         ],
     },
     "package": {},
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,12 @@ def run_cli(*arguments: object, cwd: Path) -> Ended:
     code: Any = 0
     try:
         with (
-            contextlib.chdir(cwd), mock.patch.object(sys, "argv", words),
+            contextlib.chdir(cwd),
+            mock.patch.object(sys, "argv", words),
             mock.patch.object(threading, "excepthook", threading.excepthook),  # which the program sets
-            contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),
-        ):  # fmt: skip
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
             cli.main()
     except SystemExit as end:
         code = end.code or 0

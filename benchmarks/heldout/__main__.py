@@ -22,11 +22,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--neighbours", type=int, default=1, help="of a residual the median line of so many series is taken; 1: its own"
     )
     write_city(
-        asked, argv,
-        lambda given: make_city(
-            given.out, given.kind, given.buildings, given.seed, given.residuals, given.neighbours
-        ),
-    )  # fmt: skip
+        asked,
+        argv,
+        lambda given: make_city(given.out, given.kind, given.buildings, given.seed, given.residuals, given.neighbours),
+    )
 
 
 if __name__ == "__main__":

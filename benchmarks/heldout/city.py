@@ -53,9 +53,13 @@ def make_city(
     first = date(2018, 1, 1) + timedelta(days=int(generator.integers(730)))
     drawn = [draw_courses(generator, buildings) for _ in range(PARTS)]
     moving = Moving(
-        town, structures, np.stack([kind for kind, _ in drawn], 1), np.stack([shape for _, shape in drawn], 1),
-        length, first.timetuple().tm_yday,
-    )  # fmt: skip
+        town,
+        structures,
+        np.stack([kind for kind, _ in drawn], 1),
+        np.stack([shape for _, shape in drawn], 1),
+        length,
+        first.timetuple().tm_yday,
+    )
     # The label is of the last day that any track sees.
     moving = replace(moving, length=int(max(view.days[-1] for view in views)))
     counts = draw_counts(generator, sensor, town, len(views))

@@ -82,6 +82,12 @@ def draw_hinge(generator: Generator, polygon: shapely.Polygon, frame: Frame) -> 
     far = way @ corners[np.argmin(np.hypot(*(corners - corner[quadrant]).T))]
     start = far * generator.uniform(*START)
     return Hinge(
-        quadrant, 1.0, way, start, far - start, profile,
-        generator.uniform(1.4, 3.0), generator.uniform(*OPENING) if generator.random() < 0.5 else 0.0,
-    )  # fmt: skip
+        quadrant,
+        1.0,
+        way,
+        start,
+        far - start,
+        profile,
+        generator.uniform(1.4, 3.0),
+        generator.uniform(*OPENING) if generator.random() < 0.5 else 0.0,
+    )

@@ -69,9 +69,14 @@ def draw_positions(generator: Generator, sensor: Sensor, buildings: int) -> Arra
 
 
 def observe(
-    generator: Generator, sensor: Sensor, view: View, moving: Moving, counts: NDArray[np.int64], noise: Noise,
+    generator: Generator,
+    sensor: Sensor,
+    view: View,
+    moving: Moving,
+    counts: NDArray[np.int64],
+    noise: Noise,
     position: Array,
-) -> Product:  # fmt: skip
+) -> Product:
     """The product of one track.
 
     Args:

@@ -66,7 +66,8 @@ def markdown(cities: Sequence[Examined], title: str) -> str:
     ]
     if told:
         parts += [
-            "## Status of the buildings, share", _status_table(told),
+            "## Status of the buildings, share",
+            _status_table(told),
             "## What a 90 % interval holds",
             f"Slices with fewer than {MIN_SLICE} buildings are left out; bold: outside of {HELD[0]:g} to {HELD[1]:g}. "
             "Median width in permille behind the number of buildings.",
@@ -75,9 +76,10 @@ def markdown(cities: Sequence[Examined], title: str) -> str:
             "Whose interval begins at a bound of the categories or above: of the damaged (category 1 or above), of the "
             f"sound, how many of them are damaged, and how many would be where {RARE:.0%} of all buildings are.",
             _sure_table(told),
-            "## Quadrant accuracy of the most confident", _curve_table(told),
+            "## Quadrant accuracy of the most confident",
+            _curve_table(told),
             "![Accuracy against coverage](coverage.svg)",
-        ]  # fmt: skip
+        ]
     return "\n\n".join(parts) + "\n"
 
 

@@ -126,8 +126,20 @@ def table(rows: list[tuple[str, str, str, Scores]]) -> str:
 
     Where a bar is set, it stands in brackets; what misses it is bold.
     """
-    lines = [head("city", "who", "buildings", "judged", "median points", "quadrant accuracy", "severity MAE, permille",
-                  "interval coverage", "calibration error; by chance", f"accuracy at {COVERED:.0%}")]  # fmt: skip
+    lines = [
+        head(
+            "city",
+            "who",
+            "buildings",
+            "judged",
+            "median points",
+            "quadrant accuracy",
+            "severity MAE, permille",
+            "interval coverage",
+            "calibration error; by chance",
+            f"accuracy at {COVERED:.0%}",
+        )
+    ]
     for city, kind, who, scores in rows:
         own = who == MODEL
         bar = BARS.get(kind) if own else None

@@ -38,14 +38,32 @@ class Sensor:
 
 SENSORS = {
     "xband": Sensor(
-        "xband", wavelength_mm=31.0, revisit_days=(11,), years=(2.0, 3.0), points=46, points_range=(20, 150),
-        noise_mm=(1.0, 2.0), common_mm=(2.0, 5.0), position_m=(0.2, 2.0), correlated=(0.3, 0.8), tracks=(1, 2),
+        "xband",
+        wavelength_mm=31.0,
+        revisit_days=(11,),
+        years=(2.0, 3.0),
+        points=46,
+        points_range=(20, 150),
+        noise_mm=(1.0, 2.0),
+        common_mm=(2.0, 5.0),
+        position_m=(0.2, 2.0),
+        correlated=(0.3, 0.8),
+        tracks=(1, 2),
     ),
     "sentinel": Sensor(
-        "sentinel", wavelength_mm=55.5, revisit_days=(6, 12), years=(4.0, 5.0), points=13.5, points_range=(2, 20),
-        noise_mm=(2.0, 5.0), common_mm=(2.0, 5.0), position_m=(0.5, 10.0), correlated=(0.05, 0.25), tracks=(2, 2, 2, 1),
+        "sentinel",
+        wavelength_mm=55.5,
+        revisit_days=(6, 12),
+        years=(4.0, 5.0),
+        points=13.5,
+        points_range=(2, 20),
+        noise_mm=(2.0, 5.0),
+        common_mm=(2.0, 5.0),
+        position_m=(0.5, 10.0),
+        correlated=(0.05, 0.25),
+        tracks=(2, 2, 2, 1),
     ),
-}  # fmt: skip
+}
 SENSORS["sentinel_real"] = SENSORS["sentinel"]
 SENSORS["sentinel_hard"] = replace(SENSORS["sentinel"], correlated=(0.2, 0.6))
 

@@ -83,10 +83,11 @@ def _system(folder: Path, keep_minutes: float) -> Broken:
     # The project's own code only by way of its command line; whatever DVC keeps outside counts too. What a server does
     # in a week and an hour is to be seen within the soak.
     stand.environment |= {
-        "DVC_SITE_CACHE_DIR": str(folder / "project/site"), "PYTHONPATH": "",
+        "DVC_SITE_CACHE_DIR": str(folder / "project/site"),
+        "PYTHONPATH": "",
         "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": f"PT{round(keep_minutes * 60)}S",
         "PREFECT_SERVER_SERVICES_DB_VACUUM_LOOP_SECONDS": "120",
-    }  # fmt: skip
+    }
     stand.environment.pop("MLFLOW_TRACKING_URI", None)
     (folder / "project/.git/info/exclude").write_text("/site/\n")
     return Broken(stand, port)

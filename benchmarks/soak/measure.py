@@ -11,10 +11,14 @@ import psutil
 from tests.chaos.machines import Broken
 
 PARTS = {
-    "caches": ("**/.dvc/cache/",), "remote": (".dvc-remote/",), "registry": ("mlartifacts/", "mlflow.db"),
-    "server's database": (".plumbline/system/prefect/",), "logs": (".plumbline/system/*.log",), "git": ("**/.git/",),
+    "caches": ("**/.dvc/cache/",),
+    "remote": (".dvc-remote/",),
+    "registry": ("mlartifacts/", "mlflow.db"),
+    "server's database": (".plumbline/system/prefect/",),
+    "logs": (".plumbline/system/*.log",),
+    "git": ("**/.git/",),
     "DVC's own": ("site/", "**/.dvc/tmp/"),
-}  # fmt: skip
+}
 REST = "clones and the rest"
 GROWS = "git"
 """The history of commits is nobody's to remove; it is shown, and has no bound."""

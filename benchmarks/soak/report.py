@@ -34,9 +34,10 @@ def figures(row: dict[str, Any]) -> dict[str, float]:
     """The columns of one sample."""
     parts = [part for name, part in row["disk"].items() if name != GROWS]
     return row["memory"] | {
-        "disk MiB": round(sum(part["MiB"] for part in parts), 1), "disk files": sum(part["files"] for part in parts),
+        "disk MiB": round(sum(part["MiB"] for part in parts), 1),
+        "disk files": sum(part["files"] for part in parts),
         "git MiB": row["disk"][GROWS]["MiB"],
-    }  # fmt: skip
+    }
 
 
 def bounds(rows: Sequence[dict[str, Any]], runs: int) -> list[Bound]:
@@ -69,8 +70,10 @@ def page(rows: Sequence[dict[str, Any]], runs: int, about: str) -> str:
             "",
             *_table(
                 ["most right after tidying", "second quarter", "last quarter", "bound", "holds"],
-                [[one.name, f"{one.second:g}", f"{one.last:g}", f"{one.most:.0f}", "yes" if one.holds else "**no**"]
-                 for one in bounds(rows, runs)],
+                [
+                    [one.name, f"{one.second:g}", f"{one.last:g}", f"{one.most:.0f}", "yes" if one.holds else "**no**"]
+                    for one in bounds(rows, runs)
+                ],
             ),
             "",
             f"A bound is {MORE:g} times the second quarter's, and {MORE_MIB:g} MiB or {MORE_FILES} files besides; "
@@ -78,8 +81,10 @@ def page(rows: Sequence[dict[str, Any]], runs: int, about: str) -> str:
             "",
             *_table(
                 ["run", "seconds", *COLUMNS],
-                [[str(row["run"]), f"{row['seconds']:.0f}", *(f"{figures(row).get(name, 0):g}" for name in COLUMNS)]
-                 for row in shown],
+                [
+                    [str(row["run"]), f"{row['seconds']:.0f}", *(f"{figures(row).get(name, 0):g}" for name in COLUMNS)]
+                    for row in shown
+                ],
             ),
             "",
             "At the end:",
@@ -90,7 +95,7 @@ def page(rows: Sequence[dict[str, Any]], runs: int, about: str) -> str:
             ),
             "",
         ]
-    )  # fmt: skip
+    )
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> list[str]:

@@ -114,8 +114,17 @@ def ours(params: Params, case: dict[str, Any]) -> Result:
     fit_statistics(model, data["train"])
     module = Clocked(model, section, section)
     module.epochs = []
-    fit(module, data["train"], data["tune"], name="bench", key=str(time.time_ns()), data_sha256="", seed=0,
-        settings={}, start_from=["random"])  # fmt: skip
+    fit(
+        module,
+        data["train"],
+        data["tune"],
+        name="bench",
+        key=str(time.time_ns()),
+        data_sha256="",
+        seed=0,
+        settings={},
+        start_from=["random"],
+    )
     buildings, seconds, between = np.sum(module.epochs[1:], axis=0)
     rate, memory = section.devices * buildings / seconds, peak_memory() - module.base
     return {"rate": rate, "memory": memory, "between": between / seconds}
@@ -139,8 +148,10 @@ def first_generation(params: Params, case: dict[str, Any]) -> Result:
     optimiser = torch.optim.AdamW(model.parameters(), lr=params.train.learning_rate)
     loader: Any = DataLoader(
         range(len(data)),  # type: ignore[arg-type]
-        batch_size=FIRST_GENERATION_BATCH, shuffle=True, collate_fn=lambda rows: collate(data, rows),
-    )  # fmt: skip
+        batch_size=FIRST_GENERATION_BATCH,
+        shuffle=True,
+        collate_fn=lambda rows: collate(data, rows),
+    )
     base, times = begin_memory(), []
     for _ in range(2):
         began = time.perf_counter()

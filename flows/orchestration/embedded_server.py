@@ -48,8 +48,11 @@ def begin() -> None:
     # A process group of its own: Ctrl-C shall end the run, which then still tells the server so.
     server = subprocess.Popen(
         [*command, "--host", HOST, "--port", str(port), "--log-level", "error"],
-        stdin=subprocess.DEVNULL, env={**os.environ, **VARIABLES}, process_group=0, preexec_fn=die_with_parent,
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **VARIABLES},
+        process_group=0,
+        preexec_fn=die_with_parent,
+    )
     # Handlers of the end run after Prefect has sent what it holds: it does that while its threads end.
     atexit.register(_end, server)
     _begun.append(server)

@@ -106,15 +106,36 @@ def create_pools(client: SyncPrefectClient, pools: list[Pool]) -> None:
 def automations() -> list[AutomationCore]:
     """No run stays in a state that nobody ends, as that of a machine which is lost does."""
     return [
-        _given_up("silent", {"prefect.flow-run.heartbeat"}, {"prefect.flow-run.heartbeat", *ENDED}, SILENT_S,
-                  StateType.CRASHED, "No sign of life: the machine or the process was lost. Retry the run."),
-        _given_up("not-begun", {"prefect.flow-run.Pending"},
-                  {"prefect.flow-run.Running", "prefect.flow-run.Cancelling",
-                   "prefect.flow-run.AwaitingConcurrencySlot", *ENDED}, WAITING_S,
-                  StateType.CRASHED, "A worker took the run and did not begin it. Retry the run."),
-        _given_up("not-cancelled", {"prefect.flow-run.Cancelling"}, ENDED, WAITING_S,
-                  StateType.CANCELLED, "Nobody was there to cancel the run."),
-    ]  # fmt: skip
+        _given_up(
+            "silent",
+            {"prefect.flow-run.heartbeat"},
+            {"prefect.flow-run.heartbeat", *ENDED},
+            SILENT_S,
+            StateType.CRASHED,
+            "No sign of life: the machine or the process was lost. Retry the run.",
+        ),
+        _given_up(
+            "not-begun",
+            {"prefect.flow-run.Pending"},
+            {
+                "prefect.flow-run.Running",
+                "prefect.flow-run.Cancelling",
+                "prefect.flow-run.AwaitingConcurrencySlot",
+                *ENDED,
+            },
+            WAITING_S,
+            StateType.CRASHED,
+            "A worker took the run and did not begin it. Retry the run.",
+        ),
+        _given_up(
+            "not-cancelled",
+            {"prefect.flow-run.Cancelling"},
+            ENDED,
+            WAITING_S,
+            StateType.CANCELLED,
+            "Nobody was there to cancel the run.",
+        ),
+    ]
 
 
 def create_automations(client: SyncPrefectClient) -> None:

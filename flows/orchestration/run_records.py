@@ -29,8 +29,15 @@ FINAL = ["COMPLETED", "FAILED", "CRASHED", "CANCELLED"]
 BEGUN = ["PENDING", "RUNNING", "PAUSED", "CANCELLING"]
 PAGE = 200
 LEFT = (
-    "checkpoints/*", "ingest/*", "prepare/*", "profile/*", "runs/*", "score/*", "search/*", "tensorboard/*/*",
-)  # fmt: skip
+    "checkpoints/*",
+    "ingest/*",
+    "prepare/*",
+    "profile/*",
+    "runs/*",
+    "score/*",
+    "search/*",
+    "tensorboard/*/*",
+)
 """Below `.plumbline`: what somebody may go on with, or look at."""
 DOWNLOADED = ("models/*",)
 """In a worker's clone alone; `plumbline release tidy` sees to those of the project, and knows which are released."""
@@ -45,8 +52,10 @@ def forget_runs(days: float, dry_run: bool) -> int:
     """
     before = datetime.now(UTC) - timedelta(days=days)
     ended = {
-        "state": {"type": {"any_": FINAL}}, "end_time": {"before_": before.isoformat()}, "tags": {"all_": [TAG]},
-    }  # fmt: skip
+        "state": {"type": {"any_": FINAL}},
+        "end_time": {"before_": before.isoformat()},
+        "tags": {"all_": [TAG]},
+    }
     removed = 0
     with get_client(sync_client=True) as client:
         while found := _runs(client, FLOWS, ended, offset=removed if dry_run else 0):

@@ -66,9 +66,13 @@ class Record:
         FOLDER.mkdir(parents=True, exist_ok=True)
         with log_of(name).open("ab") as log:
             process = subprocess.Popen(
-                list(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
                 env={**os.environ, **environment, MARK: f"{self.token} {name}"},
-            )  # fmt: skip
+            )
         service = Service(name, process.pid, _started(process.pid) or 0)
         self.services = [other for other in self.services if other.name != name] + [service]
         self.write()

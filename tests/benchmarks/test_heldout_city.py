@@ -146,18 +146,33 @@ def test_scores_count_what_they_say():
     )
     said = pd.DataFrame(
         {
-            "building_id": list("abc"), "n_points": [5, 9, 30], "quadrant": ["SE", "NE", "SE"],
-            "quadrant_confidence": [0.9, 0.8, 0.4], "severity_permille": [0.4, 1.0, 1.0],
-            "severity_low": [0.1, 0.9, 0.5], "severity_high": [0.5, 2.0, 1.5],
+            "building_id": list("abc"),
+            "n_points": [5, 9, 30],
+            "quadrant": ["SE", "NE", "SE"],
+            "quadrant_confidence": [0.9, 0.8, 0.4],
+            "severity_permille": [0.4, 1.0, 1.0],
+            "severity_low": [0.1, 0.9, 0.5],
+            "severity_high": [0.5, 2.0, 1.5],
         }
-    )  # fmt: skip
+    )
     found = score(said, labels, 4)
     # Confidence 0.8 is right, 0.4 is wrong: each a bin of its own. Errors of 0.2, 0 and 1 permille.
     ece, spread = 0.5 * 0.2 + 0.5 * 0.4, np.std([0.2, 0, 1], ddof=1)
     expected = Scores(
-        4, 0.75, 9, 0.5, 0.4, 2 / 3, 1.0, ece, np.sqrt(0.25 / 2), spread / np.sqrt(3), np.sqrt(2 / 27), 0.0,
+        4,
+        0.75,
+        9,
+        0.5,
+        0.4,
+        2 / 3,
+        1.0,
+        ece,
+        np.sqrt(0.25 / 2),
+        spread / np.sqrt(3),
+        np.sqrt(2 / 27),
+        0.0,
         chance_calibration_error(np.array([0.8, 0.4])),
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(found, expected)
     shown = table([("xband", "xband", MODEL, found)])
     assert "**0.500** ± 0.354 (≥ 0.82)" in shown

@@ -26,11 +26,15 @@ def city(name: str, held: float, seed: int) -> Examined:
     confidence = rng.uniform(0.3, 1, BUILDINGS)
     said = pd.DataFrame(
         {
-            "building_id": names, "n_points": np.where(few, 12, 30), "quadrant_confidence": confidence,
-            "quadrant": np.where(confidence > 0.5, "NE", "SW"), "severity_permille": true,
-            "severity_low": true + np.where(out & ~few, 0.1, -0.5), "severity_high": true + 1.0,
+            "building_id": names,
+            "n_points": np.where(few, 12, 30),
+            "quadrant_confidence": confidence,
+            "quadrant": np.where(confidence > 0.5, "NE", "SW"),
+            "severity_permille": true,
+            "severity_low": true + np.where(out & ~few, 0.1, -0.5),
+            "severity_high": true + 1.0,
         }
-    )  # fmt: skip
+    )
     answers = beside_labels(said, labels).assign(area_m2=120.0, strain_error_permille=0.05)
     by_hand = said.assign(severity_low=np.nan, severity_high=np.nan)
     rows = [
@@ -57,8 +61,10 @@ def test_slices_say_what_the_interval_holds_and_cities_of_a_kind_together(report
     page = (report / "report.md").read_text()
     assert "| slice | sentinel_1 | sentinel_2 | 2 sentinel |" in page
     assert row_of(page, "points 20 to 50") == [
-        "0.900 ± 0.021; 200, 1.50", "**0.700** ± 0.032; 200, 1.50", "**0.800** ± 0.020; 400, 1.50"
-    ]  # fmt: skip
+        "0.900 ± 0.021; 200, 1.50",
+        "**0.700** ± 0.032; 200, 1.50",
+        "**0.800** ± 0.020; 400, 1.50",
+    ]
     assert row_of(page, "points 10 to 20") == ["**1.000** ± 0.000; 200, 1.50"] * 2 + ["**1.000** ± 0.000; 400, 1.50"]
     assert "points 0 to 10" not in page
     assert all(not cell or int(cell.split("; ")[1].split(",")[0]) >= 200 for cell in row_of(page, "category 3"))

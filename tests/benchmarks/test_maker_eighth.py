@@ -165,8 +165,9 @@ def test_a_city_is_what_the_maker_wrote(city):
         "SE--NW----SE----NW--NE--SWNWNW------NWSWNENW--NE--NENE--NE----SE----------NENWNW"
     )
     for track, pid, points, epochs, easting, moved in (
-        ("A", "WPc3kt6VmH", 256, 236, 1105729723.0, -826858.6), ("D", "VNGHQKFBCX", 226, 230, 976153144.31, -779951.6)
-    ):  # fmt: skip
+        ("A", "WPc3kt6VmH", 256, 236, 1105729723.0, -826858.6),
+        ("D", "VNGHQKFBCX", 226, 230, 976153144.31, -779951.6),
+    ):
         table = pd.read_csv(city / f"EGMS_L2b_{track}.csv")
         series = table.filter(regex=r"^\d{8}$")
         assert (table["pid"][0], *series.shape) == (pid, points, epochs)

@@ -23,40 +23,90 @@ WRITTEN = (("file", "rows", "epochs"), 4)
 ARTIFACTS = ("artifact", "file, bytes", "weights, bytes", *(f"B {count}: buildings/s (x)" for count in (1, 64, 256)))
 # The tables of each: columns, number of rows.
 TABLES = {
-    "adapt": [(("city", "who", "quadrant accuracy", "severity MAE, permille", "interval coverage",
-                "recovered: quadrant / severity", "CPU s", "chosen"), 3)],
+    "adapt": [
+        (
+            (
+                "city",
+                "who",
+                "quadrant accuracy",
+                "severity MAE, permille",
+                "interval coverage",
+                "recovered: quadrant / severity",
+                "CPU s",
+                "chosen",
+            ),
+            3,
+        )
+    ],
     "artifacts": [(ARTIFACTS, 5), (ARTIFACTS, 5)],
     "borrowed": [(("level", "buildings", "rank correlation", "median absolute error, permille", "quadrant right"), 4)],
     "communication": [(("hook", "bytes a step", "of `none`", "quadrant accuracy", "severity MAE, permille"), 1)],
-    "data": [(("", "s", "ratio", "bar"), 6),
-             (("buildings", "csv, MB", "floor, s", "ingest, s", "ratio, at most 2"), 2)],
-    "decompose": [(("points of each track", "cells", "component", "correlation", "slope",
-                    "difference, mm/yr: median, sd"), 6)],
+    "data": [
+        (("", "s", "ratio", "bar"), 6),
+        (("buildings", "csv, MB", "floor, s", "ingest, s", "ratio, at most 2"), 2),
+    ],
+    "decompose": [
+        (("points of each track", "cells", "component", "correlation", "slope", "difference, mm/yr: median, sd"), 6)
+    ],
     "flow": [(("", "s", "ratio", "bar"), 13)],
     "handoff": [(("", "s", "bar"), 9)],
     "heldout": [WRITTEN],
-    "heldout.judge": [(("city", "who", "buildings", "judged", "median points", "quadrant accuracy",
-                        "severity MAE, permille", "interval coverage", "calibration error; by chance",
-                        "accuracy at 70%"), 3)],
+    "heldout.judge": [
+        (
+            (
+                "city",
+                "who",
+                "buildings",
+                "judged",
+                "median points",
+                "quadrant accuracy",
+                "severity MAE, permille",
+                "interval coverage",
+                "calibration error; by chance",
+                "accuracy at 70%",
+            ),
+            3,
+        )
+    ],
     "makers.eighth": [WRITTEN],
     "makers.seventh": [WRITTEN],
-    "padding": [(("strategy", "time of an epoch of batches (x)", "largest difference: probability",
-                  "severity, permille"), len(PADDING)),
-                (("padding", "counts as", "quadrant accuracy: in batch", "at 128", "severity error: in batch", "at 128",
-                  "other quadrant at 128", "severity moved"), 1 + len(PADDING))],
+    "padding": [
+        (
+            ("strategy", "time of an epoch of batches (x)", "largest difference: probability", "severity, permille"),
+            len(PADDING),
+        ),
+        (
+            (
+                "padding",
+                "counts as",
+                "quadrant accuracy: in batch",
+                "at 128",
+                "severity error: in batch",
+                "at 128",
+                "other quadrant at 128",
+                "severity moved",
+            ),
+            1 + len(PADDING),
+        ),
+    ],
     "scale": [(("stage", "s", "points/s", "peak memory of all its processes, MB"), 3)],
-    "simulate": [(("histories to text", "million numbers/s", "times the baseline"), 3),
-                 (("buildings", "workers", "s", "buildings/s", "points/s", "peak MB", "times one worker"), 2)],
+    "simulate": [
+        (("histories to text", "million numbers/s", "times the baseline"), 3),
+        (("buildings", "workers", "s", "buildings/s", "points/s", "peak MB", "times one worker"), 2),
+    ],
     "slices": [(("slice", "buildings", "pruned, F1 lost", "pruned, error", "int8, F1 lost", "int8, error"), 15)],
-    "soak": [(("most right after tidying", "second quarter", "last quarter", "bound", "holds"), 5),
-             (("run", "seconds", "server MiB", "workers MiB", "server's files", "disk MiB", "disk files", "git MiB"),
-              2),
-             (("part", "MiB", "files"), 8)],
-    "train": [(("way", "buildings/s", "times", "memory, MB"), 3),
-              (("processes", "buildings/s", "efficiency", "memory of the first, MB"), 1),
-              (("scatterers a building", "math, ms", "math, MB", "sdpa, ms", "sdpa, MB"), 1),
-              (("checkpoint_activations", "ms", "memory, MB"), 2)],
-}  # fmt: skip
+    "soak": [
+        (("most right after tidying", "second quarter", "last quarter", "bound", "holds"), 5),
+        (("run", "seconds", "server MiB", "workers MiB", "server's files", "disk MiB", "disk files", "git MiB"), 2),
+        (("part", "MiB", "files"), 8),
+    ],
+    "train": [
+        (("way", "buildings/s", "times", "memory, MB"), 3),
+        (("processes", "buildings/s", "efficiency", "memory of the first, MB"), 1),
+        (("scatterers a building", "math, ms", "math, MB", "sdpa, ms", "sdpa, MB"), 1),
+        (("checkpoint_activations", "ms", "memory, MB"), 2),
+    ],
+}
 WORDS = {"who", "component", "bar", "counts as", "chosen", "holds", "recovered: quadrant / severity"}
 """Columns that hold no number."""
 TRAINED = {
@@ -145,9 +195,12 @@ def test_the_flow_beside_its_stages_ends_with_its_table(apart, tmp_path_factory,
 @pytest.mark.parametrize("name", WHOLE_SYSTEM)
 def test_a_benchmark_of_a_whole_system_ends_with_its_tables(name, apart):
     done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{name}", "--smoke"], env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT}/src"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", f"benchmarks.{name}", "--smoke"],
+        env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT}/src"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     check(name, done.stdout)
 

@@ -29,9 +29,13 @@ def make_package(folder: Path, words: str) -> Path:
     model = folder / "model.onnx"
     model.write_text(words)
     about = {
-        "name": "plumbline", "default_model": "model.onnx", "prepare": Prepare().model_dump(),
-        "hashes": {"data": "d" * 64}, "metrics": {"int8": {"severity_mae": 0.25}}, "gate": {"verdict": "pass"},
-    }  # fmt: skip
+        "name": "plumbline",
+        "default_model": "model.onnx",
+        "prepare": Prepare().model_dump(),
+        "hashes": {"data": "d" * 64},
+        "metrics": {"int8": {"severity_mae": 0.25}},
+        "gate": {"verdict": "pass"},
+    }
     write_package({"model.onnx": model}, about, "A card.", folder / f"package_{words}")
     return folder / f"package_{words}"
 

@@ -64,10 +64,15 @@ def write_page() -> None:
     found = [json.loads(path.read_text()) for path in sorted(ROWS.glob("*.json"))]
     rows = merged(text[len(before) : -len(after)].splitlines(), found)
     lines = [
-        BEGIN, "", f"Machine: {_machine()}.", "",
-        "| fault | what happened | what held | time to recover | measured (date, commit) |", "|---|---|---|---|---|",
-        *rows, "",
-    ]  # fmt: skip
+        BEGIN,
+        "",
+        f"Machine: {_machine()}.",
+        "",
+        "| fault | what happened | what held | time to recover | measured (date, commit) |",
+        "|---|---|---|---|---|",
+        *rows,
+        "",
+    ]
     PAGE.write_text(before + "\n".join(lines) + after, encoding="utf-8")
 
 

@@ -22,8 +22,12 @@ def told_by(module: str, folder: Path, *options: str) -> Any:
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     done = subprocess.run(
         [sys.executable, "-m", module, str(folder), *options],
-        capture_output=True, text=True, cwd=ROOT, env=environment | {"PYTHONPATH": paths}, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment | {"PYTHONPATH": paths},
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

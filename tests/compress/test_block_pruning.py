@@ -87,10 +87,18 @@ def test_a_shallower_network_is_saved_and_read_again(deep, data, tiny, tmp_path)
 
 @pytest.fixture
 def pruning(deep, data, tiny):
-    section = Compress.model_validate({
-        "target": {"max_drop": 0.0, "severity": 0.0, "tries": 1}, "epochs": 1, "patience": 1, "learning_rate": 1e-3,
-        "batch_size": 16, "importance_batches": 1, "short": {"buildings": 20, "epochs": 1}, "blocks": 1,
-    })  # fmt: skip
+    section = Compress.model_validate(
+        {
+            "target": {"max_drop": 0.0, "severity": 0.0, "tries": 1},
+            "epochs": 1,
+            "patience": 1,
+            "learning_rate": 1e-3,
+            "batch_size": 16,
+            "importance_batches": 1,
+            "short": {"buildings": 20, "epochs": 1},
+            "blocks": 1,
+        }
+    )
     return Pruning.of(deep, data, section, tiny.params.train)
 
 
@@ -103,10 +111,18 @@ def test_channels_are_taken_from_what_is_left(pruning, deep):
 def test_where_nothing_is_within_the_bound_no_block_goes_either(data, tiny, tmp_path):
     teacher = load_diagnosis(tiny.data("train"))
     target = Target(max_drop=0.0, severity=0.0, tries=1, largest_ratio=0.99)
-    section = Compress.model_validate({
-        "target": target, "epochs": 1, "patience": 1, "learning_rate": 1e-9, "batch_size": 16, "blocks": 0,
-        "importance_batches": 1, "short": {"buildings": 20, "epochs": 1, "learning_rate": 1e-9},
-    })  # fmt: skip
+    section = Compress.model_validate(
+        {
+            "target": target,
+            "epochs": 1,
+            "patience": 1,
+            "learning_rate": 1e-9,
+            "batch_size": 16,
+            "blocks": 0,
+            "importance_batches": 1,
+            "short": {"buildings": 20, "epochs": 1, "learning_rate": 1e-9},
+        }
+    )
     pruning = Pruning.of(teacher, data, section, tiny.params.train)
     # Of labels that are the teacher's own answers no other network loses nothing.
     tune = load_shards(tiny.data("prepare") / "tune")

@@ -56,8 +56,10 @@ def test_a_float_matrix_takes_a_quarter_and_answers_nearly_alike(kind, axis):
     packed = pack(plain)
     parts = held(packed)
     assert {name: (part.dtype, part.shape) for name, part in parts.items()} == {
-        "network.a.weight_quantized": (np.int8, (16, 16)), "half": (np.float16, (16,)), "half_sizes": (np.uint8, (1,)),
-    }  # fmt: skip
+        "network.a.weight_quantized": (np.int8, (16, 16)),
+        "half": (np.float16, (16,)),
+        "half_sizes": (np.uint8, (1,)),
+    }
     x = normal(32, 16)
     before, after = run(plain, x), run(packed, x)
     # A scale for each channel out: the small channels are as exact as the large ones.
@@ -121,9 +123,11 @@ def test_other_matrices_are_no_triangles(matrix):
 @pytest.mark.parametrize("value", [1e5, np.inf])
 def test_what_16_bits_cannot_hold_stays(value):
     plain = model(
-        {"network.a.bias": np.full(64, value, np.float32)}, [helper.make_node("Add", ["x", "network.a.bias"], ["y"])],
-        width=64, columns=64,
-    )  # fmt: skip
+        {"network.a.bias": np.full(64, value, np.float32)},
+        [helper.make_node("Add", ["x", "network.a.bias"], ["y"])],
+        width=64,
+        columns=64,
+    )
     assert held(pack(plain))["network.a.bias"].dtype == np.float32
 
 

@@ -153,8 +153,10 @@ def test_one_group_alone_is_pruned_where_it_is_named(tiny, data, settings):
     groups = channel_groups(whole)
     found = slopes(whole, data, tiny.params.train, 1, 0)
     narrowed = [widths(prune(whole, 0.0, found, parts={group: 0.5})) for group in groups]
-    changed = [[number for number, pair in enumerate(zip(widths(whole), one, strict=True)) if pair[0] != pair[1]]
-               for one in narrowed]  # fmt: skip
+    changed = [
+        [number for number, pair in enumerate(zip(widths(whole), one, strict=True)) if pair[0] != pair[1]]
+        for one in narrowed
+    ]
     assert all(len(places) == 1 for places in changed)
     # Without attention the two streams share no channels: two groups for one width.
     assert {place for (place,) in changed} == set(range(len(widths(whole))))
@@ -234,11 +236,13 @@ def test_a_stream_that_matters_little_is_not_emptied(tiny, data):
 @pytest.mark.parametrize(
     ("ratio", "settings"),
     [
-        (0.45, {"heads": 1}), (0.7, {"powers": {"shared": 0.4, "feedforward": 2.4}}), (0.7, {"multiple": 4}),
+        (0.45, {"heads": 1}),
+        (0.7, {"powers": {"shared": 0.4, "feedforward": 2.4}}),
+        (0.7, {"multiple": 4}),
         (0.8, {"heads": 1}),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_steps_leave_as_many_channels_as_one_step(tiny, data, monkeypatch, ratio, settings):
     """Also where no step cuts a width in whole numbers: what one step rounds off must not add up."""
     tuned = []
@@ -260,9 +264,15 @@ def test_each_stream_keeps_a_multiple_in_steps_too(tiny, data, monkeypatch, step
     whole = network(data, channels=24)
     for ratio in (0.3, 0.45, 0.55, 0.6):
         section = Compress(
-            pruning_ratio=ratio, pruning_steps=steps, importance_batches=1, epochs=1, patience=1, learning_rate=0.1,
-            multiple=8, powers=powers,
-        )  # fmt: skip
+            pruning_ratio=ratio,
+            pruning_steps=steps,
+            importance_batches=1,
+            epochs=1,
+            patience=1,
+            learning_rate=0.1,
+            multiple=8,
+            powers=powers,
+        )
         spec = spec_of(Pruning.of(whole, data, section, tiny.params.train).shrunk(ratio).network)
         assert spec.distance_channels % 8 == spec.slope_channels % 8 == 0, ratio
 

@@ -57,9 +57,12 @@ def spoil(model):
     readers = {
         layer.norm_attention: [layer.attention.query, layer.attention.key, layer.attention.value],
         layer.norm_feedforward: [layer.widen],
-        **{block.norm: [block.first] for stream in (model.network.encoder.distance, model.network.encoder.slope)
-           for block in stream.blocks},
-    }  # fmt: skip
+        **{
+            block.norm: [block.first]
+            for stream in (model.network.encoder.distance, model.network.encoder.slope)
+            for block in stream.blocks
+        },
+    }
     with torch.no_grad():
         for norm, layers in readers.items():
             norm.weight[0] /= 100
@@ -188,8 +191,11 @@ def test_nothing_is_left_of_the_rounding(data, settings):
     (raw.logits_B4.sum() + raw.severity_B3.sum()).backward()
     slopes = {name: part.grad for name, part in model.network.named_parameters() if part.requires_grad}
     assert all(slope is not None and torch.isfinite(slope).all() for slope in slopes.values())
-    assert all(slopes[f"{name}.weight"].abs().max() > 0 for name in product_layers(model.network)
-               if "query" not in name and "key" not in name)  # fmt: skip
+    assert all(
+        slopes[f"{name}.weight"].abs().max() > 0
+        for name in product_layers(model.network)
+        if "query" not in name and "key" not in name
+    )
     model.eval()
     assert not torch.equal(answers(model, some).severity_permille, before.severity_permille)
     rounding.remove()
@@ -229,8 +235,16 @@ def work(tmp_path, monkeypatch, spoiled, data):
     return tmp_path
 
 
-ASKED = {"pruning_ratio": 0.0, "sensitivity": 0, "importance_batches": 1, "epochs": 3, "patience": 1,
-         "learning_rate": 0.003, "batch_size": 64, "schedule": "cosine"}  # fmt: skip
+ASKED = {
+    "pruning_ratio": 0.0,
+    "sensitivity": 0,
+    "importance_batches": 1,
+    "epochs": 3,
+    "patience": 1,
+    "learning_rate": 0.003,
+    "batch_size": 64,
+    "schedule": "cosine",
+}
 
 
 def run(out, dies_before=None, train=None, **changed):
@@ -256,8 +270,9 @@ def test_the_rounding_reads_no_value_back_from_its_device(data, settings):
     """A GPU would be waited for: once with what was rounded by torch's observers in each of some hundred places."""
     model = network(data, **settings).train()
     rounding = measured(model, data)
-    inputs = [torch.from_numpy(np.array(data.pad(np.arange(12))[name])) for name in
-              ("distance", "slope", "geometry", "mask")]  # fmt: skip
+    inputs = [
+        torch.from_numpy(np.array(data.pad(np.arange(12))[name])) for name in ("distance", "slope", "geometry", "mask")
+    ]
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         raw = model.raw(*inputs)
         (raw.logits_B4.sum() + raw.severity_B3.sum()).backward()

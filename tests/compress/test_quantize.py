@@ -178,5 +178,11 @@ def test_the_tables_say_what_was_tried(tiny):
 def test_layers_have_the_names_of_the_network(tiny):
     model = onnx.load(tiny.data("export") / "pruned.onnx")
     names = set(layer_names(model).values())
-    assert {"encoder.slope.stem", "encoder.distance.blocks.0.first", "neck.attention.0.attention.query",
-            "neck.attention.0.narrow", "heads.join_pooled.1", "heads.join_geometry"} <= names  # fmt: skip
+    assert {
+        "encoder.slope.stem",
+        "encoder.distance.blocks.0.first",
+        "neck.attention.0.attention.query",
+        "neck.attention.0.narrow",
+        "heads.join_pooled.1",
+        "heads.join_geometry",
+    } <= names

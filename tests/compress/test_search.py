@@ -29,10 +29,18 @@ def tune(tiny: Tiny):
 
 @pytest.fixture(scope="module")
 def pruning(tiny: Tiny):
-    section = Compress.model_validate({
-        "target": {"max_drop": 0.05, "severity": 0.05, "tries": TRIES}, "epochs": 1, "patience": 1, "pruning_steps": 2,
-        "learning_rate": 0.001, "batch_size": 16, "importance_batches": 1, "short": {"buildings": 20, "epochs": 1},
-    })  # fmt: skip
+    section = Compress.model_validate(
+        {
+            "target": {"max_drop": 0.05, "severity": 0.05, "tries": TRIES},
+            "epochs": 1,
+            "patience": 1,
+            "pruning_steps": 2,
+            "learning_rate": 0.001,
+            "batch_size": 16,
+            "importance_batches": 1,
+            "short": {"buildings": 20, "epochs": 1},
+        }
+    )
     train = load_shards(tiny.data("prepare") / "train")
     return Pruning.of(load_diagnosis(tiny.data("train")), train, section, tiny.params.train)
 

@@ -56,8 +56,14 @@ def test_what_each_group_is_worth_is_written_and_drawn(tiny):
 def test_a_stage_with_a_target_writes_its_search_and_leaves_no_tries(tiny, tmp_path, monkeypatch):
     root = tiny.copy(tmp_path, "prepare", "train")
     content = deepcopy(PARAMS)
-    content["compress"] = {"target": {"severity": 1e6, "tries": 1}, "sensitivity": 0, "epochs": 1,
-                           "importance_batches": 1, "short": {"buildings": 16, "epochs": 1}, **OPTIMISE}  # fmt: skip
+    content["compress"] = {
+        "target": {"severity": 1e6, "tries": 1},
+        "sensitivity": 0,
+        "epochs": 1,
+        "importance_batches": 1,
+        "short": {"buildings": 16, "epochs": 1},
+        **OPTIMISE,
+    }
     monkeypatch.chdir(root)
     compress(root / "data/prepare", root / "data/train", parse_params(content), root / "data/compress")
     with (root / "data/compress/search.csv").open() as stream:
@@ -72,13 +78,19 @@ def test_a_stage_with_a_target_writes_its_search_and_leaves_no_tries(tiny, tmp_p
     ("own", "of_train", "found"),
     [
         ({"learning_rate": 1e30}, {}, r"^compress: the loss is .* Lower compress\.learning_rate"),
-        ({"pruning_steps": 2, "short": {"buildings": 60, "epochs": 2, "learning_rate": 1e30}}, {},
-         r"^compress\.short: the loss is .* Lower compress\.short\.learning_rate"),
-        ({}, {"alarms": {"memory_share": 1e-6, "action": "stop"}},
-         r"^compress: .*train\.alarms\.memory_share is 1e-06\. Lower compress\.batch_size \(compress\.accumulate"),
+        (
+            {"pruning_steps": 2, "short": {"buildings": 60, "epochs": 2, "learning_rate": 1e30}},
+            {},
+            r"^compress\.short: the loss is .* Lower compress\.short\.learning_rate",
+        ),
+        (
+            {},
+            {"alarms": {"memory_share": 1e-6, "action": "stop"}},
+            r"^compress: .*train\.alarms\.memory_share is 1e-06\. Lower compress\.batch_size \(compress\.accumulate",
+        ),
     ],
     ids=["rate", "short", "memory"],
-)  # fmt: skip
+)
 def test_what_stops_a_run_names_the_keys_of_this_section(own, of_train, found, tiny, tmp_path, monkeypatch):
     root = tiny.copy(tmp_path, "prepare", "train")
     content = deepcopy(PARAMS)
@@ -96,7 +108,7 @@ def test_what_stops_a_run_names_the_keys_of_this_section(own, of_train, found, t
         ({"curriculum": {"easy": 2, "medium": 2, "hard": 2}}, {}, r"^compress\.curriculum: no building to draw"),
     ],
     ids=["devices", "curriculum"],
-)  # fmt: skip
+)
 def test_what_fine_tuning_would_refuse_is_refused_before_the_search(own, of_train, found, tiny, tmp_path, monkeypatch):
     root = tiny.copy(tmp_path, "prepare", "train")
     content = deepcopy(PARAMS)

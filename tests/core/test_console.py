@@ -80,7 +80,8 @@ def test_an_error_within_the_work_gets_through(plain):
 
 def test_importing_says_nothing_and_sets_nothing_up():
     code = "import plumbline.core.console as c; print(len(c.log.handlers), c.log.level)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
-                          env={"PYTHONPATH": ":".join(sys.path)})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )
     assert done.stdout.split() == ["0", "0"]
     assert done.stderr == ""

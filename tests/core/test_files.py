@@ -171,11 +171,14 @@ def test_what_a_process_of_another_container_is_at_work_on_stays(tmp_path):
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"])),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abcé", max_size=4), inner, max_size=4),
     max_leaves=10,
-)  # fmt: skip
+)
 
 
 @given(values)
@@ -336,12 +339,14 @@ def fill_elsewhere(path: Path) -> None:
 FILLERS = {
     "text": (lambda path: path.write_text("x" * 100_000), "File too large"),
     "numpy": (lambda path: np.save(path, np.zeros(100_000)), "100000 requested and 4000 written"),
-    "arrow": (lambda path: pq.write_table(pa.table({"a": np.random.default_rng(0).random(10_000)}), path),
-              "File too large"),
+    "arrow": (
+        lambda path: pq.write_table(pa.table({"a": np.random.default_rng(0).random(10_000)}), path),
+        "File too large",
+    ),
     "sqlite": (fill_sqlite, "database or disk is full"),
     "device": (fill_elsewhere, "No space left on device"),
     "copy": (lambda path: shutil.copyfile(subprocess.__file__, path), "File too large"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("filler", FILLERS)

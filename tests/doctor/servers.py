@@ -18,9 +18,12 @@ def answering(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server for the block; enter it once `url` answers."""
     process = subprocess.Popen(
-        list(command), env={**os.environ, **(environment or {})}, process_group=0,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        list(command),
+        env={**os.environ, **(environment or {})},
+        process_group=0,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         for _ in range(1200):
             if url is None:

@@ -56,8 +56,13 @@ def test_a_place_that_takes_no_file(project: Path) -> None:
 
 def test_sizes() -> None:
     assert [size(n) for n in (0, 999, 1000, 2_500_000, 10**9, 10**15)] == [
-        "0 bytes", "999 bytes", "1.0 kB", "2.5 MB", "1.0 GB", "1000000.0 GB",
-    ]  # fmt: skip
+        "0 bytes",
+        "999 bytes",
+        "1.0 kB",
+        "2.5 MB",
+        "1.0 GB",
+        "1000000.0 GB",
+    ]
 
 
 def test_a_file_of_the_future(project: Path) -> None:

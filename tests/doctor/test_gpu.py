@@ -38,7 +38,7 @@ def cuda(version: str = "13.0", available: bool = True, capability=((9, 0),), ki
         (Driver("580.65.06", "13.0", CARD), cuda(capability=((12, 0),), kinds=("sm_90", "compute_90")), True, "ok"),
         (Driver("580.65.06", "13.0", CARD), "ImportError: libcudart.so.13", True, "fault"),
     ],
-)  # fmt: skip
+)
 def test_what_follows(driver, torch, extra: bool, expected: str) -> None:
     (finding,) = judge(driver, torch, extra)
     assert finding.state == expected

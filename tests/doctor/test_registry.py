@@ -80,8 +80,20 @@ def test_a_server_takes_an_entry_and_none_is_left(
     """A real MLflow server, where its own requirements are installed too."""
     pytest.importorskip("flask_cors")
     port = free_port()
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db",
-               "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--backend-store-uri",
+        f"sqlite:///{tmp_path}/mlflow.db",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    ]
     from tests.doctor.servers import answering
 
     with answering(command, f"http://127.0.0.1:{port}/health"):

@@ -67,8 +67,13 @@ def test_an_s3_server_takes_an_object_and_none_is_left(project: Path, monkeypatc
         keys = {"aws_access_key_id": "name", "aws_secret_access_key": "secret", "region_name": "us-east-1"}
         bucket = boto3.resource("s3", endpoint_url=endpoint, **keys).create_bucket(Bucket="bucket")
         bucket.put_object(Key="team/files/md5/00/11", Body=b"of the team")
-        address("s3://bucket/team", f"endpointurl = {endpoint}", "access_key_id = name", "secret_access_key = secret",
-                "region = us-east-1")  # fmt: skip
+        address(
+            "s3://bucket/team",
+            f"endpointurl = {endpoint}",
+            "access_key_id = name",
+            "secret_access_key = secret",
+            "region = us-east-1",
+        )
         assert states(check_remote) == [State.OK]
         assert [item.key for item in bucket.objects.all()] == ["team/files/md5/00/11"]
         address("s3://another/team", f"endpointurl = {endpoint}", "access_key_id = name", "secret_access_key = secret")

@@ -21,8 +21,9 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch):
     def lay(name: str, version: str, *lines: str) -> None:
         about = path / f"{name.replace('-', '_')}-{version}.dist-info"
         about.mkdir()
-        (about / "METADATA").write_text("\n".join(["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}",
-                                                   *lines, ""]))  # fmt: skip
+        (about / "METADATA").write_text(
+            "\n".join(["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", *lines, ""])
+        )
 
     return lay
 

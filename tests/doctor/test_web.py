@@ -11,8 +11,13 @@ import pytest
 
 from plumbline.doctor.probes import ask, mlflow_headers, prefect_api
 
-VARIABLES = ("PREFECT_API_KEY", "PREFECT_API_AUTH_STRING", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD",
-             "MLFLOW_TRACKING_TOKEN")  # fmt: skip
+VARIABLES = (
+    "PREFECT_API_KEY",
+    "PREFECT_API_AUTH_STRING",
+    "MLFLOW_TRACKING_USERNAME",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
+)
 
 
 class Telling(BaseHTTPRequestHandler):

@@ -17,11 +17,16 @@ ENUMS = {
 MESSAGES = {
     "ModelTensorReshape": {"shape": (1, "int64", True)},
     "ModelInput": {
-        "name": (1, "string", False), "data_type": (2, "DataType", False), "dims": (4, "int64", True),
-        "reshape": (5, "ModelTensorReshape", False), "optional": (8, "bool", False),
+        "name": (1, "string", False),
+        "data_type": (2, "DataType", False),
+        "dims": (4, "int64", True),
+        "reshape": (5, "ModelTensorReshape", False),
+        "optional": (8, "bool", False),
     },
     "ModelOutput": {
-        "name": (1, "string", False), "data_type": (2, "DataType", False), "dims": (3, "int64", True),
+        "name": (1, "string", False),
+        "data_type": (2, "DataType", False),
+        "dims": (3, "int64", True),
         "reshape": (5, "ModelTensorReshape", False),
     },
     "Latest": {"num_versions": (1, "uint32", False)},
@@ -31,29 +36,40 @@ MESSAGES = {
     "TextEntry": {"key": (1, "string", False), "value": (2, "string", False)},
     "Accelerator": {"name": (1, "string", False), "parameters": (2, "TextEntry", True)},
     "ExecutionAccelerators": {
-        "gpu_execution_accelerator": (1, "Accelerator", True), "cpu_execution_accelerator": (2, "Accelerator", True),
+        "gpu_execution_accelerator": (1, "Accelerator", True),
+        "cpu_execution_accelerator": (2, "Accelerator", True),
     },
     "ModelOptimizationPolicy": {
-        "graph": (1, "Graph", False), "execution_accelerators": (4, "ExecutionAccelerators", False),
+        "graph": (1, "Graph", False),
+        "execution_accelerators": (4, "ExecutionAccelerators", False),
     },
     "ModelDynamicBatching": {
-        "preferred_batch_size": (1, "int32", True), "max_queue_delay_microseconds": (2, "uint64", False),
+        "preferred_batch_size": (1, "int32", True),
+        "max_queue_delay_microseconds": (2, "uint64", False),
     },
     "ModelInstanceGroup": {
-        "name": (1, "string", False), "count": (2, "int32", False), "gpus": (3, "int32", True),
+        "name": (1, "string", False),
+        "count": (2, "int32", False),
+        "gpus": (3, "int32", True),
         "kind": (4, "Kind", False),
     },
     "ModelParameter": {"string_value": (1, "string", False)},
     "ParameterEntry": {"key": (1, "string", False), "value": (2, "ModelParameter", False)},
     "ModelConfig": {
-        "name": (1, "string", False), "platform": (2, "string", False),
-        "version_policy": (3, "ModelVersionPolicy", False), "max_batch_size": (4, "int32", False),
-        "input": (5, "ModelInput", True), "output": (6, "ModelOutput", True),
-        "instance_group": (7, "ModelInstanceGroup", True), "default_model_filename": (8, "string", False),
-        "dynamic_batching": (11, "ModelDynamicBatching", False), "optimization": (12, "ModelOptimizationPolicy", False),
-        "parameters": (14, "ParameterEntry", True), "backend": (17, "string", False),
+        "name": (1, "string", False),
+        "platform": (2, "string", False),
+        "version_policy": (3, "ModelVersionPolicy", False),
+        "max_batch_size": (4, "int32", False),
+        "input": (5, "ModelInput", True),
+        "output": (6, "ModelOutput", True),
+        "instance_group": (7, "ModelInstanceGroup", True),
+        "default_model_filename": (8, "string", False),
+        "dynamic_batching": (11, "ModelDynamicBatching", False),
+        "optimization": (12, "ModelOptimizationPolicy", False),
+        "parameters": (14, "ParameterEntry", True),
+        "backend": (17, "string", False),
     },
-}  # fmt: skip
+}
 
 
 def _message_class():

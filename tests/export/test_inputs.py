@@ -49,7 +49,8 @@ WRONG = {
     "one building": (turn("geometry", lambda v: v[0]), r"geometry: shape \(38,\) found, \(batch, columns\) needed"),
     "flat": (turn("mask", lambda v: v[0]), r"mask: shape \(\d+,\) found, \(batch, length\) needed"),
     "a column short": (
-        turn("slope", lambda v: v[..., :-1]), r"slope: 15 columns found, 16 needed: differential_displacement \(mm\), ",
+        turn("slope", lambda v: v[..., :-1]),
+        r"slope: 15 columns found, 16 needed: differential_displacement \(mm\), ",
     ),
     "turned": (turn("distance", lambda v: v.transpose(0, 2, 1)), r"distance: \d+ columns found, 6 needed: x \(m\), y"),
     "other buildings": (turn("geometry", lambda v: v[:3]), r"geometry: shape \(3, 38\) found, but mask is 4 buildings"),
@@ -60,7 +61,7 @@ WRONG = {
     "NaN": (put("slope", (1, 0, 3), np.nan), r"slope: nan found at building 1, scatterer 0, robust_weight \(1\)"),
     "infinity": (put("geometry", (3, 0), -np.inf), r"geometry: -inf found at building 3, side_x \(m\); numbers"),
     "two infinities": (put("geometry", (3, slice(0, 2)), [np.inf, -np.inf]), r"geometry: inf found at building 3"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("wrong", WRONG)

@@ -28,9 +28,15 @@ from plumbline.pretrained import PACKAGE
 
 ROOT = Path(__file__).parents[2]
 FILES = (
-    "MODEL_CARD.md", "manifest.json", "model.fp16.onnx", "model.int8.onnx", "model.onnx", "network.json",
-    "reference.json", "weights.safetensors",
-)  # fmt: skip
+    "MODEL_CARD.md",
+    "manifest.json",
+    "model.fp16.onnx",
+    "model.int8.onnx",
+    "model.onnx",
+    "network.json",
+    "reference.json",
+    "weights.safetensors",
+)
 ABOUT = ("name", "default_model", "prepare", "hashes", "metrics", "gate", "records")
 
 
@@ -83,9 +89,11 @@ def test_the_same_model_measured_again_keeps_its_version_and_other_evidence_is_k
     first = verify_package(tiny.data("package"))
     slower = {name: {**one, "latency_ms": 99.0} for name, one in first.metrics.items()}
     others = [
-        again(tiny, tmp_path / "a", card="another card"), again(tiny, tmp_path / "b", metrics=slower),
-        again(tiny, tmp_path / "c", gate={**first.gate, "verdict": "fail"}), again(tiny, tmp_path / "d", records={}),
-    ]  # fmt: skip
+        again(tiny, tmp_path / "a", card="another card"),
+        again(tiny, tmp_path / "b", metrics=slower),
+        again(tiny, tmp_path / "c", gate={**first.gate, "verdict": "fail"}),
+        again(tiny, tmp_path / "d", records={}),
+    ]
     assert {one.version for one in others} == {first.version}
     assert len({first.evidence, *(one.evidence for one in others)}) == 5
 
@@ -278,13 +286,14 @@ def test_failing_to_write_leaves_no_package(tiny, tmp_path):
 
 def test_the_example_in_the_readme_works(tiny):
     """Its paths are those of a project after `make run`, which the tiny run is."""
-    (block,) = (
-        part for part in (ROOT / "README.md").read_text().split("```python\n")[1:] if "onnxruntime" in part
-    )  # fmt: skip
+    (block,) = (part for part in (ROOT / "README.md").read_text().split("```python\n")[1:] if "onnxruntime" in part)
     ended = subprocess.run(
-        [sys.executable, "-c", block.split("```")[0]], capture_output=True, text=True, cwd=tiny.root,
+        [sys.executable, "-c", block.split("```")[0]],
+        capture_output=True,
+        text=True,
+        cwd=tiny.root,
         env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
-    )  # fmt: skip
+    )
     assert ended.returncode == 0, ended.stderr
     assert "[" in ended.stdout
 
@@ -312,8 +321,12 @@ def test_an_application_needs_numpy_and_onnx_runtime_only(tiny, tmp_path):
     """
     said = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), str(tiny.data("package")), str(tmp_path / "buildings.npz")],
-        capture_output=True, text=True, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, check=True,
-    ).stdout.split()  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin"},
+        check=True,
+    ).stdout.split()
     answers = open_package(tiny.data("package"))[1].run(inputs)
     assert [float(word) for word in said[1::2]] == pytest.approx(answers.severity_permille.tolist(), abs=1e-4)
     order = np.array(["NE", "NW", "SW", "SE"])[answers.quadrant_probability.argmax(1)]

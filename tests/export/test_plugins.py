@@ -23,8 +23,11 @@ from plumbline.train.data.statistics import fit_statistics
 
 TABLES = {"attention": list(ATTENTION), "pooling": list(POOLING), "convolution": list(CONVOLUTION)}
 BESIDE = [
-    {}, {"max_attention_length": 8}, {"checkpoint_activations": True, "attention_layers": 2}, {"kernel": 5},
-]  # fmt: skip
+    {},
+    {"max_attention_length": 8},
+    {"checkpoint_activations": True, "attention_layers": 2},
+    {"kernel": 5},
+]
 """What else networks differ by."""
 KINDS = [
     {

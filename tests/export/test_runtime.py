@@ -49,9 +49,10 @@ def test_no_buildings_give_no_answers_of_the_right_shapes(model, data):
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"not a model", lambda b: b[1000:]],
+    "damage",
+    [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"not a model", lambda b: b[1000:]],
     ids=["cut", "empty", "text", "beginning lost"],
-)  # fmt: skip
+)
 def test_a_damaged_file_is_refused_by_name(tiny, tmp_path, damage):
     path = tmp_path / "model.onnx"
     path.write_bytes(damage((tiny.data("export") / "pruned.onnx").read_bytes()))

@@ -149,8 +149,9 @@ def test_an_artifact_that_was_added_is_served_too(tiny, tmp_path):
     files = dict.fromkeys(("model.onnx", "model.fp16.onnx"), source / "model.onnx")
     write_package(files, about, "A card.", tmp_path / "package")
     assert write_repository(tmp_path / "package", tmp_path / "models", Settings()) == [
-        "plumbline_fp16", "plumbline",
-    ]  # fmt: skip
+        "plumbline_fp16",
+        "plumbline",
+    ]
 
 
 def test_our_own_repository_is_replaced_and_nothing_else(tiny, tmp_path):

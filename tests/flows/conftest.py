@@ -101,8 +101,12 @@ class Project:
         """Start a Python process in the project's folder."""
         return subprocess.Popen(
             [sys.executable, *arguments],
-            cwd=self.folder, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            cwd=self.folder,
+            env=self.environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
 
     def run(self, *arguments: str, timeout_s: float = 200) -> tuple[int, str]:
         """Run a Python process in the project's folder: its exit code and all it said."""
@@ -128,8 +132,12 @@ def service(folder: Path, environment: Mapping[str, str], *arguments: str) -> It
     with log.open("w") as stream:
         process = subprocess.Popen(
             [sys.executable, "-m", "flows.orchestration.gc_thread", "prefect", *arguments],
-            cwd=folder, env={**environment, "PYTHONPATH": str(ROOT)}, stdout=stream, stderr=stream, process_group=0,
-        )  # fmt: skip
+            cwd=folder,
+            env={**environment, "PYTHONPATH": str(ROOT)},
+            stdout=stream,
+            stderr=stream,
+            process_group=0,
+        )
         try:
             yield log
         finally:
@@ -147,8 +155,10 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]
     home = tmp_path_factory.mktemp("prefect")
     port = free_port()
     environment = os.environ | {
-        "PREFECT_HOME": str(home), "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "true",
-    }  # fmt: skip
+        "PREFECT_HOME": str(home),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "true",
+    }
     url = f"http://127.0.0.1:{port}/api"
     with service(home, environment, "server", "start", "--host", "127.0.0.1", "--port", str(port)) as log:
         wait_for(lambda: _healthy(url), "the server's health", log)
@@ -196,8 +206,11 @@ def make_project(folder: Path) -> Project:
     for before, stage in zip((None, *STAGES), STAGES, strict=False):
         deps = ["stage.py", *([f"data/{before}/file.txt"] if before else [])]
         stages[stage] = {
-            "cmd": f"exec python stage.py {stage}", "deps": deps, "params": [stage], "outs": [f"data/{stage}"],
-        }  # fmt: skip
+            "cmd": f"exec python stage.py {stage}",
+            "deps": deps,
+            "params": [stage],
+            "outs": [f"data/{stage}"],
+        }
     (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
     subprocess.run(["git", *IDENTITY, "init", "--quiet"], cwd=folder, check=True)
     scratch = Project(folder)

@@ -46,9 +46,10 @@ def project(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Town
 def settings(town: Town, gates: list[dict[str, object]]) -> str:
     content = PARAMS | {
         "prepare": {**PARAMS["prepare"], "buffer_m": 2.0, "min_points": 5, "max_points": 128},  # DVC looks for them
-        "validate": {**PARAMS["validate"], "gates": gates}, "adapt": {},
+        "validate": {**PARAMS["validate"], "gates": gates},
+        "adapt": {},
         "score": {"settle_s": 0, "drift": {"min_buildings": 15}},
-    }  # fmt: skip
+    }
     text = "# Mine.\n" + yaml.safe_dump(content)
     (town.folder / "params.yaml").write_text(text)
     return text

@@ -17,9 +17,12 @@ from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 SMALL: dict[str, Any] = {"channels": 8, "blocks": 2, "heads": 2, "attention_layers": 2, "hidden": 16}
 LONGEST = 32
 KINDS: dict[str, list[Any]] = {
-    "attention": list(ATTENTION), "position": list(POSITION), "pooling": list(POOLING),
-    "convolution": list(CONVOLUTION), "max_attention_length": [1024, 8],
-}  # fmt: skip
+    "attention": list(ATTENTION),
+    "position": list(POSITION),
+    "pooling": list(POOLING),
+    "convolution": list(CONVOLUTION),
+    "max_attention_length": [1024, 8],
+}
 """Of section `model`, and what each may be."""
 
 
@@ -60,8 +63,9 @@ def inputs(lengths: list[int], width: int | None = None, seed: int = 0) -> list[
     """Distance, slope, geometry and mask of buildings of these lengths, padded with zeros to `width`."""
     generator = torch.Generator().manual_seed(seed)
     mask = torch.arange(width or max(lengths)) < torch.tensor(lengths)[:, None]
-    values = [torch.randn(*mask.shape, len(columns), generator=generator) * mask[..., None]
-              for columns in (DISTANCE, SLOPE)]  # fmt: skip
+    values = [
+        torch.randn(*mask.shape, len(columns), generator=generator) * mask[..., None] for columns in (DISTANCE, SLOPE)
+    ]
     return [*values, torch.randn(len(lengths), len(GEOMETRY), generator=generator), mask]
 
 

@@ -78,9 +78,11 @@ def test_sinusoids_are_those_of_the_formula():
     wanted = np.concatenate([np.sin(place * rate), np.cos(place * rate)], axis=1)
     # Eight outputs tell eight combinations of the sixteen; the projection of the formula's values is the same.
     torch.testing.assert_close(
-        code.project.weight @ found, code.project.weight @ torch.tensor(wanted.T, dtype=torch.float32),
-        atol=1e-4, rtol=1e-4,
-    )  # fmt: skip
+        code.project.weight @ found,
+        code.project.weight @ torch.tensor(wanted.T, dtype=torch.float32),
+        atol=1e-4,
+        rtol=1e-4,
+    )
 
 
 def test_auto_learns_positions_of_short_sequences_only():
@@ -100,9 +102,18 @@ def test_parameters_are_counted_by_part(pooling):
     network = Network(new_spec(Model(channels=8, hidden=16, pooling=pooling), 128))
     counts = count_parameters(network)
     wanted = {
-        "encoder.distance", "encoder.slope", "neck.position", "neck.attention", "neck.norm", "geometry",
-        "heads.join_pooled", "heads.join_geometry", "heads.quadrant_head", "heads.severity_head", "total",
-    }  # fmt: skip
+        "encoder.distance",
+        "encoder.slope",
+        "neck.position",
+        "neck.attention",
+        "neck.norm",
+        "geometry",
+        "heads.join_pooled",
+        "heads.join_geometry",
+        "heads.quadrant_head",
+        "heads.severity_head",
+        "total",
+    }
     assert set(counts) == wanted | ({"pool.looks"} if pooling == "attention" else set())
     assert counts["heads.quadrant_head"] == 4 * 17
     total = counts.pop("total")
@@ -131,14 +142,19 @@ def test_the_ends_of_the_interval_never_cross(seed, scale):
 
 specs = st.fixed_dictionaries(
     {
-        "channels": st.sampled_from([4, 8, 12]), "blocks": st.integers(1, 3), "kernel": st.sampled_from([1, 3, 5]),
-        "heads": st.sampled_from([1, 2, 4]), "attention": st.sampled_from(list(ATTENTION)),
-        "attention_layers": st.integers(0, 2), "hidden": st.integers(4, 20),
+        "channels": st.sampled_from([4, 8, 12]),
+        "blocks": st.integers(1, 3),
+        "kernel": st.sampled_from([1, 3, 5]),
+        "heads": st.sampled_from([1, 2, 4]),
+        "attention": st.sampled_from(list(ATTENTION)),
+        "attention_layers": st.integers(0, 2),
+        "hidden": st.integers(4, 20),
         "position": st.sampled_from([*POSITION, "auto"]),
-        "pooling": st.sampled_from(list(POOLING)), "convolution": st.sampled_from(list(CONVOLUTION)),
+        "pooling": st.sampled_from(list(POOLING)),
+        "convolution": st.sampled_from(list(CONVOLUTION)),
         "checkpoint_activations": st.booleans(),
     }
-)  # fmt: skip
+)
 
 
 @settings(max_examples=25)

@@ -32,11 +32,15 @@ from tests.train.made import make_batch, make_sequences, settings
 
 TABLES = {name: table for name, table in vars(plugins).items() if isinstance(table, Plugins)}
 KEYS = {
-    "ATTENTION": ("model", "attention"), "CONVOLUTION": ("model", "convolution"), "POSITION": ("model", "position"),
-    "POOLING": ("model", "pooling"), "QUADRANT_LOSS": ("train", "quadrant_loss"),
-    "SEVERITY_LOSS": ("train", "severity_loss"), "PADDING": ("train", "padding"),
+    "ATTENTION": ("model", "attention"),
+    "CONVOLUTION": ("model", "convolution"),
+    "POSITION": ("model", "position"),
+    "POOLING": ("model", "pooling"),
+    "QUADRANT_LOSS": ("train", "quadrant_loss"),
+    "SEVERITY_LOSS": ("train", "severity_loss"),
+    "PADDING": ("train", "padding"),
     "IMPORTANCE": ("compress", "importance"),
-}  # fmt: skip
+}
 """Table -> section and key of the parameters."""
 LONGEST = 24
 
@@ -89,9 +93,14 @@ def first(values_BLF: np.ndarray, mask_BL: np.ndarray) -> np.ndarray:
 
 PLAIN_KERNEL = Kernel(key_mask, written_out)
 ADDED = {
-    "ATTENTION": "PLAIN_KERNEL", "CONVOLUTION": "of_torch", "POSITION": "Counted", "POOLING": "Root",
-    "QUADRANT_LOSS": "squared_doubt", "SEVERITY_LOSS": "fourth_power", "PADDING": "first",
-}  # fmt: skip
+    "ATTENTION": "PLAIN_KERNEL",
+    "CONVOLUTION": "of_torch",
+    "POSITION": "Counted",
+    "POOLING": "Root",
+    "QUADRANT_LOSS": "squared_doubt",
+    "SEVERITY_LOSS": "fourth_power",
+    "PADDING": "first",
+}
 """Table -> what is added to it here."""
 
 

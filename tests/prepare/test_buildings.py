@@ -53,10 +53,15 @@ def one_building(degrees=0.0, size=(20.0, 12.0), count=24, seed=0, corner_mm=-30
     height, track = rng.uniform(0, 12, count), np.arange(count) % 2
     vectors = los_of(*los)
     tracks = [
-        make_track(name, position[track == i], height[track == i], vectors[i],
-                   series(up[track == i] * vectors[i, 2], np.random.default_rng(i)))
+        make_track(
+            name,
+            position[track == i],
+            height[track == i],
+            vectors[i],
+            series(up[track == i] * vectors[i, 2], np.random.default_rng(i)),
+        )
         for i, name in enumerate(("up", "down"))
-    ]  # fmt: skip
+    ]
     return tracks, make_buildings([box(*size, degrees=degrees)])
 
 
@@ -156,9 +161,16 @@ def test_geometry_says_what_the_building_is():
     geometry = prepare_buildings(*one_building(), PARAMS).sequences.geometry[0]
     value = dict(zip(names(GEOMETRY), geometry, strict=True))
     expected = {
-        "side_x": 20, "side_y": 12, "length": 20, "width": 12, "log_area": np.log(240), "rectangularity": 1,
-        "log_points": np.log(24), "tracks": 2, "years": (EPOCHS[-1] - EPOCHS[0]).astype(int) / 365.25,
-    }  # fmt: skip
+        "side_x": 20,
+        "side_y": 12,
+        "length": 20,
+        "width": 12,
+        "log_area": np.log(240),
+        "rectangularity": 1,
+        "log_points": np.log(24),
+        "tracks": 2,
+        "years": (EPOCHS[-1] - EPOCHS[0]).astype(int) / 365.25,
+    }
     for name, wanted in expected.items():
         assert value[name] == pytest.approx(wanted, rel=1e-4), name
     assert sum(value[f"points_{quadrant}"] for quadrant in ("ne", "nw", "sw", "se")) == pytest.approx(1)
@@ -223,10 +235,11 @@ def test_points_of_other_buildings_do_not_matter():
     footprint = buildings.geometry.iloc[everything.footprint[0]].buffer(PARAMS.buffer_m + 1)
     west, south, east, north = footprint.bounds
     near = [
-        subset(track, (track.easting > west) & (track.easting < east) & (track.northing > south)
-               & (track.northing < north))
+        subset(
+            track, (track.easting > west) & (track.easting < east) & (track.northing > south) & (track.northing < north)
+        )
         for track in tracks
-    ]  # fmt: skip
+    ]
     same(prepare_buildings(near, buildings, PARAMS), everything, index_other=[0])
 
 
@@ -270,9 +283,13 @@ def mirrored(tracks, buildings, which: Symmetry):
         easting, northing = move(track.easting - ORIGIN[0], track.northing - ORIGIN[1])
         los_east, los_north = move(track.los[:, 0], track.los[:, 1])
         moved.append(
-            replace(track, easting=easting + ORIGIN[0], northing=northing + ORIGIN[1],
-                    los=np.column_stack([los_east, los_north, track.los[:, 2]]))
-        )  # fmt: skip
+            replace(
+                track,
+                easting=easting + ORIGIN[0],
+                northing=northing + ORIGIN[1],
+                los=np.column_stack([los_east, los_north, track.los[:, 2]]),
+            )
+        )
     west, south, east, north = buildings.total_bounds - np.array([*ORIGIN, *ORIGIN])
     size = (north - south, east - west) if which.swap else (east - west, north - south)
     return moved, make_buildings([box(*size)])

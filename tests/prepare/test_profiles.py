@@ -171,8 +171,11 @@ def test_each_rule_leaves_out_its_rows():
     found = rows_left_out(profiles, Prepare())
     assert found.judged.tolist() == [0]
     assert {name: count for name, count in found.counts.items() if count} == {
-        "few_points": 1, "degenerate_points": 1, "too_small": 1, "too_large": 1,
-    }  # fmt: skip
+        "few_points": 1,
+        "degenerate_points": 1,
+        "too_small": 1,
+        "too_large": 1,
+    }
 
 
 def test_short_rows_are_left_out_and_long_ones_thinned():
@@ -233,9 +236,14 @@ SPLITS = {"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2}
 PARAMS = Prepare(block_m=40, split=SPLITS)
 CODES = {0: "none", 1: "NE", 2: "NW", 3: "SW", 4: "SE"}
 PROFILES = {
-    "labelled": True, "distance_unit": "m", "slope_unit": "mm/m", "severity_unit": "permille", "quadrants": CODES,
-    "first": "2019-01-01", "last": "2022-01-01",
-}  # fmt: skip
+    "labelled": True,
+    "distance_unit": "m",
+    "slope_unit": "mm/m",
+    "severity_unit": "permille",
+    "quadrants": CODES,
+    "first": "2019-01-01",
+    "last": "2022-01-01",
+}
 YEARS = 1096 / 365.25
 PRODUCTS = {
     "rows_*.csv": {"format": "profiles", "profiles": PROFILES},
@@ -274,8 +282,16 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def ingested(tmp_path_factory) -> Path:
     """A simulated city, and one of profile rows in three files, of which two hold the same buildings."""
     root = tmp_path_factory.mktemp("cities")
-    simulate(Simulate.model_validate({"cities": {"c": {"band": "C", "buildings": 50, "seed": 1}}, "years": 1.0,
-                                      "showcase": {"band": "C", "buildings": 4, "seed": 3}}), root / "sim")  # fmt: skip
+    simulate(
+        Simulate.model_validate(
+            {
+                "cities": {"c": {"band": "C", "buildings": 50, "seed": 1}},
+                "years": 1.0,
+                "showcase": {"band": "C", "buildings": 4, "seed": 3},
+            }
+        ),
+        root / "sim",
+    )
     bare = [",".join(line.split(",")[:-2]) for line in lines(5, 3)]
     old = write(root / "old", rows_easy=lines(60, 1), rows_hard=lines(60, 2), new=bare)
     with contextlib.chdir(root):

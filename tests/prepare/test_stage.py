@@ -30,8 +30,10 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def ingested(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("city")
-    simulate(Simulate.model_validate({"cities": CITIES, "showcase": {"band": "C", "buildings": 4, "seed": 3},
-                                      "years": 1.0}), root / "simulated")  # fmt: skip
+    simulate(
+        Simulate.model_validate({"cities": CITIES, "showcase": {"band": "C", "buildings": 4, "seed": 3}, "years": 1.0}),
+        root / "simulated",
+    )
     with contextlib.chdir(root):
         ingest(sorted((root / "simulated" / "cities").iterdir()), Ingest(), root / "ingested")
     return root / "ingested"

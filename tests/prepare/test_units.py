@@ -20,9 +20,14 @@ from plumbline.sources.points.read import read_points
 
 PARAMS = Prepare(block_m=40, split={"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2})
 COLUMNS = {
-    "point_id": "id", "easting": "e", "northing": "n", "height": "h", "los_east": "le", "los_north": "ln",
+    "point_id": "id",
+    "easting": "e",
+    "northing": "n",
+    "height": "h",
+    "los_east": "le",
+    "los_north": "ln",
     "los_up": "lu",
-}  # fmt: skip
+}
 MOTION = ("speed", "noise_low", "noise_high")
 
 
@@ -80,8 +85,10 @@ def test_points_at_one_place_are_found_across_parts_of_a_file(cities, tmp_path, 
 def write_table(path, track, factor, digits):
     values = np.round(track.displacement.astype(float) * factor, digits)
     days = [f"D{str(day).replace('-', '')}" for day in track.epochs]
-    table = pd.DataFrame(np.column_stack([track.easting, track.northing, track.height, track.los, values]),
-                         columns=["e", "n", "h", "le", "ln", "lu", *days])  # fmt: skip
+    table = pd.DataFrame(
+        np.column_stack([track.easting, track.northing, track.height, track.los, values]),
+        columns=["e", "n", "h", "le", "ln", "lu", *days],
+    )
     table.insert(0, "id", track.point_id)
     table.to_csv(path, index=False)
 
@@ -89,9 +96,12 @@ def write_table(path, track, factor, digits):
 def audited(folder, out, unit):
     """Status and value of the rules on motion, of a city whose displacements are said to be in `unit`."""
     described = {
-        "columns": COLUMNS, "units": {"displacement": unit}, "positive": "towards", "epochs": "D%Y%m%d",
+        "columns": COLUMNS,
+        "units": {"displacement": unit},
+        "positive": "towards",
+        "epochs": "D%Y%m%d",
         "crs": "EPSG:3035",
-    }  # fmt: skip
+    }
     ingest([folder], Ingest.model_validate({"products": {"*": described}}), out / "in")
     prepare(out / "in", PARAMS, out / "out")
     rules = json.loads((out / "out" / "audit" / "audit.json").read_text())["rules"]

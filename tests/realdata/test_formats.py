@@ -167,14 +167,22 @@ def test_without_viewing_angles_the_file_is_refused_with_what_to_write(path):
 
 
 def test_a_described_table_reads_depsi_as_its_reader_does():
-    about = Product.model_validate({
-        "columns": {
-            "point_id": "pnt_id", "latitude": "pnt_lat", "longitude": "pnt_lon", "height": "pnt_height",
-            "coherence": "pnt_enscoh",
-        },
-        "units": {"displacement": "m"}, "positive": "towards", "epochs": "d_", "incidence_deg": 39.0,
-        "heading_deg": 192.0,
-    })  # fmt: skip
+    about = Product.model_validate(
+        {
+            "columns": {
+                "point_id": "pnt_id",
+                "latitude": "pnt_lat",
+                "longitude": "pnt_lon",
+                "height": "pnt_height",
+                "coherence": "pnt_enscoh",
+            },
+            "units": {"displacement": "m"},
+            "positive": "towards",
+            "epochs": "d_",
+            "incidence_deg": 39.0,
+            "heading_deg": 192.0,
+        }
+    )
     one, other = read_points(DEPSI, ANGLES), read_points(DEPSI, {"*": about})
     for name in ("point_id", "epochs", "easting", "northing", "height", "los", "displacement", "coherence"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)

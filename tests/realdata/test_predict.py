@@ -32,9 +32,18 @@ def run(tiny, tmp_path_factory):
     points = [word for path in POINTS for word in ("--points", path)]
     started = time.monotonic()
     ended = run_process(
-        "predict", *points, "--buildings", FOOTPRINTS, "--model", tiny.data("package"),
-        "--output", folder / "out.gpkg", "--map", folder / "map.html", cwd=folder,
-    )  # fmt: skip
+        "predict",
+        *points,
+        "--buildings",
+        FOOTPRINTS,
+        "--model",
+        tiny.data("package"),
+        "--output",
+        folder / "out.gpkg",
+        "--map",
+        folder / "map.html",
+        cwd=folder,
+    )
     return ended, folder, time.monotonic() - started
 
 

@@ -67,9 +67,13 @@ def test_a_rule_that_was_not_met_is_told_first(report, audit):
 def test_it_stands_figures_that_could_not_be_told(report, audit):
     empty = {name: {} for name in report["contenders"]}
     broken = {
-        **report, "metrics": {metric: {} for metric in report["metrics"]}, "judged": empty, "costs": empty,
-        "slices": {"all": empty}, "from_reference": empty,
-    }  # fmt: skip
+        **report,
+        "metrics": {metric: {} for metric in report["metrics"]},
+        "judged": empty,
+        "costs": empty,
+        "slices": {"all": empty},
+        "from_reference": empty,
+    }
     assert row(model_card(broken, audit), "severity_mae") == [""] * len(report["contenders"])
 
 

@@ -166,8 +166,11 @@ def test_the_report_of_a_promotion_has_the_champion_beside_the_candidate(tiny, g
     manifest = verify_package(good)
     assert metrics["severity_mae"]["float32"]["value"] == manifest.metrics["float32"]["severity_mae"]
     assert content["costs"]["champion"]["size_bytes"] == (spoiled / "model.onnx").stat().st_size
-    (compared,) = (rule for rule in content["rules"] if rule["kind"] == "max_drop_vs champion"
-                   and rule["metric"] == "quadrant_accuracy")  # fmt: skip
+    (compared,) = (
+        rule
+        for rule in content["rules"]
+        if rule["kind"] == "max_drop_vs champion" and rule["metric"] == "quadrant_accuracy"
+    )
     assert compared["drop_bound"] == -content["from_reference"]["pruned"]["quadrant_accuracy"][0]
     assert [rule["text"] for rule in manifest.gate["rules"]] == [
         rule["text"] for rule in content["rules"] if rule["kind"] != "max_drop_vs champion"
@@ -187,9 +190,7 @@ def test_the_report_of_a_promotion_has_the_champion_beside_the_candidate(tiny, g
 def test_other_test_data_are_refused(tiny, tmp_path):
     shutil.copytree(tiny.data("prepare") / "tune", tmp_path / "prepare" / "test")
     with pytest.raises(InputError, match=r"not the test data that .* was validated on"):
-        compare_with_champion(
-            tiny.data("package"), tiny.data("package"), tmp_path / "prepare", tiny.params.validate_
-        )  # fmt: skip
+        compare_with_champion(tiny.data("package"), tiny.data("package"), tmp_path / "prepare", tiny.params.validate_)
 
 
 @pytest.mark.parametrize("harmed", ["candidate", "champion"])
@@ -248,25 +249,29 @@ def test_a_rule_without_a_figure_refuses(tiny):
     with pytest.raises(GateRefused, match="no figure"):
         compare_with_champion(
             tiny.data("package"), tiny.data("package"), tiny.data("prepare"), rules({**QUADRANT, "slice": "city:gone"})
-        )  # fmt: skip
+        )
 
 
 def test_a_slice_may_be_compared_too(tiny, good_and_spoiled):
     good, spoiled = good_and_spoiled
     with pytest.raises(GateRefused, match=r"quadrant_accuracy of pruned on (city:c_band|city:x_band)"):
         compare_with_champion(
-            spoiled, good, tiny.data("prepare"),
+            spoiled,
+            good,
+            tiny.data("prepare"),
             rules({**QUADRANT, "slice": "city:c_band"}, {**QUADRANT, "slice": "city:x_band"}, min_slice=1),
-        )  # fmt: skip
+        )
 
 
 def test_without_a_rule_the_champion_is_replaced_with_a_warning(tiny, good_and_spoiled, caplog):
     good, spoiled = good_and_spoiled
     with caplog.at_level(logging.WARNING, "plumbline"):
         compare_with_champion(
-            spoiled, good, tiny.data("prepare"),
+            spoiled,
+            good,
+            tiny.data("prepare"),
             rules({"metric": "severity_mae", "artifact": "int8", "max": 1.0}),
-        )  # fmt: skip
+        )
     assert "replaced without a comparison" in caplog.text
 
 

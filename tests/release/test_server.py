@@ -28,9 +28,21 @@ def server(tmp_path: Path, free_tcp_port: int, monkeypatch: pytest.MonkeyPatch):
     place.mkdir()
     uri = f"http://127.0.0.1:{free_tcp_port}"
     command = [
-        sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(free_tcp_port), "--workers", "1",
-        "--backend-store-uri", f"sqlite:///{place}/mlflow.db", "--artifacts-destination", str(place / "files"),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(free_tcp_port),
+        "--workers",
+        "1",
+        "--backend-store-uri",
+        f"sqlite:///{place}/mlflow.db",
+        "--artifacts-destination",
+        str(place / "files"),
+    ]
     with answering(command, f"{uri}/health"):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
         monkeypatch.chdir(place)

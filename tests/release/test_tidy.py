@@ -80,10 +80,17 @@ class Written:
 
     def versions(self) -> list[Registered]:
         return [
-            Registered(number, f"v{number}", NOW, number == self.champion, "", number in self.rolled_back,
-                       number in self.history and number != self.champion)
+            Registered(
+                number,
+                f"v{number}",
+                NOW,
+                number == self.champion,
+                "",
+                number in self.rolled_back,
+                number in self.history and number != self.champion,
+            )
             for number in range(self.count, 0, -1)
-        ]  # fmt: skip
+        ]
 
 
 steps = st.tuples(st.sampled_from(["register", "register", "crown", "rollback", "cut"]), st.integers(0, 30))

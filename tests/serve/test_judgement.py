@@ -32,14 +32,13 @@ def judged(cases, limits=LIMITS):
     """The statuses of buildings in a row, and how many were only not sure where."""
     severity, confidence, error, novelty = (np.array(column, np.float32) for column in zip(*cases, strict=True))
     rest = (1 - confidence) / 3
-    answers = Answers(
-        np.stack([rest, confidence, rest, rest], axis=1), severity, severity / 2, severity * 2, novelty
-    )  # fmt: skip
+    answers = Answers(np.stack([rest, confidence, rest, rest], axis=1), severity, severity / 2, severity * 2, novelty)
     count = len(cases)
     prepared = SimpleNamespace(
-        sequences=buildings([[float(one)] * 16 for one in error], (10, 10)), footprint=np.arange(count),
+        sequences=buildings([[float(one)] * 16 for one in error], (10, 10)),
+        footprint=np.arange(count),
         n_points=np.full(count, 16),
-    )  # fmt: skip
+    )
     squares = [shapely.box(20 * i, 0, 20 * i + 10, 10) for i in range(count)]
     frame = geopandas.GeoDataFrame({"building_id": [str(i) for i in range(count)]}, geometry=squares, crs="EPSG:3035")
     table = judge(prepared, answers, frame, limits, "1")
@@ -52,8 +51,10 @@ def test_who_is_judged(name):
     assert judged([case])[0] == [status]
 
 
-@pytest.mark.parametrize(("points", "tracks", "judged"), [(6, 1, True), (5, 1, False), (7, 2, True), (6, 2, False),
-                                                          (10, 8, False), (13, 8, True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("points", "tracks", "judged"),
+    [(6, 1, True), (5, 1, False), (7, 2, True), (6, 2, False), (10, 8, False), (13, 8, True)],
+)
 def test_points_that_a_tilt_and_the_tracks_offsets_explain_say_nothing(points, tracks, judged):
     """A plane through 3 + 7 of 10 points on 8 tracks leaves nothing, whatever the building does."""
     sequences = buildings([[0.5] * points], (10, 10), tracks)

@@ -613,7 +613,7 @@ ODD = {
         [(scatter(60, 30), noise(60))],
         [shapely.MultiPolygon([shapely.box(-15, -15, -5, 15), shapely.box(5, -15, 15, 15)])],
     ),
-}  # fmt: skip
+}
 ABSTAINS = {
     "moves by metres": "insufficient_points",
     "points on a line": "insufficient_points",
@@ -629,11 +629,14 @@ def test_odd_but_legal_input_gets_an_answer(case, name):
     tracks, houses = ODD[name]
     case.points = [
         product(
-            case.folder / f"t{i}.csv", position, series, (SEEN_FROM_WEST, SEEN_FROM_EAST)[i % 2],
+            case.folder / f"t{i}.csv",
+            position,
+            series,
+            (SEEN_FROM_WEST, SEEN_FROM_EAST)[i % 2],
             DAYS,
         )
         for i, (position, series) in enumerate(tracks)
-    ]  # fmt: skip
+    ]
     polygons = [shapely.transform(one, lambda xy: xy + np.array([make.EAST, make.NORTH])) for one in houses]
     case.buildings = case.folder / "odd.gpkg"
     geopandas.GeoDataFrame(geometry=polygons, crs="EPSG:3035").to_file(case.buildings)

@@ -10,10 +10,16 @@ from plumbline.sources.track import los_from_azimuth, los_from_heading
 @pytest.mark.parametrize(
     ("longitude", "latitude", "zone"),
     [
-        (4.9, 52.3, "EPSG:32631"), (103.7, 32.1, "EPSG:32648"), (-58.4, -34.6, "EPSG:32721"), (-180, 0, "EPSG:32601"),
-        (179.99, 1, "EPSG:32660"), (180, 1, "EPSG:32601"), (5.999, 0, "EPSG:32631"), (6, 0, "EPSG:32632"),
+        (4.9, 52.3, "EPSG:32631"),
+        (103.7, 32.1, "EPSG:32648"),
+        (-58.4, -34.6, "EPSG:32721"),
+        (-180, 0, "EPSG:32601"),
+        (179.99, 1, "EPSG:32660"),
+        (180, 1, "EPSG:32601"),
+        (5.999, 0, "EPSG:32631"),
+        (6, 0, "EPSG:32632"),
     ],
-)  # fmt: skip
+)
 def test_zones_of_utm(longitude, latitude, zone):
     assert utm_zone("f", longitude, latitude) == zone
 

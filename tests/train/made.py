@@ -75,8 +75,10 @@ def settings(model: dict[str, Any] | None = None, max_points: int = 24, **train:
     gate = {"metric": "severity_mae", "artifact": "float32", "max": 1.0}
     optimise = {"epochs": 2, "patience": 50, "learning_rate": 0.003, "batch_size": 32}
     return {
-        "simulate": {"cities": {"a": {"band": "C", "buildings": 4, "seed": 0}},
-                     "showcase": {"band": "C", "buildings": 4, "seed": 1}},
+        "simulate": {
+            "cities": {"a": {"band": "C", "buildings": 4, "seed": 0}},
+            "showcase": {"band": "C", "buildings": 4, "seed": 1},
+        },
         "ingest": {},
         "prepare": Prepare(max_points=max_points).model_dump(),
         "model": {"channels": 8, "blocks": 1, "heads": 2, "attention_layers": 1, "hidden": 16, **(model or {})},
@@ -85,7 +87,7 @@ def settings(model: dict[str, Any] | None = None, max_points: int = 24, **train:
         "export": {},
         "validate": {"gates": [gate]},
         "package": {},
-    }  # fmt: skip
+    }
 
 
 def make_params(model: dict[str, Any] | None = None, max_points: int = 24, **train: Any) -> Params:

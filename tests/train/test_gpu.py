@@ -49,9 +49,13 @@ def trained(folder, model=None, **changed):
 @pytest.mark.parametrize("attention", ["none", "math", "sdpa"])
 @pytest.mark.parametrize(
     ("quadrant", "severity", "checkpoint"),
-    [("cross_entropy", "pinball", False), ("focal", "mse", True), ("cross_entropy", "huber", False),
-     ("focal", "charbonnier", False)],
-)  # fmt: skip
+    [
+        ("cross_entropy", "pinball", False),
+        ("focal", "mse", True),
+        ("cross_entropy", "huber", False),
+        ("focal", "charbonnier", False),
+    ],
+)
 def test_a_step_happens_where_its_batch_is(attention, quadrant, severity, checkpoint):
     """Tensors of the device `meta` have no values, and refuse to meet tensors of the CPU."""
     losses = make_params(
@@ -83,17 +87,29 @@ def test_the_teacher_comes_back_to_the_cpu_after_training(work):
     section = make_params().model
     module = Optimisation(Diagnosis(new_spec(section, 24)), losses := make_params().train, losses)
     module.teacher = [Teacher(new_spec(section, 24))]
-    fit(module, make_sequences(40, 0), make_sequences(20, 1), name="train", key="k" * 64, data_sha256="", seed=0,
-        settings={})  # fmt: skip
+    fit(
+        module,
+        make_sequences(40, 0),
+        make_sequences(20, 1),
+        name="train",
+        key="k" * 64,
+        data_sha256="",
+        seed=0,
+        settings={},
+    )
     assert sent == [module.device.type, "cpu"]
 
 
 @pytest.mark.parametrize(
     ("precision", "compiled", "attention", "close"),
-    [pytest.param(32, False, "sdpa", 0.01, marks=needs_gpu), pytest.param("bf16", False, "sdpa", 0.05, marks=needs_gpu),
-     pytest.param("fp16", False, "sdpa", 0.1, marks=needs_gpu), pytest.param(32, True, "flex", 0.01, marks=needs_gpu),
-     pytest.param("bf16", True, "sdpa", 0.05, marks=needs_gpu)],
-)  # fmt: skip
+    [
+        pytest.param(32, False, "sdpa", 0.01, marks=needs_gpu),
+        pytest.param("bf16", False, "sdpa", 0.05, marks=needs_gpu),
+        pytest.param("fp16", False, "sdpa", 0.1, marks=needs_gpu),
+        pytest.param(32, True, "flex", 0.01, marks=needs_gpu),
+        pytest.param("bf16", True, "sdpa", 0.05, marks=needs_gpu),
+    ],
+)
 def test_every_precision_trains_on_a_gpu_as_the_cpu_does(work, precision, compiled, attention, close):
     model = {"dropout": 0.0, "attention": attention}
     run("cpu", epochs=3, accelerator="cpu", model=model)
@@ -136,10 +152,14 @@ def test_a_batch_size_is_found_on_a_gpu(work):
 
 @pytest.mark.parametrize(
     "strategy",
-    [pytest.param("fsdp", marks=needs_gpu),
-     pytest.param("deepspeed_stage_2", marks=[
-         *needs_gpu, pytest.mark.skipif(not importlib.util.find_spec("deepspeed"), reason="no DeepSpeed")])],
-)  # fmt: skip
+    [
+        pytest.param("fsdp", marks=needs_gpu),
+        pytest.param(
+            "deepspeed_stage_2",
+            marks=[*needs_gpu, pytest.mark.skipif(not importlib.util.find_spec("deepspeed"), reason="no DeepSpeed")],
+        ),
+    ],
+)
 def test_weights_in_parts_end_as_whole_ones_do(work, strategy):
     """With one GPU there is one part; with two, two of them are tried against one of twice the batch."""
     devices = min(2, torch.cuda.device_count())

@@ -124,15 +124,20 @@ def ruin_small_buildings(path: Path) -> None:
     graph = model.graph
     (last,) = (node for node in graph.node if "severity_permille" in node.output)
     last.output[:] = ["severity_before"]
-    constants = {"column": (TensorProto.INT64, [], [names(GEOMETRY).index("log_area")]),
-                 "small": (TensorProto.FLOAT, [], [np.log(100)]), "three": (TensorProto.FLOAT, [], [3.0])}  # fmt: skip
+    constants = {
+        "column": (TensorProto.INT64, [], [names(GEOMETRY).index("log_area")]),
+        "small": (TensorProto.FLOAT, [], [np.log(100)]),
+        "three": (TensorProto.FLOAT, [], [3.0]),
+    }
     graph.initializer.extend(helper.make_tensor(f"ruin_{name}", *content) for name, content in constants.items())
-    graph.node.extend([
-        helper.make_node("Gather", ["geometry", "ruin_column"], ["ruin_area"], axis=1),
-        helper.make_node("Less", ["ruin_area", "ruin_small"], ["ruin_here"]),
-        helper.make_node("Mul", ["severity_before", "ruin_three"], ["ruin_tripled"]),
-        helper.make_node("Where", ["ruin_here", "ruin_tripled", "severity_before"], ["severity_permille"]),
-    ])  # fmt: skip
+    graph.node.extend(
+        [
+            helper.make_node("Gather", ["geometry", "ruin_column"], ["ruin_area"], axis=1),
+            helper.make_node("Less", ["ruin_area", "ruin_small"], ["ruin_here"]),
+            helper.make_node("Mul", ["severity_before", "ruin_three"], ["ruin_tripled"]),
+            helper.make_node("Where", ["ruin_here", "ruin_tripled", "severity_before"], ["severity_permille"]),
+        ]
+    )
     onnx.save(model, path)
 
 
@@ -145,7 +150,13 @@ def quantize_everything(source: Path, target: Path, data: Shards) -> None:
         onnx.save(model, plain)
         quant_pre_process(str(plain), str(ready), skip_symbolic_shape=True)
         quantize_static(
-            str(ready), str(target), Calibration(data, 4, 32, seed=0), quant_format=QuantFormat.QDQ, per_channel=True,
-            reduce_range=True, activation_type=QuantType.QInt8, weight_type=QuantType.QInt8,
+            str(ready),
+            str(target),
+            Calibration(data, 4, 32, seed=0),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            reduce_range=True,
+            activation_type=QuantType.QInt8,
+            weight_type=QuantType.QInt8,
             extra_options={"ActivationSymmetric": True, "WeightSymmetric": True},
-        )  # fmt: skip
+        )

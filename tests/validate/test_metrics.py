@@ -24,9 +24,11 @@ def certain(codes, confidence=1.0):
 def judged(codes, severity, low=None, high=None):
     unknown = np.full(len(codes), np.nan)
     return Judged(
-        certain(codes), np.asarray(severity, float), unknown if low is None else np.asarray(low, float),
+        certain(codes),
+        np.asarray(severity, float),
+        unknown if low is None else np.asarray(low, float),
         unknown if high is None else np.asarray(high, float),
-    )  # fmt: skip
+    )
 
 
 def test_severity_figures_by_hand():
@@ -120,10 +122,17 @@ def test_figures_stay_within_their_ranges(rows):
     said, true, severity_said, severity_true = (np.array([row[i] for row in rows]) for i in range(4))
     figures = accuracy_figures(
         Judged(certain(said.astype(int), 0.6).reshape(-1, 4), severity_said, severity_said - 1, severity_said + 1),
-        true.astype(np.int64), severity_true,
-    )  # fmt: skip
-    shares = ("quadrant_accuracy", "quadrant_macro_f1", "category_accuracy", "expected_calibration_error",
-              "quadrant_accuracy_at_70", "interval_coverage")  # fmt: skip
+        true.astype(np.int64),
+        severity_true,
+    )
+    shares = (
+        "quadrant_accuracy",
+        "quadrant_macro_f1",
+        "category_accuracy",
+        "expected_calibration_error",
+        "quadrant_accuracy_at_70",
+        "interval_coverage",
+    )
     assert all(0 <= figures[name] <= 1 for name in shares if name in figures)
     assert figures.get("severity_r2", 0) <= 1
     assert figures.get("severity_mae", 0) >= 0

@@ -70,9 +70,10 @@ def unspoiled(tmp_path_factory):
     # fp16 comes from the pruned network by an export of its own, which takes long; its only rules are of parity.
     # The rule on each city needs 600 of its buildings to be told from chance (docs/gates.md).
     content["validate"]["gates"] = [
-        rule for rule in content["validate"]["gates"]
+        rule
+        for rule in content["validate"]["gates"]
         if rule["artifact"] != "fp16" and not rule.get("slice", "").startswith("city:")
-    ]  # fmt: skip
+    ]
     (root / "params.yaml").write_text(yaml.safe_dump(content))
     for name in ("simulate", "ingest", "prepare"):
         ended = run_cli(name, cwd=root)
@@ -81,9 +82,11 @@ def unspoiled(tmp_path_factory):
         (root / "data" / name).mkdir()
     export_onnx(load_diagnosis(MODEL), root / "data" / "export" / "float32.onnx", content["export"]["opset"])
     for source, target in (
-        ("model.onnx", "export/pruned.onnx"), ("model.int8.onnx", "export/int8.onnx"),
-        ("weights.safetensors", "compress/model.safetensors"), ("network.json", "compress/model.json"),
-    ):  # fmt: skip
+        ("model.onnx", "export/pruned.onnx"),
+        ("model.int8.onnx", "export/int8.onnx"),
+        ("weights.safetensors", "compress/model.safetensors"),
+        ("network.json", "compress/model.json"),
+    ):
         shutil.copyfile(PACKAGE / source, root / "data" / target)
     return root
 
@@ -114,9 +117,14 @@ def gate(unspoiled, models, monkeypatch):
         monkeypatch.setattr(stage, "parity_figures", remembering_parity)
         given = load_params(unspoiled / "params.yaml")
         stage.validate(
-            unspoiled / "data" / "prepare", MODEL, models / "compress", models / "export", given.validate_,
-            given.prepare, models / "validate",
-        )  # fmt: skip
+            unspoiled / "data" / "prepare",
+            MODEL,
+            models / "compress",
+            models / "export",
+            given.validate_,
+            given.prepare,
+            models / "validate",
+        )
         return read_json(models / "validate" / "gate.json")
 
     return run
@@ -125,8 +133,11 @@ def gate(unspoiled, models, monkeypatch):
 def blocking(gate):
     """`metric artifact slice kind` of the rules that were not met."""
     assert gate["verdict"] == ("fail" if failed_rules(gate) else "pass")
-    return {" ".join(rule[key] for key in ("metric", "artifact", "slice", "kind"))
-            for rule in gate["rules"] if not rule["passed"]}  # fmt: skip
+    return {
+        " ".join(rule[key] for key in ("metric", "artifact", "slice", "kind"))
+        for rule in gate["rules"]
+        if not rule["passed"]
+    }
 
 
 def metrics_of(rules):

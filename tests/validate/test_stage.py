@@ -218,9 +218,12 @@ def test_a_network_that_answers_nan_is_told_of_and_fails_every_rule(project):
     for name in ("pruned", "int8"):
         onnx.save(model, exported / f"{name}.onnx")
     with_gates(
-        project, rule(max=1e9), rule(metric="parity_probability", artifact="pruned", max=1e9),
-        rule(metric="quadrant_accuracy", min=0.0), rule(metric="interval_width", max=1e9),
-    )  # fmt: skip
+        project,
+        rule(max=1e9),
+        rule(metric="parity_probability", artifact="pruned", max=1e9),
+        rule(metric="quadrant_accuracy", min=0.0),
+        rule(metric="interval_width", max=1e9),
+    )
     ended = run_cli("validate", cwd=project)
     assert ended.code == 0
     gate = read_json(project / "data" / "validate" / "gate.json")

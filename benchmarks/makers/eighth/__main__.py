@@ -21,17 +21,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Write one city of the eighth maker."""
     asked = maker("makers.eighth", __doc__, SENSORS, 3000)
     asked.add_argument(
-        "--residuals", type=Path, nargs=2, metavar=("ASCENDING", "DESCENDING"),
+        "--residuals",
+        type=Path,
+        nargs=2,
+        metavar=("ASCENDING", "DESCENDING"),
         help="EGMS L2b products of one place, csv or zip, for sentinel_real",
-    )  # fmt: skip
+    )
     asked.add_argument("--revisit-days", type=int, help="between epochs, instead of the satellite's own")
     asked.add_argument("--years", type=float, help="of observation, instead of the satellite's own")
     write_city(
-        asked, argv,
+        asked,
+        argv,
         lambda given: make_city(
             given.out, given.kind, given.buildings, given.seed, given.residuals, given.revisit_days, given.years
         ),
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

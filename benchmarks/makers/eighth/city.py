@@ -28,9 +28,14 @@ REVISIT_DAYS = (2, 365)
 
 
 def make_city(
-    out: Path, kind: str, buildings: int, seed: int, residuals: Sequence[Path] | None = None,
-    revisit_days: int | None = None, years: float | None = None,
-) -> None:  # fmt: skip
+    out: Path,
+    kind: str,
+    buildings: int,
+    seed: int,
+    residuals: Sequence[Path] | None = None,
+    revisit_days: int | None = None,
+    years: float | None = None,
+) -> None:
     """Write a city folder: two products, footprints, labels, and what nobody but a person looks at.
 
     Args:

@@ -28,10 +28,13 @@ def write_footprints(path: Path, town: Town) -> None:
     features = []
     for name, polygon, height in zip(names_of(len(town.footprint)), town.footprint, town.height, strict=True):
         corners = np.column_stack(to.transform(*shapely.get_coordinates(polygon).T)).round(9)
-        features.append({
-            "type": "Feature", "properties": {"building_id": name, "height_m": round(float(height), 1)},
-            "geometry": {"type": "Polygon", "coordinates": [corners.tolist()]},
-        })  # fmt: skip
+        features.append(
+            {
+                "type": "Feature",
+                "properties": {"building_id": name, "height_m": round(float(height), 1)},
+                "geometry": {"type": "Polygon", "coordinates": [corners.tolist()]},
+            }
+        )
     path.write_text(json.dumps({"type": "FeatureCollection", "features": features}), encoding="utf-8")
 
 

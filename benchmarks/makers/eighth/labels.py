@@ -61,9 +61,7 @@ class Bays:
         strain = stretch / 2 + np.sqrt((stretch / 2) ** 2 + (slope / 2) ** 2)
         worst = int(np.argmax(strain))
         elsewhere = strain[self.quadrant != self.quadrant[worst]].max()
-        return Label(
-            1e3 * strain[worst], QUADRANTS[self.quadrant[worst]], elsewhere / max(strain[worst], 1e-12)
-        )  # fmt: skip
+        return Label(1e3 * strain[worst], QUADRANTS[self.quadrant[worst]], elsewhere / max(strain[worst], 1e-12))
 
     def _change(self, value: Array) -> Array:
         """(N,) of a value, a metre of each bay."""
@@ -94,9 +92,12 @@ def lay_bays(own: shapely.Polygon, frame: Frame) -> Bays:
     start, end = np.concatenate(starts), np.concatenate(ends)
     east, north = ((start + end) / 2 >= ON_AXIS_M).T
     return Bays(
-        np.concatenate([cell, start, end]), np.linalg.pinv(np.column_stack([np.ones(len(cell)), cell])),
-        np.concatenate(axes), np.concatenate(lengths), east + 2 * north,
-    )  # fmt: skip
+        np.concatenate([cell, start, end]),
+        np.linalg.pinv(np.column_stack([np.ones(len(cell)), cell])),
+        np.concatenate(axes),
+        np.concatenate(lengths),
+        east + 2 * north,
+    )
 
 
 def _lattice(x: Array, y: Array) -> Array:

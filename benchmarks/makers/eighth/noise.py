@@ -61,9 +61,7 @@ def draw_gaps(generator: Generator, points: int, epochs: int) -> NDArray[np.bool
     return np.asarray(gaps | ((epoch >= start) & (epoch < start + length)))
 
 
-def _remembering(
-    generator: Generator, count: int, epochs: int, step: float, memory_days: tuple[float, float]
-) -> Array:  # fmt: skip
+def _remembering(generator: Generator, count: int, epochs: int, step: float, memory_days: tuple[float, float]) -> Array:
     """(count, epochs) of unit variance: autoregressions of first order, `step` days from epoch to epoch."""
     kept = np.exp(-step / generator.uniform(*memory_days, count))
     series = generator.standard_normal((count, epochs))

@@ -42,9 +42,14 @@ class Look:
 
 
 def observe(
-    generator: Generator, sensor: Sensor, number: int, epochs: pd.DatetimeIndex, city: City,
-    counts: NDArray[np.int64], borrowed: Borrowed | None,
-) -> pd.DataFrame:  # fmt: skip
+    generator: Generator,
+    sensor: Sensor,
+    number: int,
+    epochs: pd.DatetimeIndex,
+    city: City,
+    counts: NDArray[np.int64],
+    borrowed: Borrowed | None,
+) -> pd.DataFrame:
     """The product of a track, with the columns of an EGMS L2b file.
 
     Args:

@@ -61,9 +61,7 @@ def draw_counts(generator: Generator, sensor: Sensor, town: Town) -> NDArray[np.
     return np.column_stack([first, np.maximum(1, total - first)])
 
 
-def draw_points(
-    generator: Generator, sensor: Sensor, city: City, counts: NDArray[np.int64], towards: Array
-) -> Points:  # fmt: skip
+def draw_points(generator: Generator, sensor: Sensor, city: City, counts: NDArray[np.int64], towards: Array) -> Points:
     """Scatterers on all buildings, and then those on the ground about them.
 
     Args:

@@ -57,22 +57,42 @@ class Sensor:
 
 SENSORS = {
     "xband": Sensor(
-        wavelength_mm=31.0, points=46, points_range=(20, 150), revisit_days=11, years=3.3, noise_mm=(1.0, 2.0),
-        common_mm=(2.0, 4.0), walk_mm=0.5, height_error=(0.32, 0.45), azimuth_m=0.3, range_m=0.2,
-        position_m=(0.2, 2.0), bias_m=0.3, cell_m=(1.0, 1.5),
+        wavelength_mm=31.0,
+        points=46,
+        points_range=(20, 150),
+        revisit_days=11,
+        years=3.3,
+        noise_mm=(1.0, 2.0),
+        common_mm=(2.0, 4.0),
+        walk_mm=0.5,
+        height_error=(0.32, 0.45),
+        azimuth_m=0.3,
+        range_m=0.2,
+        position_m=(0.2, 2.0),
+        bias_m=0.3,
+        cell_m=(1.0, 1.5),
         tracks=(Track("A", 350.3, 34.5), Track("D", 189.8, 37.8)),
     ),
     "sentinel": Sensor(
-        wavelength_mm=55.5, points=12.24, points_range=(2, 20), revisit_days=6, years=4.0, noise_mm=(2.0, 5.0),
-        common_mm=(2.0, 5.0), walk_mm=0.6, height_error=(1.1, 0.55), azimuth_m=0.7, range_m=0.6,
-        position_m=(0.5, 10.0), bias_m=1.0, cell_m=(2.0, 5.0),
+        wavelength_mm=55.5,
+        points=12.24,
+        points_range=(2, 20),
+        revisit_days=6,
+        years=4.0,
+        noise_mm=(2.0, 5.0),
+        common_mm=(2.0, 5.0),
+        walk_mm=0.6,
+        height_error=(1.1, 0.55),
+        azimuth_m=0.7,
+        range_m=0.6,
+        position_m=(0.5, 10.0),
+        bias_m=1.0,
+        cell_m=(2.0, 5.0),
         tracks=(Track("A", 349.0, 38.6), Track("D", 190.9, 34.9)),
     ),
-}  # fmt: skip
+}
 # Epochs and noise are those of the residuals.
-SENSORS["sentinel_real"] = replace(
-    SENSORS["sentinel"], tracks=(Track("A", 351.06, 38.97), Track("D", 191.42, 37.31))
-)  # fmt: skip
+SENSORS["sentinel_real"] = replace(SENSORS["sentinel"], tracks=(Track("A", 351.06, 38.97), Track("D", 191.42, 37.31)))
 
 
 def draw_epochs(generator: Generator, sensor: Sensor, first: pd.Timestamp) -> list[pd.DatetimeIndex]:

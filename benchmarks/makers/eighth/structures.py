@@ -91,10 +91,13 @@ def draw_structures(generator: Generator, town: Town, tunnels: list[Tunnel]) -> 
     towards = generator.uniform(0, 2 * np.pi, count)
     tilt = np.column_stack([lean * np.cos(towards), lean * np.sin(towards)])
     deflection, strain = generator.uniform(*DEFLECTION, count), _log_uniform(generator, STRAIN, count)
-    thermal = np.column_stack([
-        generator.uniform(*EXPANSION, count), generator.uniform(*SWING_K, count),
-        generator.normal(WARMEST, WARMEST_SPREAD, count),
-    ])  # fmt: skip
+    thermal = np.column_stack(
+        [
+            generator.uniform(*EXPANSION, count),
+            generator.uniform(*SWING_K, count),
+            generator.normal(WARMEST, WARMEST_SPREAD, count),
+        ]
+    )
     failing = draw_courses(generator, count)
     alike = generator.random(count) < 0.5
     moving = np.where(alike[:, None], failing, draw_courses(generator, count))

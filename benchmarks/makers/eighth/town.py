@@ -63,9 +63,11 @@ def draw_town(generator: Generator, buildings: int) -> Town:
     middle = np.array(MIDDLE) + generator.uniform(-2e3, 2e3, 2)
     houses = [house.move(*middle) for house in houses[:buildings]]
     return Town(
-        middle, [house.outline for house in houses], np.array([house.height for house in houses]),
+        middle,
+        [house.outline for house in houses],
+        np.array([house.height for house in houses]),
         [street._replace(centre=street.centre + middle) for street in streets],
-    )  # fmt: skip
+    )
 
 
 def _district(generator: Generator) -> tuple[list[House], list[float]]:
@@ -86,9 +88,7 @@ def _district(generator: Generator) -> tuple[list[House], list[float]]:
     return houses, streets
 
 
-def _block(
-    generator: Generator, mix: Array, corner: tuple[float, float], width: float, depth: float
-) -> list[House]:  # fmt: skip
+def _block(generator: Generator, mix: Array, corner: tuple[float, float], width: float, depth: float) -> list[House]:
     """Houses from a corner (x, y) on, along the two streets of a block, at y and at y + `depth`."""
     left, front = corner
     kinds = list(SIZES)

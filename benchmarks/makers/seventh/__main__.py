@@ -18,12 +18,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Write one city."""
     asked = maker("makers.seventh", __doc__, KINDS, 3000)
     asked.add_argument(
-        "--residuals", type=Path, nargs=2, metavar=("ASCENDING", "DESCENDING"),
+        "--residuals",
+        type=Path,
+        nargs=2,
+        metavar=("ASCENDING", "DESCENDING"),
         help="EGMS L2b products, csv or zip, for sentinel_real",
-    )  # fmt: skip
+    )
     write_city(
         asked, argv, lambda given: make_city(given.out, given.kind, given.buildings, given.seed, given.residuals)
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

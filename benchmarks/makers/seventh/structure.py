@@ -88,6 +88,16 @@ def draw_structure(
     position = log_uniform(generator, *kind.position_m)
     expansion = generator.uniform(5e-6, 1.2e-5) * generator.uniform(8, 12)  # a degree, and degrees
     return Structure(
-        building, outline, hinge, target, troughs, severity, quadrant if severity >= LOWEST_PERMILLE else "",
-        tilt, settlement, height, position, expansion,
-    )  # fmt: skip
+        building,
+        outline,
+        hinge,
+        target,
+        troughs,
+        severity,
+        quadrant if severity >= LOWEST_PERMILLE else "",
+        tilt,
+        settlement,
+        height,
+        position,
+        expansion,
+    )

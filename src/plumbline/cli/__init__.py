@@ -20,8 +20,11 @@ from plumbline.core.threads import set_spinning
 INTERRUPTED = 130
 app = typer.Typer(
     help="Which buildings are being damaged, where and how badly, from InSAR points and building footprints.",
-    no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False, add_completion=False,
-)  # fmt: skip
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
 app.add_typer(stages.app)
 app.add_typer(use.app)
 app.add_typer(bench.app)

@@ -99,9 +99,7 @@ def bench(
         typer.echo(sentence)
 
 
-def _check(
-    prepared: Path | None, points: Sequence[Path] | None, buildings: Path | None, labels: Path | None
-) -> None:  # fmt: skip
+def _check(prepared: Path | None, points: Sequence[Path] | None, buildings: Path | None, labels: Path | None) -> None:
     if prepared is not None and (points or buildings or labels):
         raise InputError("--prepared goes with neither --points, --buildings nor --labels. Give one or the other.")
     if bool(points) != (buildings is not None):
@@ -134,9 +132,13 @@ def _prepared(prepared: Path | None, package: Path) -> BenchInputs:
 
 
 def _own(
-    points: Sequence[Path], buildings: Path, labels: Path | None, manifest: Manifest, params: Path | None,
+    points: Sequence[Path],
+    buildings: Path,
+    labels: Path | None,
+    manifest: Manifest,
+    params: Path | None,
     format_: str | None,
-) -> BenchInputs:  # fmt: skip
+) -> BenchInputs:
     """A user's own buildings, prepared as the package wants them; with labels, only those that have one."""
     import numpy as np
 

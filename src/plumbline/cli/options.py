@@ -26,11 +26,12 @@ POINTS = "FILE|FOLDER|PATTERN"
 PointsOption = Annotated[
     list[Path],
     typer.Option(
-        "--points", metavar=POINTS,
+        "--points",
+        metavar=POINTS,
         help="Point products of any known format, each one track: files, a folder with them, or a quoted pattern as "
         "'EGMS_*.zip'. Several may follow, and the option may be repeated.",
     ),
-]  # fmt: skip
+]
 BuildingsOption = Annotated[
     Path, typer.Option("--buildings", help="Footprints: any vector file with polygons and a CRS.")
 ]
@@ -78,11 +79,14 @@ ProductsOption = Annotated[
 SureOption = Annotated[
     float | None,
     typer.Option(
-        "--min-quadrant-confidence", min=0, max=1, rich_help_panel=RARE,
+        "--min-quadrant-confidence",
+        min=0,
+        max=1,
+        rich_help_panel=RARE,
         help="Judge a building of 1.1 permille or more where one quadrant is at least so probable, a less damaged one "
         "where one is proportionally less so; 0: all. Else as the model's package says.",
     ),
-]  # fmt: skip
+]
 WorkersOption = Annotated[
     int | None,
     typer.Option(

@@ -55,8 +55,11 @@ def _warn_of_name(package: Path, given: Params) -> None:
     if name != given.package.name:
         log.warning(
             "%s: its name is %s, under which it is registered; this project's is %s (package.name in params.yaml), and "
-            "its champion and challenger stay what they were.", package, name, given.package.name,
-        )  # fmt: skip
+            "its champion and challenger stay what they were.",
+            package,
+            name,
+            given.package.name,
+        )
 
 
 @app.command("is-champion", epilog="Example: `plumbline release is-champion data/package`")

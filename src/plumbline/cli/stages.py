@@ -121,9 +121,14 @@ def validate(params: ParamsOption = PARAMS) -> None:
     given = load_params(params)
     with _named(params):
         run(
-            DATA / "prepare", DATA / "train", DATA / "compress", DATA / "export", given.validate_,
-            given.prepare, DATA / "validate",
-        )  # fmt: skip
+            DATA / "prepare",
+            DATA / "train",
+            DATA / "compress",
+            DATA / "export",
+            given.validate_,
+            given.prepare,
+            DATA / "validate",
+        )
 
 
 @app.command(epilog="Example: `plumbline package`; exit code 3: a gate refused")

@@ -83,9 +83,18 @@ def predict(
     points = point_files(points)
     with _package(model, adapter) as package:
         run(
-            points, buildings, package, output, map_path, artifact, ingest, format_, id_column, layer,
+            points,
+            buildings,
+            package,
+            output,
+            map_path,
+            artifact,
+            ingest,
+            format_,
+            id_column,
+            layer,
             min_quadrant_confidence,
-        )  # fmt: skip
+        )
 
 
 @app.command(
@@ -120,9 +129,18 @@ def explain(
     points = point_files(points)
     with _package(model, adapter) as package:
         run(
-            points, buildings, package, output, building or (), plan, ingest, format_, id_column, layer,
+            points,
+            buildings,
+            package,
+            output,
+            building or (),
+            plan,
+            ingest,
+            format_,
+            id_column,
+            layer,
             min_quadrant_confidence,
-        )  # fmt: skip
+        )
 
 
 @app.command(
@@ -152,9 +170,18 @@ def adapt(
     prepare = load_section(params, "prepare", Prepare) if params else None
     ingest = load_ingest(params) if params else Ingest()
     run(
-        point_files(points), buildings, labels, model, name, section or Adapt(), prepare, ingest, format_,
-        id_column=id_column, layer=layer,
-    )  # fmt: skip
+        point_files(points),
+        buildings,
+        labels,
+        model,
+        name,
+        section or Adapt(),
+        prepare,
+        ingest,
+        format_,
+        id_column=id_column,
+        layer=layer,
+    )
 
 
 @app.command(epilog="Example: `plumbline score` after a folder of new products was put into data/deliveries/CITY/")
@@ -177,9 +204,10 @@ def score(
     name = given.package.name
     outcome = run(given, lambda: (resolve_model(model, name), _challenger(name)), workers)
     if outcome.failed:
-        raise PlumblineError("failed, and tried again the next time: " + "; ".join(
-            f"{name} ({reason})" for name, reason in outcome.failed.items()
-        ))  # fmt: skip
+        raise PlumblineError(
+            "failed, and tried again the next time: "
+            + "; ".join(f"{name} ({reason})" for name, reason in outcome.failed.items())
+        )
     if outcome.aside:
         raise InputError(f"set aside: {', '.join(outcome.aside)}. The reasons stand above, and in {given.score.out}.")
 

@@ -69,6 +69,10 @@ class Pruning:
         freeze(model, self.section.freeze, "compress", tell=False)
         index = np.random.default_rng(self.losses.seed).permutation(len(self.train))[: short.buildings]
         quick_fit(
-            model, self.train.take(np.sort(index)), self.section.short_run(self.losses),
-            teacher=self.teacher, distil_weight=self.section.distil_weight, section="compress.short",
-        )  # fmt: skip
+            model,
+            self.train.take(np.sort(index)),
+            self.section.short_run(self.losses),
+            teacher=self.teacher,
+            distil_weight=self.section.distil_weight,
+            section="compress.short",
+        )

@@ -61,9 +61,14 @@ class Split:
 
 
 def prune(
-    model: Diagnosis, ratio: float, slopes: Slopes, importance: str = "taylor",
-    parts: Mapping[str, float] | None = None, heads: int | None = None, multiple: int = 1,
-) -> Diagnosis:  # fmt: skip
+    model: Diagnosis,
+    ratio: float,
+    slopes: Slopes,
+    importance: str = "taylor",
+    parts: Mapping[str, float] | None = None,
+    heads: int | None = None,
+    multiple: int = 1,
+) -> Diagnosis:
     """A copy of `model` without the least important channels.
 
     Args:
@@ -131,9 +136,13 @@ def _step(pruner: Any, network: Network) -> None:
 
 
 def _pruner(
-    network: Network, ratio: float, importance: Any, own: Mapping[torch.nn.Module, float], heads: int | None = None,
+    network: Network,
+    ratio: float,
+    importance: Any,
+    own: Mapping[torch.nn.Module, float],
+    heads: int | None = None,
     whole: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """`whole`: take heads only, and of those that stay every channel."""
     made = {
         layer: part.attention.heads

@@ -55,9 +55,17 @@ def search(pruning: Pruning, target: Target, tune: SequenceSet, work: Path) -> t
         rows.append(row)
         log.info(
             "search %d of %d: ratio %.3f, %d parameters, quadrants %+.4f (standard error %.4f), severity error %+.2f "
-            "%% (%.2f): %s", number + 1, target.tries, ratio, row["parameters"], -row["drop"], row["drop_se"],
-            100 * row["rise"], 100 * row["rise_se"], "within the bound" if row["within"] else "beyond the bound",
-        )  # fmt: skip
+            "%% (%.2f): %s",
+            number + 1,
+            target.tries,
+            ratio,
+            row["parameters"],
+            -row["drop"],
+            row["drop_se"],
+            100 * row["rise"],
+            100 * row["rise_se"],
+            "within the bound" if row["within"] else "beyond the bound",
+        )
         if row["within"]:
             best, low = model, ratio
         else:
@@ -88,9 +96,13 @@ def _row(ratio: float, parameters: int, judged: Rightness, teacher: Rightness, t
         target.severity is None or loss.rise <= target.severity
     )
     return {
-        "ratio": ratio, "parameters": parameters, "quadrant_accuracy": judged.quadrant_accuracy,
-        "severity_mae": judged.severity_mae, **loss._asdict(), "within": within,
-    }  # fmt: skip
+        "ratio": ratio,
+        "parameters": parameters,
+        "quadrant_accuracy": judged.quadrant_accuracy,
+        "severity_mae": judged.severity_mae,
+        **loss._asdict(),
+        "within": within,
+    }
 
 
 def _by_size(pruning: Pruning, target: Target, most: int) -> tuple[Diagnosis, list[Row]]:

@@ -55,10 +55,13 @@ def drawn(rows: list[Row]) -> str:
     # The key stands in the lower left corner: room for it is made under the lines.
     spread = max(max(errors) - min(errors), 1e-3)
     return line_chart(
-        "What pruning one group of channels alone costs", "share of its channels removed",
-        "severity error, permille, without fine-tuning", lines, x_range=(0.0, max(RATIOS)),
+        "What pruning one group of channels alone costs",
+        "share of its channels removed",
+        "severity error, permille, without fine-tuning",
+        lines,
+        x_range=(0.0, max(RATIOS)),
         y_range=(min(errors) - 1.2 * spread, max(errors) + 0.05 * spread),
-    )  # fmt: skip
+    )
 
 
 def _figures(judged: Any) -> Row:

@@ -61,9 +61,10 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     check_devices(params.train, teacher.network.spec.attention)
     first_epochs(splits.train, section, "compress")
     settings = {
-        "compress": section.model_dump(), "train": params.train.model_dump(),
+        "compress": section.model_dump(),
+        "train": params.train.model_dump(),
         "prepare": params.prepare.model_dump(include=set(SEQUENCES)),
-    }  # fmt: skip
+    }
     data = sha256_folder(prepared)
     key = run_key(data, settings, trained)
     torch.set_num_threads(threads(params.train))
@@ -89,9 +90,15 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     else:
         module = Optimisation(model, section, params.train, teacher, section.distil_weight, "compress")
     done = fit(
-        module, splits.train, splits.tune, name="compress", key=key, data_sha256=data, seed=params.train.seed,
+        module,
+        splits.train,
+        splits.tune,
+        name="compress",
+        key=key,
+        data_sha256=data,
+        seed=params.train.seed,
         settings=settings,
-    )  # fmt: skip
+    )
     calibrate(done.module.model, splits.calibrate)
     sensitivity = scan(pruning(), splits.tune, section.sensitivity) if section.sensitivity else None
 

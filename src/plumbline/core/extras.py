@@ -9,11 +9,21 @@ from plumbline.core.errors import InputError
 LIBRARIES = {
     "torch": ("torch", "lightning", "onnxscript"),
     "pipeline": (
-        "torch", "lightning", "onnxscript", "torch_pruning", "tensorboard", "prefect", "prefect_dask", "fastapi",
-        "sqlalchemy", "dvc", "mlflow", "alembic",
+        "torch",
+        "lightning",
+        "onnxscript",
+        "torch_pruning",
+        "tensorboard",
+        "prefect",
+        "prefect_dask",
+        "fastapi",
+        "sqlalchemy",
+        "dvc",
+        "mlflow",
+        "alembic",
     ),
     "deepspeed": ("deepspeed",),
-}  # fmt: skip
+}
 """Extra -> the modules that it brings and the package imports, the smallest extra first."""
 
 

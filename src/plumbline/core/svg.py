@@ -47,9 +47,15 @@ class Estimate:
 
 
 def line_chart(
-    title: str, x_label: str, y_label: str, lines: Sequence[Line], marks: Sequence[Mark] = (),
-    x_range: Range = (0.0, 1.0), y_range: Range = (0.0, 1.0), paper: str = "#fff",
-) -> str:  # fmt: skip
+    title: str,
+    x_label: str,
+    y_label: str,
+    lines: Sequence[Line],
+    marks: Sequence[Mark] = (),
+    x_range: Range = (0.0, 1.0),
+    y_range: Range = (0.0, 1.0),
+    paper: str = "#fff",
+) -> str:
     """An SVG document with axes, grid, key and curves; what lies outside of the ranges is cut off.
 
     `paper` is the colour behind it; `none` lets that of a page through, whose colour of text the words then have.

@@ -35,8 +35,10 @@ def _files() -> Iterator[Finding]:
             if about.st_mtime > when:
                 newest, when = path, about.st_mtime
     if newest is not None:
-        yield warning(f"{newest} was written {_long(when - time.time())} from now: the clock is behind, or was ahead",
-                      f"{SET} Once it is right, `touch` the files of the future.")  # fmt: skip
+        yield warning(
+            f"{newest} was written {_long(when - time.time())} from now: the clock is behind, or was ahead",
+            f"{SET} Once it is right, `touch` the files of the future.",
+        )
 
 
 def _servers() -> Iterator[Finding]:

@@ -88,8 +88,10 @@ def check_leftovers(_: Place) -> Iterator[Finding]:
     only = {path: whole for path in unfinished if (whole := _only_copy_of(path)) is not None}
     unfinished = [path for path in unfinished if path not in only]
     for path, whole in only.items():
-        yield warning(f"{path}: all there is of {whole}, from whose place a process that died had just taken it",
-                      f"`{shlex.join(['mv', str(path), str(whole)])}`, or make {whole} anew.")  # fmt: skip
+        yield warning(
+            f"{path}: all there is of {whole}, from whose place a process that died had just taken it",
+            f"`{shlex.join(['mv', str(path), str(whole)])}`, or make {whole} anew.",
+        )
     found = (path for name in GONE_ON_WITH for path in sorted((WORK / name).glob("[!.]*")))
     kept = [path for path in found if path.is_dir()]
     old = [path for path in kept if time.time() - _changed(path) > KEPT_SECONDS]
@@ -97,8 +99,10 @@ def check_leftovers(_: Place) -> Iterator[Finding]:
         if paths:
             more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
             shown = ", ".join(map(str, paths[:3]))
-            yield warning(f"{what}: {shown}{more}; {size(_bytes(paths))}",
-                          f"`rm -r {shlex.join(map(str, paths))}`; nothing needs them.")  # fmt: skip
+            yield warning(
+                f"{what}: {shown}{more}; {size(_bytes(paths))}",
+                f"`rm -r {shlex.join(map(str, paths))}`; nothing needs them.",
+            )
     if not (unfinished or only or old):
         going_on = f"; {len(kept)} folders in {WORK} that a run may go on from, {size(_bytes(kept))}" if kept else ""
         yield ok(f"nothing was left behind{going_on}")

@@ -73,10 +73,13 @@ def examine(place: Place, checks: Mapping[str, Check] = CHECKS) -> list[Result]:
         said = replace(result, findings=[_shown(item) for item in result.findings])
         if thread.is_alive():
             said.seconds = time.monotonic() - started
-            said.findings.append(fault(
-                f"did not end within {place.seconds:.0f} s",
-                "Run again with more time (`--seconds`) where the machine is busy; else look for what does not answer.",
-            ))  # fmt: skip
+            said.findings.append(
+                fault(
+                    f"did not end within {place.seconds:.0f} s",
+                    "Run again with more time (`--seconds`) where the machine is busy; else look for what does not "
+                    "answer.",
+                )
+            )
         done.append(said)
     return done
 
@@ -90,10 +93,12 @@ def _run(check: Check, place: Place, result: Result) -> None:
             raise AssertionError("the check said nothing")
     except Exception as error:
         told = " ".join(str(error).split()) or "no message"
-        result.findings.append(fault(
-            f"the check itself failed: {type(error).__name__}: {told}",
-            "Mend what the message names; if it names nothing of yours, report it as a bug.",
-        ))  # fmt: skip
+        result.findings.append(
+            fault(
+                f"the check itself failed: {type(error).__name__}: {told}",
+                "Mend what the message names; if it names nothing of yours, report it as a bug.",
+            )
+        )
     result.seconds = time.monotonic() - started
 
 

@@ -70,8 +70,10 @@ def check_gpu(place: Place) -> Iterator[Finding]:
     if extra and isinstance(driver, Driver):
         ended = python(ASK_CUDA, place.seconds)
         if ended.code:
-            yield fault(f"onnxruntime-gpu does not run on CUDA ({ended.last})",
-                        "Its CUDA libraries are missing or too old: see docs/runtimes.md.")  # fmt: skip
+            yield fault(
+                f"onnxruntime-gpu does not run on CUDA ({ended.last})",
+                "Its CUDA libraries are missing or too old: see docs/runtimes.md.",
+            )
 
 
 def read_driver(said: str, listed: str) -> Driver | str:
@@ -96,8 +98,10 @@ def judge(driver: Driver | str | None, torch: Torch | str | None, extra: bool) -
         yield fault(f"PyTorch cannot be used: {torch}", "`make run` installs it again; see CONTRIBUTING.md.")
         return
     if isinstance(driver, str):
-        yield fault(f"nvidia-smi is there and fails: {driver}",
-                    "Install the driver again, and restart: after an update the old one is still loaded.")  # fmt: skip
+        yield fault(
+            f"nvidia-smi is there and fails: {driver}",
+            "Install the driver again, and restart: after an update the old one is still loaded.",
+        )
     elif driver is None:
         yield from _without(torch, extra)
     else:
@@ -106,12 +110,16 @@ def judge(driver: Driver | str | None, torch: Torch | str | None, extra: bool) -
 
 def _without(torch: Torch | None, extra: bool) -> Iterator[Finding]:
     if extra:
-        yield fault("the extra `gpu` is installed and no NVIDIA driver is found",
-                    "Install the driver (in a container: start it with the GPU passed on), or the runtime for the CPU: "
-                    f"`pip uninstall {GPU}`, then {only(CPU)}.")  # fmt: skip
+        yield fault(
+            "the extra `gpu` is installed and no NVIDIA driver is found",
+            "Install the driver (in a container: start it with the GPU passed on), or the runtime for the CPU: "
+            f"`pip uninstall {GPU}`, then {only(CPU)}.",
+        )
     elif torch and torch.cuda:
-        yield warning(f"PyTorch {torch.version} is a CUDA build and no NVIDIA driver is found: it runs on the CPU",
-                      "Nothing, or its CPU build, which is smaller: see CONTRIBUTING.md.")  # fmt: skip
+        yield warning(
+            f"PyTorch {torch.version} is a CUDA build and no NVIDIA driver is found: it runs on the CPU",
+            "Nothing, or its CPU build, which is smaller: see CONTRIBUTING.md.",
+        )
     else:
         yield nothing("no GPU, and nothing installed that wants one")
 
@@ -121,9 +129,10 @@ def _with(driver: Driver, torch: Torch | None, extra: bool) -> Iterator[Finding]
     if torch is None:
         yield ok(f"{told}; PyTorch is not installed, nothing trains here ({install('torch')})")
     elif torch.cuda is None:
-        yield warning(f"{told}; PyTorch {torch.version} is the CPU build: training does not use the GPU",
-                      "Install its CUDA build, see docs/runtimes.md; or nothing, if this machine shall not "
-                      "train.")  # fmt: skip
+        yield warning(
+            f"{told}; PyTorch {torch.version} is the CPU build: training does not use the GPU",
+            "Install its CUDA build, see docs/runtimes.md; or nothing, if this machine shall not train.",
+        )
     elif _major(torch.cuda) > _major(driver.cuda):
         # Within one major version newer minor ones run on an older driver (CUDA Compatibility, NVIDIA).
         yield fault(
@@ -136,8 +145,10 @@ def _with(driver: Driver, torch: Torch | None, extra: bool) -> Iterator[Finding]
             "See whether CUDA_VISIBLE_DEVICES hides it, and whether this user may open /dev/nvidia*.",
         )
     elif old := [f"{a}.{b}" for a, b in torch.capability if not _runs(torch.kinds, a, b)]:
-        yield fault(f"{told}; PyTorch {torch.version} has no code for compute capability {', '.join(old)}",
-                    "Install a PyTorch that is built for this GPU.")  # fmt: skip
+        yield fault(
+            f"{told}; PyTorch {torch.version} has no code for compute capability {', '.join(old)}",
+            "Install a PyTorch that is built for this GPU.",
+        )
     else:
         yield ok(f"{told}; PyTorch {torch.version} computes on it")
     if not extra:

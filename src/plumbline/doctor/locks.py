@@ -28,8 +28,10 @@ def check_locks(_: Place) -> Iterator[Finding]:
     if not at_work:
         for pid in _servers():
             at_work = True
-            yield warning(f"process {pid}, the embedded Prefect server of a run that was killed, is still there",
-                          f"`kill {pid}`; the next run ends it too.")  # fmt: skip
+            yield warning(
+                f"process {pid}, the embedded Prefect server of a run that was killed, is still there",
+                f"`kill {pid}`; the next run ends it too.",
+            )
     if not at_work:
         yield ok("nobody is at work here, and no lock is left")
 
@@ -51,8 +53,10 @@ def _holder(path: Path) -> Finding:
         return ok(f"a run is at work here: {path}{f', process {named}' if named else ''}")
     # It was started by the dead one, and has the file open from it.
     open_by = ", ".join(str(pid) for pid in _having_open(path)) or "one that this user cannot see"
-    return fault(f"{path} is held by process {open_by}, left by process {named}, which is dead",
-                 f"End it: `kill {open_by}`. No run starts here before.")  # fmt: skip
+    return fault(
+        f"{path} is held by process {open_by}, left by process {named}, which is dead",
+        f"End it: `kill {open_by}`. No run starts here before.",
+    )
 
 
 def _dvc_owners() -> Iterator[Finding]:

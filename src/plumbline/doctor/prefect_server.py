@@ -32,9 +32,11 @@ def check_server(_: Place) -> Iterator[Finding]:
         version = str(ask(f"{url}/admin/version", headers=headers).content)
         pools = ask(f"{url}/work_pools/filter", {}, headers).content
     except (OSError, ValueError) as error:
-        yield fault(f"{url}: the Prefect server does not answer ({error})",
-                    "Start it (here: `make up`), or correct PREFECT_API_URL, which ends in /api; unset it to run "
-                    "without a server.")  # fmt: skip
+        yield fault(
+            f"{url}: the Prefect server does not answer ({error})",
+            "Start it (here: `make up`), or correct PREFECT_API_URL, which ends in /api; unset it to run "
+            "without a server.",
+        )
         return
     if healthy is not True or not isinstance(pools, list):
         yield fault(f"{url}: what answers is no Prefect server", "Correct PREFECT_API_URL, which ends in /api.")
@@ -43,8 +45,10 @@ def check_server(_: Place) -> Iterator[Finding]:
     if version == own:
         yield ok(f"{url}: Prefect {version} answers")
     else:
-        yield warning(f"{url}: the server has Prefect {version}, and this machine {own}",
-                      f"Install Prefect {own} on the server first, then on every worker.")  # fmt: skip
+        yield warning(
+            f"{url}: the server has Prefect {version}, and this machine {own}",
+            f"Install Prefect {own} on the server first, then on every worker.",
+        )
     named = {str(pool.get("name")): pool for pool in pools}
     for name in _wanted() or sorted(named):
         yield _pool(name, named.get(name), url, headers)
@@ -54,8 +58,10 @@ def check_server(_: Place) -> Iterator[Finding]:
 
 def _pool(name: str, pool: Any, url: str, headers: dict[str, str]) -> Finding:
     if pool is None:
-        return fault(f"{DEPLOYMENTS} sends runs to the work pool {name}, which the server does not have",
-                     f"`prefect work-pool create --type process {name}`.")  # fmt: skip
+        return fault(
+            f"{DEPLOYMENTS} sends runs to the work pool {name}, which the server does not have",
+            f"`prefect work-pool create --type process {name}`.",
+        )
     if pool.get("is_paused"):
         return warning(f"the work pool {name} is paused: no run of it starts", f"`prefect work-pool resume {name}`.")
     workers = ask(f"{url}/work_pools/{quote(name, safe='')}/workers/filter", {}, headers).content
@@ -64,8 +70,10 @@ def _pool(name: str, pool: Any, url: str, headers: dict[str, str]) -> Finding:
         return ok(f"work pool {name}: {len(alive)} workers alive ({', '.join(str(item['name']) for item in alive)})")
     heard = max((str(item.get("last_heartbeat_time") or "") for item in workers), default="")
     last = f", the last was heard of at {heard[:19]} UTC" if heard else ""
-    return fault(f"the work pool {name} has no worker that is alive{last}: its runs stay late for ever",
-                 f"`PLUMBLINE_HOME=$PWD prefect worker start --pool {name}` on a machine of this pool.")  # fmt: skip
+    return fault(
+        f"the work pool {name} has no worker that is alive{last}: its runs stay late for ever",
+        f"`PLUMBLINE_HOME=$PWD prefect worker start --pool {name}` on a machine of this pool.",
+    )
 
 
 def _wanted() -> list[str]:

@@ -51,9 +51,16 @@ def run(*words: str, seconds: float, folder: Path | None = None, environment: Ma
         OSError: there is no such program.
     """
     process = subprocess.Popen(
-        words, cwd=folder, env={**os.environ, **(environment or {})}, text=True, errors="replace",
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
-    )  # fmt: skip
+        words,
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,
+    )
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -74,9 +81,14 @@ def python(code: str, seconds: float) -> Ended:
 def dvc(*words: str, seconds: float, folder: Path | None = None, **environment: str) -> Ended:
     """Run DVC, that of this environment."""
     return run(
-        sys.executable, "-m", "dvc", *words, seconds=seconds, folder=folder,
+        sys.executable,
+        "-m",
+        "dvc",
+        *words,
+        seconds=seconds,
+        folder=folder,
         environment={"DVC_NO_ANALYTICS": "true", **environment},
-    )  # fmt: skip
+    )
 
 
 SECONDS_TO_WALK = 4.0

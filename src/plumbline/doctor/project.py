@@ -83,8 +83,10 @@ def check_checkout(place: Place) -> Iterator[Finding]:
     inside = run("git", "rev-parse", "--is-inside-work-tree", seconds=place.seconds)
     if inside.code:
         if "dubious ownership" in inside.err:
-            yield fault(f"git refuses {Path.cwd()}: it belongs to another user",
-                        f"`git config --global --add safe.directory {Path.cwd()}`, or `chown` it.")  # fmt: skip
+            yield fault(
+                f"git refuses {Path.cwd()}: it belongs to another user",
+                f"`git config --global --add safe.directory {Path.cwd()}`, or `chown` it.",
+            )
         elif Path(".git").exists():
             yield fault(f"git cannot read the checkout: {inside.last}", "Clone again; keep data/ and .dvc/cache.")
         else:
@@ -103,8 +105,10 @@ def check_checkout(place: Place) -> Iterator[Finding]:
     if changed:
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         names = ", ".join(line[3:] for line in changed[:3])
-        yield warning(f"{told}, with changes that are in no commit: {names}{more}",
-                      "Commit them, or `git stash`: a worker takes the commit it is told, without them.")  # fmt: skip
+        yield warning(
+            f"{told}, with changes that are in no commit: {names}{more}",
+            "Commit them, or `git stash`: a worker takes the commit it is told, without them.",
+        )
     else:
         yield ok(f"{told}, unchanged")
 

@@ -32,10 +32,13 @@ def check_package(_: Place) -> Iterator[Finding]:
         from plumbline.export.package import verify_package
         from plumbline.pretrained import PACKAGE
     for folder, what, mend in (
-        (PACKAGE, "the package that comes with Plumbline", "Install Plumbline again; in a clone: `git checkout "
-         "src/plumbline/pretrained`."),
+        (
+            PACKAGE,
+            "the package that comes with Plumbline",
+            "Install Plumbline again; in a clone: `git checkout src/plumbline/pretrained`.",
+        ),
         (OWN, str(OWN), f"`dvc checkout {OWN}`; if DVC has lost it, `make run`."),
-    ):  # fmt: skip
+    ):
         if folder == OWN and not folder.exists():
             continue
         try:
@@ -68,8 +71,9 @@ def check_registry(_: Place) -> Iterator[Finding]:
             why = unwritable(database.parent) or unwritable(LOCAL_ARTIFACTS)
             yield (
                 fault(f"{database} is not there and cannot be made ({why})", f"Let this user write there. {ADDRESS}")
-                if why else ok(f"{database} is not there yet; the first release makes it")
-            )  # fmt: skip
+                if why
+                else ok(f"{database} is not there yet; the first release makes it")
+            )
             return
         if problem := _database(database):
             yield problem
@@ -115,9 +119,10 @@ def _database(path: Path) -> Finding | None:
             (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.DatabaseError as error:
         if "locked" in str(error):
-            return fault(f"{path} is locked: another process has been writing for {SECONDS_FOR_LOCK:.0f} s",
-                         f"Wait for it, or see who has it open: `fuser -v {path}`. A team needs a server: "
-                         "`mlflow server`.")  # fmt: skip
+            return fault(
+                f"{path} is locked: another process has been writing for {SECONDS_FOR_LOCK:.0f} s",
+                f"Wait for it, or see who has it open: `fuser -v {path}`. A team needs a server: `mlflow server`.",
+            )
         if isinstance(error, sqlite3.OperationalError):
             return fault(f"{path} cannot be written to ({error})", "Let this user write to the file and its folder.")
         return fault(f"{path} is damaged ({error})", restore)
@@ -152,8 +157,10 @@ def _files(registry: Registry, champion: Registered | None, artifacts: Path | No
         yield ok(f"the champion's files lie at {champion.source} (not read)")
         return
     if not folder.is_relative_to(Path.cwd()):
-        yield warning(f"the champion's files lie in another folder than this project: {folder}",
-                      "Where this clone was copied or moved, promote its data/package again.")  # fmt: skip
+        yield warning(
+            f"the champion's files lie in another folder than this project: {folder}",
+            "Where this clone was copied or moved, promote its data/package again.",
+        )
     try:
         verify_package(registry.folder(champion))
     except InputError as error:

@@ -69,9 +69,11 @@ def _elsewhere(name: str, url: str, settings: Mapping[str, str], seconds: float)
         for words in (("add", "object"), ("push", "--remote", name)):
             ended = dvc(*words, seconds=seconds, folder=folder)
             if ended.code:
-                yield fault(f"{name}: {url}: `dvc {words[0]}` of a small object failed: {ended.error}",
-                            f"See that the server runs and that name and key are right "
-                            f"(`dvc remote modify --local {name} …`). {WHY}")  # fmt: skip
+                yield fault(
+                    f"{name}: {url}: `dvc {words[0]}` of a small object failed: {ended.error}",
+                    f"See that the server runs and that name and key are right "
+                    f"(`dvc remote modify --local {name} …`). {WHY}",
+                )
                 return
         (folder / "object.dvc").unlink()
         ended = dvc("gc", "--workspace", "--cloud", "--force", "--remote", name, seconds=seconds, folder=folder)

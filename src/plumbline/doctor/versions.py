@@ -74,8 +74,14 @@ def check_extras(_: Place) -> Iterator[Finding]:
     """What this installation can do; an extra that is not there is no fault."""
     there = _extras_there(_Installed())
     missing = [f"{told}: {install(extra)}" for extra, told in GIVES.items() if extra not in there]
-    yield ok("; ".join([f"predict, score, bench, triton, doctor; extras: {', '.join(there) or 'none'}",
-                        *(["not here: " + "; ".join(missing)] if missing else [])]))  # fmt: skip
+    yield ok(
+        "; ".join(
+            [
+                f"predict, score, bench, triton, doctor; extras: {', '.join(there) or 'none'}",
+                *(["not here: " + "; ".join(missing)] if missing else []),
+            ]
+        )
+    )
 
 
 def _own() -> dict[str, list[Requirement]]:
@@ -176,8 +182,10 @@ def _older_metadata() -> Iterator[Finding]:
     installed = _plain({extra: map(str, asked) for extra, asked in _own().items()}, there)
     if listed != installed:
         changed = ", ".join(sorted(listed ^ installed))
-        yield warning(f"{path} asks for other packages than when this was installed ({changed})",
-                      "Install again: `make run`, or `pip install --no-deps -e .`, and what is new.")  # fmt: skip
+        yield warning(
+            f"{path} asks for other packages than when this was installed ({changed})",
+            "Install again: `make run`, or `pip install --no-deps -e .`, and what is new.",
+        )
 
 
 def _plain(texts: Mapping[str, Iterable[str]], extras: Iterable[str]) -> set[str]:
@@ -211,20 +219,26 @@ def check_onnxruntime(place: Place) -> Iterator[Finding]:
     installed = installed_runtimes()
     told = " and ".join(f"{name} {version}" for name, version in installed.items())
     if len(installed) > 1:
-        yield fault(f"{told} are both installed, over one another",
-                    f"`pip uninstall {CPU} {GPU}`, then install one of them: {only(CPU)}, or {only(GPU)} on a "
-                    "machine with a GPU.")  # fmt: skip
+        yield fault(
+            f"{told} are both installed, over one another",
+            f"`pip uninstall {CPU} {GPU}`, then install one of them: {only(CPU)}, or {only(GPU)} on a "
+            "machine with a GPU.",
+        )
         return
     if not installed:
-        yield fault("neither onnxruntime nor onnxruntime-gpu is installed",
-                    f"{only(CPU)}, or {only(GPU)} on a machine with a GPU.")  # fmt: skip
+        yield fault(
+            "neither onnxruntime nor onnxruntime-gpu is installed",
+            f"{only(CPU)}, or {only(GPU)} on a machine with a GPU.",
+        )
         return
     ended = python(ASK, place.seconds)
     (name,) = installed
     if ended.code:
-        yield fault(f"{told} cannot be imported: {ended.last}",
-                    f"`pip install --force-reinstall --no-deps {name}=={installed[name]}`: the other one may have "
-                    "taken its files along when it was uninstalled.")  # fmt: skip
+        yield fault(
+            f"{told} cannot be imported: {ended.last}",
+            f"`pip install --force-reinstall --no-deps {name}=={installed[name]}`: the other one may have "
+            "taken its files along when it was uninstalled.",
+        )
         return
     yield ok(f"{told}, with {', '.join(providers(ended.out))}")
 

@@ -54,18 +54,24 @@ class Signature:
         for name in NAMES:
             size, expected = inputs[name].shape, (batch, length) if name != "geometry" else (batch,)
             if size[: len(expected)] != expected:
-                raise InputError(f"model inputs: {name}: shape {size} found, but mask is {batch} buildings by {length} "
-                                 "scatterers. Give all of them the same buildings and padding.")  # fmt: skip
+                raise InputError(
+                    f"model inputs: {name}: shape {size} found, but mask is {batch} buildings by {length} "
+                    "scatterers. Give all of them the same buildings and padding."
+                )
         self._check_size(batch, length)
         if not (real_B := inputs[MASK].any(axis=1)).all():
-            raise InputError(f"model inputs: mask: building {int(np.argmin(real_B))} of the batch has no scatterer. "
-                             "Leave such buildings out.")  # fmt: skip
+            raise InputError(
+                f"model inputs: mask: building {int(np.argmin(real_B))} of the batch has no scatterer. "
+                "Leave such buildings out."
+            )
         mask_BL = inputs[MASK]
         # Neighbours in a row are neighbours on the building: a gap between them would change the answer, unnoticed.
         if (late_B := (mask_BL[:, 1:] > mask_BL[:, :-1]).any(axis=1)).any():
-            raise InputError(f"model inputs: mask: building {int(np.argmax(late_B))} of the batch has padding before a "
-                             "scatterer. Scatterers take the first places of a row, in order along the longer side; "
-                             "padding comes behind them.")  # fmt: skip
+            raise InputError(
+                f"model inputs: mask: building {int(np.argmax(late_B))} of the batch has padding before a "
+                "scatterer. Scatterers take the first places of a row, in order along the longer side; "
+                "padding comes behind them."
+            )
         for name in FLOATS if finite else ():
             self._check_finite(name, inputs)
 
@@ -81,35 +87,46 @@ class Signature:
             found = int(length_B[b])
             if found < 1 or (self.max_length is not None and found > self.max_length):
                 most = "or more" if self.max_length is None else f"to {self.max_length}"
-                raise InputError(f"building {b} of the data: {found} scatterers found, 1 {most} needed. "
-                                 "`prepare.min_points` and `prepare.max_points` see to that.")  # fmt: skip
+                raise InputError(
+                    f"building {b} of the data: {found} scatterers found, 1 {most} needed. "
+                    "`prepare.min_points` and `prepare.max_points` see to that."
+                )
 
     def _check_kind(self, name: str, value: Any) -> None:
         if not isinstance(value, np.ndarray):
             raise InputError(f"model inputs: {name}: {type(value).__name__} found, numpy array needed.")
         wanted = np.dtype(bool if name == MASK else np.float32)
         if value.dtype != wanted:
-            raise InputError(f"model inputs: {name}: type {value.dtype} found, {wanted} needed. "
-                             f"Give {name}.astype({wanted.name!r}).")  # fmt: skip
+            raise InputError(
+                f"model inputs: {name}: type {value.dtype} found, {wanted} needed. Give {name}.astype({wanted.name!r})."
+            )
         shape = ("batch", "length", "columns")[: 3 if name in SEQUENCES else 2]
         if name == "geometry":
             shape = ("batch", "columns")
         if value.ndim != len(shape):
-            raise InputError(f"model inputs: {name}: shape {value.shape} found, ({', '.join(shape)}) needed; one "
-                             "building is a batch of 1.")  # fmt: skip
+            raise InputError(
+                f"model inputs: {name}: shape {value.shape} found, ({', '.join(shape)}) needed; one "
+                "building is a batch of 1."
+            )
         if name != MASK and value.shape[-1] != self.columns[name]:
             listed = self.column_names.get(name)
-            raise InputError(f"model inputs: {name}: {value.shape[-1]} columns found, {self.columns[name]} needed"
-                             f"{': ' + ', '.join(listed) if listed else ''}.")  # fmt: skip
+            raise InputError(
+                f"model inputs: {name}: {value.shape[-1]} columns found, {self.columns[name]} needed"
+                f"{': ' + ', '.join(listed) if listed else ''}."
+            )
 
     def _check_size(self, batch: int, length: int) -> None:
         if self.max_length is not None and length > self.max_length:
-            raise InputError(f"model inputs: {length} scatterers a building found, at most {self.max_length} allowed. "
-                             "`prepare.max_points` leaves so many; a model for more must be trained with a larger "
-                             "one.")  # fmt: skip
+            raise InputError(
+                f"model inputs: {length} scatterers a building found, at most {self.max_length} allowed. "
+                "`prepare.max_points` leaves so many; a model for more must be trained with a larger "
+                "one."
+            )
         if self.max_batch is not None and batch > self.max_batch:
-            raise InputError(f"model inputs: {batch} buildings found, this engine takes at most {self.max_batch} at a "
-                             "time. Give smaller batches, or build it with a larger --batch.")  # fmt: skip
+            raise InputError(
+                f"model inputs: {batch} buildings found, this engine takes at most {self.max_batch} at a "
+                "time. Give smaller batches, or build it with a larger --batch."
+            )
 
     def _check_finite(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> None:
         value = inputs[name]

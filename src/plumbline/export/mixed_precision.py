@@ -92,8 +92,11 @@ def _least_in_float(
                 break
         else:
             log.warning("int8: beyond export.max_change even with float products; the weights in 8 bits do that.")
-    log.info("int8: answers change by %.4f in probability and %.4f permille on average; in float: %s",
-             *changed, ", ".join(chosen) or "none but the heads and what tells the unlike")  # fmt: skip
+    log.info(
+        "int8: answers change by %.4f in probability and %.4f permille on average; in float: %s",
+        *changed,
+        ", ".join(chosen) or "none but the heads and what tells the unlike",
+    )
     return model, [{**row, "chosen": place == len(rows) - 1} for place, row in enumerate(rows)]
 
 

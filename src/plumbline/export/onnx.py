@@ -40,9 +40,15 @@ def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
     with atomic_file(path) as temporary, _quiet(), torch.no_grad(), _uncollected():
         try:
             program = torch.onnx.export(
-                model, example(), dynamo=True, opset_version=opset, input_names=list(INPUTS),
-                output_names=list(OUTPUTS), dynamic_shapes=dynamic_shapes(model), verbose=False,
-            )  # fmt: skip
+                model,
+                example(),
+                dynamo=True,
+                opset_version=opset,
+                input_names=list(INPUTS),
+                output_names=list(OUTPUTS),
+                dynamic_shapes=dynamic_shapes(model),
+                verbose=False,
+            )
         except OnnxExporterError as error:
             raise InputError(_refused(model, path, error)) from error
         if program is None:

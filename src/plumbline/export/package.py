@@ -160,8 +160,10 @@ def verify_package(folder: Path) -> Manifest:
     versions = (version_of(content_sha256), content_sha256[:12])  # the second: of packages made before 2026-11-25
     same = manifest.version in versions and manifest.evidence == evidence
     if not same or path.read_bytes() != text.encode():
-        raise InputError(f"{path}: changed since it was released (its content is not that of version "
-                         f"{manifest.version}). Get the package again.")  # fmt: skip
+        raise InputError(
+            f"{path}: changed since it was released (its content is not that of version "
+            f"{manifest.version}). Get the package again."
+        )
     return manifest
 
 
@@ -174,13 +176,18 @@ def open_package(folder: Path, artifact: str | None = None) -> tuple[Manifest, O
     """
     manifest = verify_package(folder)
     if not same_inputs(manifest.inputs):
-        raise InputError(f"{folder / MANIFEST}: inputs: other columns than this version of Plumbline prepares. Use the "
-                         "version that made the package, or a package that this version made.")  # fmt: skip
+        raise InputError(
+            f"{folder / MANIFEST}: inputs: other columns than this version of Plumbline prepares. Use the "
+            "version that made the package, or a package that this version made."
+        )
     if manifest.preparation != PREPARATION:
         log.warning(
             "%s: trained on points that were prepared in another way (%d, now %d). It may judge fewer buildings, and "
-            "less well; train it anew.", folder, manifest.preparation, PREPARATION,
-        )  # fmt: skip
+            "less well; train it anew.",
+            folder,
+            manifest.preparation,
+            PREPARATION,
+        )
     names = {**{file: file for file in MODELS}, **{kind: file for file, kind in MODELS.items()}}
     chosen = names.get(artifact, "") if artifact else manifest.default_model
     if chosen not in manifest.files or chosen not in MODELS:

@@ -29,8 +29,9 @@ CPU = "CPUExecutionProvider"
 ON_CUDA = ("CUDAExecutionProvider", {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"})
 """float32 is computed as float32; and the fastest convolution is not searched for anew at each length."""
 PROVIDERS: dict[str, list[Any]] = {
-    "CUDAExecutionProvider": [ON_CUDA], "TensorrtExecutionProvider": ["TensorrtExecutionProvider", ON_CUDA],
-}  # fmt: skip
+    "CUDAExecutionProvider": [ON_CUDA],
+    "TensorrtExecutionProvider": ["TensorrtExecutionProvider", ON_CUDA],
+}
 """What is given to ONNX Runtime for a provider, where that is more than its name; CUDA has what TensorRT leaves."""
 
 

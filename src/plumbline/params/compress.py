@@ -114,11 +114,20 @@ class Compress(Optimise):
     def short_run(self, losses: Train) -> Train:
         """The short fine-tuning, as training is told of its own; losses, seed and threads are those of `losses`."""
         changed = {
-            "epochs": self.short.epochs, "patience": self.short.epochs, "learning_rate": self.short.learning_rate,
-            "weight_decay": self.weight_decay, "schedule": "cosine", "batch_size": self.batch_size or 128,
-            "tokens": self.tokens, "accumulate": 1, "ema_decay": 0.0, "warmup_epochs": 0.0, "warmup_share": 0.0,
+            "epochs": self.short.epochs,
+            "patience": self.short.epochs,
+            "learning_rate": self.short.learning_rate,
+            "weight_decay": self.weight_decay,
+            "schedule": "cosine",
+            "batch_size": self.batch_size or 128,
+            "tokens": self.tokens,
+            "accumulate": 1,
+            "ema_decay": 0.0,
+            "warmup_epochs": 0.0,
+            "warmup_share": 0.0,
             # No 16 bits are asked of Lightning here, and to compile each width takes longer than the run.
-            "precision": 32, "compile": False,
+            "precision": 32,
+            "compile": False,
             "curriculum": Curriculum(),  # it would end before all are drawn, or begin with none of the few it has
-        }  # fmt: skip
+        }
         return losses.model_copy(update=changed)

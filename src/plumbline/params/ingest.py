@@ -10,9 +10,20 @@ from pydantic import Field, model_validator
 from plumbline.params.section import Fraction, Positive, Section
 
 ColumnRole = Literal[
-    "point_id", "easting", "northing", "latitude", "longitude", "height",
-    "los_east", "los_north", "los_up", "incidence", "heading", "coherence", "rmse",
-]  # fmt: skip
+    "point_id",
+    "easting",
+    "northing",
+    "latitude",
+    "longitude",
+    "height",
+    "los_east",
+    "los_north",
+    "los_up",
+    "incidence",
+    "heading",
+    "coherence",
+    "rmse",
+]
 
 
 Shift = Annotated[float, Field(ge=-1000, le=1000)]

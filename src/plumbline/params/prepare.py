@@ -119,8 +119,11 @@ class Prepare(Section):
     block_m: Positive = 200.0
     """Side of the square blocks that are kept together when splitting, m."""
     split: dict[Literal["train", "tune", "calibrate", "test"], Positive] = {
-        "train": 0.7, "tune": 0.1, "calibrate": 0.1, "test": 0.1,
-    }  # fmt: skip
+        "train": 0.7,
+        "tune": 0.1,
+        "calibrate": 0.1,
+        "test": 0.1,
+    }
     """Shares of the buildings, which stay in whole blocks; normalised. `tune` chooses the checkpoint, `calibrate` sets
     temperature and interval."""
     folds: int = Field(default=0, ge=0, le=100)

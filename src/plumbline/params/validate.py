@@ -12,27 +12,62 @@ from plumbline.core.errors import ParameterError
 from plumbline.params.section import Section
 
 METRICS = (
-    "quadrant_accuracy", "quadrant_macro_f1", "quadrant_accuracy_at_70", "expected_calibration_error", "severity_mae",
-    "severity_r2", "category_accuracy", "interval_coverage", "interval_coverage_gap", "interval_width",
-    "judged_share", "judged_quadrant_accuracy", "judged_severity_mae", "parity_probability",
-    "parity_severity_permille", "novelty_change", "size_bytes", "weight_bytes", "size_ratio", "latency_ms",
-    "latency_ratio", "buildings_per_second",
-)  # fmt: skip
+    "quadrant_accuracy",
+    "quadrant_macro_f1",
+    "quadrant_accuracy_at_70",
+    "expected_calibration_error",
+    "severity_mae",
+    "severity_r2",
+    "category_accuracy",
+    "interval_coverage",
+    "interval_coverage_gap",
+    "interval_width",
+    "judged_share",
+    "judged_quadrant_accuracy",
+    "judged_severity_mae",
+    "parity_probability",
+    "parity_severity_permille",
+    "novelty_change",
+    "size_bytes",
+    "weight_bytes",
+    "size_ratio",
+    "latency_ms",
+    "latency_ratio",
+    "buildings_per_second",
+)
 """What a rule may name, as `validate.metrics` measures it."""
 SLICES = (
-    "all", "worst", *(f"{kind}:*" for kind in ("city", "points", "area", "category", "resolved", "difficulty")),
-    "points:0-9", "points:10-19", "points:20-49", "points:50+", "area:0-100", "area:100-250",
-    "area:250-600", "area:600+", *(f"category:{number}" for number in range(5)), "resolved:yes", "resolved:no",
-    "difficulty:easy", "difficulty:medium", "difficulty:hard",
-)  # fmt: skip
+    "all",
+    "worst",
+    *(f"{kind}:*" for kind in ("city", "points", "area", "category", "resolved", "difficulty")),
+    "points:0-9",
+    "points:10-19",
+    "points:20-49",
+    "points:50+",
+    "area:0-100",
+    "area:100-250",
+    "area:250-600",
+    "area:600+",
+    *(f"category:{number}" for number in range(5)),
+    "resolved:yes",
+    "resolved:no",
+    "difficulty:easy",
+    "difficulty:medium",
+    "difficulty:hard",
+)
 """Those that every run has, as `validate.slices` makes them, and words for several: `worst` for all, `KIND:*` for all
 of a kind. `city:NAME` is known when the cities are."""
 CITY = "city:"
 OF_QUADRANTS = ("quadrant_accuracy", "quadrant_macro_f1", "expected_calibration_error", "quadrant_accuracy_at_70")
 """Metrics over the buildings that have a quadrant."""
 OF_BUILDINGS = (
-    *OF_QUADRANTS, "severity_mae", "severity_r2", "category_accuracy", "interval_coverage", "interval_width",
-)  # fmt: skip
+    *OF_QUADRANTS,
+    "severity_mae",
+    "severity_r2",
+    "category_accuracy",
+    "interval_coverage",
+    "interval_width",
+)
 """Metrics over buildings, which slices have too: two artifacts' are compared on resamples of them."""
 OF_BASELINE = tuple(name for name in OF_BUILDINGS if not name.startswith("interval_"))
 """An engineer's least squares give no interval."""

@@ -69,15 +69,21 @@ def prepare_buildings(
     )
     return Prepared(
         describe_buildings(
-            scatterers, frame, footprint_area(footprints), buildings["building_id"].to_numpy().astype(str),
-            left_out.judged, observation_period(tracks).years, params.max_points, city,
+            scatterers,
+            frame,
+            footprint_area(footprints),
+            buildings["building_id"].to_numpy().astype(str),
+            left_out.judged,
+            observation_period(tracks).years,
+            params.max_points,
+            city,
         ),
         left_out.judged,
         np.bincount(scatterers.building, minlength=len(footprints)).astype(np.int64),
         left_out,
         building_means(scatterers, frame, len(tracks)),
         owners.moved,
-    )  # fmt: skip
+    )
 
 
 def _check(tracks: list[Track], buildings: geopandas.GeoDataFrame) -> None:

@@ -206,6 +206,12 @@ def period_overlap(tracks: Sequence[Observed], min_share: float = MIN_PERIOD_SHA
         kept = kept[kept != least]
         log.warning(
             "%s: left out; its period, %s to %s, covers %.1f %% of that of all tracks, %s to %s (%.0f %% are needed).",
-            tracks[least].name, first[least], last[least], 100 * share[least], start, end, 100 * min_share,
-        )  # fmt: skip
+            tracks[least].name,
+            first[least],
+            last[least],
+            100 * share[least],
+            start,
+            end,
+            100 * min_share,
+        )
     return Periods(start, end, share, kept)

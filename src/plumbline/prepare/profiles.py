@@ -68,9 +68,13 @@ def rows_left_out(profiles: Profiles, params: Prepare) -> LeftOut:
 
 
 def profile_sequences(
-    profiles: Profiles, building_id: NDArray[np.str_], years: float, judged: NDArray[np.intp], max_points: int,
+    profiles: Profiles,
+    building_id: NDArray[np.str_],
+    years: float,
+    judged: NDArray[np.intp],
+    max_points: int,
     city: str,
-) -> Sequences:  # fmt: skip
+) -> Sequences:
     """Sequences of the rows `judged`, in that order, without labels (see `profile_labels`).
 
     Args:
@@ -82,9 +86,7 @@ def profile_sequences(
         city: name written beside each building.
     """
     made = profile_buildings(profiles)
-    return describe_buildings(
-        made.scatterers, made.frame, made.area, building_id, judged, years, max_points, city
-    )  # fmt: skip
+    return describe_buildings(made.scatterers, made.frame, made.area, building_id, judged, years, max_points, city)
 
 
 def profile_buildings(profiles: Profiles) -> ProfileBuildings:

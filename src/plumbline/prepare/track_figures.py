@@ -101,11 +101,13 @@ def report_tracks(names: Sequence[str], folders: Iterable[Path]) -> dict[str, di
         return {}
     return {
         name: {
-            "points_looked_at": int(points), "duplicates": int(twice),
-            "noise_mm": quantile(noise, 0.5), "speed_p99_mm_yr": quantile(speed, FAST),
+            "points_looked_at": int(points),
+            "duplicates": int(twice),
+            "noise_mm": quantile(noise, 0.5),
+            "speed_p99_mm_yr": quantile(speed, FAST),
         }
         for name, points, twice, noise, speed in zip(names, *total, strict=True)
-    }  # fmt: skip
+    }
 
 
 def quantile(counts: Counts, share: float) -> float | None:

@@ -146,9 +146,8 @@ def _number(value: float | None) -> str:
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [
-        "| " + " | ".join(map(_cell, line)) + " |" if line else "|---" * len(heads) + "|"
-        for line in (heads, [], *rows)
-    ]  # fmt: skip
+        "| " + " | ".join(map(_cell, line)) + " |" if line else "|---" * len(heads) + "|" for line in (heads, [], *rows)
+    ]
 
 
 def _cell(text: str) -> str:

@@ -54,8 +54,11 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
         raise InputError(f"{prepared / 'test'}: not the test data that {candidate} was validated on.")
     manifest, reigning = open_package(champion)
     if manifest.hashes.get("test_data") != data:
-        log.warning("Champion %s was validated on other test data; both are run on those of the candidate. It may have "
-                    "been trained on some of them.", manifest.version)  # fmt: skip
+        log.warning(
+            "Champion %s was validated on other test data; both are run on those of the candidate. It may have "
+            "been trained on some of them.",
+            manifest.version,
+        )
     longest, most = int(np.asarray(test.length).max(initial=0)), manifest.prepare.max_points
     if longest > most:
         raise InputError(

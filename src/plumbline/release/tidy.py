@@ -81,8 +81,10 @@ def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> RemovedPack
         aliased = registry.aliased()
         missing = aliased - {item.number for item in versions}
         if missing:
-            raise InputError(f"{registry.name}: an alias names version {min(missing)}, which is not there. Nothing was "
-                             "removed. See `plumbline release list`, and set the alias anew.")  # fmt: skip
+            raise InputError(
+                f"{registry.name}: an alias names version {min(missing)}, which is not there. Nothing was "
+                "removed. See `plumbline release list`, and set the alias anew."
+            )
         decided = plan_tidy(versions, registry.history(), aliased, params)
         if not dry_run:
             registry.retire(decided.retired)

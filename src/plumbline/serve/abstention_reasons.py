@@ -17,9 +17,11 @@ NO_MATTER = ("too_small", "too_large")
 
 
 def why_not(
-    predictions: pd.DataFrame, footprints: NDArray[np.object_], prepare: Prepare,
+    predictions: pd.DataFrame,
+    footprints: NDArray[np.object_],
+    prepare: Prepare,
     unsure: NDArray[np.bool_] | None = None,
-) -> NDArray[np.object_]:  # fmt: skip
+) -> NDArray[np.object_]:
     """(B,) the status of each building; where it is `insufficient_points`, what of that: a key of `sentences`.
 
     Args:

@@ -42,10 +42,18 @@ NOTHING = Ingest()
 
 
 def predict(
-    points: Sequence[Path], buildings: Path, package: Path, output: Path, map_path: Path | None = None,
-    artifact: str | None = None, ingest: Ingest = NOTHING, format_: str | None = None,
-    id_column: str | None = None, layer: str | None = None, min_quadrant_confidence: float | None = None,
-) -> geopandas.GeoDataFrame:  # fmt: skip
+    points: Sequence[Path],
+    buildings: Path,
+    package: Path,
+    output: Path,
+    map_path: Path | None = None,
+    artifact: str | None = None,
+    ingest: Ingest = NOTHING,
+    format_: str | None = None,
+    id_column: str | None = None,
+    layer: str | None = None,
+    min_quadrant_confidence: float | None = None,
+) -> geopandas.GeoDataFrame:
     """Judge every footprint and write the predictions, and a map if wanted; both or neither.
 
     Args:
@@ -92,8 +100,11 @@ def predict(
     log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
     say_damaged(table, metrics)
     if torn:
-        log.info("%d of the insufficient_points may be damaged, and no quadrant of theirs is probable enough "
-                 "(--min-quadrant-confidence 0 judges them too)", torn)  # fmt: skip
+        log.info(
+            "%d of the insufficient_points may be damaged, and no quadrant of theirs is probable enough "
+            "(--min-quadrant-confidence 0 judges them too)",
+            torn,
+        )
     return table
 
 
@@ -125,9 +136,15 @@ def warn_of_unjudged(table: geopandas.GeoDataFrame, prepare: Prepare, torn: int 
         "little, %d have a side below %g or above %g m, %d are unlike all that the model was trained on. Do points and "
         "footprints lie on each other (a map shows it)? Cells of 100 m, as of EGMS L3, are too coarse for single "
         "houses.",
-        judged, len(table), int(((points == 0) & ~odd).sum()), few, int(odd.sum()), prepare.min_side_m,
-        prepare.max_side_m, int((status == "out_of_distribution").sum()),
-    )  # fmt: skip
+        judged,
+        len(table),
+        int(((points == 0) & ~odd).sum()),
+        few,
+        int(odd.sum()),
+        prepare.min_side_m,
+        prepare.max_side_m,
+        int((status == "out_of_distribution").sum()),
+    )
 
 
 def say_one_side(tracks: Sequence[Track]) -> None:
@@ -143,8 +160,9 @@ def warn_of_short(tracks: Sequence[Track]) -> None:
     if days < SHORT_DAYS:
         log.warning(
             "The points were observed for %d days. In less than a year movement cannot be told from what heat does: "
-            "a model answers only if it was trained on times as short.", days,
-        )  # fmt: skip
+            "a model answers only if it was trained on times as short.",
+            days,
+        )
 
 
 def judge_footprints(

@@ -216,8 +216,13 @@ def typical_box(source: str, x: Floats, y: Floats) -> Box:
         row = int(np.argmax(far))
         log.warning(
             "%s: %d points lie more than %g degrees from the others, the first at longitude %.5f, latitude %.5f. The "
-            "CRS is chosen without them; check these rows.", source, int(far.sum()), AREA_MARGIN_DEG, x[row], y[row],
-        )  # fmt: skip
+            "CRS is chosen without them; check these rows.",
+            source,
+            int(far.sum()),
+            AREA_MARGIN_DEG,
+            x[row],
+            y[row],
+        )
     return most_of(turned, y)
 
 
@@ -249,8 +254,10 @@ def _check_metres(source: str, text: str, crs: CRS) -> None:
         wrong = f"its unit is the {', '.join(sorted(units))}" if crs.is_projected else "it is not projected"
         advice = (
             "Bring the points into one that is (`ogr2ogr -t_srs EPSG:32631 OUT.gpkg IN`): another name alone would "
-            "move them" if crs.is_projected else "Write one, such as EPSG:32631"
-        )  # fmt: skip
+            "move them"
+            if crs.is_projected
+            else "Write one, such as EPSG:32631"
+        )
         raise InputError(f"{source}: {text} is not a projected CRS in metres: {wrong}. {advice}.")
 
 
@@ -270,9 +277,10 @@ def _true_to_ground(source: str, crs: CRS, box: Box | None) -> Projection:
         if abs(scale - 1) > MAX_STRETCH or turn > MAX_TURN_DEG:
             zone = utm_zone(source, longitude, latitude)
             why = (
-                f"a metre there is drawn as {scale:.2f} m" if turn <= MAX_TURN_DEG
+                f"a metre there is drawn as {scale:.2f} m"
+                if turn <= MAX_TURN_DEG
                 else f"the axes there are {turn:.0f} degrees off east and north"
-            )  # fmt: skip
+            )
             log.info("%s: in %s (%s) %s; its points are taken to %s.", source, _name(crs), crs.name, why, zone)
             return Projection(zone, transformer(crs, zone))
     return Projection(_name(crs), None)

@@ -62,16 +62,23 @@ def _train(prepared: Path, params: Params, out: Path) -> None:
     counts = count_parameters(model.network)
     log.info("parameters: %s", ", ".join(f"{name} {count}" for name, count in counts.items()))
     settings = {
-        "model": params.model.model_dump(), "train": params.train.model_dump(),
+        "model": params.model.model_dump(),
+        "train": params.train.model_dump(),
         "prepare": params.prepare.model_dump(include=set(SEQUENCES)),
-    }  # fmt: skip
+    }
     module = Optimisation(model, params.train, params.train)
     data = sha256_folder(prepared)
     done = fit(
-        module, splits.train, splits.tune, name="train", data_sha256=data,
-        key=run_key(data, settings, *pretrained_folders(params.train)), seed=params.train.seed, settings=settings,
+        module,
+        splits.train,
+        splits.tune,
+        name="train",
+        data_sha256=data,
+        key=run_key(data, settings, *pretrained_folders(params.train)),
+        seed=params.train.seed,
+        settings=settings,
         start_from=params.train.start_from,
-    )  # fmt: skip
+    )
     calibrate(done.module.model, splits.calibrate)
     write_model(done.module, out)
     shutil.rmtree(done.checkpoints)

@@ -41,7 +41,7 @@ from plumbline.export.tensorrt.engine import (
     read_engine,
     refuse_other,
     write_engine,
-)  # fmt: skip
+)
 from plumbline.export.tensorrt.from_torch import trace
 from plumbline.export.tensorrt.runtime import TensorRTModel
 from plumbline.model.diagnosis import load_diagnosis
@@ -72,10 +72,13 @@ def test_a_profile_takes_any_batch_and_length_up_to_the_largest(batch, length):
     "other",
     [
         *({"device": DEVICE.model_copy(update={name: "1.2"})} for name in Device.model_fields),
-        {"artifact": "pruned"}, {"through": "torch"}, {"onnx_sha256": "1" * 64}, {"profile": profile(128, 128)},
+        {"artifact": "pruned"},
+        {"through": "torch"},
+        {"onnx_sha256": "1" * 64},
+        {"profile": profile(128, 128)},
     ],
     ids=lambda other: "-".join(other),
-)  # fmt: skip
+)
 def test_whatever_decides_an_engine_gives_it_a_folder_of_its_own(other, tmp_path):
     changed = KEY.model_copy(update=other)
     assert engine_folder(tmp_path, changed) != engine_folder(tmp_path, KEY)
@@ -186,20 +189,32 @@ class Library(ModuleType):
         self.asked = []
         self.BuilderFlag = SimpleNamespace(TF32="TF32")  # TensorRT 11 has no FP16 and no INT8: asking for one fails
         self.Logger = type("Logger", (), {"WARNING": 1, "__init__": lambda self, level: None})
-        self.Builder = lambda logger: Recorder(self.asked, "builder", {
-            "create_network": "network", "create_builder_config": self.config,
-            "create_optimization_profile": Recorder(self.asked, "profile", {"set_shape": None}),
-            "build_serialized_network": None if "build" in refuses else b"a plan",
-        })  # fmt: skip
+        self.Builder = lambda logger: Recorder(
+            self.asked,
+            "builder",
+            {
+                "create_network": "network",
+                "create_builder_config": self.config,
+                "create_optimization_profile": Recorder(self.asked, "profile", {"set_shape": None}),
+                "build_serialized_network": None if "build" in refuses else b"a plan",
+            },
+        )
         errors = {"num_errors": 2, "get_error": "no such operator"}
         self.OnnxParser = lambda network, logger: Recorder(
             self.asked, "parser", {"parse": "parse" not in refuses, **errors}
         )
         self.cache = Recorder(self.asked, "cache", {"serialize": b"timings"})
-        self.config = Recorder(self.asked, "config", {
-            "clear_flag": None, "add_optimization_profile": 0, "get_timing_cache": self.cache,
-            "create_timing_cache": self.cache, "set_timing_cache": cache_of == "this device",
-        })  # fmt: skip
+        self.config = Recorder(
+            self.asked,
+            "config",
+            {
+                "clear_flag": None,
+                "add_optimization_profile": 0,
+                "get_timing_cache": self.cache,
+                "create_timing_cache": self.cache,
+                "set_timing_cache": cache_of == "this device",
+            },
+        )
 
 
 class Recorder:
@@ -254,8 +269,14 @@ def test_biases_in_int32_are_given_as_the_floats_they_stand_for(tiny, tmp_path):
     # As ONNX Runtime's quantiser writes it by itself; ours leaves such biases out.
     calibration = Calibration(load_shards(tiny.data("prepare") / "train"), 2, 8, seed=0)
     options = {"ActivationSymmetric": True, "WeightSymmetric": True}
-    quantize_static(tiny.data("export") / "pruned.onnx", path, calibration, op_types_to_quantize=OPERATORS,
-                    per_channel=True, extra_options=options)  # fmt: skip
+    quantize_static(
+        tiny.data("export") / "pruned.onnx",
+        path,
+        calibration,
+        op_types_to_quantize=OPERATORS,
+        per_channel=True,
+        extra_options=options,
+    )
     folded.write_bytes(with_float_biases(path))
     onnx.checker.check_model(str(folded), full_check=True)
 
@@ -321,9 +342,12 @@ def test_from_a_package_to_an_engines_folder(tiny, tmp_path, library, monkeypatc
     about = read_engine(folder).about
     content = (tiny.data("package") / "model.int8.onnx").read_bytes()
     assert about.key == Key(
-        artifact="int8", through="onnx", onnx_sha256=hashlib.sha256(content).hexdigest(), device=DEVICE,
+        artifact="int8",
+        through="onnx",
+        onnx_sha256=hashlib.sha256(content).hexdigest(),
+        device=DEVICE,
         profile=profile(64, 128),
-    )  # fmt: skip
+    )
     assert about.columns == COLUMNS
     assert about.said == OnnxModel(tiny.data("package") / "model.int8.onnx").about
     assert {path.name for path in (tmp_path / "engines").iterdir()} == {folder.name, f"timings-{DEVICE.short}.cache"}

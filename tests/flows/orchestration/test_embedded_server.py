@@ -33,8 +33,12 @@ def test_the_server_is_gone_with_the_run(end: signal.Signals | None) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PREFECT_HOME": str(Path.cwd() / ".prefect")}
     run = subprocess.Popen(
         [sys.executable, "-c", RUN],
-        env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     with run:
         assert run.stdout is not None
         assert run.stdout.readline() == "true\n"

@@ -54,8 +54,12 @@ def said(folder: Path, *module: str) -> list[str]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)])}
     done = subprocess.run(
         [sys.executable, "-m", *module, "program"],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=100,
-    )  # fmt: skip
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

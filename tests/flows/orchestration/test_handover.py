@@ -29,9 +29,13 @@ def test_how_it_came_about_is_told_here_too(outcome: str) -> None:
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(StageFailedError("why", 2), 2), (StageFailedError("why", 3), 3), (StageFailedError("why", 1), 1),
-     (NotRestoredError("why"), 2)],
-)  # fmt: skip
+    [
+        (StageFailedError("why", 2), 2),
+        (StageFailedError("why", 3), 3),
+        (StageFailedError("why", 1), 1),
+        (NotRestoredError("why"), 2),
+    ],
+)
 def test_a_failure_there_is_the_same_failure_here(error: StageFailedError, code: int) -> None:
     with pytest.raises(StageFailedError, match="why") as caught:
         _outcome(ended(tasks.failed(error)), "train", "stage/train")

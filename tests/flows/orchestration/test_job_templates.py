@@ -63,10 +63,13 @@ def test_the_pools_share_out_all_stages() -> None:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("type: docker\nvalues: {image: 5}", r"\$\.image: 5 is not of type 'string'"),
-     ("type: docker\nvalues: {gpus: all}", "'gpus' was unexpected"),
-     ("values: {}", "type"), ("type: [", "expected")],
-)  # fmt: skip
+    [
+        ("type: docker\nvalues: {image: 5}", r"\$\.image: 5 is not of type 'string'"),
+        ("type: docker\nvalues: {gpus: all}", "'gpus' was unexpected"),
+        ("values: {}", "type"),
+        ("type: [", "expected"),
+    ],
+)
 def test_a_value_that_prefect_has_no_place_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, told: str
 ) -> None:

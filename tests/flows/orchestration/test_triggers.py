@@ -46,8 +46,13 @@ def test_drift_starts_retrain_with_its_delivery_and_a_delivery_starts_score(
 
     def emit(event: str, payload: dict[str, Any]) -> None:
         """As `prefect event emit` does."""
-        one = {"id": str(uuid4()), "occurred": datetime.now(UTC).isoformat(), "event": event, "payload": payload,
-               "resource": {"prefect.resource.id": "plumbline.place.athens"}}  # fmt: skip
+        one = {
+            "id": str(uuid4()),
+            "occurred": datetime.now(UTC).isoformat(),
+            "event": event,
+            "payload": payload,
+            "resource": {"prefect.resource.id": "plumbline.place.athens"},
+        }
         api.post("/events", json=[one]).raise_for_status()
 
     def started(name: str) -> list[dict]:

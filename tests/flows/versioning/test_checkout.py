@@ -49,8 +49,11 @@ input()
 def test_who_keeps_the_checkout_lets_in_its_own_and_nobody_else() -> None:
     keeper = subprocess.Popen(
         [sys.executable, "-c", KEEPER],
-        env=os.environ | {"PYTHONPATH": str(ROOT)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     with keeper:
         assert keeper.stdout is not None
         assert [keeper.stdout.readline() for _ in range(2)] == ["kept\n", "still kept\n"]

@@ -125,10 +125,13 @@ def test_an_entry_counts_by_its_files_and_not_by_its_own_date() -> None:
     old, new, lost, present, other = (
         Entry(name, name, paths, (out,))
         for name, paths, out in (
-            ("old", ("data/a",), "1"), ("new", ("data/a",), "2"), ("lost", ("data/a",), "3"),
-            ("present", ("data/a",), "4"), ("other", ("data/b",), "1"),
+            ("old", ("data/a",), "1"),
+            ("new", ("data/a",), "2"),
+            ("lost", ("data/a",), "3"),
+            ("present", ("data/a",), "4"),
+            ("other", ("data/b",), "1"),
         )
-    )  # fmt: skip
+    )
     found = store([old, lost, new, present, other], {"1": 1.0, "2": 9.0, "4": 0.5, "5": 10.0, "6": 2.0})
     going, objects = unwanted(found, Wanted({"6"}, {"present"}), 1)
     assert [entry.name for entry in going] == ["old", "lost"]

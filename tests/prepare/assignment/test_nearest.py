@@ -91,9 +91,10 @@ def test_the_owner_is_the_nearest_or_the_smallest_around_of_those_that_do_not_co
         distance = [shape.distance(shapely.Point(point)) for shape in shapes]
         near = [row for row in range(len(boxes)) if distance[row] <= buffer_m]
         wanted = min(
-            near, key=lambda row: (last[row], distance[row], 0 if distance[row] else shapes[row].area, row),
+            near,
+            key=lambda row: (last[row], distance[row], 0 if distance[row] else shapes[row].area, row),
             default=UNASSIGNED,
-        )  # fmt: skip
+        )
         assert owner == wanted
 
 

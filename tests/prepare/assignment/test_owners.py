@@ -61,8 +61,9 @@ def test_without_a_buffer_positions_are_taken_as_they_are():
 def test_a_house_and_its_site_are_no_rivals():
     tracks, footprints, _ = terrace(0, houses=2)
     site = shapely.box(*shapely.total_bounds(footprints)).buffer(20)
-    alone, with_site = (find_owners(tracks, np.array(every, object), PARAMS) for every in
-                        (list(footprints), [*footprints, site]))  # fmt: skip
+    alone, with_site = (
+        find_owners(tracks, np.array(every, object), PARAMS) for every in (list(footprints), [*footprints, site])
+    )
     assert alone.moved > 0
     for track, one, two in zip(tracks, alone.of, with_site.of, strict=True):
         inside = shapely.union_all(footprints).contains(shapely.points(track.easting, track.northing))

@@ -36,19 +36,35 @@ def make_splits() -> dict[str, Sequences]:
 def make_track(name: str = "up", **changed: Any) -> dict[str, Any]:
     """The report of a good track."""
     return {
-        "name": name, "points_read": 1000, "dropped": {"incoherent": 100, "large_rmse": 50}, "points": 850,
-        "assigned": 600, "duplicates": 3, "epochs": 100, "first_epoch": "2020-01-01", "last_epoch": "2022-12-31",
-        "revisit_days": 12, "longest_gap_days": 24.0, "missing_share": 0.02, "points_looked_at": 800, "noise_mm": 2.5,
-        "speed_p99_mm_yr": 6.0, **changed,
-    }  # fmt: skip
+        "name": name,
+        "points_read": 1000,
+        "dropped": {"incoherent": 100, "large_rmse": 50},
+        "points": 850,
+        "assigned": 600,
+        "duplicates": 3,
+        "epochs": 100,
+        "first_epoch": "2020-01-01",
+        "last_epoch": "2022-12-31",
+        "revisit_days": 12,
+        "longest_gap_days": 24.0,
+        "missing_share": 0.02,
+        "points_looked_at": 800,
+        "noise_mm": 2.5,
+        "speed_p99_mm_yr": 6.0,
+        **changed,
+    }
 
 
 def make_report(track: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:
     """A report of one good city with two tracks; `track` and `changed` change the first track and the city."""
     city = {
-        "buildings": 1000, "labelled": 900, "left_out": {"insufficient_points": 140, "without_label": 100},
-        "area_km2": 2.0, "tracks": [make_track(**(track or {})), make_track("down")], **changed,
-    }  # fmt: skip
+        "buildings": 1000,
+        "labelled": 900,
+        "left_out": {"insufficient_points": 140, "without_label": 100},
+        "area_km2": 2.0,
+        "tracks": [make_track(**(track or {})), make_track("down")],
+        **changed,
+    }
     return {"cities": {"a": city}, "blocks": {name: [f"a/{name}/{i}" for i in range(3)] for name in SIZES}}
 
 

@@ -87,8 +87,9 @@ def test_the_page_loads_nothing_and_is_small():
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a\" onload='x", "</td></table>", "<!--", "&lt;b&gt;"])
 def test_names_are_text_on_the_page(name):
     splits = {"train": make_split("train", 60, 0, name), "test": make_split("test", 40, 1, name)}
-    city = make_report(tracks=[make_track(name, missing_share=0.9, dropped={name: 1})], left_out={name: 3},
-                       notes=[name])["cities"]["a"]  # fmt: skip
+    city = make_report(
+        tracks=[make_track(name, missing_share=0.9, dropped={name: 1})], left_out={name: 3}, notes=[name]
+    )["cities"]["a"]
     page = Page(run(splits, {"cities": {name: city}}).html())
     assert "script" not in page.tags
     assert "onload" not in {key for key, _ in page.attributes}
@@ -185,9 +186,19 @@ def test_bounds_that_cannot_be_are_refused(wrong, said):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, ""), (7, "7"), (11388, "11,388"), (11630.4, "11,630"), (1163.04, "1163"), (0.12345, "0.1235"),
-     (3.0, "3"), (-12345.6, "-12,346"), (2.6e-5, "2.6e-05"), (1e20, "1e+20")],
-)  # fmt: skip
+    [
+        (None, ""),
+        (7, "7"),
+        (11388, "11,388"),
+        (11630.4, "11,630"),
+        (1163.04, "1163"),
+        (0.12345, "0.1235"),
+        (3.0, "3"),
+        (-12345.6, "-12,346"),
+        (2.6e-5, "2.6e-05"),
+        (1e20, "1e+20"),
+    ],
+)
 def test_figures_of_one_table_are_written_alike(value, text):
     assert number(value) == text
 

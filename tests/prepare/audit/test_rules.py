@@ -71,8 +71,12 @@ def test_rules_on_tracks(name, track, status, value, bound):
 def test_every_rule_stands_in_the_docs_by_its_name_and_none_else():
     page = (Path(__file__).parents[3] / "docs" / "audit.md").read_text(encoding="utf-8")
     table = page.split("## Rules")[1].split("\n\n")[0]
-    named = [name for line in table.splitlines() if line.startswith("| `")
-             for name in re.findall(r"`(\w+)`", line.split("|")[1])]  # fmt: skip
+    named = [
+        name
+        for line in table.splitlines()
+        if line.startswith("| `")
+        for name in re.findall(r"`(\w+)`", line.split("|")[1])
+    ]
     assert sorted(named) == sorted(rule.__name__ for rule in RULES)
 
 
@@ -137,36 +141,84 @@ def test_rules_on_cities(name, city, value, bound):
 
 SPLITS = [
     ("split_size", lambda: make_splits() | {"test": make_split("test", 20, 9)}, "warn", 20, 30, "test"),
-    ("split_size", lambda: make_splits() | {"test": make_split("test", 4, 9).take(np.zeros(0, int))},
-     "fail", 0, 1, "test"),
+    (
+        "split_size",
+        lambda: make_splits() | {"test": make_split("test", 4, 9).take(np.zeros(0, int))},
+        "fail",
+        0,
+        1,
+        "test",
+    ),
     ("split_size", lambda: {"test": make_split("test", 50, 1)}, "fail", 0, 1, "train"),
-    ("severity_known", lambda: labels(severity=np.r_[np.nan, make_splits()["train"].severity[1:]].astype("f4")),
-     "fail", 1, 0, "train"),
+    (
+        "severity_known",
+        lambda: labels(severity=np.r_[np.nan, make_splits()["train"].severity[1:]].astype("f4")),
+        "fail",
+        1,
+        0,
+        "train",
+    ),
     ("severity_known", lambda: severities([np.inf, 0.1, 3.0]), "fail", 134, 0, "train"),
     ("severity_known", lambda: severities([-1.0, 0.1, 3.0]), "fail", 134, 0, "train"),
     ("severity_range", lambda: severities([0.1, 0.6, 1, 2, 30]), "warn", 30, 20, "train"),
     ("severity_range", lambda: severities([0.1, 0.6, 1, 2, 600]), "fail", 600, 100, "train"),
     ("quadrant_codes", lambda: labels(quadrant=np.full(400, 4)), "fail", 400, 0, "train"),
-    ("quadrant_codes", lambda: labels(severity=np.full(400, 0.1, "f4"), quadrant=np.zeros(400, int)),
-     "fail", 400, 0, "train"),
-    ("quadrant_known", lambda: labels(severity=np.full(400, 2.0, "f4"), quadrant=np.full(400, -1)),
-     "warn", 1.0, 0, "train"),
+    (
+        "quadrant_codes",
+        lambda: labels(severity=np.full(400, 0.1, "f4"), quadrant=np.zeros(400, int)),
+        "fail",
+        400,
+        0,
+        "train",
+    ),
+    (
+        "quadrant_known",
+        lambda: labels(severity=np.full(400, 2.0, "f4"), quadrant=np.full(400, -1)),
+        "warn",
+        1.0,
+        0,
+        "train",
+    ),
     ("damage_present", lambda: severities([0.1]), "fail", 0, 1, "train, damaged"),
     ("damage_present", lambda: severities([2.0]), "fail", 0, 1, "train, undamaged"),
     ("damage_present", lambda: severities([2.0], "test"), "warn", 0, 1, "test, undamaged"),
     ("damage_balance", lambda: severities([0.1] + [2.0] * 39), "warn", 0.025, 0.05, "train, undamaged"),
     ("category_present", lambda: severities([0.1, 0.6, 2.0, 4.0], "test"), "warn", 0, 1, "test, category 2"),
     ("category_balance", lambda: severities([0.1, 1, 2, 4] * 25 + [0.6]), "warn", 3 / 400, 0.02, "train, category 1"),
-    ("quadrant_balance", lambda: labels(severity=np.full(400, 2.0, "f4"), quadrant=np.r_[0:4, [0, 1, 2] * 132]),
-     "warn", 1 / 400, 0.1, "train, SE"),
+    (
+        "quadrant_balance",
+        lambda: labels(severity=np.full(400, 2.0, "f4"), quadrant=np.r_[0:4, [0, 1, 2] * 132]),
+        "warn",
+        1 / 400,
+        0.1,
+        "train, SE",
+    ),
     ("constant", lambda: geometry("tracks", 1.0), "warn", 1, 0, "train"),
-    ("outliers", lambda: geometry("spread", np.r_[np.random.default_rng(0).normal(size=370), np.full(30, 1e3)]),
-     "warn", 0.075, 0.05, "train, geometry.spread"),
-    ("skew", lambda: geometry("spread", np.r_[1e4, np.zeros(399)]), "warn", 398 / 399**0.5, 19.0,
-     "train, geometry.spread"),
-    ("correlation", lambda: geometry("length", 3 * make_splits()["train"].geometry[:, 0] + 5),
-     "warn", 1.0, 0.999, "train, geometry.side_x and geometry.length"),
-]  # fmt: skip
+    (
+        "outliers",
+        lambda: geometry("spread", np.r_[np.random.default_rng(0).normal(size=370), np.full(30, 1e3)]),
+        "warn",
+        0.075,
+        0.05,
+        "train, geometry.spread",
+    ),
+    (
+        "skew",
+        lambda: geometry("spread", np.r_[1e4, np.zeros(399)]),
+        "warn",
+        398 / 399**0.5,
+        19.0,
+        "train, geometry.spread",
+    ),
+    (
+        "correlation",
+        lambda: geometry("length", 3 * make_splits()["train"].geometry[:, 0] + 5),
+        "warn",
+        1.0,
+        0.999,
+        "train, geometry.side_x and geometry.length",
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "splits", "status", "value", "bound", "where"), SPLITS)
@@ -219,8 +271,9 @@ def test_one_identifier_in_two_cities_is_two_buildings():
     assert rule(run(splits | {"test": other}), "building_leak").status == "pass"
 
 
-@pytest.mark.parametrize(("split", "status", "where"), [("test", "fail", "in train and test"),
-                                                        ("train", "warn", "twice in train")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("split", "status", "where"), [("test", "fail", "in train and test"), ("train", "warn", "twice in train")]
+)
 def test_a_building_under_another_name_is_found_by_its_values(split, status, where):
     splits = make_splits()
     twins = splits["train"].take(np.array([3, 5]))
@@ -276,8 +329,10 @@ def test_a_small_split_of_the_same_buildings_does_not_drift(count):
 
 
 def test_sixty_labelled_buildings_of_one_city_do_not_fail():
-    splits = {name: make_split(name, count, seed) for seed, (name, count) in
-              enumerate({"train": 36, "tune": 8, "calibrate": 8, "test": 8}.items())}  # fmt: skip
+    splits = {
+        name: make_split(name, count, seed)
+        for seed, (name, count) in enumerate({"train": 36, "tune": 8, "calibrate": 8, "test": 8}.items())
+    }
     assert run(splits).verdict == "warn"
 
 

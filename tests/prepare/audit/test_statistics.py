@@ -169,9 +169,16 @@ def test_counts_are_those_of_the_split():
     column = split.geometry[:, names(GEOMETRY).index("width")].astype(float)
     feature = found["features"]["geometry.width"]
     assert feature["unit"] == "m"
-    for key, value in (("mean", column.mean()), ("sd", column.std()), ("min", column.min()), ("max", column.max()),
-                       ("skew", stats.skew(column)), ("q05", np.quantile(column, 0.05)), ("count", 120),
-                       ("non_finite", 0)):  # fmt: skip
+    for key, value in (
+        ("mean", column.mean()),
+        ("sd", column.std()),
+        ("min", column.min()),
+        ("max", column.max()),
+        ("skew", stats.skew(column)),
+        ("q05", np.quantile(column, 0.05)),
+        ("count", 120),
+        ("non_finite", 0),
+    ):
         assert feature[key] == pytest.approx(value, rel=1e-5)
     assert sum(feature["histogram"]) == 120
 

@@ -54,9 +54,10 @@ def test_coordinates_and_quadrant_move_as_a_point_does(x, y, flags):
     u, v = (v, u) if swap else (u, v)
     row = np.array([x, y, x / 10, y / 5, np.hypot(x, y), 3.0])
     np.testing.assert_allclose(
-        matrix(DISTANCE, flags) @ row, [u, v, *((y / 5, x / 10) if swap else (x / 10, y / 5)), np.hypot(x, y), 3.0]
+        matrix(DISTANCE, flags) @ row,
+        [u, v, *((y / 5, x / 10) if swap else (x / 10, y / 5)), np.hypot(x, y), 3.0]
         * np.array([1, 1, np.sign(u * (y if swap else x)), np.sign(v * (x if swap else y)), 1, 1]),
-    )  # fmt: skip
+    )
     old, new = (int(quadrant_code(np.array([a]), np.array([b]))[0]) for a, b in ((x, y), (u, v)))
     assert quadrant_symmetry(*flags)[old] == new
 

@@ -31,9 +31,7 @@ def observe(rng, corner, drop, count=80, noise=0.3, shape=0, error=0.5, pull=0.0
     up = drop * corner_shape(xy, SIDE, shape)[..., corner] if corner is not None else np.zeros((1, count))
     away = -pull * up[..., None] * SIGNS[corner or 0] / np.sqrt(2)
     residual = up * los[..., 2] + (away * los[..., :2]).sum(-1) + rng.normal(0, noise, (1, count))
-    return fit_corners(
-        xy, height, los, residual, np.full((1, count), error), track, np.ones((1, count), bool), SIDE
-    )  # fmt: skip
+    return fit_corners(xy, height, los, residual, np.full((1, count), error), track, np.ones((1, count), bool), SIDE)
 
 
 @pytest.mark.parametrize("shape", range(len(SHAPES)))
@@ -210,9 +208,15 @@ def test_few_points_near_the_middle_do_not_tell_of_metres():
     count = xy.shape[:2]
     los = np.broadcast_to(los_of(ASCENDING), (*count, 3))
     fit = fit_corners(
-        xy, np.zeros(count), los, rng.normal(0, 3, count), np.full(count, 3.0), np.zeros(count, int),
-        np.ones(count, bool), np.broadcast_to(SIDE, (200, 2)),
-    )  # fmt: skip
+        xy,
+        np.zeros(count),
+        los,
+        rng.normal(0, 3, count),
+        np.full(count, 3.0),
+        np.zeros(count, int),
+        np.ones(count, bool),
+        np.broadcast_to(SIDE, (200, 2)),
+    )
     assert fit.severity.max() < 2
 
 

@@ -45,12 +45,19 @@ def spread_out(rng, layout, count, side):
 
 @settings(max_examples=60)
 @given(
-    seed=st.integers(0, 10_000), count=st.integers(1, 60), tracks=st.integers(1, 3), settlement=st.floats(-100, 100),
-    tilt=st.tuples(st.floats(-5, 5), st.floats(-5, 5)), sideways=st.tuples(st.floats(-30, 30), st.floats(-30, 30)),
-    offset=st.lists(st.floats(-80, 80), min_size=3, max_size=3), side=st.tuples(st.floats(3, 300), st.floats(3, 300)),
-    los=st.lists(los_vectors, min_size=3, max_size=3), tall=st.floats(0, 120),
-    layout=st.sampled_from(["anywhere", "line", "cluster", "twice", "point"]), error=st.floats(0.05, 20),
-)  # fmt: skip
+    seed=st.integers(0, 10_000),
+    count=st.integers(1, 60),
+    tracks=st.integers(1, 3),
+    settlement=st.floats(-100, 100),
+    tilt=st.tuples(st.floats(-5, 5), st.floats(-5, 5)),
+    sideways=st.tuples(st.floats(-30, 30), st.floats(-30, 30)),
+    offset=st.lists(st.floats(-80, 80), min_size=3, max_size=3),
+    side=st.tuples(st.floats(3, 300), st.floats(3, 300)),
+    los=st.lists(los_vectors, min_size=3, max_size=3),
+    tall=st.floats(0, 120),
+    layout=st.sampled_from(["anywhere", "line", "cluster", "twice", "point"]),
+    error=st.floats(0.05, 20),
+)
 def test_any_rigid_motion_is_taken_off(
     seed, count, tracks, settlement, tilt, sideways, offset, side, los, tall, layout, error
 ):
@@ -195,11 +202,21 @@ class Town:
         self.los = los_of(ASCENDING, DESCENDING)[self.track]
         settled = rng.uniform(-60, 0, BUILDINGS)
         tilt, offset = rng.uniform(-3, 3, (BUILDINGS, 2)), rng.uniform(-50, 50, (BUILDINGS, 2))
-        rigid = np.concatenate([
-            rigid_motion(self.xy[[b]], self.height[[b]], self.los[[b]], settled[b], tilt[b], (2, -3), offset[b],
-                         self.track[[b]])
-            for b in range(BUILDINGS)
-        ])  # fmt: skip
+        rigid = np.concatenate(
+            [
+                rigid_motion(
+                    self.xy[[b]],
+                    self.height[[b]],
+                    self.los[[b]],
+                    settled[b],
+                    tilt[b],
+                    (2, -3),
+                    offset[b],
+                    self.track[[b]],
+                )
+                for b in range(BUILDINGS)
+            ]
+        )
         shape = corner_shape(self.xy, np.repeat(SIDE, BUILDINGS, axis=0))
         broken = drop * shape[np.arange(BUILDINGS), :, self.corner] * self.los[..., 2]
         noise = rng.normal(0, self.noise, (BUILDINGS, self.count, self.epochs))

@@ -47,9 +47,10 @@ def test_two_tracks_tell_east_from_up_and_one_does_not(east, up):
     # One equation for two unknowns: the prior decides, and the error says so.
     assert one.standard_error[..., EAST].min() > 0.95 * PRIOR_SD[EAST]
     np.testing.assert_allclose(
-        one.estimate[..., UP] * los[0, 2] + one.estimate[..., EAST] * los[0, 0], up * los[0, 2] + east * los[0, 0],
+        one.estimate[..., UP] * los[0, 2] + one.estimate[..., EAST] * los[0, 0],
+        up * los[0, 2] + east * los[0, 0],
         atol=0.05,
-    )  # fmt: skip
+    )
 
 
 def test_a_lone_scatterer_answers_with_the_prior():

@@ -46,8 +46,16 @@ def project(tiny: Tiny, city: CityFiles, tmp_path_factory) -> Path:
     """A folder with an adapter of the tiny model, for the labels of every second building."""
     root = tmp_path_factory.mktemp("project")
     pd.read_csv(city.labels).iloc[::2].to_csv(root / "half.csv", index=False)
-    adapt(city.products, city.footprints, root / "half.csv", str(tiny.data("train")), "athens", QUICK,
-          tiny.params.prepare, root=root / "adapters")  # fmt: skip
+    adapt(
+        city.products,
+        city.footprints,
+        root / "half.csv",
+        str(tiny.data("train")),
+        "athens",
+        QUICK,
+        tiny.params.prepare,
+        root=root / "adapters",
+    )
     return root
 
 
@@ -151,8 +159,9 @@ def test_predict_takes_an_adapter_by_its_name(tiny, project, merged, tmp_path):
     assert (tmp_path / "said.csv").read_text() == (tmp_path / "merged.csv").read_text()
     ended = run_cli("predict", *given, "--adapter", "athens", "--artifact", "int8", cwd=project)
     assert (ended.code, ended.err) == (
-        2, "ERROR --artifact int8: an adapted model has float32 only. Leave --artifact out.\n",
-    )  # fmt: skip
+        2,
+        "ERROR --artifact int8: an adapted model has float32 only. Leave --artifact out.\n",
+    )
     for name, said in (
         ("bergen", "no such adapter; athens found"),
         ("../athens", "no name of an adapter"),
@@ -316,8 +325,21 @@ def call(tiny: Tiny, city: CityFiles, folder: Path, model: Path, sections: dict[
     """`plumbline adapt` in a folder, with a parameters file of these sections."""
     points = [word for path in city.products for word in ("--points", path)]
     (folder / "mine.yaml").write_text(yaml.safe_dump(sections))
-    return run_cli("adapt", *points, "--buildings", city.footprints, "--labels", city.labels, "--model", model,
-                   "--name", "one", "--params", "mine.yaml", cwd=folder)  # fmt: skip
+    return run_cli(
+        "adapt",
+        *points,
+        "--buildings",
+        city.footprints,
+        "--labels",
+        city.labels,
+        "--model",
+        model,
+        "--name",
+        "one",
+        "--params",
+        "mine.yaml",
+        cwd=folder,
+    )
 
 
 def prepared_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Prepare]:
@@ -416,8 +438,19 @@ def test_too_few_labels_are_refused_with_file_and_number(tiny, city, tmp_path):
     few = tmp_path / "few.csv"
     pd.read_csv(city.labels).head(15).to_csv(few, index=False)
     points = [word for path in city.products for word in ("--points", path)]
-    ended = run_cli("adapt", *points, "--buildings", city.footprints, "--labels", few, "--model", tiny.data("train"),
-                    "--name", "few", cwd=tmp_path)  # fmt: skip
+    ended = run_cli(
+        "adapt",
+        *points,
+        "--buildings",
+        city.footprints,
+        "--labels",
+        few,
+        "--model",
+        tiny.data("train"),
+        "--name",
+        "few",
+        cwd=tmp_path,
+    )
     assert ended.code == 2
     assert f"{few}: " in ended.err
     assert "labelled buildings that can be judged found, 20 needed" in ended.err
@@ -441,8 +474,12 @@ def test_what_would_be_lost_or_cannot_be_written_is_refused_before_any_work(tiny
     before = sorted(tmp_path.rglob("*"))
     ended = call(tiny, city, tmp_path, tiny.data("train"), {"adapt": FAST})
     assert ended.code == 2
-    told = {"notes": "holds something that this command did not write (notes.txt)", "file": "is a file",
-            "link": "is a link", "no folder": "is a file, and adapters are kept"}[kind]  # fmt: skip
+    told = {
+        "notes": "holds something that this command did not write (notes.txt)",
+        "file": "is a file",
+        "link": "is a link",
+        "no folder": "is a file, and adapters are kept",
+    }[kind]
     assert told in ended.err
     assert "labelled" not in ended.err
     assert [path for path in sorted(tmp_path.rglob("*")) if path.name != "mine.yaml"] == before
@@ -513,8 +550,21 @@ def test_a_name_that_is_no_folder_is_refused(tiny, city, tmp_path, name):
 @pytest.mark.parametrize(("option", "said"), [("--id-column", "column gone is missing"), ("--layer", "no layer gone")])
 def test_column_of_ids_and_layer_reach_the_reader_of_footprints(tiny, city, tmp_path, option, said):
     points = [word for path in city.products for word in ("--points", path)]
-    ended = run_cli("adapt", *points, "--buildings", city.footprints, "--labels", city.labels, "--model",
-                    tiny.data("train"), "--name", "one", option, "gone", cwd=tmp_path)  # fmt: skip
+    ended = run_cli(
+        "adapt",
+        *points,
+        "--buildings",
+        city.footprints,
+        "--labels",
+        city.labels,
+        "--model",
+        tiny.data("train"),
+        "--name",
+        "one",
+        option,
+        "gone",
+        cwd=tmp_path,
+    )
     assert ended.code == 2
     assert said in ended.err
 

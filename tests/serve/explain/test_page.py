@@ -37,9 +37,17 @@ def plan_of(shape, rng, count=12, beyond=4.0):
     west, south, east, north = local.bounds
     xy = rng.uniform((west - beyond, south - beyond), (east + beyond, north + beyond), (count, 2))
     return DrawnBuilding(
-        local, frame.side[0], float(frame.angle[0]), np.array([0.1, 0.2, 0.3, 0.4]), "SE", xy,
-        rng.normal(0, 5, count), np.full(count, 1.0), rng.normal(0, 0.1, count), [f"p{i}" for i in range(count)],
-    )  # fmt: skip
+        local,
+        frame.side[0],
+        float(frame.angle[0]),
+        np.array([0.1, 0.2, 0.3, 0.4]),
+        "SE",
+        xy,
+        rng.normal(0, 5, count),
+        np.full(count, 1.0),
+        rng.normal(0, 0.1, count),
+        [f"p{i}" for i in range(count)],
+    )
 
 
 def coordinates(path):
@@ -152,12 +160,25 @@ def tables(count, category=2):
     footprints = geopandas.GeoDataFrame(
         {"building_id": ids}, geometry=[shapely.box(30 * i, 0, 30 * i + 20, 10) for i in range(count)], crs="EPSG:3035"
     )
-    buildings = pd.DataFrame({
-        "building_id": ids, "status": "ok", "n_points": 4, "quadrant": "NE", "quadrant_confidence": 0.7, "p_ne": 0.7,
-        "p_nw": 0.1, "p_sw": 0.1, "p_se": 0.1, "severity_permille": np.arange(count) + 1.0, "severity_low": 0.5,
-        "severity_high": 9.0, "burland_category": category, "model_version": "v1",
-        **{f"{question}_{part}": 0.01 for question in QUESTIONS for part in PARTS},
-    })  # fmt: skip
+    buildings = pd.DataFrame(
+        {
+            "building_id": ids,
+            "status": "ok",
+            "n_points": 4,
+            "quadrant": "NE",
+            "quadrant_confidence": 0.7,
+            "p_ne": 0.7,
+            "p_nw": 0.1,
+            "p_sw": 0.1,
+            "p_se": 0.1,
+            "severity_permille": np.arange(count) + 1.0,
+            "severity_low": 0.5,
+            "severity_high": 9.0,
+            "burland_category": category,
+            "model_version": "v1",
+            **{f"{question}_{part}": 0.01 for question in QUESTIONS for part in PARTS},
+        }
+    )
     scatterers = pd.DataFrame(dict.fromkeys(FIGURES, 1.0), index=range(4 * count))
     scatterers["building_id"], scatterers["point_id"], scatterers["track"] = np.repeat(ids, 4), EVIL, EVIL
     return buildings, footprints, scatterers
@@ -202,8 +223,10 @@ def test_a_building_that_may_be_damaged_is_said_to_be_that_as_on_the_map(tmp_pat
     may, few = reason_sentences(Prepare())["unsure_where"], reason_sentences(Prepare())["insufficient_points"]
     sections = (tmp_path / "plan.html").read_text(encoding="utf-8").split("<section>")[1:]
     assert [(f"Not judged: {may}" in part, f"Not judged: {few}" in part) for part in sections] == [
-        (False, False), (False, True), (True, False),
-    ]  # fmt: skip
+        (False, False),
+        (False, True),
+        (True, False),
+    ]
 
 
 def test_a_page_of_no_judged_building_says_so(tmp_path):

@@ -185,16 +185,30 @@ def test_the_map_says_what_is_wrong_with_the_building_and_what_with_its_points(t
     footprints = [house(0, 0), shapely.box(50, 0, 51, 20), shapely.box(100, 0, 500, 50), house(0, 50), house(0, 90)]
     table = make_predictions(
         geopandas.GeoDataFrame({"building_id": list("abcde")}, geometry=footprints, crs="EPSG:32633"),
-        ["ok", *["insufficient_points"] * 4], [9, 3, 400, 0, 2], [[0.25] * 4] * 5, [0.1] * 5, [0.1] * 5, [2.0] * 5, "1",
-    )  # fmt: skip
+        ["ok", *["insufficient_points"] * 4],
+        [9, 3, 400, 0, 2],
+        [[0.25] * 4] * 5,
+        [0.1] * 5,
+        [0.1] * 5,
+        [2.0] * 5,
+        "1",
+    )
     prepare = Prepare(min_side_m=3.0)
     assert why_not(table, table.geometry.to_numpy(), prepare).tolist() == [
-        "ok", "too_small", "too_large", "no_points", "insufficient_points",
-    ]  # fmt: skip
+        "ok",
+        "too_small",
+        "too_large",
+        "no_points",
+        "insufficient_points",
+    ]
     write_map(table, [], tmp_path / "map.html", "Town", prepare)
     page = (tmp_path / "map.html").read_text()
-    for said in ("shorter side is below 3 m", "longer side is above 300 m", "no usable point is on it",
-                 "its points are too few, all on one line, or too noisy to tell"):  # fmt: skip
+    for said in (
+        "shorter side is below 3 m",
+        "longer side is above 300 m",
+        "no usable point is on it",
+        "its points are too few, all on one line, or too noisy to tell",
+    ):
         assert page.count(f"Not judged: {said}") == 1 or page.count(f"Not judged: its {said}") == 1, said
     assert "too small or large: 2" in page
 
@@ -203,13 +217,20 @@ def test_a_building_that_may_be_damaged_is_told_apart(tmp_path: Path) -> None:
     houses = [house(0, 50 * i) for i in range(3)]
     table = make_predictions(
         geopandas.GeoDataFrame({"building_id": list("abc")}, geometry=houses, crs="EPSG:32633"),
-        ["insufficient_points", "ok", "insufficient_points"], [9] * 3, [[0.25] * 4] * 3, [2.0] * 3, [0.1] * 3,
-        [3.0] * 3, "1",
-    )  # fmt: skip
+        ["insufficient_points", "ok", "insufficient_points"],
+        [9] * 3,
+        [[0.25] * 4] * 3,
+        [2.0] * 3,
+        [0.1] * 3,
+        [3.0] * 3,
+        "1",
+    )
     unsure = np.array([False, False, True])
     assert why_not(table, table.geometry.to_numpy(), Prepare(), unsure).tolist() == [
-        "insufficient_points", "ok", "unsure_where",
-    ]  # fmt: skip
+        "insufficient_points",
+        "ok",
+        "unsure_where",
+    ]
     write_map(table, [], tmp_path / "map.html", "Town", Prepare(), unsure=unsure)
     page = (tmp_path / "map.html").read_text()
     assert page.count("Not judged: it may be damaged, and its points do not tell in which quadrant") == 1

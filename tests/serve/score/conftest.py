@@ -36,9 +36,13 @@ class Town:
         return parse_params(content)
 
     def deliver(
-        self, name: str, last: str = "99999999", footprints: bool = True, every: int = 1,
+        self,
+        name: str,
+        last: str = "99999999",
+        footprints: bool = True,
+        every: int = 1,
         noise_mm: float = 0.0,
-    ) -> Path:  # fmt: skip
+    ) -> Path:
         """Put the products into a new delivery: series up to a day (YYYYMMDD), one in so many points, more noise."""
         folder = self.source / PLACE / name
         folder.mkdir(parents=True)

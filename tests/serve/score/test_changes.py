@@ -32,30 +32,54 @@ def table(crs: str = "EPSG:3035", **buildings) -> geopandas.GeoDataFrame:
 
 def test_each_kind_of_change_is_told_the_surest_first():
     before = table(
-        same=(0, "ok", SE, 2.0, 1.0, 3.0), up=(1, "ok", SE, 1.0, 0.6, 1.8), up_surely=(2, "ok", SE, 0.1, 0.0, 0.4),
-        down=(3, "ok", SE, 4.0, 2.0, 6.0), turned=(4, "ok", SE, 2.0, 1.0, 3.0), low=(5, "ok", SE, 0.1, 0.0, 0.4),
-        lost=(6, "ok", SE, 2.0, 1.0, 3.0), found=(7, "insufficient_points", SE, 0, 0, 0), gone=(8, "ok", SE, 1, 1, 1),
-    )  # fmt: skip
+        same=(0, "ok", SE, 2.0, 1.0, 3.0),
+        up=(1, "ok", SE, 1.0, 0.6, 1.8),
+        up_surely=(2, "ok", SE, 0.1, 0.0, 0.4),
+        down=(3, "ok", SE, 4.0, 2.0, 6.0),
+        turned=(4, "ok", SE, 2.0, 1.0, 3.0),
+        low=(5, "ok", SE, 0.1, 0.0, 0.4),
+        lost=(6, "ok", SE, 2.0, 1.0, 3.0),
+        found=(7, "insufficient_points", SE, 0, 0, 0),
+        gone=(8, "ok", SE, 1, 1, 1),
+    )
     after = table(
-        same=(0, "ok", SE, 2.5, 1.0, 4.0), up=(1, "ok", SE, 2.9, 1.7, 5.0), up_surely=(2, "ok", SE, 1.0, 0.5, 1.4),
-        down=(3, "ok", SE, 1.0, 0.5, 2.5), turned=(4, "ok", NE, 2.0, 1.0, 3.0), low=(5, "ok", NE, 0.2, 0.0, 0.4),
-        lost=(6, "out_of_distribution", SE, 0, 0, 0), found=(7, "ok", SE, 2, 1, 3), newer=(9, "ok", SE, 1, 1, 1),
-    )  # fmt: skip
+        same=(0, "ok", SE, 2.5, 1.0, 4.0),
+        up=(1, "ok", SE, 2.9, 1.7, 5.0),
+        up_surely=(2, "ok", SE, 1.0, 0.5, 1.4),
+        down=(3, "ok", SE, 1.0, 0.5, 2.5),
+        turned=(4, "ok", NE, 2.0, 1.0, 3.0),
+        low=(5, "ok", NE, 0.2, 0.0, 0.4),
+        lost=(6, "out_of_distribution", SE, 0, 0, 0),
+        found=(7, "ok", SE, 2, 1, 3),
+        newer=(9, "ok", SE, 1, 1, 1),
+    )
     changes = compare_predictions(before, after)
     told = changes.table.set_index("building_id")
     assert tuple(changes.table.columns) == COLUMNS
     assert dict(told["what"]) == {
-        "up_surely": "category", "up": "category", "turned": "quadrant", "down": "category", "found": "status",
+        "up_surely": "category",
+        "up": "category",
+        "turned": "quadrant",
+        "down": "category",
+        "found": "status",
         "lost": "status",
-    }  # fmt: skip
+    }
     assert list(told.index) == ["up_surely", "up", "turned", "down", "found", "lost"]
     assert told["intervals_overlap"].tolist()[:4] == [False, True, True, True]
     assert told["intervals_overlap"].isna().tolist() == [False] * 4 + [True] * 2
     assert (told.loc["up", "severity_high_before"], told.loc["up", "severity_low_after"]) == (1.8, 1.7)
     assert changes.counts == {
-        "compared": 8, "changed": 6, "status": 2, "category_up": 2, "category_down": 1, "quadrant": 1,
-        "beyond_intervals": 1, "new": 1, "gone": 1, "moved": 0,
-    }  # fmt: skip
+        "compared": 8,
+        "changed": 6,
+        "status": 2,
+        "category_up": 2,
+        "category_down": 1,
+        "quadrant": 1,
+        "beyond_intervals": 1,
+        "new": 1,
+        "gone": 1,
+        "moved": 0,
+    }
 
 
 def test_categories_are_whole_numbers_also_beside_one_that_is_missing():
@@ -64,8 +88,9 @@ def test_categories_are_whole_numbers_also_beside_one_that_is_missing():
     header, *lines = compare_predictions(before, after).table.to_csv(index=False).splitlines()
     told = {line["building_id"]: line for line in csv.DictReader([header, *lines])}
     assert [(told[name]["burland_category_before"], told[name]["burland_category_after"]) for name in "ab"] == [
-        ("0", ""), ("", "4"),
-    ]  # fmt: skip
+        ("0", ""),
+        ("", "4"),
+    ]
 
 
 def test_the_same_table_has_no_changes_in_any_crs():

@@ -59,7 +59,7 @@ def counts(novel: int = 0, ok: int = 100, few: int = 0, categories: tuple[int, .
     return {
         "statuses": {"ok": ok, "out_of_distribution": novel, "insufficient_points": few},
         "categories": {str(number): count for number, count in enumerate(categories)},
-    }  # fmt: skip
+    }
 
 
 def verdict(found: ColumnValues, reference: dict[str, ColumnValues] | None, said=None, before=None, **params: float):

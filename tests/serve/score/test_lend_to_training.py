@@ -32,10 +32,13 @@ def commented(simulate: str = "") -> str:
 @pytest.mark.parametrize(
     "text",
     [
-        PLAIN, commented(), commented("  borrowed:\n    older: {folder: data/borrowed/older}  # mine\n"),
-        commented("  borrowed:\n    town: {folder: data/borrowed/town, seed: 1}\n"), commented("  borrowed:\n"),
+        PLAIN,
+        commented(),
+        commented("  borrowed:\n    older: {folder: data/borrowed/older}  # mine\n"),
+        commented("  borrowed:\n    town: {folder: data/borrowed/town, seed: 1}\n"),
+        commented("  borrowed:\n"),
     ],
-)  # fmt: skip
+)
 def test_the_line_is_there_and_all_others_stay(text: str):
     changed = with_borrowed(text, "town", ENTRY, "params.yaml")
     before, after = yaml.safe_load(text), yaml.safe_load(changed)
@@ -137,9 +140,13 @@ def test_what_made_the_delivery_readable_is_lent_with_it(town: Town, monkeypatch
         del town.products[name]
     roles = {"point_id": "nr", "easting": "x, m", "northing": "y, m", "height": "h"} | {one: one for one in los}
     about = {
-        "columns": roles, "crs": "EPSG:3035", "units": {"displacement": "mm"}, "positive": "towards", "epochs": "D",
+        "columns": roles,
+        "crs": "EPSG:3035",
+        "units": {"displacement": "mm"},
+        "positive": "towards",
+        "epochs": "D",
         "separator": ",",
-    }  # fmt: skip
+    }
     products = {"other*": {"track": "of no file"}, "Café_*.csv": about, "*.csv": {"track": "comes too late"}}
     stated = {"*.geojson": {"id_column": "building_id"}, "*": {"layer": "of no file"}}
     content = PARAMS | {"ingest": {"products": products, "footprints": stated}, "score": {"settle_s": 0}}
@@ -154,8 +161,11 @@ def test_what_made_the_delivery_readable_is_lent_with_it(town: Town, monkeypatch
     assert said["footprints"] == {"*.geojson": {"id_column": "building_id"}}
     write_borrowed(Path("cities"), PLACE, lent, 0, 0.5)
     assert {path.name for path in Path("cities", PLACE).iterdir()} == {
-        "Café_0.csv", "Café_1.csv", "footprints.geojson", "labels.csv",
-    }  # fmt: skip
+        "Café_0.csv",
+        "Café_1.csv",
+        "footprints.geojson",
+        "labels.csv",
+    }
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,20 @@ def publish(
     empty = ("inputs", "footprints", "statuses", "categories", "left_out", "changes", "files")
     nothing: dict[str, Any] = {name: {} for name in empty}
     one = DeliveryResult(
-        place="town", delivery=delivery, id="ab" * 32, model={"name": "plumbline", "version": version}, code="",
-        observed={"from": "2020-01-01", "to": "2022-01-01"}, tracks=[], tiles=1, buildings=1, compared_with=None,
-        drift=drift, made=made, **nothing,
-    )  # fmt: skip
+        place="town",
+        delivery=delivery,
+        id="ab" * 32,
+        model={"name": "plumbline", "version": version},
+        code="",
+        observed={"from": "2020-01-01", "to": "2022-01-01"},
+        tracks=[],
+        tiles=1,
+        buildings=1,
+        compared_with=None,
+        drift=drift,
+        made=made,
+        **nothing,
+    )
     write_json(out / "town" / one.folder / MANIFEST, one.model_dump(mode="json"))
     return one
 

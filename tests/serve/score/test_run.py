@@ -36,9 +36,16 @@ def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_ti
     (result,) = town.results().values()
     points = [word for path in sorted(first.glob("*.csv")) for word in ("--points", path)]
     plain = run_cli(
-        "predict", *points, "--buildings", first / "footprints.geojson", "--model", town.package,
-        "--output", "plain.gpkg", cwd=town.folder,
-    )  # fmt: skip
+        "predict",
+        *points,
+        "--buildings",
+        first / "footprints.geojson",
+        "--model",
+        town.package,
+        "--output",
+        "plain.gpkg",
+        cwd=town.folder,
+    )
     assert plain.code == 0, plain.err
     found, wanted = read_predictions(result / "predictions.gpkg"), read_predictions(town.folder / "plain.gpkg")
     pd.testing.assert_frame_equal(pd.DataFrame(found), pd.DataFrame(wanted), atol=1e-4)
@@ -141,8 +148,11 @@ def test_a_champion_is_asked_for_by_a_delivery_alone(town):
 
 def finished(town: Town) -> list[Path]:
     """Folders of the tiles that are judged."""
-    return sorted(path.parent for path in (town.folder / ".plumbline" / "score").glob("*/*/x*_y*/tile.json")
-                  if not path.parent.name.startswith("."))  # fmt: skip
+    return sorted(
+        path.parent
+        for path in (town.folder / ".plumbline" / "score").glob("*/*/x*_y*/tile.json")
+        if not path.parent.name.startswith(".")
+    )
 
 
 def test_what_cannot_be_read_is_set_aside_and_stops_nobody(town: Town):

@@ -164,11 +164,19 @@ def test_a_city_outside_of_the_products_crs_is_moved_as_one(tmp_path):
     table.to_csv(folder / "points.csv", index=False)
     described = {
         "columns": {
-            "point_id": "id", "easting": "x", "northing": "y", "height": "h",
-            "los_east": "le", "los_north": "ln", "los_up": "lu",
+            "point_id": "id",
+            "easting": "x",
+            "northing": "y",
+            "height": "h",
+            "los_east": "le",
+            "los_north": "ln",
+            "los_up": "lu",
         },
-        "units": {"displacement": "mm"}, "positive": "towards", "epochs": "D%Y%m%d", "crs": "EPSG:32756",
-    }  # fmt: skip
+        "units": {"displacement": "mm"},
+        "positive": "towards",
+        "epochs": "D%Y%m%d",
+        "crs": "EPSG:32756",
+    }
     about = Borrowed.model_validate({"folder": folder, "products": {"points.csv": described}})
     write_borrowed(tmp_path / "out", "south", about, 7, 0.7)
     made = read_points(tmp_path / "out/south/points.csv")

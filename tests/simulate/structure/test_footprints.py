@@ -46,7 +46,7 @@ def test_the_plane_is_that_over_the_footprint():
     steepest = max(
         np.abs(y / 10 - expected[0] / 10).max() / 2,  # bays along x see the slope y / 10 less the tilt
         np.abs(x / 10 - expected[1] / 10).max() / 2,
-    )  # fmt: skip
+    )
     found = labelled(L_SHAPE, lambda x, y: x * y / 10)
     assert found.severity_permille[0] == pytest.approx(steepest, rel=0.02)
 
@@ -100,6 +100,8 @@ def test_every_shape_occurs(drawn):
     assert side[eight].min() >= LEAST_WINGED_M
     assert not convex[vertices > 4].any()
     # A U reaches all four corners of its rectangle, a T two.
-    reach = [sum(shapely.intersects_xy(one, *(0.499 * s * sign)) for sign in ((1, 1), (1, -1), (-1, 1), (-1, -1)))
-             for one, s in zip(polygon[eight], side[eight], strict=True)]  # fmt: skip
+    reach = [
+        sum(shapely.intersects_xy(one, *(0.499 * s * sign)) for sign in ((1, 1), (1, -1), (-1, 1), (-1, -1)))
+        for one, s in zip(polygon[eight], side[eight], strict=True)
+    ]
     assert set(reach) == {2, 4}

@@ -102,8 +102,9 @@ def test_walls_are_seen_from_the_side_of_the_satellite():
     on = points.kind == STRUCTURE
     place = points.east_north[on] - layout.frames.centre[points.building[on]]
     half = layout.frames.side[points.building[on]] / 2
-    edge = np.stack([half[:, 0] - place[:, 0], half[:, 0] + place[:, 0], half[:, 1] - place[:, 1],
-                     half[:, 1] + place[:, 1]]) / half.max(1)  # fmt: skip
+    edge = np.stack(
+        [half[:, 0] - place[:, 0], half[:, 0] + place[:, 0], half[:, 1] - place[:, 1], half[:, 1] + place[:, 1]]
+    ) / half.max(1)
     near = edge < 0.1  # east, west, north, south
     for track, faced in ((0, 0), (1, 3)):
         share = near[:, points.track[on] == track].mean(1)

@@ -88,8 +88,11 @@ def test_a_decimal_comma_that_comes_late_is_shown_as_it_stands_with_what_to_stat
 
 def test_what_is_packed_or_recoded_is_read_in_one_part(tmp_path, monkeypatch):
     monkeypatch.setattr("plumbline.sources.points.read.PART_BYTES", 200)
-    for content, many in ((text(rows()).encode(), True), (gzip.compress(text(rows()).encode()), False),
-                          (text(rows()).encode("utf-16"), False)):  # fmt: skip
+    for content, many in (
+        (text(rows()).encode(), True),
+        (gzip.compress(text(rows()).encode()), False),
+        (text(rows()).encode("utf-16"), False),
+    ):
         (tmp_path / "a.csv").write_bytes(content)
         assert (len(product_parts(tmp_path / "a.csv", {"*": described()})) > 1) == many
 

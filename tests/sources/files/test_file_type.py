@@ -14,13 +14,20 @@ from plumbline.sources.files.file_type import fits, product_params
 @pytest.mark.parametrize(
     ("path", "pattern", "wanted"),
     [
-        ("asc/ts.csv", "ts.csv", True), ("asc/ts.csv", "*.csv", True), ("asc/ts.csv", "asc/ts.csv", True),
-        ("asc/ts.csv", "asc/*", True), ("desc/ts.csv", "asc/ts.csv", False), ("deep/asc/ts.csv", "asc/ts.csv", True),
-        ("asc/ts.csv", "other/asc/ts.csv", False), ("a[1].csv", "a[1].csv", True), ("a1.csv", "a[1].csv", True),
-        ("/data/asc/ts.csv", "/data/asc/ts.csv", True), ("/data/asc/ts.csv", "/desc/ts.csv", False),
+        ("asc/ts.csv", "ts.csv", True),
+        ("asc/ts.csv", "*.csv", True),
+        ("asc/ts.csv", "asc/ts.csv", True),
+        ("asc/ts.csv", "asc/*", True),
+        ("desc/ts.csv", "asc/ts.csv", False),
+        ("deep/asc/ts.csv", "asc/ts.csv", True),
+        ("asc/ts.csv", "other/asc/ts.csv", False),
+        ("a[1].csv", "a[1].csv", True),
+        ("a1.csv", "a[1].csv", True),
+        ("/data/asc/ts.csv", "/data/asc/ts.csv", True),
+        ("/data/asc/ts.csv", "/desc/ts.csv", False),
         ("asc/TS.csv", "asc/ts.csv", False),
     ],
-)  # fmt: skip
+)
 def test_a_pattern_fits_by_the_name_and_as_many_folders_as_it_has(path: str, pattern: str, wanted: bool) -> None:
     assert fits(Path(path), pattern) is wanted
 

@@ -37,10 +37,18 @@ def named(name):
     "code",
     [4326, 4258, 4979, 3035, 32633, 3857, 2056, 31468, 2263, 27572],
     ids=[
-        "degrees", "ETRS89 degrees", "degrees with heights", "northing first", "UTM", "web mercator", "Swiss",
-        "Gauss-Krueger, northing first", "New York, US feet", "Lambert of Paris, grads",
+        "degrees",
+        "ETRS89 degrees",
+        "degrees with heights",
+        "northing first",
+        "UTM",
+        "web mercator",
+        "Swiss",
+        "Gauss-Krueger, northing first",
+        "New York, US feet",
+        "Lambert of Paris, grads",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("name", ["f.gpkg", "f.parquet"])
 def test_the_same_ground_in_any_crs_is_at_the_same_place(tmp_path, code, name):
     place = {2056: (7.44, 46.95), 31468: (11.5, 48.1), 2263: (-74.0, 40.7), 27572: (2.3, 48.9), 32633: (15.0, 47.0)}
@@ -105,9 +113,18 @@ def test_a_projection_with_the_northing_first_is_written_easting_first(tmp_path,
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize(
     "crs",
-    [named("EPSG:999999"), named("moon"), named(""), named(None), "EPSG:3035", 3035, [], {"type": "name"},
-     {"type": "link", "properties": {"href": "a.prj"}}],
-)  # fmt: skip
+    [
+        named("EPSG:999999"),
+        named("moon"),
+        named(""),
+        named(None),
+        "EPSG:3035",
+        3035,
+        [],
+        {"type": "name"},
+        {"type": "link", "properties": {"href": "a.prj"}},
+    ],
+)
 def test_a_geojson_with_a_crs_that_is_not_known_is_refused(tmp_path, crs, first):
     path = geojson(tmp_path / "f.geojson", RING, crs, first)
     with pytest.raises(InputError, match=r"f\.geojson: crs .* found, which is not known"):

@@ -25,14 +25,17 @@ def repair(polygon):
 CLEAR = {
     "spike out": (shapely.Polygon([(0, 0), (10, 0), (15, 0), (10, 0), (10, 10), (0, 10)]), shapely.box(0, 0, 10, 10)),
     "spike in": (
-        shapely.Polygon([(0, 0), (5, 0), (5, 5), (5, 0), (10, 0), (10, 10), (0, 10)]), shapely.box(0, 0, 10, 10),
+        shapely.Polygon([(0, 0), (5, 0), (5, 5), (5, 0), (10, 0), (10, 10), (0, 10)]),
+        shapely.box(0, 0, 10, 10),
     ),
     "hole on an edge": (shapely.Polygon(SQUARE, [moved(HOLE, -2)]), shapely.Polygon(SQUARE) - shapely.box(0, 2, 2, 4)),
     "holes with an edge in common": (
-        shapely.Polygon(SQUARE, [HOLE, moved(HOLE, 2)]), shapely.Polygon(SQUARE, [[(2, 2), (6, 2), (6, 4), (2, 4)]]),
+        shapely.Polygon(SQUARE, [HOLE, moved(HOLE, 2)]),
+        shapely.Polygon(SQUARE, [[(2, 2), (6, 2), (6, 4), (2, 4)]]),
     ),
     "parts with an edge in common": (
-        shapely.MultiPolygon([shapely.Polygon(SQUARE), shapely.Polygon(moved(SQUARE, 10))]), shapely.box(0, 0, 20, 10),
+        shapely.MultiPolygon([shapely.Polygon(SQUARE), shapely.Polygon(moved(SQUARE, 10))]),
+        shapely.box(0, 0, 20, 10),
     ),
     "hole drawn with the shell's ring": (
         shapely.Polygon([(0, 0), (10, 0), (10, 10), (0, 10), (0, 0), (2, 5), (5, 5), (5, 2)]),
@@ -50,7 +53,7 @@ CLEAR = {
         shapely.Polygon([(0, 0), (10, 0), (10, 10), (10.05, 10.05), (10.05, 10), (10, 10.05), (0, 10)]),
         shapely.Polygon([(0, 0), (10, 0), (10, 10), (10.025, 10.025), (10, 10.05), (0, 10)]),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CLEAR)

@@ -129,10 +129,17 @@ def test_heights_from_another_zero_are_told_of(city, tmp_path, caplog):
     """Many squares of 50 m: a row of points on each, and the second product 40 m above the first."""
     for name, up, east in (("a", 0.0, 0.6), ("b", 40.0, -0.6)):
         cells = [
-            {**row, "pid": f"{name}{number}", "temporal_coherence": "0.9", "height_ortho": f"{20 + up:.1f}",
-             "los_east": f"{east}", "los_north": "0", "los_up": "0.8"}
+            {
+                **row,
+                "pid": f"{name}{number}",
+                "temporal_coherence": "0.9",
+                "height_ortho": f"{20 + up:.1f}",
+                "los_east": f"{east}",
+                "los_north": "0",
+                "los_up": "0.8",
+            }
             for number, row in enumerate(rows(80))
-        ]  # fmt: skip
+        ]
         (city / f"{name}.csv").write_text(text(cells))
     (city / "ascending.csv").unlink()
     (city / "descending.zip").unlink()
@@ -437,9 +444,14 @@ def test_one_stray_point_does_not_choose_the_crs(tmp_path, caplog):
     lines[7] = "p7,150,-30,0,0.6,-0.1,0.794,1.0,2.0"
     path.write_text("\n".join(["id,lon,lat,h,e,n,u,D20200101,D20200113", *lines, ""]))
     columns = {
-        "point_id": "id", "longitude": "lon", "latitude": "lat", "height": "h", "los_east": "e", "los_north": "n",
+        "point_id": "id",
+        "longitude": "lon",
+        "latitude": "lat",
+        "height": "h",
+        "los_east": "e",
+        "los_north": "n",
         "los_up": "u",
-    }  # fmt: skip
+    }
     told = {"columns": columns, "units": {"displacement": "mm"}, "positive": "towards", "epochs": "D%Y%m%d"}
     with caplog.at_level("WARNING", "plumbline"):
         source = read.open_points(path, {"*.csv": Product.model_validate(told)})
@@ -454,6 +466,7 @@ def test_what_a_reader_decided_is_told_to_the_audit(city, tmp_path):
     ingest([city], Ingest(), tmp_path / "out")
     (town,) = open_ingested(tmp_path / "out")
     assert [track["notes"] for track in town.about["tracks"]] == [
-        ["the epochs do not ascend in the file; they are sorted"], [],
-    ]  # fmt: skip
+        ["the epochs do not ascend in the file; they are sorted"],
+        [],
+    ]
     assert (np.diff(town.tracks()[0].epochs) > np.timedelta64(0, "D")).all()

@@ -27,11 +27,17 @@ def write(tmp_path, content, name="c.csv"):
 
 @pytest.mark.parametrize(
     ("pattern", "name", "day"),
-    [("%d/%m/%Y", "3/1/2020", "2020-01-03"), ("%d/%m/%Y", "03/01/2020", "2020-01-03"),
-     ("%Y-%m-%d", "2020-1-3", "2020-01-03"), ("%d%b%Y", "03JAN2020", "2020-01-03"),
-     ("%Y-%m-%dT%H:%M:%S", "2020-01-03T05:12:44", "2020-01-03"), ("D%Y%m%d", "d20200103", "2020-01-03"),
-     ("%Y%m%d", "2020113", None), ("%Y%m%d", "202001030", None)],
-)  # fmt: skip
+    [
+        ("%d/%m/%Y", "3/1/2020", "2020-01-03"),
+        ("%d/%m/%Y", "03/01/2020", "2020-01-03"),
+        ("%Y-%m-%d", "2020-1-3", "2020-01-03"),
+        ("%d%b%Y", "03JAN2020", "2020-01-03"),
+        ("%Y-%m-%dT%H:%M:%S", "2020-01-03T05:12:44", "2020-01-03"),
+        ("D%Y%m%d", "d20200103", "2020-01-03"),
+        ("%Y%m%d", "2020113", None),
+        ("%Y%m%d", "202001030", None),
+    ],
+)
 def test_a_day_may_be_written_without_zeros_in_any_letters_with_its_time(pattern, name, day):
     assert [str(found) for found in find_days("f", [name], pattern).values()] == ([day] if day else [])
 

@@ -304,14 +304,25 @@ def test_commas_between_cells_and_in_numbers_are_told_apart(tmp_path):
 @pytest.mark.parametrize(
     ("days", "pattern"),
     [
-        (("01/17/2018", "02/03/2018"), "%m/%d/%Y"), (("17/01/2018", "03/02/2018"), "%d/%m/%Y"),
-        (("2018-01-17T05:34:11", "2018-01-29T05:34:12"), "%Y-%m-%dT%H:%M:%S"), (("05-Jan-18", "17-Feb-18"), "%d-%b-%y"),
-        (("d_20190430T053411", "d_20190512T053412"), "d_%Y%m%dT%H%M%S"), (("D20180105", "D20180117"), "D%Y%m%d"),
+        (("01/17/2018", "02/03/2018"), "%m/%d/%Y"),
+        (("17/01/2018", "03/02/2018"), "%d/%m/%Y"),
+        (("2018-01-17T05:34:11", "2018-01-29T05:34:12"), "%Y-%m-%dT%H:%M:%S"),
+        (("05-Jan-18", "17-Feb-18"), "%d-%b-%y"),
+        (("d_20190430T053411", "d_20190512T053412"), "d_%Y%m%dT%H%M%S"),
+        (("D20180105", "D20180117"), "D%Y%m%d"),
     ],
-)  # fmt: skip
+)
 def test_the_description_to_begin_with_reads_the_days_that_it_was_made_from(tmp_path, days, pattern):
-    cells = [{"CODE": f"p{n}", "Lat": f"{LATITUDE + n / 7e4:.8f}", "Lon": f"{LONGITUDE + n / 7e4:.8f}", "COHER": "0.9",
-              **dict.fromkeys(days, "1.5")} for n in range(6)]  # fmt: skip
+    cells = [
+        {
+            "CODE": f"p{n}",
+            "Lat": f"{LATITUDE + n / 7e4:.8f}",
+            "Lon": f"{LONGITUDE + n / 7e4:.8f}",
+            "COHER": "0.9",
+            **dict.fromkeys(days, "1.5"),
+        }
+        for n in range(6)
+    ]
     path = write(tmp_path, text(cells))
     with pytest.raises(InputError) as caught:
         read_points(path)
@@ -325,10 +336,15 @@ def test_the_description_to_begin_with_reads_the_days_that_it_was_made_from(tmp_
 
 @pytest.mark.parametrize(
     ("start", "said"),
-    [(b"II*\0\x08\0", "a GeoTIFF. Give points"), (b"CDF\x01", "a NetCDF file. Give points"),
-     (b"MATLAB 5.0 MAT-file", "a MATLAB file. Export its table as csv"), (b"\xef\xbb\xbf<?xml version", "an XML file"),
-     (b"<!DOCTYPE html><html>", "a web page"), (b"0.000  676342.407  5404670.1\n", "blanks seem to stand between")],
-)  # fmt: skip
+    [
+        (b"II*\0\x08\0", "a GeoTIFF. Give points"),
+        (b"CDF\x01", "a NetCDF file. Give points"),
+        (b"MATLAB 5.0 MAT-file", "a MATLAB file. Export its table as csv"),
+        (b"\xef\xbb\xbf<?xml version", "an XML file"),
+        (b"<!DOCTYPE html><html>", "a web page"),
+        (b"0.000  676342.407  5404670.1\n", "blanks seem to stand between"),
+    ],
+)
 def test_files_that_are_no_tables_are_named_by_what_they_are(tmp_path, start, said):
     (tmp_path / "c.txt").write_bytes(start + b"\n1 2 3\n")
     with pytest.raises(InputError, match=said):

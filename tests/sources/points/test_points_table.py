@@ -52,8 +52,16 @@ def test_the_layout_is_the_contract(tmp_path):
     write_points([track()], tmp_path / "p.parquet")
     table = pq.read_table(tmp_path / "p.parquet")
     assert table.column_names == [
-        "point_id", "track", "easting", "northing", "height", "los_east", "los_north", "los_up", "displacement",
-    ]  # fmt: skip
+        "point_id",
+        "track",
+        "easting",
+        "northing",
+        "height",
+        "los_east",
+        "los_north",
+        "los_up",
+        "displacement",
+    ]
     assert pa.types.is_list(table.schema.field("displacement").type)
     assert table.schema.field("displacement").type.value_type == pa.float32()
     assert b'"EPSG:3035"' in table.schema.metadata[b"plumbline"]

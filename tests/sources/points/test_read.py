@@ -26,8 +26,11 @@ def write_all(folder):
         paths[name].write_text(content, encoding="utf-8")
     paths["mintpy"] = write_mintpy.Stack().write(folder / "5")
     about = {
-        "0": Product(component="up"), "2": Product(**ANGLES), "3": Product(**ANGLES), "4": write_columns.described(),
-    }  # fmt: skip
+        "0": Product(component="up"),
+        "2": Product(**ANGLES),
+        "3": Product(**ANGLES),
+        "4": write_columns.described(),
+    }
     return paths, about
 
 

@@ -10,8 +10,12 @@ from tests.sources.points.write_points import ANGLES, DAYS, degrees, series
 IDS = [f"pt {number}" for number in range(6)]
 COLUMNS = {"point_id": "CODE", "latitude": "Lat", "longitude": "Lon", "height": "H", "coherence": "COH"}
 ABOUT: dict[str, Any] = {
-    "columns": COLUMNS, "units": {"displacement": "cm"}, "positive": "away", "epochs": "D%Y%m%d", **ANGLES,
-}  # fmt: skip
+    "columns": COLUMNS,
+    "units": {"displacement": "cm"},
+    "positive": "away",
+    "epochs": "D%Y%m%d",
+    **ANGLES,
+}
 
 
 def described(**changes: Any) -> Product:
@@ -24,9 +28,13 @@ def rows(count: int = 6, factor: float = -0.1, pattern: str = "D{}") -> list[dic
     latitude, longitude = degrees(count)
     return [
         {
-            "CODE": IDS[number], "Lat": latitude[number], "Lon": longitude[number], "H": f"{number}.5",
-            "VEL": "-3.1", "COH": f"0.{number}",
+            "CODE": IDS[number],
+            "Lat": latitude[number],
+            "Lon": longitude[number],
+            "H": f"{number}.5",
+            "VEL": "-3.1",
+            "COH": f"0.{number}",
             **{pattern.format(day): f"{series(count)[number, epoch] * factor:g}" for epoch, day in enumerate(DAYS)},
         }
         for number in range(count)
-    ]  # fmt: skip
+    ]

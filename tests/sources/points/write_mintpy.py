@@ -15,13 +15,24 @@ SHAPE = (4, 3)
 STEP = 1e-4
 NORTH, WEST = 52.345, 4.911
 GEOCODED = {
-    "X_FIRST": str(WEST), "Y_FIRST": str(NORTH), "X_STEP": str(STEP), "Y_STEP": str(-STEP), "X_UNIT": "degrees",
+    "X_FIRST": str(WEST),
+    "Y_FIRST": str(NORTH),
+    "X_STEP": str(STEP),
+    "Y_STEP": str(-STEP),
+    "X_UNIT": "degrees",
     "Y_UNIT": "degrees",
-}  # fmt: skip
+}
 COMMON = {
-    "FILE_TYPE": "timeseries", "UNIT": "m", "LENGTH": str(SHAPE[0]), "WIDTH": str(SHAPE[1]), "ANTENNA_SIDE": "-1",
-    "ORBIT_DIRECTION": "ASCENDING", "HEADING": str(HEADING - 360), "REF_DATE": DAYS[0], "WAVELENGTH": "0.0555",
-}  # fmt: skip
+    "FILE_TYPE": "timeseries",
+    "UNIT": "m",
+    "LENGTH": str(SHAPE[0]),
+    "WIDTH": str(SHAPE[1]),
+    "ANTENNA_SIDE": "-1",
+    "ORBIT_DIRECTION": "ASCENDING",
+    "HEADING": str(HEADING - 360),
+    "REF_DATE": DAYS[0],
+    "WAVELENGTH": "0.0555",
+}
 
 
 def metres() -> np.ndarray:

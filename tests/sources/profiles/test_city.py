@@ -18,9 +18,13 @@ from tests.sources.profiles.write_profiles import profiles
 
 FUZZ = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 STATED = {
-    "labelled": True, "distance_unit": "cm", "slope_unit": "m/m", "severity_unit": "percent",
-    "quadrants": {1: "NE", 2: "NW", 3: "SW", 4: "SE", 0: "none"}, "years": 2.5,
-}  # fmt: skip
+    "labelled": True,
+    "distance_unit": "cm",
+    "slope_unit": "m/m",
+    "severity_unit": "percent",
+    "quadrants": {1: "NE", 2: "NW", 3: "SW", 4: "SE", 0: "none"},
+    "years": 2.5,
+}
 PLAIN = {"labelled": False, "distance_unit": "m", "slope_unit": "mm/m", "first": "2020-01-01", "last": "2022-07-01"}
 ROWS = [
     ([(0, 1e-3), (300, -2e-3), (750, 2e-3)], [800, 500, 0.075, 2]),
@@ -55,9 +59,15 @@ def test_rows_become_a_table_in_one_unit_with_their_labels(city, tmp_path):
     (old,) = open_profiles(tmp_path / "out")
     assert [old.about[key] for key in ("kind", "buildings", "labelled", "groups")] == ["profiles", 4, 3, 2]
     assert old.products[0] == {
-        "name": "plain.csv", "buildings": 1, "labelled": 0, "points": 3, "duplicates": 0, "years": 912 / 365.25,
-        "first_epoch": "2020-01-01", "last_epoch": "2022-07-01",
-    }  # fmt: skip
+        "name": "plain.csv",
+        "buildings": 1,
+        "labelled": 0,
+        "points": 3,
+        "duplicates": 0,
+        "years": 912 / 365.25,
+        "first_epoch": "2020-01-01",
+        "last_epoch": "2022-07-01",
+    }
     assert [old.products[1][key] for key in ("points", "duplicates", "years")] == [9, 1, 2.5]
     plain, rows = old.rows("plain.csv"), old.rows("rows.csv")
     wanted = read_profiles(city / "rows.csv", True, "m/m", "cm")

@@ -145,9 +145,10 @@ def test_no_file_and_no_lines_are_refused(tmp_path):
             st.lists(st.tuples(st.floats(0, 100), numbers), min_size=1, max_size=6).map(sorted),
             st.tuples(st.floats(100, 1000), st.floats(0.1, 1000), st.floats(0, 100), st.integers(0, 3)),
         ),
-        min_size=1, max_size=5,
+        min_size=1,
+        max_size=5,
     )
-)  # fmt: skip
+)
 def test_what_is_written_is_read(tmp_path, buildings):
     found = read_profiles(profiles(tmp_path / "p.csv", buildings), labelled=True)
     assert [list(zip(*found.of(n), strict=True)) for n in range(len(found))] == [pairs for pairs, _ in buildings]

@@ -178,8 +178,10 @@ def test_adapters_of_three_domains_are_switched_and_each_answers_as_on_its_own(b
 def test_an_adapter_of_the_default_network_is_small(tmp_path):
     torch.manual_seed(0)
     spec = small_model(128, channels=32, heads=4, hidden=96)
-    trained, total = count_changes(attached(spec).network), sum(p.numel() for p in small_model(
-        128, channels=32, heads=4, hidden=96).network.parameters())  # fmt: skip
+    trained, total = (
+        count_changes(attached(spec).network),
+        sum(p.numel() for p in small_model(128, channels=32, heads=4, hidden=96).network.parameters()),
+    )
     assert trained / total < 0.08
     assert 4 * trained < MAX_BYTES
 
@@ -237,8 +239,15 @@ def test_too_few_labels_are_refused_with_their_number(base):
 def test_more_folds_than_labelled_buildings_are_refused_by_their_own_key(base):
     sequences, centre = labelled("cairo")
     with pytest.raises(TooFewLabels, match=r"^adapt\.folds: 30 found, but the 24 labelled buildings .* label more"):
-        adapt(load_diagnosis(base), base_hash(base), sequences, centre, QUICK.model_copy(update={"folds": 30}), "cairo",
-              Prepare())  # fmt: skip
+        adapt(
+            load_diagnosis(base),
+            base_hash(base),
+            sequences,
+            centre,
+            QUICK.model_copy(update={"folds": 30}),
+            "cairo",
+            Prepare(),
+        )
 
 
 def test_a_rate_that_is_too_high_is_named_by_the_section_that_has_it(base):

@@ -49,8 +49,12 @@ def echoed(model, rng, count, temperature=1.0, spread=1.0):
 
 
 def coverage(model, sequences):
-    inputs = [torch.zeros(len(sequences), 1, 1), torch.zeros(len(sequences), 1, 1),
-              torch.tensor(sequences.geometry), torch.ones(len(sequences), 1, dtype=torch.bool)]  # fmt: skip
+    inputs = [
+        torch.zeros(len(sequences), 1, 1),
+        torch.zeros(len(sequences), 1, 1),
+        torch.tensor(sequences.geometry),
+        torch.ones(len(sequences), 1, dtype=torch.bool),
+    ]
     model.standardise, whole = (lambda name, values: values.asinh()), model.standardise
     answer = model(*inputs)
     model.standardise = whole

@@ -112,8 +112,9 @@ def test_accumulated_batches_are_one_batch(work):
     run("one", batch_size=24, model=model, **changed)
     run("three", batch_size=8, accumulate=3, model=model, **changed)
     assert apart("one", "three") < 1e-5
-    np.testing.assert_allclose([r["train_loss"] for r in history("one")], [r["train_loss"] for r in history("three")],
-                               rtol=1e-5)  # fmt: skip
+    np.testing.assert_allclose(
+        [r["train_loss"] for r in history("one")], [r["train_loss"] for r in history("three")], rtol=1e-5
+    )
     assert weights("one") != weights("three")  # sums in another order: the two were really different runs
 
 
@@ -166,9 +167,12 @@ def test_batches_made_ahead_for_a_gpu_are_the_same_ones(device, resident, ahead)
     data = Data(train, tune, losses, losses, 3, 8)
     progress = SimpleNamespace(current=SimpleNamespace(processed=1))
     data.trainer = SimpleNamespace(
-        strategy=SimpleNamespace(root_device=torch.device(device)), is_global_zero=True, world_size=1, global_rank=0,
+        strategy=SimpleNamespace(root_device=torch.device(device)),
+        is_global_zero=True,
+        world_size=1,
+        global_rank=0,
         fit_loop=SimpleNamespace(epoch_progress=progress),
-    )  # fmt: skip
+    )
     data.setup("fit")
     for loader in (data.train_dataloader(), data.val_dataloader()):
         assert (loader.num_workers, loader.pin_memory) == (ahead, ahead > 0)

@@ -87,9 +87,12 @@ def test_noise_has_the_size_that_the_standard_error_then_states(sequences):
 
 @settings(max_examples=15, deadline=None)
 @given(
-    point=st.sampled_from([0.0, 0.3, 0.9]), track=st.sampled_from([0.0, 1.0]), noise=st.sampled_from([0.0, 1.0]),
-    share=st.sampled_from([0.3, 1.0]), seed=st.integers(0, 99),
-)  # fmt: skip
+    point=st.sampled_from([0.0, 0.3, 0.9]),
+    track=st.sampled_from([0.0, 1.0]),
+    noise=st.sampled_from([0.0, 1.0]),
+    share=st.sampled_from([0.3, 1.0]),
+    seed=st.integers(0, 99),
+)
 def test_every_column_agrees_with_the_scatterers_that_are_left(sequences, point, track, noise, share, seed):
     losses = section(perturb=share, point_dropout=point, track_dropout=track, noise=noise)
     found = perturb(sequences, losses, LEAST, numbers(sequences, seed))
@@ -140,8 +143,20 @@ def test_displacements_move_with_the_noise_and_gradients_with_them(sequences):
         assert np.abs(found.slope[:, place] - sequences.slope[:, place]).mean() > 1e-3, name
     for name in ("los_x", "los_y", "los_up"):
         np.testing.assert_allclose(found.slope[:, column(SLOPE, name)], sequences.slope[:, column(SLOPE, name)])
-    fixed = ["side_x", "side_y", "length", "width", "log_area", "rectangularity", "height_range", "log_points",
-             "tracks", "years", "points_ne", "points_sw"]  # fmt: skip
+    fixed = [
+        "side_x",
+        "side_y",
+        "length",
+        "width",
+        "log_area",
+        "rectangularity",
+        "height_range",
+        "log_points",
+        "tracks",
+        "years",
+        "points_ne",
+        "points_sw",
+    ]
     for name in fixed:
         place = column(GEOMETRY, name)
         np.testing.assert_allclose(found.geometry[:, place], sequences.geometry[:, place], rtol=1e-4, atol=1e-4)
@@ -152,9 +167,14 @@ def test_displacements_move_with_the_noise_and_gradients_with_them(sequences):
 
 @pytest.mark.parametrize(
     ("changed", "wanted"),
-    [({}, False), ({"noise": 0.5}, True), ({"point_dropout": 0.1}, True), ({"track_dropout": 1.0}, True),
-     ({"noise": 0.5, "perturb": 0.0}, False)],
-)  # fmt: skip
+    [
+        ({}, False),
+        ({"noise": 0.5}, True),
+        ({"point_dropout": 0.1}, True),
+        ({"track_dropout": 1.0}, True),
+        ({"noise": 0.5, "perturb": 0.0}, False),
+    ],
+)
 def test_nothing_is_asked_for_unless_a_rate_and_the_share_are_above_zero(changed, wanted):
     assert section(**changed).perturbs == wanted
 
@@ -205,8 +225,18 @@ def test_a_cut_run_with_everything_on_ends_as_a_whole_one(sequences, tmp_path, m
     for name in ("train", "tune", "calibrate"):
         save_shards([labelled], Path("data/prepare") / name)
     longest = {"max_points": int(labelled.length.max())}
-    changed = {**longest, "epochs": 2, "perturb": 0.7, "point_dropout": 0.3, "track_dropout": 0.3, "noise": 0.5,
-               "padding": "replicate", "balance": "oversample", "balance_by": "both", "batch_size": 8}  # fmt: skip
+    changed = {
+        **longest,
+        "epochs": 2,
+        "perturb": 0.7,
+        "point_dropout": 0.3,
+        "track_dropout": 0.3,
+        "noise": 0.5,
+        "padding": "replicate",
+        "balance": "oversample",
+        "balance_by": "both",
+        "batch_size": 8,
+    }
     run("whole", **changed)
     with pytest.raises(Killed):
         run("cut", dies_before=1, **changed)

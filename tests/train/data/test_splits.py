@@ -123,10 +123,13 @@ def test_data_prepared_with_more_points_than_the_params_say_are_refused(split, w
 
 @pytest.mark.parametrize(
     ("model", "warned"),
-    [({"max_attention_length": 4}, True), ({"max_attention_length": 5}, False),
-     ({"max_attention_length": 4, "attention": "none"}, False)],
+    [
+        ({"max_attention_length": 4}, True),
+        ({"max_attention_length": 5}, False),
+        ({"max_attention_length": 4, "attention": "none"}, False),
+    ],
     ids=["below", "shortest", "none"],
-)  # fmt: skip
+)
 def test_attention_that_no_building_gets_is_told_of(model, warned, work, said):
     run(model=model, epochs=1)
     told = [line for line in said if "max_attention_length" in line]

@@ -67,9 +67,14 @@ def main(port: str, rank: int) -> None:
         both = [torch.empty_like(got) for _ in range(2)]
         dist.all_gather(both, got)
         found[name] = {
-            "losses": losses, "errors": errors, "bytes": hook.step_bytes, "plain": hook.step_plain_bytes,
-            "sent": sent, "wire": wire, "alike": bool(torch.equal(*both)),
-        }  # fmt: skip
+            "losses": losses,
+            "errors": errors,
+            "bytes": hook.step_bytes,
+            "plain": hook.step_plain_bytes,
+            "sent": sent,
+            "wire": wire,
+            "alike": bool(torch.equal(*both)),
+        }
     if rank == 0:
         sys.stdout.write(json.dumps(found))
     dist.destroy_process_group()

@@ -129,8 +129,12 @@ def test_bad_input_of_two_processes_ends_as_that_of_one(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(settings(devices=2, accelerator="cpu")))
     done = subprocess.run(
         [sys.executable, "-m", "plumbline", "train"],
-        env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True, timeout=250,
-    )  # fmt: skip
+        env=ENVIRONMENT,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
     assert done.returncode == 2
     assert "data/prepare/train" in done.stderr.strip().splitlines()[-1]
     assert "Traceback" not in done.stderr

@@ -205,10 +205,12 @@ def test_powersgd_is_refused_on_the_cpu_beside_a_gpu(monkeypatch):
 
 @pytest.mark.parametrize(
     ("changed", "message"),
-    [({"precision": "fp16", "accelerator": "cpu"}, "train.precision: fp16 found, which needs a GPU"),
-     ({"compile": True}, "train.compile: true found, and no C.. compiler no-such-compiler"),
-     pytest.param({"accelerator": "gpu"}, "train.accelerator: gpu found, and there is none", marks=no_gpu)],
-)  # fmt: skip
+    [
+        ({"precision": "fp16", "accelerator": "cpu"}, "train.precision: fp16 found, which needs a GPU"),
+        ({"compile": True}, "train.compile: true found, and no C.. compiler no-such-compiler"),
+        pytest.param({"accelerator": "gpu"}, "train.accelerator: gpu found, and there is none", marks=no_gpu),
+    ],
+)
 def test_what_the_machine_lacks_is_refused(changed, message, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(InputError, match=message):
@@ -337,10 +339,12 @@ def test_a_folder_of_parts_is_read_anew_each_time(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("section", "changed", "message"),
-    [("train", {"strategy": "deepspeed_stage_2", "precision": "bf16"}, "precision: bf16 found with strategy deepsp"),
-     ("train", {"compile": True}, "compile: true found with strategy fsdp, which deals the weights out"),
-     ("compress", {"ema_decay": 0.9}, r"compress.ema_decay: 0.9 found, which needs train.strategy auto or ddp")],
-)  # fmt: skip
+    [
+        ("train", {"strategy": "deepspeed_stage_2", "precision": "bf16"}, "precision: bf16 found with strategy deepsp"),
+        ("train", {"compile": True}, "compile: true found with strategy fsdp, which deals the weights out"),
+        ("compress", {"ema_decay": 0.9}, r"compress.ema_decay: 0.9 found, which needs train.strategy auto or ddp"),
+    ],
+)
 def test_what_weights_in_parts_cannot_do_is_refused(section, changed, message):
     content = settings(strategy="fsdp")
     content[section] |= changed

@@ -139,15 +139,15 @@ OTHER = [
     ({"heads": 4}, ["model.heads: 4 found, 2 needed"]),
     ({"pooling": "mean_deviation"}, ["model.pooling: mean_deviation found, mean_max needed"]),
     ({"max_attention_length": 8}, ["model.max_attention_length: 8 found, 1024 needed"]),
-    ({"convolution": "separable", "kernel": 5},
-     ["model.kernel: 5 found, 3 needed", "model.convolution: separable found, plain needed"]),
-    ({"channels": 4, "blocks": 2},
-     ["model.channels: 4 found, 8 needed", "model.blocks: 2 found, 1 needed"]),
+    (
+        {"convolution": "separable", "kernel": 5},
+        ["model.kernel: 5 found, 3 needed", "model.convolution: separable found, plain needed"],
+    ),
+    ({"channels": 4, "blocks": 2}, ["model.channels: 4 found, 8 needed", "model.blocks: 2 found, 1 needed"]),
     ({"channels": 4}, ["model.channels: 4 found, 8 needed"]),
-    ({"attention": "none"},
-     ["model.attention: none found, sdpa needed", "model.attention_layers: 0 found, 1 needed"]),
+    ({"attention": "none"}, ["model.attention: none found, sdpa needed", "model.attention_layers: 0 found, 1 needed"]),
     ({"position": "sinusoidal"}, ["model.position: sinusoidal found, learned needed"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("changed", "said"), OTHER, ids=[str(changed) for changed, _ in OTHER])

@@ -104,8 +104,12 @@ def test_training_lowers_the_loss_and_learns_both_tasks(work, said):
     assert rows[-1]["train_loss"] < 0.6 * rows[0]["train_loss"]
     assert max(row["score"] for row in rows) > 0.1
     assert sorted(path.name for path in Path("out").iterdir()) == [
-        "history.csv", "metrics.json", "model.json", "model.safetensors", "record.json",
-    ]  # fmt: skip
+        "history.csv",
+        "metrics.json",
+        "model.json",
+        "model.safetensors",
+        "record.json",
+    ]
     assert not CHECKPOINTS.exists() or not list(CHECKPOINTS.iterdir())
     assert sum("MLflow at file:nowhere does not answer" in line for line in said) == 1
 
@@ -135,8 +139,9 @@ def test_a_record_that_falls_silent_is_told_of_once_and_training_goes_on(work, s
     assert len(history()) == 3
     (line,) = (line for line in said if "MLflow" in line)
     assert line.startswith("WARNING")
-    assert line.endswith("does not answer any more (no answer from http://me:***@host); the rest of this run is not "
-                         "recorded there")  # fmt: skip
+    assert line.endswith(
+        "does not answer any more (no answer from http://me:***@host); the rest of this run is not recorded there"
+    )
 
 
 def test_a_server_that_does_not_answer_is_not_waited_for_by_the_minute(work, said, monkeypatch):
@@ -242,8 +247,10 @@ def test_a_run_that_was_cut_ends_as_if_it_had_not_been(work, said, kind, dies_be
         run("cut", dies_before=dies_before, **changed)
     assert not Path("cut").exists()
     run("cut", **changed)
-    assert sum(f"resuming from the checkpoint of an interrupted run, after epoch {dies_before}" in line
-               for line in said) == 1  # fmt: skip
+    assert (
+        sum(f"resuming from the checkpoint of an interrupted run, after epoch {dies_before}" in line for line in said)
+        == 1
+    )
     assert Path("cut/history.csv").read_text() == Path("whole/history.csv").read_text()
     assert weights("cut") == weights("whole")
     assert not list(CHECKPOINTS.iterdir())
@@ -616,8 +623,12 @@ def test_a_run_cut_within_an_epoch_tells_of_each_step_once(work, monkeypatch):
         stream.write('{"kind": "step", "ep')
     run(epochs=3, batch_size=4)
     assert [(line["epoch"], line["step"]) for line in map(json.loads, path.read_text().splitlines())] == [
-        (1, 40), (2, 50), (2, 80), (3, 100), (3, 120),
-    ]  # fmt: skip
+        (1, 40),
+        (2, 50),
+        (2, 80),
+        (3, 100),
+        (3, 120),
+    ]
     assert len(list(Path(".plumbline/tensorboard/train").iterdir())) == 1
 
 
@@ -640,8 +651,12 @@ def test_run_key_tells_data_settings_other_inputs_and_forms_apart(tmp_path, monk
         (tmp_path / name / "file").write_text(content)
     a, b = tmp_path / "a", tmp_path / "b"
     plain = {"train": {"seed": 1}}
-    keys = [run_key("a", plain), run_key("a", {"train": {"seed": 2}}), run_key("b", plain),
-            *(run_key("a", plain, other) for other in (a, b))]  # fmt: skip
+    keys = [
+        run_key("a", plain),
+        run_key("a", {"train": {"seed": 2}}),
+        run_key("b", plain),
+        *(run_key("a", plain, other) for other in (a, b)),
+    ]
     assert len(set(keys)) == 5
     assert run_key("a", {**plain, "y": 2}) == run_key("a", {"y": 2, **plain})
     # A checkpoint of other code, whose optimiser holds something else, cannot be gone on with.
@@ -677,9 +692,14 @@ def test_missing_data_are_an_input_error(work):
 def start(folder: Path, **options) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "plumbline", "train"], cwd=folder, env=environment, text=True, stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL, **options,
-    )  # fmt: skip
+        [sys.executable, "-m", "plumbline", "train"],
+        cwd=folder,
+        env=environment,
+        text=True,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        **options,
+    )
 
 
 @pytest.mark.chaos

@@ -214,9 +214,14 @@ def test_buildings_a_second_are_those_of_all_processes_and_validation_takes_none
     clock, logged = SimpleNamespace(now=100.0), {}
     monkeypatch.setattr("plumbline.train.monitor.progress.time", SimpleNamespace(monotonic=lambda: clock.now))
     trainer = SimpleNamespace(
-        world_size=3, is_global_zero=True, current_epoch=0, global_step=1, log_every_n_steps=50, loggers=[],
+        world_size=3,
+        is_global_zero=True,
+        current_epoch=0,
+        global_step=1,
+        log_every_n_steps=50,
+        loggers=[],
         optimizers=[SimpleNamespace(param_groups=[{"lr": 0.1}])],
-    )  # fmt: skip
+    )
     module = SimpleNamespace(
         device=torch.device("cpu"), gradient_norm=torch.ones(()), log_dict=lambda figures, **_: logged.update(figures)
     )
@@ -237,8 +242,12 @@ def test_lines_of_json_say_how_the_run_is_doing(work):
     (path,) = Path(".plumbline/runs").glob("train-*/train.jsonl")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(line["kind"], line["epoch"], line["step"]) for line in lines] == [
-        ("epoch", 1, 40), ("step", 2, 50), ("epoch", 2, 80), ("step", 3, 100), ("epoch", 3, 120),
-    ]  # fmt: skip
+        ("epoch", 1, 40),
+        ("step", 2, 50),
+        ("epoch", 2, 80),
+        ("step", 3, 100),
+        ("epoch", 3, 120),
+    ]
     for line in lines:
         assert set(line) >= FIGURES
         assert line["loss"] > 0

@@ -129,15 +129,19 @@ def test_one_two_and_all_cores_are_measured(monkeypatch, cores, counts):
 @pytest.mark.parametrize(
     ("latency", "rate", "said"),
     [
-        (2.0, 50, "model.int8.onnx is slower than model.onnx here (2 ms against 1 ms, 50 buildings/s against 100): "
-         "prefer model.onnx on this machine."),
+        (
+            2.0,
+            50,
+            "model.int8.onnx is slower than model.onnx here (2 ms against 1 ms, 50 buildings/s against 100): "
+            "prefer model.onnx on this machine.",
+        ),
         (1.0, 50, "prefer model.onnx on this machine"),
         (0.5, 50, "slower than model.onnx here in batches only"),
         (2.0, 200, "slower than model.onnx here for one building only"),
         (0.5, 100, "model.int8.onnx is faster than model.onnx here"),
         (1.02, 99, "as fast as model.onnx here"),
     ],
-)  # fmt: skip
+)
 def test_advice_compares_with_the_default(latency, rate, said):
     rows = [row("weights.safetensors", 0.01, 9999), row("model.onnx", 1.0, 100), row("model.int8.onnx", latency, rate)]
     assert said in advice(rows, "model.onnx")[-1]
@@ -145,9 +149,11 @@ def test_advice_compares_with_the_default(latency, rate, said):
 
 def test_advice_names_the_best_of_all_runtimes_and_not_torch():
     rows = [
-        row("weights.safetensors", 0.01, 9999), row("model.onnx", 3.0, 100, "slow"), row("model.onnx", 1.0, 70, "fast"),
+        row("weights.safetensors", 0.01, 9999),
+        row("model.onnx", 3.0, 100, "slow"),
+        row("model.onnx", 1.0, 70, "fast"),
         row("model.int8.onnx", 0, 0, trouble="no"),
-    ]  # fmt: skip
+    ]
     assert advice(rows, "model.onnx") == [
         "Fastest for one building: model.onnx under fast, 1 ms.",
         "Most buildings a second: model.onnx under slow, 100.",

@@ -107,8 +107,9 @@ def test_a_model_that_is_worse_by_the_margin_passes_at_most_as_often_as_the_conf
         own = right & (rng.random(300) > 2 * margin) | ~right & (rng.random(300) < (2 * margin * 0.8 - margin) / 0.2)
         true = np.zeros(300, dtype=int)
         unknown = np.full(300, 1.0)
-        a, b = (Judged(np.where(np.arange(4) == (~r)[:, None], 0.7, 0.1), unknown, unknown, unknown)
-                for r in (own, right))  # fmt: skip
+        a, b = (
+            Judged(np.where(np.arange(4) == (~r)[:, None], 0.7, 0.1), unknown, unknown, unknown) for r in (own, right)
+        )
         passed += upper_bound(drops("quadrant_accuracy", a, b, true, unknown), 0.95) <= margin
     assert passed / 200 == pytest.approx(0.05, abs=0.04)
 

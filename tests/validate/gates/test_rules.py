@@ -233,8 +233,10 @@ def test_a_large_slice_without_a_figure_is_the_worst():
 
 def test_quadrant_rules_count_the_buildings_that_have_a_quadrant():
     figures = {"buildings": 500.0, "buildings_with_quadrant": 149.0}
-    table = {"all": {"int8": {**figures, "buildings_with_quadrant": 150.0, "quadrant_accuracy": 0.7}},
-             "a": {"int8": figures}}  # fmt: skip
+    table = {
+        "all": {"int8": {**figures, "buildings_with_quadrant": 150.0, "quadrant_accuracy": 0.7}},
+        "a": {"int8": figures},
+    }
     gate = evaluate([rule(metric="quadrant_accuracy", slice="worst", min=0.6)], table, min_worst_slice=150)
     assert gate["verdict"] == "pass"
 
@@ -249,8 +251,13 @@ def test_no_slice_large_enough_is_no_pass():
 
 
 def test_a_rule_on_every_city_is_asked_of_every_city_that_is_large_enough():
-    table = {"all": row(0.9, 0.3), "city:a": row(0.3, 0.3), "city:b": row(0.5, 0.3), "points:0-9": row(0.8, 0.3),
-             "city:small": row(0.9, 0.3, buildings=149.0)}  # fmt: skip
+    table = {
+        "all": row(0.9, 0.3),
+        "city:a": row(0.3, 0.3),
+        "city:b": row(0.5, 0.3),
+        "points:0-9": row(0.8, 0.3),
+        "city:small": row(0.9, 0.3, buildings=149.0),
+    }
     (result,) = evaluate([rule(slice="city:*", max=0.4)], table, min_worst_slice=150)["rules"]
     assert (result["slice"], result["worst_slice"], result["passed"]) == ("city:*", "city:b", False)
     assert result["text"].startswith("severity_mae of int8 on city:* (city:b): 0.5 found")
@@ -290,9 +297,12 @@ def test_a_gate_of_another_format_is_refused(found):
 
 
 @given(
-    st.sampled_from(OF_BUILDINGS), st.lists(st.floats(-10, 10), min_size=2, max_size=40), st.floats(-5, 5),
-    st.floats(0.51, 0.99), st.floats(0, 3),
-)  # fmt: skip
+    st.sampled_from(OF_BUILDINGS),
+    st.lists(st.floats(-10, 10), min_size=2, max_size=40),
+    st.floats(-5, 5),
+    st.floats(0.51, 0.99),
+    st.floats(0, 3),
+)
 def test_a_larger_drop_never_passes_where_a_smaller_one_fails(metric, drops, margin, confidence, more):
     table = {"all": {who: {metric: 0.5} for who in ("int8", "float32")}}
     asked = [rule(metric=metric, max_drop_vs="float32", margin=margin, confidence=confidence)]

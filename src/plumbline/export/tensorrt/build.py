@@ -70,9 +70,14 @@ def build_from_package(
 
 
 def build(
-    onnx: Path, weights: tuple[Path, Path], out: Path, artifact: EngineArtifact, device: Device, through: Through,
+    onnx: Path,
+    weights: tuple[Path, Path],
+    out: Path,
+    artifact: EngineArtifact,
+    device: Device,
+    through: Through,
     max_batch: int,
-) -> Path:  # fmt: skip
+) -> Path:
     """Build the engine of an ONNX file, or (`torch`) of the same network from its `weights` and widths.
 
     Raises:

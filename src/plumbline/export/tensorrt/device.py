@@ -47,9 +47,11 @@ def this_device() -> Device:
 
     major, minor = torch.cuda.get_device_capability(0)
     return Device(
-        gpu=torch.cuda.get_device_name(0), compute_capability=f"{major}.{minor}", tensorrt=_tensorrt_version(),
+        gpu=torch.cuda.get_device_name(0),
+        compute_capability=f"{major}.{minor}",
+        tensorrt=_tensorrt_version(),
         driver=_driver_version(),
-    )  # fmt: skip
+    )
 
 
 def _without_tensorrt() -> str:

@@ -132,5 +132,7 @@ def refuse_other(built: Device, here: Device, where: Path) -> None:
         if getattr(built, name) != getattr(here, name)
     ]
     if differing:
-        raise InputError(f"{where}: built for {', '.join(differing)}. An engine runs only where it was built; build "
-                         "one here: `plumbline tensorrt PACKAGE --output FOLDER`.")  # fmt: skip
+        raise InputError(
+            f"{where}: built for {', '.join(differing)}. An engine runs only where it was built; build "
+            "one here: `plumbline tensorrt PACKAGE --output FOLDER`."
+        )

@@ -30,11 +30,14 @@ def plan_from_torch(
     program = trace(in_half(model) if artifact == "fp16" else model, "cuda")
     given = [
         torch_tensorrt.Input(
-            name=name, min_shape=least, opt_shape=best, max_shape=most,
+            name=name,
+            min_shape=least,
+            opt_shape=best,
+            max_shape=most,
             dtype=torch.bool if name == "mask" else torch.float32,
         )
         for name, (least, best, most) in shapes.shapes(columns).items()
-    ]  # fmt: skip
+    ]
     plan: bytes = torch_tensorrt.dynamo.convert_exported_program_to_serialized_trt_engine(
         program, arg_inputs=given, disable_tf32=True, timing_cache_path=str(timings)
     )

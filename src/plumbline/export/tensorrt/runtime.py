@@ -39,13 +39,17 @@ class TensorRTModel(Released):
         # Outputs by their order: torch-tensorrt gives them names of its own.
         self._outputs = [name for name in names if name not in given]
         if given != set(NAMES) or len(self._outputs) != len(Answers._fields):
-            raise InputError(f"{folder / PLAN}: tensors {', '.join(names)} found, {', '.join(NAMES)} and "
-                             f"{len(Answers._fields)} outputs needed.")  # fmt: skip
+            raise InputError(
+                f"{folder / PLAN}: tensors {', '.join(names)} found, {', '.join(NAMES)} and "
+                f"{len(Answers._fields)} outputs needed."
+            )
         self._context = self._engine.create_execution_context()
         self.signature = signature(
-            self.about.columns, self.about.said.inputs, max_length=self.about.said.max_length,
+            self.about.columns,
+            self.about.said.inputs,
+            max_length=self.about.said.max_length,
             max_batch=self.about.key.profile.batch[-1],
-        )  # fmt: skip
+        )
 
     def execute(self, inputs: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[np.float32]]:
         """The outputs in the order of `Answers`.

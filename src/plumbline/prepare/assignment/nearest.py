@@ -93,9 +93,14 @@ class Rivals(NamedTuple):
     def take(self, rows: Mask | Index) -> Rivals:
         """The rows of `rows`; all pairs stay."""
         return Rivals(
-            self.pair, self.point[rows], self.of[rows], self.first[rows], self.claimed[rows], self.sure[rows],
+            self.pair,
+            self.point[rows],
+            self.of[rows],
+            self.first[rows],
+            self.claimed[rows],
+            self.sure[rows],
             self.odds[rows],
-        )  # fmt: skip
+        )
 
 
 def find_rivals(

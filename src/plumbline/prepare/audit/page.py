@@ -89,9 +89,15 @@ def _cities(cities: Mapping[str, Any]) -> str:
             points.append(Group(name, {**kinds, **(track.get("dropped") or {})}))
             spans.append((name, track.get("first_epoch"), track.get("last_epoch")))
             keys = (
-                "epochs", "revisit_days", "longest_gap_days", "gap_share", "missing_share", "duplicates",
-                "noise_mm", "speed_p99_mm_yr",
-            )  # fmt: skip
+                "epochs",
+                "revisit_days",
+                "longest_gap_days",
+                "gap_share",
+                "missing_share",
+                "duplicates",
+                "noise_mm",
+                "speed_p99_mm_yr",
+            )
             rows.append([name, *(track.get(key) for key in keys)])
     density = [
         [
@@ -101,18 +107,30 @@ def _cities(cities: Mapping[str, Any]) -> str:
         for city, about in shown.items()
     ]
     more = f"<p>The first {MOST_CITIES} of {len(cities)} cities.</p>" if len(cities) > MOST_CITIES else ""
-    heads = ["track", "epochs", "revisit, days", "longest gap, days", "share of gaps", "missing", "same position",
-             "noise, mm", "99 % slower, mm/yr"]  # fmt: skip
+    heads = [
+        "track",
+        "epochs",
+        "revisit, days",
+        "longest gap, days",
+        "share of gaps",
+        "missing",
+        "same position",
+        "noise, mm",
+        "99 % slower, mm/yr",
+    ]
     return "".join(
         [
             f"<h2>What came in</h2>{more}",
             table(["city", "buildings", "labelled", "km2", "points per km2", "buildings per km2"], density),
-            "<h3>Buildings</h3>", stacked(left),
-            "<h3>Points read</h3>", stacked(points),
-            "<h3>Time watched</h3>", timeline(spans),
+            "<h3>Buildings</h3>",
+            stacked(left),
+            "<h3>Points read</h3>",
+            stacked(points),
+            "<h3>Time watched</h3>",
+            timeline(spans),
             table(heads, rows),
         ]
-    )  # fmt: skip
+    )
 
 
 def _splits(splits: Mapping[str, Any]) -> str:
@@ -153,8 +171,10 @@ def _drift(drift: Mapping[str, Any]) -> str:
     compared = {f"{name} from train": shifts for name, shifts in drift["from_train"].items()}
     if drift["from_reference"]:
         compared["train from the reference"] = drift["from_reference"]
-    parts = ["<h2>Drift</h2><p>Columns that moved most: population stability index, what chance alone would give, "
-             "Kolmogorov-Smirnov distance, Wasserstein distance in standard deviations.</p>"]  # fmt: skip
+    parts = [
+        "<h2>Drift</h2><p>Columns that moved most: population stability index, what chance alone would give, "
+        "Kolmogorov-Smirnov distance, Wasserstein distance in standard deviations.</p>"
+    ]
     for title, shifts in compared.items():
         rows = [
             [key, shift["psi"], shift["psi_chance"], shift["ks"], shift["wasserstein_sd"]]

@@ -78,10 +78,20 @@ def load_reference(path: Path) -> ColumnValues:
 
 CONDITIONS_FILE = "reference.json"
 WATCHED = (
-    "geometry.length", "geometry.width", "geometry.log_area", "geometry.rectangularity", "geometry.height_range",
-    "geometry.log_points", "geometry.log_noise", "slope.differential_displacement_se", "slope.local_up_se",
-    "slope.local_east_se", "slope.gradient_x_se", "slope.gradient_y_se", "distance.height",
-)  # fmt: skip
+    "geometry.length",
+    "geometry.width",
+    "geometry.log_area",
+    "geometry.rectangularity",
+    "geometry.height_range",
+    "geometry.log_points",
+    "geometry.log_noise",
+    "slope.differential_displacement_se",
+    "slope.local_up_se",
+    "slope.local_east_se",
+    "slope.gradient_x_se",
+    "slope.gradient_y_se",
+    "distance.height",
+)
 """Sizes and heights of buildings, how many scatterers are on them, and how noisy these are. Not the incidence: it is
 almost the same all over a track, so that any two cities are as far apart as can be."""
 SAMPLE = 20_000

@@ -186,9 +186,18 @@ def _span(track: Track) -> tuple[date, date] | None:
 
 
 CITY_RULES = (
-    points, points_dropped, points_assigned, buildings_left_out, epochs, period, track_period, gaps, missing,
-    duplicates, notes,
-)  # fmt: skip
+    points,
+    points_dropped,
+    points_assigned,
+    buildings_left_out,
+    epochs,
+    period,
+    track_period,
+    gaps,
+    missing,
+    duplicates,
+    notes,
+)
 
 
 CHECK_UNIT = (

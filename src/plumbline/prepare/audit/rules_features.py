@@ -151,5 +151,14 @@ def _leaks(
 
 
 FEATURE_RULES = (
-    building_leak, block_leak, twin_leak, finite, constant, outliers, skew, correlation, drift_splits, drift_reference,
-)  # fmt: skip
+    building_leak,
+    block_leak,
+    twin_leak,
+    finite,
+    constant,
+    outliers,
+    skew,
+    correlation,
+    drift_splits,
+    drift_reference,
+)

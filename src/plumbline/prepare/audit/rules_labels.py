@@ -170,6 +170,17 @@ def _filled(facts: Facts) -> list[tuple[str, Summary]]:
 
 
 LABEL_RULES = (
-    split_size, labelled, severity_known, severity_range, quadrant_codes, quadrant_known, damage_present,
-    damage_balance, category_present, category_balance, quadrant_balance, difficulty_codes, difficulty_present,
-)  # fmt: skip
+    split_size,
+    labelled,
+    severity_known,
+    severity_range,
+    quadrant_codes,
+    quadrant_known,
+    damage_present,
+    damage_balance,
+    category_present,
+    category_balance,
+    quadrant_balance,
+    difficulty_codes,
+    difficulty_present,
+)

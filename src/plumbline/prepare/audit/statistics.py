@@ -141,9 +141,12 @@ def _lengths(counts: NDArray[np.int64]) -> dict[str, Any]:
     edges = np.unique(np.geomspace(present[0] + 1, present[-1] + 2, LENGTH_BINS + 1).astype(int)) - 1
     inside = [int(counts[a:b].sum()) for a, b in pairwise(edges.tolist())]
     return {
-        "min": int(present[0]), "median": sum(middle) / 2, "max": int(present[-1]),
-        "edges": [int(edge) for edge in edges], "histogram": inside,
-    }  # fmt: skip
+        "min": int(present[0]),
+        "median": sum(middle) / 2,
+        "max": int(present[-1]),
+        "edges": [int(edge) for edge in edges],
+        "histogram": inside,
+    }
 
 
 def _median(values: NDArray[np.float64]) -> float | None:

@@ -23,9 +23,15 @@ from plumbline.prepare.series.temporal_basis import SHAPES, Courses, unknown_cou
 
 
 def describe_buildings(
-    scatterers: Scatterers, frame: Frames, area: NDArray[np.floating[Any]], building_id: NDArray[np.str_],
-    judged: NDArray[np.intp], years: float, max_points: int, city: str,
-) -> Sequences:  # fmt: skip
+    scatterers: Scatterers,
+    frame: Frames,
+    area: NDArray[np.floating[Any]],
+    building_id: NDArray[np.str_],
+    judged: NDArray[np.intp],
+    years: float,
+    max_points: int,
+    city: str,
+) -> Sequences:
     """Sequences of the buildings `judged`, in that order, without labels.
 
     Args:
@@ -70,10 +76,15 @@ def _along_long_axis(scatterers: Scatterers, frame: Frames) -> NDArray[np.intp]:
     rows = np.arange(len(scatterers))
     return np.lexsort(
         (
-            scatterers.change_se, scatterers.change, scatterers.track, scatterers.height,
-            scatterers.xy[rows, 1 - long], scatterers.xy[rows, long], scatterers.building,
+            scatterers.change_se,
+            scatterers.change,
+            scatterers.track,
+            scatterers.height,
+            scatterers.xy[rows, 1 - long],
+            scatterers.xy[rows, long],
+            scatterers.building,
         )
-    )  # fmt: skip
+    )
 
 
 def _thin(scatterers: Scatterers, frame: Frames, most: int) -> Scatterers:
@@ -93,9 +104,13 @@ class _Description(NamedTuple):
 
 
 def _describe(
-    scatterers: Scatterers, rectangle: Rectangle, side: NDArray[np.floating[Any]], angle: NDArray[np.floating[Any]],
-    area: NDArray[np.floating[Any]], years: float,
-) -> _Description:  # fmt: skip
+    scatterers: Scatterers,
+    rectangle: Rectangle,
+    side: NDArray[np.floating[Any]],
+    angle: NDArray[np.floating[Any]],
+    area: NDArray[np.floating[Any]],
+    years: float,
+) -> _Description:
     """All features of one padded rectangle of buildings, columns as in `definition`."""
     mask, part = rectangle.mask, scatterers.take(rectangle.row.ravel())
     shape = mask.shape
@@ -124,11 +139,25 @@ def _describe(
     estimate, se = local.estimate, local.standard_error
     slope = np.stack(
         [
-            up, error / steep, up / years, rigid.weight, estimate[..., 0], se[..., 0],
-            estimate[..., 3] * cos, -estimate[..., 3] * sin, se[..., 3], estimate[..., 1], estimate[..., 2], se[..., 1],
-            se[..., 2], los[..., 0], los[..., 1], los[..., 2],
-        ], axis=-1,
-    )  # fmt: skip
+            up,
+            error / steep,
+            up / years,
+            rigid.weight,
+            estimate[..., 0],
+            se[..., 0],
+            estimate[..., 3] * cos,
+            -estimate[..., 3] * sin,
+            se[..., 3],
+            estimate[..., 1],
+            estimate[..., 2],
+            se[..., 1],
+            se[..., 2],
+            los[..., 0],
+            los[..., 1],
+            los[..., 2],
+        ],
+        axis=-1,
+    )
     count = mask.sum(1)
     code = quadrant_code(xy[..., 0], xy[..., 1])
     share = np.stack([((code == q) & mask).sum(1) / count for q in range(4)], axis=1)
@@ -137,11 +166,26 @@ def _describe(
     noise = np.exp((np.log(error) * mask).sum(1) / count)
     geometry = np.column_stack(
         [
-            side, side.max(1), side.min(1), np.log(np.maximum(area, 1)), area / side.prod(1), tall, np.log(count),
-            tracks, np.full(len(count), years), rigid.tilt, rigid.spread, np.log(noise), share,
-            corner.drop, corner.gain, corner.severity, corner.log_odds, corner.expected_severity,
+            side,
+            side.max(1),
+            side.min(1),
+            np.log(np.maximum(area, 1)),
+            area / side.prod(1),
+            tall,
+            np.log(count),
+            tracks,
+            np.full(len(count), years),
+            rigid.tilt,
+            rigid.spread,
+            np.log(noise),
+            share,
+            corner.drop,
+            corner.gain,
+            corner.severity,
+            corner.log_odds,
+            corner.expected_severity,
         ]
-    )  # fmt: skip
+    )
     return _Description(distance, slope, geometry)
 
 
@@ -192,9 +236,15 @@ def redescribe(sequences: Sequences, scatterers: Scatterers) -> Sequences:
     count = len(sequences)
     # Of one year, because buildings differ in it; where it counts is put right below.
     one = describe_buildings(
-        scatterers, Frames(np.zeros((count, 2)), _angle(sequences), side), share * np.maximum(side, 0.5).prod(1),
-        sequences.building_id, np.arange(count), 1.0, max(1, len(scatterers)), "",
-    )  # fmt: skip
+        scatterers,
+        Frames(np.zeros((count, 2)), _angle(sequences), side),
+        share * np.maximum(side, 0.5).prod(1),
+        sequences.building_id,
+        np.arange(count),
+        1.0,
+        max(1, len(scatterers)),
+        "",
+    )
     rate, up = (names(SLOPE).index(name) for name in ("differential_rate", "differential_displacement"))
     one.slope[:, rate] = one.slope[:, up] / np.repeat(years, one.length)
     one.geometry[:, names(GEOMETRY).index("years")] = years

@@ -31,9 +31,11 @@ class Column:
 
 def _quadrants(name: str, unit: str) -> tuple[Column, ...]:
     return (
-        Column(f"{name}_ne", unit, "ne"), Column(f"{name}_nw", unit, "nw"),
-        Column(f"{name}_sw", unit, "sw"), Column(f"{name}_se", unit, "se"),
-    )  # fmt: skip
+        Column(f"{name}_ne", unit, "ne"),
+        Column(f"{name}_nw", unit, "nw"),
+        Column(f"{name}_sw", unit, "sw"),
+        Column(f"{name}_se", unit, "se"),
+    )
 
 
 DISTANCE = (

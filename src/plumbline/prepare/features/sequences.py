@@ -55,9 +55,12 @@ class Sequences:
         rows = np.repeat(self.offsets[index] - offsets[:-1], length) + np.arange(offsets[-1])
         per_building = ("building_id", "city", "geometry", "severity", "quadrant", "difficulty")
         return replace(
-            self, offsets=offsets, distance=self.distance[rows], slope=self.slope[rows],
+            self,
+            offsets=offsets,
+            distance=self.distance[rows],
+            slope=self.slope[rows],
             **{name: getattr(self, name)[index] for name in per_building},
-        )  # fmt: skip
+        )
 
     def pad(
         self, index: NDArray[np.intp], length: int | None = None, strategy: str = "mask"

@@ -80,9 +80,15 @@ def corner_shape(xy: Float, side: Float, shape: int = 0) -> Float:
 
 
 def fit_corners(
-    xy: Float, height: Float, los: Float, residual: Float, error: Float, track: NDArray[np.intp],
-    mask: NDArray[np.bool_], side: Float,
-) -> Corners:  # fmt: skip
+    xy: Float,
+    height: Float,
+    los: Float,
+    residual: Float,
+    error: Float,
+    track: NDArray[np.intp],
+    mask: NDArray[np.bool_],
+    side: Float,
+) -> Corners:
     """Robust least squares of each corner's ways together with the rigid motion, on what the robust plane left.
 
     Args:

@@ -74,17 +74,29 @@ class TrackMeans(NamedTuple):
 
 
 def decompose(
-    unit: NDArray[np.intp], track: NDArray[np.intp], los: Float, rate: Float, rate_se: Float, common_se: Float,
-    units: int, tracks: int,
-) -> Decomposition:  # fmt: skip
+    unit: NDArray[np.intp],
+    track: NDArray[np.intp],
+    los: Float,
+    rate: Float,
+    rate_se: Float,
+    common_se: Float,
+    units: int,
+    tracks: int,
+) -> Decomposition:
     """`track_means`, then `solve_units`: for units that are all at hand at once."""
     return solve_units(track_means(unit, track, los, rate, rate_se, common_se, units, tracks))
 
 
 def track_means(
-    unit: NDArray[np.intp], track: NDArray[np.intp], los: Float, rate: Float, rate_se: Float, common_se: Float,
-    units: int, tracks: int,
-) -> TrackMeans:  # fmt: skip
+    unit: NDArray[np.intp],
+    track: NDArray[np.intp],
+    los: Float,
+    rate: Float,
+    rate_se: Float,
+    common_se: Float,
+    units: int,
+    tracks: int,
+) -> TrackMeans:
     """Mean of each unit in each track under Student's t errors, with the variance between its points beyond theirs.
 
     That variance is estimated by moments (DerSimonian and Laird 1986) of weighted squares. Few points tell little of
@@ -121,9 +133,11 @@ def track_means(
     mean_los = sight / np.maximum(total(weight), TINY)[:, None]
     shape = (units, tracks)
     return TrackMeans(
-        rate=centre.reshape(shape), weight=(known / (1 + known * shared)).reshape(shape),
-        los=mean_los.reshape(*shape, 3), points=count.reshape(shape),
-    )  # fmt: skip
+        rate=centre.reshape(shape),
+        weight=(known / (1 + known * shared)).reshape(shape),
+        los=mean_los.reshape(*shape, 3),
+        points=count.reshape(shape),
+    )
 
 
 def solve_units(means: TrackMeans) -> Decomposition:
@@ -134,9 +148,14 @@ def solve_units(means: TrackMeans) -> Decomposition:
     offset = _offsets(means)
     answer, error = _solve(means, np.where(means.weight > 0, means.rate - offset, 0))
     return Decomposition(
-        up=answer[:, 1], up_se=error[:, 1], east=answer[:, 0], east_se=error[:, 0],
-        tracks=(means.weight > 0).sum(1), points=means.points.sum(1), offset=offset,
-    )  # fmt: skip
+        up=answer[:, 1],
+        up_se=error[:, 1],
+        east=answer[:, 0],
+        east_se=error[:, 0],
+        tracks=(means.weight > 0).sum(1),
+        points=means.points.sum(1),
+        offset=offset,
+    )
 
 
 def _medians(key: NDArray[np.intp], value: Float, groups: int) -> Float:
@@ -170,16 +189,19 @@ def _solve(means: TrackMeans, rate: Float) -> tuple[Float, Float]:
     answer = np.stack(
         [
             np.where(both, (uu * right_east - eu * right_up) / determinant, np.nan),
-            np.where(both, (ee * right_up - eu * right_east) / determinant,
-                     np.where(any_track, right_up / alone, np.nan)),
-        ], axis=1,
-    )  # fmt: skip
+            np.where(
+                both, (ee * right_up - eu * right_east) / determinant, np.where(any_track, right_up / alone, np.nan)
+            ),
+        ],
+        axis=1,
+    )
     variance = np.stack(
         [
             np.where(both, uu / determinant, np.inf),
             np.where(both, ee / determinant, np.where(any_track, 1 / alone, np.inf)),
-        ], axis=1,
-    )  # fmt: skip
+        ],
+        axis=1,
+    )
     return answer, np.sqrt(variance)
 
 

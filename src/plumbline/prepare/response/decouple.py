@@ -103,9 +103,24 @@ def local_motion(
     # centre of the building, moved to the place: sums over neighbours are one product of matrices.
     x, y = xy[..., 0], xy[..., 1]
     moments = np.stack(
-        [up**2, up**2 * x, up**2 * y, up**2 * x**2, up**2 * x * y, up**2 * y**2, up * east, up * east * x,
-         up * east * y, east**2, up * residual, up * residual * x, up * residual * y, east * residual], axis=2,
-    )  # fmt: skip
+        [
+            up**2,
+            up**2 * x,
+            up**2 * y,
+            up**2 * x**2,
+            up**2 * x * y,
+            up**2 * y**2,
+            up * east,
+            up * east * x,
+            up * east * y,
+            east**2,
+            up * residual,
+            up * residual * x,
+            up * residual * y,
+            east * residual,
+        ],
+        axis=2,
+    )
     sums = np.moveaxis(weight @ (moments * (mask / variance)[..., None]), 2, 0)
     uu, uux, uuy, uuxx, uuxy, uuyy, ue, uex, uey, ee, ur, urx, ury, er = sums
     normal = np.empty((*x.shape, 4, 4))

@@ -46,9 +46,15 @@ class Separated(NamedTuple):
 
 
 def separate(
-    xy: Float, height: Float, los: Float, track: NDArray[np.intp], mask: NDArray[np.bool_], rigid: RigidFit,
-    error: Float, courses: Courses,
-) -> Separated:  # fmt: skip
+    xy: Float,
+    height: Float,
+    los: Float,
+    track: NDArray[np.intp],
+    mask: NDArray[np.bool_],
+    rigid: RigidFit,
+    error: Float,
+    courses: Courses,
+) -> Separated:
     """Damage of each scatterer; where a building has one without a known course, the residual and error as they are.
 
     Args:

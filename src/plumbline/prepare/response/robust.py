@@ -47,9 +47,7 @@ def student_fit(design: Float, values: Float, error: Float, mask: NDArray[np.boo
     return Fit(*(part[:, 0] for part in fit))
 
 
-def student_fits(
-    shared: Float, own: Float, values: Float, error: Float, mask: NDArray[np.bool_], prior: Float
-) -> Fit:  # fmt: skip
+def student_fits(shared: Float, own: Float, values: Float, error: Float, mask: NDArray[np.bool_], prior: Float) -> Fit:
     """F such fits a system that differ in one column: what they share is computed once.
 
     Args:

@@ -158,9 +158,14 @@ def _estimate(
     noise = error[row, chosen] ** 2 * normal.own[row, chosen]
     courses = unknown_courses(len(y)) if shapes is None else fit_courses(shapes, y, known, weight, noise)
     return Trend(
-        amplitude[row, chosen], error[row, chosen], chosen,
-        amplitude[:, LINE], error[:, LINE], rows.spread(common_error), *courses,
-    )  # fmt: skip
+        amplitude[row, chosen],
+        error[row, chosen],
+        chosen,
+        amplitude[:, LINE],
+        error[:, LINE],
+        rows.spread(common_error),
+        *courses,
+    )
 
 
 def _common(filled: Float, whole: NDArray[np.bool_], rows: Rows) -> tuple[Float, NDArray[np.intp]]:
@@ -193,9 +198,14 @@ def _choose(badness: Float) -> NDArray[np.intp]:
 
 
 def _common_error(
-    basis: Basis, kinds: Kinds, common: Float, members: NDArray[np.intp], known: NDArray[np.bool_], error: Float,
+    basis: Basis,
+    kinds: Kinds,
+    common: Float,
+    members: NDArray[np.intp],
+    known: NDArray[np.bool_],
+    error: Float,
     rows: Rows,
-) -> Float:  # fmt: skip
+) -> Float:
     """(G,) standard error of the common series' line, beyond what the rows' own errors (N,) put into it, mm.
 
     Where there is no common series the rows' errors hold what they share: then they count as one row, not as many.

@@ -35,8 +35,11 @@ def one_ground(centre: Mapping[str, Centres], crs: Mapping[str, str]) -> tuple[d
         City -> name of its place, which is that of its first city; city -> (B, 2) centres in the CRS of that city.
     """
     held = [city for city, own in centre.items() if len(own)]
-    boxes = {(city, target): _box(_project(centre[city], crs[city], target)) for city in held for target in
-             {crs[other] for other in held}}  # fmt: skip
+    boxes = {
+        (city, target): _box(_project(centre[city], crs[city], target))
+        for city in held
+        for target in {crs[other] for other in held}
+    }
     joined = DisjointSet(held)
     for first, second in combinations(held, 2):
         if _meet(boxes[first, crs[first]], boxes[second, crs[first]]):

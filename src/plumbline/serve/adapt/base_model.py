@@ -37,8 +37,9 @@ def prepare_of(base: Path, given: Prepare | None) -> Prepare:
         if given is None:
             log.warning(
                 "%s: does not say how the model's scatterers were prepared; the defaults are taken. If it was trained "
-                "with others, give its section prepare by --params FILE.", base,
-            )  # fmt: skip
+                "with others, give its section prepare by --params FILE.",
+                base,
+            )
         return given or Prepare()
     if given is None:
         return told
@@ -50,8 +51,9 @@ def prepare_of(base: Path, given: Prepare | None) -> Prepare:
         if key in given.model_fields_set and getattr(given, key) != own[key]
     ]
     if other:
-        log.warning("%s: prepared otherwise than the parameters file says: %s; as the model's is taken", base,
-                    ", ".join(other))  # fmt: skip
+        log.warning(
+            "%s: prepared otherwise than the parameters file says: %s; as the model's is taken", base, ", ".join(other)
+        )
     return given.model_copy(update=own | limits)
 
 

@@ -38,10 +38,19 @@ LEVEL_SHOWN = 0.5
 
 
 def adapt(
-    points: Sequence[Path], buildings: Path, labels: Path, model: str, name: str, params: Adapt,
-    prepare: Prepare | None = None, ingest: Ingest = NOTHING, format_: str | None = None,
-    root: Path = ADAPTERS, id_column: str | None = None, layer: str | None = None,
-) -> AboutAdapter:  # fmt: skip
+    points: Sequence[Path],
+    buildings: Path,
+    labels: Path,
+    model: str,
+    name: str,
+    params: Adapt,
+    prepare: Prepare | None = None,
+    ingest: Ingest = NOTHING,
+    format_: str | None = None,
+    root: Path = ADAPTERS,
+    id_column: str | None = None,
+    layer: str | None = None,
+) -> AboutAdapter:
     """Write `ROOT/NAME`, an adapter of `model` for the buildings that have labels.
 
     Args:
@@ -66,8 +75,11 @@ def adapt(
     if base.preparation != PREPARATION:
         log.warning(
             "%s: trained on points that were prepared in another way (%d, now %d): labels must teach that as well. "
-            "Better adapt a model that was trained anew.", base_folder, base.preparation, PREPARATION,
-        )  # fmt: skip
+            "Better adapt a model that was trained anew.",
+            base_folder,
+            base.preparation,
+            PREPARATION,
+        )
     known = read_labels(labels, few=True)
     tracks = read_tracks(points, ingest, format_)
     footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
@@ -130,8 +142,10 @@ def _warn_of_one_kind(labels: Path, severity: NDArray[np.float32]) -> None:
         log.warning(
             "%s: all %d labels are of category %d: from these a model learns to say it of every building, and no "
             "held-out one speaks against it. Label buildings of other categories too.",
-            labels, len(severity), kinds[0],
-        )  # fmt: skip
+            labels,
+            len(severity),
+            kinds[0],
+        )
 
 
 def _tell(about: AboutAdapter, folder: Path, params: Adapt, with_quadrant: int) -> None:
@@ -148,13 +162,16 @@ def _tell(about: AboutAdapter, folder: Path, params: Adapt, with_quadrant: int) 
     if not about.temperature_calibrated:
         log.info(
             "%d of %d labels have a quadrant, %d are needed to set the temperature anew; kept as in the base",
-            with_quadrant, about.labels, params.min_temperature_labels,
-        )  # fmt: skip
+            with_quadrant,
+            about.labels,
+            params.min_temperature_labels,
+        )
     if not about.interval_calibrated:
         log.info(
             "%d labels, %d are needed to set the interval anew; kept as in the base",
-            about.labels, params.min_interval_labels,
-        )  # fmt: skip
+            about.labels,
+            params.min_interval_labels,
+        )
     if about.level < LEVEL_SHOWN and not about.part:
         log.warning("held-out buildings do not show that the base was wrong: hardly anything is changed but statistics")
     level = f"severities brought {about.level:.0%} of the way to the labels' level"

@@ -146,10 +146,17 @@ def _marks(plan: DrawnBuilding, limit_mm: float, at: At) -> list[str]:
     """The scatterers, the largest first, so that they hide no smaller one."""
     share = np.abs(plan.attribution) / max(np.abs(plan.attribution).max(initial=0), 1e-12)
     return [
-        mark(*at(*plan.xy[i]), plan.displacement[i], plan.error[i], share[i], plan.attribution[i] >= 0, limit_mm,
-             plan.texts[i])
+        mark(
+            *at(*plan.xy[i]),
+            plan.displacement[i],
+            plan.error[i],
+            share[i],
+            plan.attribution[i] >= 0,
+            limit_mm,
+            plan.texts[i],
+        )
         for i in np.argsort(-share, kind="stable")
-    ]  # fmt: skip
+    ]
 
 
 def mark(
@@ -187,14 +194,16 @@ def legend(limit_mm: float) -> str:
     for text, x, anchor in ends:
         colours += f'<text x="{x}" y="34" text-anchor="{anchor}">{text}</text>'
     shapes = [
-        (12, 14, -limit_mm, True, 0.3, "down"), (12, 38, limit_mm, True, 0.3, "up"),
+        (12, 14, -limit_mm, True, 0.3, "down"),
+        (12, 38, limit_mm, True, 0.3, "up"),
         (92, 14, 0.0, True, 0.3, "within its standard error"),
         (92, 38, 0.0, False, 0.3, "dashed: speaks against the answer"),
-    ]  # fmt: skip
+    ]
     sizes = [
-        (20, 14, 0.0, True, 0.0, ""), (44, 14, 0.0, True, 0.3, ""),
+        (20, 14, 0.0, True, 0.0, ""),
+        (44, 14, 0.0, True, 0.3, ""),
         (72, 14, 0.0, True, 1.0, "area: how much it moved the answer"),
-    ]  # fmt: skip
+    ]
     parts = [("Colours", 40, colours)]
     for name, height, marks in (("Shapes", 52, shapes), ("Sizes", 30, sizes)):
         body = ""

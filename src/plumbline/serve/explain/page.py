@@ -49,9 +49,14 @@ _ABOUT = (
 
 
 def write_page(
-    buildings: pd.DataFrame, footprints: geopandas.GeoDataFrame, scatterers: geopandas.GeoDataFrame, path: Path,
-    title: str, prepare: Prepare, unsure: pd.Series | None = None,
-) -> None:  # fmt: skip
+    buildings: pd.DataFrame,
+    footprints: geopandas.GeoDataFrame,
+    scatterers: geopandas.GeoDataFrame,
+    path: Path,
+    title: str,
+    prepare: Prepare,
+    unsure: pd.Series | None = None,
+) -> None:
     """Draw the buildings, the most severe first, into one HTML file that loads nothing from elsewhere.
 
     Args:

@@ -58,9 +58,12 @@ class _Candidates(NamedTuple):
 
 
 def find_points(
-    sequences: Sequences, building: NDArray[np.intp], tracks: Sequence[Track],
-    owners: Sequence[NDArray[np.intp]], frame: Frames,
-) -> FoundPoints:  # fmt: skip
+    sequences: Sequences,
+    building: NDArray[np.intp],
+    tracks: Sequence[Track],
+    owners: Sequence[NDArray[np.intp]],
+    frame: Frames,
+) -> FoundPoints:
     """The points of all rows of `sequences`.
 
     Args:

@@ -65,10 +65,18 @@ class _Block(NamedTuple):
 
 
 def explain(
-    points: Sequence[Path], buildings: Path, package: Path, output: Path, chosen: Sequence[str] = (),
-    plan: Path | None = None, ingest: Ingest = NOTHING, format_: str | None = None,
-    id_column: str | None = None, layer: str | None = None, min_quadrant_confidence: float | None = None,
-) -> Explained:  # fmt: skip
+    points: Sequence[Path],
+    buildings: Path,
+    package: Path,
+    output: Path,
+    chosen: Sequence[str] = (),
+    plan: Path | None = None,
+    ingest: Ingest = NOTHING,
+    format_: str | None = None,
+    id_column: str | None = None,
+    layer: str | None = None,
+    min_quadrant_confidence: float | None = None,
+) -> Explained:
     """Write what moved the judgements of `plumbline predict`, and drawings if wanted; all files or none.
 
     Args:

@@ -25,9 +25,17 @@ from plumbline.serve.predictions import BUILDINGS, SCATTERERS
 QUESTIONS = ("quadrant", "severity")
 TEXTS = ("building_id", "point_id", "track")
 FIGURES = (
-    "easting", "northing", "height", "x", "y", "differential_displacement", "differential_displacement_se",
-    "attention_share", "quadrant_attribution", "severity_attribution",
-)  # fmt: skip
+    "easting",
+    "northing",
+    "height",
+    "x",
+    "y",
+    "differential_displacement",
+    "differential_displacement_se",
+    "attention_share",
+    "quadrant_attribution",
+    "severity_attribution",
+)
 PARTS = ("difference", "by_scatterers", *(f"by_{name}" for name in names(GEOMETRY)))
 """Of each question: what is explained, then what adds up to it."""
 

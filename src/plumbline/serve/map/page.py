@@ -32,9 +32,15 @@ WORST = 20
 
 
 def write_map(
-    predictions: geopandas.GeoDataFrame, tracks: Sequence[Track], path: Path, title: str, prepare: Prepare,
-    every: int = 1, unsure: NDArray[np.bool_] | None = None, metrics: Mapping[str, Any] | None = None,
-) -> None:  # fmt: skip
+    predictions: geopandas.GeoDataFrame,
+    tracks: Sequence[Track],
+    path: Path,
+    title: str,
+    prepare: Prepare,
+    every: int = 1,
+    unsure: NDArray[np.bool_] | None = None,
+    metrics: Mapping[str, Any] | None = None,
+) -> None:
     """Draw the predictions, and the points they rest on, into one HTML file that loads nothing from elsewhere.
 
     Args:

@@ -14,9 +14,13 @@ COMPARED = ("status", "burland_category", "quadrant", "severity_permille", "seve
 KINDS = ("status", "category", "quadrant")
 """What can have changed, in the order in which `what` names it."""
 COLUMNS = (
-    "building_id", "what", *(f"{name}_{when}" for name in COMPARED for when in ("before", "after")),
-    "intervals_overlap", "longitude", "latitude",
-)  # fmt: skip
+    "building_id",
+    "what",
+    *(f"{name}_{when}" for name in COMPARED for when in ("before", "after")),
+    "intervals_overlap",
+    "longitude",
+    "latitude",
+)
 """Columns of `changes.csv`."""
 Mask = NDArray[np.bool_]
 
@@ -56,12 +60,17 @@ def compare_predictions(before: geopandas.GeoDataFrame, after: geopandas.GeoData
     rows = np.logical_or.reduce(list(changed.values())) if len(kept) else np.zeros(0, bool)
     beyond = judged & ~overlap
     counts = {
-        "compared": len(kept), "changed": int(rows.sum()), "status": int(changed["status"].sum()),
-        "category_up": int((judged & (now > was)).sum()), "category_down": int((judged & (now < was)).sum()),
-        "quadrant": int(changed["quadrant"].sum()), "beyond_intervals": int((rows & beyond).sum()),
+        "compared": len(kept),
+        "changed": int(rows.sum()),
+        "status": int(changed["status"].sum()),
+        "category_up": int((judged & (now > was)).sum()),
+        "category_down": int((judged & (now < was)).sum()),
+        "quadrant": int(changed["quadrant"].sum()),
+        "beyond_intervals": int((rows & beyond).sum()),
         "new": int((~after["building_id"].isin(before["building_id"])).sum()),
-        "gone": int((~before["building_id"].isin(after["building_id"])).sum()), "moved": int((~met).sum()),
-    }  # fmt: skip
+        "gone": int((~before["building_id"].isin(after["building_id"])).sum()),
+        "moved": int((~met).sum()),
+    }
     return Changes(_table(old, new, changed, rows, judged, overlap), counts)
 
 
@@ -72,9 +81,13 @@ def _overlap(old: geopandas.GeoDataFrame, new: geopandas.GeoDataFrame) -> Mask:
 
 
 def _table(
-    old: geopandas.GeoDataFrame, new: geopandas.GeoDataFrame, changed: dict[str, Mask], rows: Mask, judged: Mask,
+    old: geopandas.GeoDataFrame,
+    new: geopandas.GeoDataFrame,
+    changed: dict[str, Mask],
+    rows: Mask,
+    judged: Mask,
     overlap: Mask,
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     what = [" + ".join(kind for kind in KINDS if changed[kind][row]) for row in np.flatnonzero(rows)]
     old, new = old[rows], new[rows]
     middle = new.geometry.representative_point().to_crs("EPSG:4326") if len(new) else new.geometry

@@ -54,8 +54,11 @@ def lend(place: str, result: str, params: Path = Path("params.yaml")) -> str:
     city = city_of(place)
     own = section.lend.get(place, Lend())
     entry: dict[str, Any] = {
-        "folder": (BORROWED / city).as_posix(), "seed": int(about.id[:7], 16), "copies": own.copies, "band": own.band,
-    }  # fmt: skip
+        "folder": (BORROWED / city).as_posix(),
+        "seed": int(about.id[:7], 16),
+        "copies": own.copies,
+        "band": own.band,
+    }
     footprints = Path(about.footprints["path"])
     ingest = given.ingest
     for key, said in (
@@ -177,8 +180,10 @@ def _without(now: str, before: str, lent: str) -> str | None:
 
 def _alike(first: list[str], second: list[str]) -> int:
     """How many lines both begin with."""
-    return next((n for n, (one, other) in enumerate(zip(first, second, strict=False)) if one != other),
-                min(len(first), len(second)))  # fmt: skip
+    return next(
+        (n for n, (one, other) in enumerate(zip(first, second, strict=False)) if one != other),
+        min(len(first), len(second)),
+    )
 
 
 def _borrowed(text: str) -> dict[str, Any]:

@@ -104,8 +104,12 @@ def _warn_of_tracks(before: DeliveryResult, tracks: list[dict[str, Any]]) -> Non
         then, named = (", ".join(track["name"] for track in part) for part in (before.tracks, tracks))
         log.warning(
             "%d tracks now (%s), %d in %s (%s): changes may be of what is seen, and not of the buildings.",
-            len(tracks), named, len(before.tracks), before.folder, then,
-        )  # fmt: skip
+            len(tracks),
+            named,
+            len(before.tracks),
+            before.folder,
+            then,
+        )
 
 
 def _conditions(tiles: list[ScoreTile]) -> ColumnValues:

@@ -109,9 +109,12 @@ def note_latest(out: Path, place: str) -> None:
         return
     last = known[-1]
     told = {
-        "folder": last.folder, "delivery": last.delivery, "observed_to": last.observed["to"],
-        "model_version": last.model["version"], "made": last.made,
-    }  # fmt: skip
+        "folder": last.folder,
+        "delivery": last.delivery,
+        "observed_to": last.observed["to"],
+        "model_version": last.model["version"],
+        "made": last.made,
+    }
     path = out / place / LATEST
     # All of it: a delivery that is judged again, by another model, has the folder that it had.
     if not _says(path, told):

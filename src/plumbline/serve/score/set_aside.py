@@ -16,9 +16,19 @@ from plumbline.serve.score.results import ASIDE, now
 from plumbline.serve.score.tiles import code_hash
 
 OF_THE_MACHINE = {
-    errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
-    errno.EROFS, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOTCONN,
-}  # fmt: skip
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EIO,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.EROFS,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENOTCONN,
+}
 """What a disk, a network or a memory says: the next run may do better, and the delivery is not at fault."""
 
 
@@ -37,9 +47,15 @@ def is_of_the_machine(error: BaseException | None) -> bool:
 def set_aside(delivery: Delivery, error: InputError, params: Params) -> dict[str, Any]:
     """Record why a delivery cannot be judged; its files stay where they are."""
     told = {
-        "format": 1, "place": delivery.place, "delivery": delivery.name, "id": delivery.id, "reason": str(error),
-        "inputs": delivery.files, "tried_with": _settings(delivery, params), "made": now(),
-    }  # fmt: skip
+        "format": 1,
+        "place": delivery.place,
+        "delivery": delivery.name,
+        "id": delivery.id,
+        "reason": str(error),
+        "inputs": delivery.files,
+        "tried_with": _settings(delivery, params),
+        "made": now(),
+    }
     write_json(_path(delivery, params), told)
     return told
 
@@ -65,7 +81,8 @@ def _settings(delivery: Delivery, params: Params) -> str:
     """Hash of what, once mended, may make the delivery readable."""
     elsewhere = params.score.footprints.get(delivery.place)
     about = [
-        params.ingest.model_dump(mode="json"), code_hash(),
+        params.ingest.model_dump(mode="json"),
+        code_hash(),
         sha256_file(elsewhere) if elsewhere else None,
-    ]  # fmt: skip
+    ]
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()

@@ -36,16 +36,29 @@ def shadow(reading: Reading, tiles: list[ScoreTile], challenger: Path, workers: 
         with atomic_folder(folder) as temporary:
             write_predictions(said, temporary / PREDICTIONS)
             # "before" is what the champion says, "after" what the challenger says.
-            columns = {name: name.replace("_before", "_champion").replace("_after", "_challenger")
-                       for name in differences.table}  # fmt: skip
+            columns = {
+                name: name.replace("_before", "_champion").replace("_after", "_challenger")
+                for name in differences.table
+            }
             differences.table.rename(columns=columns).to_csv(temporary / DIFFERENCES, index=False)
             record = {
-                "format": 1, "place": delivery.place, "delivery": delivery.name, "id": delivery.id,
-                "champion": tiles[0].version, "challenger": own[0].version, "differences": differences.counts,
-                "answers": {"champion": counts_of(champion), "challenger": counts_of(said)}, "made": now(),
-            }  # fmt: skip
+                "format": 1,
+                "place": delivery.place,
+                "delivery": delivery.name,
+                "id": delivery.id,
+                "champion": tiles[0].version,
+                "challenger": own[0].version,
+                "differences": differences.counts,
+                "answers": {"champion": counts_of(champion), "challenger": counts_of(said)},
+                "made": now(),
+            }
             write_json(temporary / RECORD, record)
-        log.info("%s/%s: challenger %s judges %d buildings otherwise", delivery.place, delivery.result,
-                 own[0].version, differences.counts["changed"])  # fmt: skip
+        log.info(
+            "%s/%s: challenger %s judges %d buildings otherwise",
+            delivery.place,
+            delivery.result,
+            own[0].version,
+            differences.counts["changed"],
+        )
     except Exception as error:
         log.warning("%s/%s: no answers of the challenger (%s)", delivery.place, delivery.result, error)

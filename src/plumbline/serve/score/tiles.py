@@ -96,9 +96,14 @@ def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ing
     _check_names(delivery)
     elsewhere = footprints.get(delivery.place)
     about = [
-        delivery.id, delivery.place, delivery.name, str(delivery.folder.resolve()), params.model_dump(mode="json"),
-        sha256_file(elsewhere) if elsewhere else None, code_hash(),
-    ]  # fmt: skip
+        delivery.id,
+        delivery.place,
+        delivery.name,
+        str(delivery.folder.resolve()),
+        params.model_dump(mode="json"),
+        sha256_file(elsewhere) if elsewhere else None,
+        code_hash(),
+    ]
     work = WORK.resolve() / STAGE / hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
     files = find_unlabelled(delivery.folder, elsewhere)
     if (work / POINTS).exists():

@@ -140,7 +140,7 @@ def draw_hinges(rng: np.random.Generator, side: Array, standing: NDArray[np.bool
 
 def scaled_to_target(
     rng: np.random.Generator, hinges: Hinges, damaged: float, outline: NDArray[np.object_] | None = None
-) -> tuple[Hinges, Strains]:  # fmt: skip
+) -> tuple[Hinges, Strains]:
     """Scale the drops so that the hinge alone strains its building by a log-uniform target; return that strain too.
 
     The strain grows in proportion to the drop, which all of the field is a multiple of: one evaluation is enough.
@@ -158,6 +158,6 @@ def scaled_to_target(
 
 def hinge_strains(
     hinges: Hinges, which: NDArray[np.intp] | None = None, outline: NDArray[np.object_] | None = None
-) -> Strains:  # fmt: skip
+) -> Strains:
     """Strain of the buildings `which` by their local failure alone."""
     return strains(hinges.field, 2 * hinges.half, which, outline)

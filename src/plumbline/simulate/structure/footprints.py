@@ -48,9 +48,7 @@ def draw_outlines(rng: np.random.Generator, side: Array) -> list[Array]:
     return outlines
 
 
-def _notches(
-    side: Array, cut: Array, place: float, sign: Array, axis: int, court: bool
-) -> list[tuple[Array, Array]]:  # fmt: skip
+def _notches(side: Array, cut: Array, place: float, sign: Array, axis: int, court: bool) -> list[tuple[Array, Array]]:
     """Boxes, by two opposite corners, to cut out on one side: a court, or all of it but the stem of a T."""
     width = cut[axis] * side[axis]
     low = -side[axis] / 2 + (0.2 + place * (0.6 - cut[axis])) * side[axis]

@@ -45,7 +45,7 @@ class Strains:
 
 def strains(
     fields: Fields, side: Array, which: Index | None = None, outline: NDArray[np.object_] | None = None
-) -> Strains:  # fmt: skip
+) -> Strains:
     """Severity and quadrant of noise-free fields over footprints.
 
     Args:
@@ -89,7 +89,7 @@ def _footprint_tilts(fields: Fields, side: Array, part: Index, outline: NDArray[
 
 def _worst(
     fields: Fields, side: Array, part: Index, tilt: Array, outline: NDArray[np.object_] | None
-) -> tuple[Array, Index]:  # fmt: skip
+) -> tuple[Array, Index]:
     """Largest strain of any bay of buildings `part`, and the quadrant of that bay's middle."""
     spacing = _spacing(side, SPACING_M)
     building, strain, quadrant = [], [], []
@@ -122,7 +122,7 @@ def _worst(
 
 def _with_vertices(
     own: Index, start: Array, outline: NDArray[np.object_], axis: int, bay: Array
-) -> tuple[Index, Array]:  # fmt: skip
+) -> tuple[Index, Array]:
     """Bays that begin or end at a vertex besides those of the lattice, which may miss the corner that bears most."""
     vertex, building = shapely.get_coordinates(outline, return_index=True)
     back = vertex.T - (np.arange(2) == axis)[:, None] * bay[building]

@@ -24,9 +24,11 @@ LABELS_HEADER = "building_id,severity_permille,quadrant,scenario,difficulty\n"
 
 
 def footprint_features(
-    identifiers: list[str], polygon: NDArray[np.object_], height: NDArray[np.float64] | None,
+    identifiers: list[str],
+    polygon: NDArray[np.object_],
+    height: NDArray[np.float64] | None,
     further: Sequence[Mapping[str, str | float]] | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """GeoJSON features, one a line, in longitude and latitude to about a tenth of a millimetre (RFC 7946).
 
     Args:

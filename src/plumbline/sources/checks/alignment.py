@@ -98,9 +98,12 @@ def alignment(tracks: Sequence[Track], footprints: NDArray[np.object_]) -> Align
 
 
 def warn_of_offset(
-    tracks: Sequence[Track], buildings: geopandas.GeoDataFrame, points: str, products: Mapping[str, Product] = {},
+    tracks: Sequence[Track],
+    buildings: geopandas.GeoDataFrame,
+    points: str,
+    products: Mapping[str, Product] = {},
     borrowed: str | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Say so where the points lie beside the footprints, and how they would be moved.
 
     Args:
@@ -114,9 +117,13 @@ def warn_of_offset(
     log.warning(
         "%s: the points seem to lie %s%s of the footprints: %.0f %% of those around are on one, moved %.0f %%. Look at "
         "both (a map shows it). If it is so, %s (docs/formats.md)",
-        points, _words(-found.east_m, -found.north_m), ", or farther," if found.is_farthest else "",
-        100 * found.inside, 100 * found.inside_moved, _advice(found, products, borrowed),
-    )  # fmt: skip
+        points,
+        _words(-found.east_m, -found.north_m),
+        ", or farther," if found.is_farthest else "",
+        100 * found.inside,
+        100 * found.inside_moved,
+        _advice(found, products, borrowed),
+    )
 
 
 def _advice(found: Alignment, products: Mapping[str, Product], borrowed: str | None) -> str:

@@ -69,8 +69,9 @@ def warn_of_shared_names(points: Sequence[Path], products: Mapping[str, params.P
             log.warning(
                 "%s: the same line of sight is taken for all of them, as one pattern of ingest.products fits them. "
                 "Where they are of several tracks, write a pattern for each, with its folder: '%s'.",
-                ", ".join(map(str, alike)), "/".join(alike[0].absolute().parts[-2:]),
-            )  # fmt: skip
+                ", ".join(map(str, alike)),
+                "/".join(alike[0].absolute().parts[-2:]),
+            )
 
 
 CELL_M = 50.0
@@ -112,8 +113,13 @@ def warn_of_datum(tracks: Sequence[Track], names: Sequence[str], products: Mappi
                 "%s: its heights are %.1f m %s than those of %s where both have points. Does one count them from the "
                 "ellipsoid, the other from the sea? Tilts are told apart by differences of height: state raised_m: "
                 "%.1f%s in what ingest.products says of it (docs/formats.md).",
-                name, abs(more_m), "larger" if more_m > 0 else "smaller", names[0], (stated_m or 0.0) - more_m, instead,
-            )  # fmt: skip
+                name,
+                abs(more_m),
+                "larger" if more_m > 0 else "smaller",
+                names[0],
+                (stated_m or 0.0) - more_m,
+                instead,
+            )
 
 
 def _levels(track: Track) -> pd.Series:

@@ -34,9 +34,14 @@ POINTS_AT_A_TIME = 2_000
 
 
 def check_overlap(
-    tracks: Sequence[Track], buildings: geopandas.GeoDataFrame, points: str, footprints: str, near_m: float = NEAR_M,
-    asked_crs: str | None = None, tell_north: bool = True,
-) -> None:  # fmt: skip
+    tracks: Sequence[Track],
+    buildings: geopandas.GeoDataFrame,
+    points: str,
+    footprints: str,
+    near_m: float = NEAR_M,
+    asked_crs: str | None = None,
+    tell_north: bool = True,
+) -> None:
     """Refuse points and footprints that have nothing to do with each other.
 
     A single track without a point near a footprint is only warned of, as long as another has one.
@@ -72,8 +77,11 @@ def check_overlap(
         for number in set(range(len(tracks))) - set(near):
             log.warning(
                 "%s: no point of it is within %g m of a footprint of %s. If it should have some: are its two "
-                "coordinates exchanged, or is its CRS another?", tracks[number].name, near_m, footprints,
-            )  # fmt: skip
+                "coordinates exchanged, or is its CRS another?",
+                tracks[number].name,
+                near_m,
+                footprints,
+            )
         if tell_north:
             _say_north(crs, place, footprints)
         return
@@ -113,8 +121,11 @@ def _say_north(crs: str, place: Place, footprints: str) -> None:
         log.warning(
             "%s: north of %s, by which quadrants are named, is %.0f degrees off true north here. In UTM it is off by 3 "
             "at most: `ingest: {crs: %s}` in the file that --params names",
-            footprints, crs, off, utm_zone(crs, longitude, latitude),
-        )  # fmt: skip
+            footprints,
+            crs,
+            off,
+            utm_zone(crs, longitude, latitude),
+        )
 
 
 def points_near_footprints(

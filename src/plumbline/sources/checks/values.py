@@ -49,9 +49,10 @@ def warn_of_unit(path: Path, sizes: Sizes, can_be_stated: Callable[[], bool]) ->
         return
     found = f"at most {LEAST_TYPICAL_MM:g} mm" if small >= large else f"{MOST_TYPICAL_MM:g} mm and more"
     advice = (
-        "units in ingest.products states it (docs/formats.md)." if can_be_stated()
+        "units in ingest.products states it (docs/formats.md)."
+        if can_be_stated()
         else "Its format is in mm, and nothing else can be stated of it: convert the file, or download it again."
-    )  # fmt: skip
+    )
     log.warning("%s: half of its displacements are %s. Are they in another unit than is taken? %s", path, found, advice)
 
 
@@ -92,8 +93,12 @@ def warn_of_rounding(source: object, x: NDArray[np.float64], y: NDArray[np.float
             log.warning(
                 "%s: its %s are rounded to %g %s, so points lie up to %.1f m beside where they belong, perhaps on "
                 "another building. Get the file with more decimals.",
-                source, name, step, "degrees" if degrees else "m", metres / 2,
-            )  # fmt: skip
+                source,
+                name,
+                step,
+                "degrees" if degrees else "m",
+                metres / 2,
+            )
 
 
 CODES = (9999.0, 99999.0, 999999.0, 32767.0, 32768.0)

@@ -19,8 +19,17 @@ SIMULATED = ("simulate", "cities")
 NOT_PRODUCTS = ("labels", "truth")
 """Beginnings of names of files that are no products, whatever their suffix."""
 VECTOR_SUFFIXES = (
-    ".geojson", ".json", ".geojsonl", ".geojsons", ".gpkg", ".shp", ".parquet", ".geoparquet", ".fgb", ".gml",
-)  # fmt: skip
+    ".geojson",
+    ".json",
+    ".geojsonl",
+    ".geojsons",
+    ".gpkg",
+    ".shp",
+    ".parquet",
+    ".geoparquet",
+    ".fgb",
+    ".gml",
+)
 PARTS_OF_SHAPEFILE = (".dbf", ".shx", ".prj", ".cpg", ".sbn", ".sbx", ".qix")
 TEXTS = (".txt", ".tsv", ".dat")
 """Tables often; `predict` reads them by whatever name, a folder also has notes of that kind."""

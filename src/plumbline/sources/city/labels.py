@@ -116,8 +116,12 @@ def _ask_for_units(product: CsvFile, severity: NDArray[np.float64], quadrant: ND
     if large.any():
         log.warning(
             "%s: %d severities above %g permille (the largest %g): category 4 begins at %g. Are they in permille?",
-            product, large.sum(), USUAL_PERMILLE, severity.max(), CATEGORY_BOUNDS_PERMILLE[-1],
-        )  # fmt: skip
+            product,
+            large.sum(),
+            USUAL_PERMILLE,
+            severity.max(),
+            CATEGORY_BOUNDS_PERMILLE[-1],
+        )
     # A city may have no damage at all; strains in m/m have been told a thousand times too small, those in percent ten.
     least = CATEGORY_BOUNDS_PERMILLE[0]
     has, told = quadrant != "", (quadrant != "") & (severity < least)

@@ -154,11 +154,14 @@ def read_city(plan: CityPlan) -> None:
         write_json(
             out / ABOUT,
             {
-                "crs": crs, "footprints_crs": buildings.attrs["source_crs"], "buildings": len(buildings),
-                "labelled": len(labels), "footprints_said": _said(buildings),
+                "crs": crs,
+                "footprints_crs": buildings.attrs["source_crs"],
+                "buildings": len(buildings),
+                "labelled": len(labels),
+                "footprints_said": _said(buildings),
                 "area_km2": round(shapely.convex_hull(shapely.multipoints(centre)).area / 1e6, 6),
             },
-        )  # fmt: skip
+        )
 
 
 def write_tiled(table: pa.Table, tile: NDArray[np.intp], names: Sequence[str], folder: Path) -> None:

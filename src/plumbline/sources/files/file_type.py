@@ -9,12 +9,25 @@ from pathlib import Path
 from plumbline import params
 
 FOREIGN = {
-    b"II*\0": "GeoTIFF", b"MM\0*": "GeoTIFF", b"II+\0": "GeoTIFF", b"MM\0+": "GeoTIFF", b"CDF": "NetCDF file",
-    b"MATLAB 5.0": "MATLAB file", b"%PDF": "PDF", b"Rar!": "rar archive", b"7z\xbc\xaf": "7z archive",
-    b"BZh": "bzip2 archive", b"\xfd7zXZ": "xz archive", b"\xd0\xcf\x11\xe0": "workbook of Excel 97",
-    b"\0\x01\0\0Standard": "database of Access", b"<?xml": "XML file (KML, GML)", b"<kml": "KML file",
-    b"<!DOCTYPE": "web page", b"<!doctype": "web page", b"<html": "web page",
-}  # fmt: skip
+    b"II*\0": "GeoTIFF",
+    b"MM\0*": "GeoTIFF",
+    b"II+\0": "GeoTIFF",
+    b"MM\0+": "GeoTIFF",
+    b"CDF": "NetCDF file",
+    b"MATLAB 5.0": "MATLAB file",
+    b"%PDF": "PDF",
+    b"Rar!": "rar archive",
+    b"7z\xbc\xaf": "7z archive",
+    b"BZh": "bzip2 archive",
+    b"\xfd7zXZ": "xz archive",
+    b"\xd0\xcf\x11\xe0": "workbook of Excel 97",
+    b"\0\x01\0\0Standard": "database of Access",
+    b"<?xml": "XML file (KML, GML)",
+    b"<kml": "KML file",
+    b"<!DOCTYPE": "web page",
+    b"<!doctype": "web page",
+    b"<html": "web page",
+}
 """What a file begins with -> what it is."""
 LONGEST = max(map(len, FOREIGN))
 RASTERS = ("GeoTIFF", "NetCDF file")

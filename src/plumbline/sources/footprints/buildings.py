@@ -62,8 +62,12 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
             return frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=roughly.crs))
     log.warning(
         "%s: no way is known from %s to %s but to take one datum for the other: footprints may lie up to 100 m off. "
-        "Bring them into %s by a program that has that country's grids.", source, frame.crs.name, roughly.crs.name, crs,
-    )  # fmt: skip
+        "Bring them into %s by a program that has that country's grids.",
+        source,
+        frame.crs.name,
+        roughly.crs.name,
+        crs,
+    )
     return roughly
 
 
@@ -81,9 +85,12 @@ GEO = b"geo"
 
 
 def read_buildings(
-    path: Path, crs: str, id_column: str | None = None, layer: str | None = None,
+    path: Path,
+    crs: str,
+    id_column: str | None = None,
+    layer: str | None = None,
     stated: Mapping[str, Footprints] | None = None,
-) -> geopandas.GeoDataFrame:  # fmt: skip
+) -> geopandas.GeoDataFrame:
     """Read footprints and reproject them to `crs`.
 
     The columns of the file stay as they are (nested JSON as text), but for `height_m`, which becomes a number, and
@@ -190,8 +197,9 @@ def _check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
         )
     name = frame.crs.to_string() if frame.crs.to_epsg() is None else f"EPSG:{frame.crs.to_epsg()}"
     if not (frame.crs.is_geographic or frame.crs.is_projected):
-        raise InputError(f"{path}: CRS {name} ({frame.crs.type_name}) found; footprints need a geographic or a "
-                         "projected one.")  # fmt: skip
+        raise InputError(
+            f"{path}: CRS {name} ({frame.crs.type_name}) found; footprints need a geographic or a projected one."
+        )
     if frame.crs.is_geographic:
         # Half a turn in the unit of the CRS: 180 degrees, 200 grads.
         half = np.pi / frame.crs.axis_info[0].unit_conversion_factor
@@ -201,10 +209,13 @@ def _check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
             raise InputError(
                 f"{path}: coordinates from {west:.10g}, {south:.10g} to {east:.10g}, {north:.10g} cannot be degrees "
                 f"of longitude and latitude, as the CRS ({name}) says"
-                + (", unless the latitude stands first: write the longitude before it. "
-                   if max(-west, east) <= half / 2 and max(-south, north) <= half else ". ")
+                + (
+                    ", unless the latitude stands first: write the longitude before it. "
+                    if max(-west, east) <= half / 2 and max(-south, north) <= half
+                    else ". "
+                )
                 + "A GeoJSON without `crs` is in degrees: reproject it, or name its CRS."
-            )  # fmt: skip
+            )
     return name if len(name) < 40 else str(frame.crs.name)
 
 
@@ -217,7 +228,11 @@ def _read_heights(sieve: FeatureFilter, frame: geopandas.GeoDataFrame) -> int:
     if bad.any():
         log.warning(
             "%s: %d values of %s are no metres from 0 up and count as unknown: %s; the first is %r.",
-            sieve.path, bad.sum(), HEIGHT, sieve.name(bad), frame.loc[bad, HEIGHT].tolist()[0],
-        )  # fmt: skip
+            sieve.path,
+            bad.sum(),
+            HEIGHT,
+            sieve.name(bad),
+            frame.loc[bad, HEIGHT].tolist()[0],
+        )
     frame[HEIGHT] = heights.mask(bad)
     return int(bad.sum())

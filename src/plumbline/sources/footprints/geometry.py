@@ -249,8 +249,10 @@ def make_valid(
     if solid.any():
         log.warning(
             "%s: %d drawn as solids (%s): the ground below their faces is taken.",
-            sieve.path, solid.sum(), sieve.name(solid),
-        )  # fmt: skip
+            sieve.path,
+            solid.sum(),
+            sieve.name(solid),
+        )
     geometry = without_empty_holes(unwrap(geometry))
     invalid = ~shapely.is_valid(geometry)
     doubtful, lost, flat = (np.zeros(len(geometry), bool) for _ in range(3))
@@ -262,13 +264,18 @@ def make_valid(
         if (sure := invalid & ~doubtful & ~lost).any():
             log.warning(
                 "%s: %s invalid (the first: %s), repaired; the ground they cover stays the same.",
-                sieve.path, sieve.name(sure), shapely.is_valid_reason(geometry[int(np.argmax(sure))]),
-            )  # fmt: skip
+                sieve.path,
+                sieve.name(sure),
+                shapely.is_valid_reason(geometry[int(np.argmax(sure))]),
+            )
         if doubtful.any():
             log.warning(
                 "%s: %d invalid footprints drawn anew, with up to %.1f m² of ground in doubt: %s. Look at them.",
-                sieve.path, doubtful.sum(), repaired.doubt_m2[doubtful[invalid]].max(), sieve.name(doubtful),
-            )  # fmt: skip
+                sieve.path,
+                doubtful.sum(),
+                repaired.doubt_m2[doubtful[invalid]].max(),
+                sieve.name(doubtful),
+            )
         geometry[invalid & ~lost] = repaired.geometry[~lost[invalid]]
         where = f"The first fault: {reason} (m in {crs})."
         flat[invalid] = (shapely.area(repaired.geometry) < MIN_AREA_M2) & (repaired.doubt_m2 < MIN_AREA_M2)

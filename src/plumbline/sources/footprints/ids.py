@@ -156,8 +156,10 @@ def warn_of_drawn_twice(sieve: FeatureFilter, geometry: Objects) -> int:
         log.warning(
             "%s: %d footprints are drawn as one before them, under another name: %s. The first of each gets the "
             "points, the others are not judged. Remove them.",
-            sieve.path, again.sum(), sieve.name(again),
-        )  # fmt: skip
+            sieve.path,
+            again.sum(),
+            sieve.name(again),
+        )
     return int(again.sum())
 
 

@@ -63,8 +63,11 @@ class FeatureFilter:
         if self.found:
             log.warning(
                 "%s: %d of %d features left out, no row is written for them: %s.",
-                self.path, len(self.out), len(self.out) + len(self.row), self._listed(),
-            )  # fmt: skip
+                self.path,
+                len(self.out),
+                len(self.out) + len(self.row),
+                self._listed(),
+            )
 
     def _listed(self) -> str:
         return "; ".join(f"{len(rows)} {why} ({self._named(rows)})" for why, rows in self.found.items())

@@ -76,11 +76,14 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
     write_json(
         out / CITY,
         {
-            **about, "tile_m": params.tile_m, "footprints": city.footprints.name,
-            "labels": city.labels.name if city.labels else None, "tracks": tracks,
+            **about,
+            "tile_m": params.tile_m,
+            "footprints": city.footprints.name,
+            "labels": city.labels.name if city.labels else None,
+            "tracks": tracks,
             "tiles": {tile: {kind: tiles[tile][kind] for kind in (POINTS, HALO)} for tile in sorted(tiles)},
         },
-    )  # fmt: skip
+    )
     kept = sum(track["points"] for track in tracks)
     log.info("%s: %d points, %d buildings, %d labelled", city.name, kept, about["buildings"], about["labelled"])
 

@@ -100,11 +100,15 @@ def read_part(
         write_json(
             out / PART,
             {
-                "name": source.name, "epochs": [str(day) for day in source.epochs], "dropped": dict(dropped),
-                "notes": list(source.notes), "values": values_T.tolist(),
-                "sizes": list(sizes), **pile.counts,
+                "name": source.name,
+                "epochs": [str(day) for day in source.epochs],
+                "dropped": dict(dropped),
+                "notes": list(source.notes),
+                "values": values_T.tolist(),
+                "sizes": list(sizes),
+                **pile.counts,
             },
-        )  # fmt: skip
+        )
 
 
 def drop_poor(points: Track, params: Ingest) -> Track:

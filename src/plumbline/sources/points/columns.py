@@ -83,8 +83,13 @@ def _days(product: CsvFile, names: list[str], epochs: str) -> dict[str, np.datet
             f"needed. Write there how its columns are named; not described are: {shown}."
         )
     if others:
-        log.warning("%s: %d columns look like days, but are not named as %r (epochs in ingest.products) and are left "
-                    "out: %s.", product, len(others), epochs, shown)  # fmt: skip
+        log.warning(
+            "%s: %d columns look like days, but are not named as %r (epochs in ingest.products) and are left out: %s.",
+            product,
+            len(others),
+            epochs,
+            shown,
+        )
     return days
 
 

@@ -84,8 +84,13 @@ def observed(source: str, epochs: NDArray[np.datetime64], values: NDArray[np.int
     """
     kept = np.asarray((values > 0) | (not values.any()))
     if not kept.all():
-        log.warning("%s: no point has a value at %d of %d epochs (the first %s): they are left out",
-                    source, (~kept).sum(), len(kept), epochs[~kept][0])  # fmt: skip
+        log.warning(
+            "%s: no point has a value at %d of %d epochs (the first %s): they are left out",
+            source,
+            (~kept).sum(),
+            len(kept),
+            epochs[~kept][0],
+        )
     return kept
 
 
@@ -93,9 +98,14 @@ def warn_of_unread(source: str, names: Iterable[str], wanted: str) -> None:
     """Say which of the columns that are not read look like days, in a format whose epochs are named as `wanted`."""
     others = like_days(list(names))
     if others:
-        log.warning("%s: %d columns look like days, but are not named as %s and are left out: %s. Name them so, or "
-                    "describe the file's columns in ingest.products.",
-                    source, len(others), wanted, ", ".join(map(repr, others[:3])))  # fmt: skip
+        log.warning(
+            "%s: %d columns look like days, but are not named as %s and are left out: %s. Name them so, or "
+            "describe the file's columns in ingest.products.",
+            source,
+            len(others),
+            wanted,
+            ", ".join(map(repr, others[:3])),
+        )
 
 
 def like_days(names: list[str]) -> list[str]:

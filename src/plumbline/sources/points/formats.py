@@ -49,7 +49,9 @@ class Format:
 FORMATS = {
     "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", WRITTEN | {"component"}, is_ortho, open_ortho),
     "egms": Format(
-        "EGMS L2a and L2b (csv, zip as downloaded, or Parquet)", WRITTEN, is_egms,
+        "EGMS L2a and L2b (csv, zip as downloaded, or Parquet)",
+        WRITTEN,
+        is_egms,
         lambda product, header, about, crs: _renamed_and_projected(open_egms(product, header), product, about, crs),
     ),
     "depsi": Format("DePSI (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_depsi, open_depsi),
@@ -61,7 +63,7 @@ FORMATS = {
         "any csv or layer of points whose columns ingest.products describes",
         ANGLES | WRITTEN | {"crs", "positive", "columns", "units", "epochs"},
     ),
-}  # fmt: skip
+}
 """By name; of those that recognise a header, the first counts."""
 KNOWN = "Known: " + "; ".join(f"{form.called}: {name}" for name, form in FORMATS.items())
 PARQUET_FORMATS = ("egms-l3", "egms")

@@ -94,8 +94,10 @@ def read_points(
         log.warning(
             "%s: %d of %d points share an identifier with one before them and are left out. Where the identifiers are "
             "not of single points, leave point_id out of columns in ingest.products.",
-            path, repeated, repeated + len(track),
-        )  # fmt: skip
+            path,
+            repeated,
+            repeated + len(track),
+        )
     if NO_HEIGHT in track.dropped:
         if not len(track):
             raise InputError(

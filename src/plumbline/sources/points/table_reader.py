@@ -62,17 +62,27 @@ def open_csv_table(product: CsvFile, header: list[str], layout: TableLayout, nam
     if not layout.fixed_decimals and product.end is None:
         _check_line_end(product)
     return open_table(
-        str(product), header, layout, name, crs,
+        str(product),
+        header,
+        layout,
+        name,
+        crs,
         rows=lambda types: stream_columns(product, header, types, check_end=layout.fixed_decimals),
         fail_row=lambda row, column, found, wanted: fail_at(product, row, column, found, wanted),
         is_whole=product.is_whole,
-    )  # fmt: skip
+    )
 
 
 def open_table(
-    source: str, header: list[str], layout: TableLayout, name: str, crs: str | None, rows: Rows, fail_row: Fail,
+    source: str,
+    header: list[str],
+    layout: TableLayout,
+    name: str,
+    crs: str | None,
+    rows: Rows,
+    fail_row: Fail,
     is_whole: bool = True,
-) -> PointSource:  # fmt: skip
+) -> PointSource:
     """As `open_csv_table`, for any file that gives `rows`; `fail_row` refuses one of them, counted from 0.
 
     A part of a file may be without points, a whole file (`is_whole`) not.

@@ -96,9 +96,13 @@ def find_point_layer(path: Path) -> PointLayer | None:
     degrees = crs is not None and crs.is_geographic
     kind = dict(layers)[points[0]]
     return PointLayer(
-        path, source=source, layer=points[0], crs=crs.to_string() if crs else None, places=PLACES[degrees],
+        path,
+        source=source,
+        layer=points[0],
+        crs=crs.to_string() if crs else None,
+        places=PLACES[degrees],
         has_heights=kind.startswith("2.5D") or " Z" in kind,
-    )  # fmt: skip
+    )
 
 
 def _source(path: Path) -> str | None:
@@ -199,12 +203,15 @@ class _AsCsv(io.RawIOBase):
     def _attributes(self, batch: pa.RecordBatch | None) -> dict[str, Any]:
         """Columns that a csv can hold; without a batch, none of their values."""
         kept = [
-            field for field in self._schema
+            field
+            for field in self._schema
             if not (
-                field.name == self._geometry or pa.types.is_nested(field.type) or pa.types.is_binary(field.type)
+                field.name == self._geometry
+                or pa.types.is_nested(field.type)
+                or pa.types.is_binary(field.type)
                 or isinstance(field.type, pa.BaseExtensionType)  # objects within a GeoJSON's properties
             )
-        ]  # fmt: skip
+        ]
         return {field.name: pa.array([], field.type) if batch is None else batch[field.name] for field in kept}
 
 

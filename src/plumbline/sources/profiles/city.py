@@ -79,10 +79,13 @@ def read_profile_city(city: ProfileCity) -> None:
         write_json(
             out / ABOUT,
             {
-                "kind": KIND, "buildings": len(table), "labelled": labelled, "groups": len(named_groups),
+                "kind": KIND,
+                "buildings": len(table),
+                "labelled": labelled,
+                "groups": len(named_groups),
                 "products": products,
             },
-        )  # fmt: skip
+        )
 
 
 def place_profiles(city: ProfileCity, about: Path) -> None:
@@ -151,9 +154,14 @@ def _describe(path: Path, about: ProfileRows, rows: Profiles) -> dict[str, Any]:
     same = np.diff(rows.distance) == 0
     same[rows.offsets[1:-1] - 1] = False  # from one building to the next
     return {
-        "name": path.name, "buildings": len(rows), "labelled": len(rows) if about.labelled else 0,
-        "points": len(rows.distance), "duplicates": int(same.sum()), "years": years(about), **days,
-    }  # fmt: skip
+        "name": path.name,
+        "buildings": len(rows),
+        "labelled": len(rows) if about.labelled else 0,
+        "points": len(rows.distance),
+        "duplicates": int(same.sum()),
+        "years": years(about),
+        **days,
+    }
 
 
 LOCATION_CODES = dict(enumerate(QUADRANTS))

@@ -36,9 +36,17 @@ ADAPTERS = Path("adapters")
 """Where adapters are kept, one folder each."""
 WEIGHTS, ABOUT = "adapter.safetensors", "adapter.json"
 BUFFERS = (
-    "temperature", "interval_below", "interval_above", "severity_mean", "severity_sd", "severity_limit",
-    "novelty_limit", "geometry_middle", "geometry_reach", "least_years",
-)  # fmt: skip
+    "temperature",
+    "interval_below",
+    "interval_above",
+    "severity_mean",
+    "severity_sd",
+    "severity_limit",
+    "novelty_limit",
+    "geometry_middle",
+    "geometry_reach",
+    "least_years",
+)
 """Statistics that an adapter brings along. The standardisation of what is read stays: the frozen weights were trained
 with it. That of what is said is the level of the city's severities."""
 
@@ -76,8 +84,9 @@ class Adapter:
 
 def base_hash(folder: Path) -> str:
     """SHA-256 that names a trained model: over its weights and widths."""
-    return hashlib.sha256(f"{sha256_file(folder / 'model.safetensors')}{read_json(folder / 'model.json')}".encode()
-                          ).hexdigest()  # fmt: skip
+    return hashlib.sha256(
+        f"{sha256_file(folder / 'model.safetensors')}{read_json(folder / 'model.json')}".encode()
+    ).hexdigest()
 
 
 def save_adapter(adapter: Adapter, folder: Path) -> None:

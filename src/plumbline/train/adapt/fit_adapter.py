@@ -44,9 +44,14 @@ class TooFewLabels(InputError):
 
 
 def adapt(
-    base: Diagnosis, base_sha256: str, sequences: Sequences, centre: NDArray[np.float64], params: Adapt,
-    name: str, prepare: Prepare,
-) -> Adapter:  # fmt: skip
+    base: Diagnosis,
+    base_sha256: str,
+    sequences: Sequences,
+    centre: NDArray[np.float64],
+    params: Adapt,
+    name: str,
+    prepare: Prepare,
+) -> Adapter:
     """Fit an adapter of `base`, which stays as it is, to labelled buildings.
 
     Every building is held out once, with its block, while level and changes are fitted to the others: so the choice
@@ -94,11 +99,21 @@ def adapt(
     if interval:
         set_or_move(model, said)
     about = AboutAdapter(
-        name=name, base_sha256=base_sha256, rank=params.rank, alpha=params.alpha,
-        parameters=count_changes(start.network), share=share(start), labels=len(sequences),
-        temperature_calibrated=temperature, interval_calibrated=interval, **way._asdict(),
-        before=_figures(base, before), after=_figures(model, said), prepare=prepare, preparation=PREPARATION,
-    )  # fmt: skip
+        name=name,
+        base_sha256=base_sha256,
+        rank=params.rank,
+        alpha=params.alpha,
+        parameters=count_changes(start.network),
+        share=share(start),
+        labels=len(sequences),
+        temperature_calibrated=temperature,
+        interval_calibrated=interval,
+        **way._asdict(),
+        before=_figures(base, before),
+        after=_figures(model, said),
+        prepare=prepare,
+        preparation=PREPARATION,
+    )
     return Adapter(about, _tensors(model))
 
 
@@ -118,8 +133,10 @@ def _check_share(start: Diagnosis, base: Diagnosis, params: Adapt) -> None:
         if out:
             log.info(
                 "adapt: no change of %s at rank %d: at most %.0f %% of the parameters may be trained (adapt.max_share)",
-                ", ".join(out), params.rank, 100 * params.max_share,
-            )  # fmt: skip
+                ", ".join(out),
+                params.rank,
+                100 * params.max_share,
+            )
 
 
 def _folds(centre: NDArray[np.float64], params: Adapt) -> NDArray[np.int64]:

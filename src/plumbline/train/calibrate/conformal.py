@@ -175,9 +175,11 @@ def _sides(model: Diagnosis, raw: RawAnswers) -> tuple[Side, Side]:
     orders = list(range(CATEGORIES)), list(reversed(range(CATEGORIES)))
     found = []
     for own_B, other_BC, order in zip(
-        deviations(raw.severity_B3, raw.standard_B, edges_E), distances(raw.severity_B3, edges_E), orders,
+        deviations(raw.severity_B3, raw.standard_B, edges_E),
+        distances(raw.severity_B3, edges_E),
+        orders,
         strict=True,
-    ):  # fmt: skip
+    ):
         # What is nearer than an end may be lies inside anyway; but of category 0 only the edge does.
         near_B = torch.where((category_B1[:, 0] > 0) | (order[0] > 0), NEAREST, 0.0)
         own_B = torch.where(own_B <= near_B, -torch.inf, own_B - longer_BC.gather(1, category_B1)[:, 0])

@@ -33,15 +33,23 @@ def say_if_few(count: int) -> None:
     if count < LEAST_BUILDINGS:
         log.warning(
             "%d buildings to calibrate on: of fewer than %d the interval is their largest error, which holds %.0f %% "
-            "of others and not %.0f. %s", count, LEAST_BUILDINGS, 100 * count / (count + 1), 100 * INTERVAL_SHARE, MORE,
-        )  # fmt: skip
+            "of others and not %.0f. %s",
+            count,
+            LEAST_BUILDINGS,
+            100 * count / (count + 1),
+            100 * INTERVAL_SHARE,
+            MORE,
+        )
     elif count < FEW_BUILDINGS:
         # Of the beta distribution that split conformal prediction holds its share with (Vovk 2012), as good as.
         spread = math.sqrt(INTERVAL_SHARE * (1 - INTERVAL_SHARE) / (count + 2))
         log.warning(
             "%d buildings to calibrate on: what the interval holds of others is %.0f %% give or take %.0f. %s",
-            count, 100 * INTERVAL_SHARE, 100 * spread, MORE,
-        )  # fmt: skip
+            count,
+            100 * INTERVAL_SHARE,
+            100 * spread,
+            MORE,
+        )
 
 
 def say_if_beyond(beyond: int, count: int, limit_permille: float) -> None:
@@ -50,8 +58,11 @@ def say_if_beyond(beyond: int, count: int, limit_permille: float) -> None:
         log.warning(
             "%d of %d buildings to calibrate on have more than %.2f permille, the most of any building trained on. No "
             "answer goes beyond that, so that intervals hold less than %.0f %% where damage is severe",
-            beyond, count, limit_permille, 100 * INTERVAL_SHARE,
-        )  # fmt: skip
+            beyond,
+            count,
+            limit_permille,
+            100 * INTERVAL_SHARE,
+        )
 
 
 def say_if_bounded(temperature: float, defined: int) -> None:
@@ -65,8 +76,12 @@ def say_if_bounded(temperature: float, defined: int) -> None:
         log.warning(
             "temperature: the best of %g to %g is at the end, %.2f, for %d buildings with a quadrant: their answers "
             "are %s, and the quadrants' probabilities not calibrated",
-            COOLEST, HOTTEST, temperature, defined, "all right" if temperature < 1 else "no better than chance",
-        )  # fmt: skip
+            COOLEST,
+            HOTTEST,
+            temperature,
+            defined,
+            "all right" if temperature < 1 else "no better than chance",
+        )
 
 
 def calibrate(model: Diagnosis, sequences: SequenceSet) -> None:

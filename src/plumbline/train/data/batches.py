@@ -237,10 +237,14 @@ class Resident(Buildings):
         mask_BL = place_L < self.length_B[index_B][:, None]
         source_BL = torch.where(mask_BL, self.start_B[index_B][:, None] + place_L, 0)
         return Batch(
-            _gather(self.distance_NF, source_BL, mask_BL), _gather(self.slope_NF, source_BL, mask_BL),
-            self.geometry_BF[index_B], mask_BL, self.severity_B[index_B], self.quadrant_B[index_B],
+            _gather(self.distance_NF, source_BL, mask_BL),
+            _gather(self.slope_NF, source_BL, mask_BL),
+            self.geometry_BF[index_B],
+            mask_BL,
+            self.severity_B[index_B],
+            self.quadrant_B[index_B],
             self.weight_B[index_B],
-        )  # fmt: skip
+        )
 
 
 def _gather(values_NF: Tensor, source_BL: Tensor, mask_BL: Tensor) -> Tensor:

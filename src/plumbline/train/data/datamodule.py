@@ -31,9 +31,17 @@ class Data(LightningDataModule):
     """Training and tune split of one run."""
 
     def __init__(
-        self, train: SequenceSet, tune: SequenceSet, optimise: Optimise, losses: Train, seed: int, batch_size: int,
-        remember: Path | None = None, resumed: bool = False, section: str = "train",
-    ) -> None:  # fmt: skip
+        self,
+        train: SequenceSet,
+        tune: SequenceSet,
+        optimise: Optimise,
+        losses: Train,
+        seed: int,
+        batch_size: int,
+        remember: Path | None = None,
+        resumed: bool = False,
+        section: str = "train",
+    ) -> None:
         """Everything as the sections say, but the batch size.
 
         Args:
@@ -58,14 +66,17 @@ class Data(LightningDataModule):
         if self.complete < optimise.curriculum.complete:
             log.warning(
                 "%s.curriculum: no building is of a level that begins after epoch %d; from then on all are drawn.",
-                section, self.complete + 1,
-            )  # fmt: skip
+                section,
+                self.complete + 1,
+            )
         longest = int(np.max(np.asarray(train.length), initial=0))
         if 0 < optimise.tokens < longest:
             log.warning(
                 "%s.tokens: %d found, and the longest building has %d scatterers: longer ones are batches alone.",
-                section, optimise.tokens, longest,
-            )  # fmt: skip
+                section,
+                optimise.tokens,
+                longest,
+            )
         self.weight: NDArray[np.float32] | None = None
         if losses.balance == "oversample":
             self.weight = building_weights(np.asarray(train.severity), np.asarray(train.quadrant), losses)
@@ -99,9 +110,14 @@ class Data(LightningDataModule):
         """This process's shares of this epoch's steps."""
         trainer: Any = self.trainer
         steps = SimilarLengths(
-            self.tables[0].length, self.batch_size, self.seed, self.weight, tokens=self.optimise.tokens,
-            shares=self.optimise.accumulate * trainer.world_size, first_epoch=self.first_epoch,
-        )  # fmt: skip
+            self.tables[0].length,
+            self.batch_size,
+            self.seed,
+            self.weight,
+            tokens=self.optimise.tokens,
+            shares=self.optimise.accumulate * trainer.world_size,
+            first_epoch=self.first_epoch,
+        )
         # As the trainer itself counts for samplers: where a run is gone on with, `current_epoch` is still one behind.
         steps.set_epoch(trainer.fit_loop.epoch_progress.current.processed)
         self.tables[0].sampler = steps

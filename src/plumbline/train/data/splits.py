@@ -123,5 +123,7 @@ def check_lengths(splits: Splits, prepared: Path, spec: NetworkSpec, trained: Pa
         log.warning(
             "model.max_attention_length: %d found, and the shortest building of %s has %d scatterers: attention is "
             "neither trained nor used. Raise it, or set model.attention_layers to 0.",
-            spec.max_attention_length, prepared / "train", shortest,
-        )  # fmt: skip
+            spec.max_attention_length,
+            prepared / "train",
+            shortest,
+        )

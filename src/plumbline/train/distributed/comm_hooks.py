@@ -151,9 +151,13 @@ class PowerSGD(Hook):
     def __init__(self, losses: Train) -> None:
         super().__init__(losses)
         self.state = PowerSGDState(
-            _everybody(), matrix_approximation_rank=losses.powersgd_rank, start_powerSGD_iter=losses.powersgd_start,
-            min_compression_rate=1, orthogonalization_epsilon=1e-8, batch_tensors_with_same_shape=True,
-        )  # fmt: skip
+            _everybody(),
+            matrix_approximation_rank=losses.powersgd_rank,
+            start_powerSGD_iter=losses.powersgd_start,
+            min_compression_rate=1,
+            orthogonalization_epsilon=1e-8,
+            batch_tensors_with_same_shape=True,
+        )
 
     def exchange(self, bucket: Any) -> tuple[Future[Tensor], int]:
         """As `Hook.exchange`."""

@@ -119,9 +119,14 @@ def run(processes: int, arguments: Sequence[str]) -> int:
     """
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # a failed process says itself why
     settings = LaunchConfig(
-        min_nodes=1, max_nodes=1, nproc_per_node=processes, run_id=uuid.uuid4().hex, max_restarts=0,
-        rdzv_backend="c10d", rdzv_endpoint="localhost:0",  # a free port
-    )  # fmt: skip
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=processes,
+        run_id=uuid.uuid4().hex,
+        max_restarts=0,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",  # a free port
+    )
     try:
         elastic_launch(settings, sys.executable)(*arguments)
     except ChildFailedError as error:
@@ -131,8 +136,10 @@ def run(processes: int, arguments: Sequence[str]) -> int:
         log.error(
             "Training process %d of %d was killed (%s; a system short of memory does so, too). The same command goes "
             "on from the last epoch that was finished.",
-            process, processes, signal.Signals(-failure.exitcode).name,
-        )  # fmt: skip
+            process,
+            processes,
+            signal.Signals(-failure.exitcode).name,
+        )
         return 128 - failure.exitcode
     except SignalException as error:
         return 128 + int(error.sigval)

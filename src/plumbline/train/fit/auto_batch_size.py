@@ -27,9 +27,7 @@ STEPS = 8
 SAMPLE = 4
 
 
-def batch_size(
-    model: Diagnosis, train: SequenceSet, optimise: Optimise, losses: Train, section: str = "train"
-) -> int:  # fmt: skip
+def batch_size(model: Diagnosis, train: SequenceSet, optimise: Optimise, losses: Train, section: str = "train") -> int:
     """`batch_size` of the section; where it says `auto`, the largest power of two that the memory holds.
 
     Where that is less than the smallest, a warning says so.
@@ -44,8 +42,12 @@ def batch_size(
         log.warning(
             "batch size: half of the free memory, %.0f MB, holds %d buildings of the longest. %d are taken all the "
             "same, the least that auto takes: set %s.tokens or %s.batch_size, or make room",
-            SHARE * free / 1e6, SHARE * free // each, SMALLEST, section, section,
-        )  # fmt: skip
+            SHARE * free / 1e6,
+            SHARE * free // each,
+            SMALLEST,
+            section,
+            section,
+        )
     log.info("batch size: %d (%.0f kB a building of the longest, %.1f GB free)", found, each / 1e3, free / 1e9)
     return found
 

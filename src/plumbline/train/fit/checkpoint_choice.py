@@ -84,9 +84,11 @@ class SplitScore(NamedTuple):
 
 
 def checkpoint_score(
-    probability: NDArray[np.floating], severity: NDArray[np.floating], quadrant_true: NDArray[np.int64],
+    probability: NDArray[np.floating],
+    severity: NDArray[np.floating],
+    quadrant_true: NDArray[np.int64],
     severity_true: NDArray[np.floating],
-) -> SplitScore:  # fmt: skip
+) -> SplitScore:
     """Compare answers with labels.
 
     Args:

@@ -21,9 +21,13 @@ from plumbline.params.plugins import ATTENTION, POSITION
 from plumbline.prepare.features.definition import PREPARATION
 
 NAMED = {
-    "distance_channels": "model.channels", "slope_channels": "model.channels", "distance_hidden": "model.blocks",
-    "slope_hidden": "model.blocks", "geometry_width": "model.hidden", "max_length": "prepare.max_points",
-}  # fmt: skip
+    "distance_channels": "model.channels",
+    "slope_channels": "model.channels",
+    "distance_hidden": "model.blocks",
+    "slope_hidden": "model.blocks",
+    "geometry_width": "model.hidden",
+    "max_length": "prepare.max_points",
+}
 """Field of a spec -> the parameter that it comes from, where that has another name."""
 FREE = ("dropout", "checkpoint_activations")
 """Fields that change how a network is trained, and not what it answers."""

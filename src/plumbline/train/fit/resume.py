@@ -72,10 +72,13 @@ def say_others(folder: Path, name: str, settings: dict[str, Any]) -> None:
         differ = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
         log.info(
             "%s: an interrupted run in %s is not gone on with: %s. As it was, it would be; remove the folder if it is "
-            "not wanted", name, last.parent,
-            f"it has other {', '.join(differ[:NAMED])}{' and more' * (len(differ) > NAMED)}" if differ
+            "not wanted",
+            name,
+            last.parent,
+            f"it has other {', '.join(differ[:NAMED])}{' and more' * (len(differ) > NAMED)}"
+            if differ
             else "it had other data or first weights",
-        )  # fmt: skip
+        )
 
 
 def _flat(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
@@ -139,9 +142,11 @@ def _usable(path: Path) -> dict[str, Any] | None:
     except Exception as error:  # a half-written archive fails in many ways; each means: start again
         aside = path.with_name(f"{path.name}{UNREADABLE}")
         log.warning(
-            "%s: not readable (%s); training starts from the beginning. It is kept as %s until the run has ended", path,
-            str(error) or type(error).__name__, aside.name,
-        )  # fmt: skip
+            "%s: not readable (%s); training starts from the beginning. It is kept as %s until the run has ended",
+            path,
+            str(error) or type(error).__name__,
+            aside.name,
+        )
         if not process_number():
             remove(aside)
             path.rename(aside)

@@ -40,9 +40,15 @@ class Late(BaseFinetuning):
 
 
 def quick_fit(
-    model: Diagnosis, sequences: SequenceSet, losses: Train, late: Sequence[nn.Module] = (), late_epoch: int = 0,
-    teacher: Diagnosis | None = None, distil_weight: float = 0.0, section: str = "train",
-) -> None:  # fmt: skip
+    model: Diagnosis,
+    sequences: SequenceSet,
+    losses: Train,
+    late: Sequence[nn.Module] = (),
+    late_epoch: int = 0,
+    teacher: Diagnosis | None = None,
+    distil_weight: float = 0.0,
+    section: str = "train",
+) -> None:
     """Train what of `model` requires a gradient, and leave it in evaluation mode.
 
     Args:

@@ -85,9 +85,17 @@ class Fitted(NamedTuple):
 
 
 def fit(
-    module: Optimisation, train: SequenceSet, tune: SequenceSet, *, name: str, key: str, data_sha256: str, seed: int,
-    settings: dict[str, Any], start_from: Sequence[str] = (CHECKPOINT, RANDOM),
-) -> Fitted:  # fmt: skip
+    module: Optimisation,
+    train: SequenceSet,
+    tune: SequenceSet,
+    *,
+    name: str,
+    key: str,
+    data_sha256: str,
+    seed: int,
+    settings: dict[str, Any],
+    start_from: Sequence[str] = (CHECKPOINT, RANDOM),
+) -> Fitted:
     """Train `module`. Of several processes only the first returns; the others end here.
 
     A checkpoint is kept after every epoch under `key`; a run with the same key that did not finish is resumed.
@@ -197,8 +205,14 @@ def fit(
         "metrics": {name: round(row[name], 5) for name in METRICS},
     }
     log_record(records, whole.record)
-    log.info("%s: best score %.3f at epoch %d of %d, %.0f s", name, best.best_model_score, chosen["epoch"] + 1,
-             trainer.current_epoch, time.monotonic() - started)  # fmt: skip
+    log.info(
+        "%s: best score %.3f at epoch %d of %d, %.0f s",
+        name,
+        best.best_model_score,
+        chosen["epoch"] + 1,
+        trainer.current_epoch,
+        time.monotonic() - started,
+    )
     return Fitted(whole, folder)
 
 

@@ -17,8 +17,10 @@ from plumbline.train.distributed.strategies import parted, process_number
 
 TAGS = ("run_key", "data_sha256")
 ASKED = {
-    "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
-}  # fmt: skip
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+}
 """As the registry asks a server: one that does not answer is told of within seconds; by default, minutes."""
 
 
@@ -96,9 +98,13 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str
         known = before.get("run_id") if before.get("server") == _hashed(address) else None
         tags = {tag: record[tag] for tag in TAGS} | {"git_commit": (record["git"] or {}).get("commit", "none")}
         logger = _Record(
-            "plumbline", run_name=name, tracking_uri=address, artifact_location=beside, tags=tags,
+            "plumbline",
+            run_name=name,
+            tracking_uri=address,
+            artifact_location=beside,
+            tags=tags,
             run_id=_still_there(known, address),
-        )  # fmt: skip
+        )
         logger.log_hyperparams(record["params"])
         found.append(logger)
     except Exception as error:  # whatever the record's server answers, training goes on

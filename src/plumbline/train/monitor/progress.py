@@ -33,8 +33,10 @@ class EpochLine(Callback):
         row = history[-1] if history else {}
         log.info(
             "epoch %d of at most %d: loss %.3f, score %.3f, quadrant accuracy %.3f, severity error %.3f permille",
-            trainer.current_epoch + 1, self.epochs, *(row.get(key, float("nan")) for key in SAID),
-        )  # fmt: skip
+            trainer.current_epoch + 1,
+            self.epochs,
+            *(row.get(key, float("nan")) for key in SAID),
+        )
 
 
 class Monitor(Callback):

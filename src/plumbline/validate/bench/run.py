@@ -75,9 +75,13 @@ def artifacts(manifest: Manifest) -> list[str]:
 
 
 def bench(
-    package: Path, manifest: Manifest, reference: Diagnosis | None, inputs: BenchInputs,
-    batches: Sequence[int] = BATCHES, rounds: int = ROUNDS,
-) -> list[Row]:  # fmt: skip
+    package: Path,
+    manifest: Manifest,
+    reference: Diagnosis | None,
+    inputs: BenchInputs,
+    batches: Sequence[int] = BATCHES,
+    rounds: int = ROUNDS,
+) -> list[Row]:
     """Measure everything.
 
     Latency is that of one building of median length; throughput that of batches drawn by a fixed seed, each padded to
@@ -142,7 +146,7 @@ def _threads_kept(reference: Diagnosis | None) -> Iterator[None]:
 
 def _open(
     package: Path, manifest: Manifest, reference: Diagnosis | None, inputs: Inputs
-) -> tuple[list[Row], list[OnnxModel]]:  # fmt: skip
+) -> tuple[list[Row], list[OnnxModel]]:
     """All rows, and what runs those of them that have no trouble with `inputs`; what is compared with first."""
     rows: list[Row] = []
     opened: list[OnnxModel] = []

@@ -51,9 +51,10 @@ class Eager(Released):
     def __init__(self, model: Diagnosis, threads: int) -> None:
         self.name = f"torch eager, {_threads(threads)}"
         self.signature = signature(
-            {"distance": len(DISTANCE), "slope": len(SLOPE), "geometry": len(GEOMETRY)}, [],
+            {"distance": len(DISTANCE), "slope": len(SLOPE), "geometry": len(GEOMETRY)},
+            [],
             max_length=model.network.spec.max_length,
-        )  # fmt: skip
+        )
         self._model, self._count = model, threads
 
     def execute(self, inputs: Mapping[str, NDArray[Any]]) -> Answers:

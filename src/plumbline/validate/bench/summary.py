@@ -78,12 +78,14 @@ def bench_document(
             "buildings": len(length),
             "labelled": inputs.labelled,
             "scatterers": {
-                "least": int(length.min()), "median": float(np.median(length)), "most": int(length.max()),
+                "least": int(length.min()),
+                "median": float(np.median(length)),
+                "most": int(length.max()),
             },
         },
         "rows": [row.as_json() for row in rows],
         "advice": list(said),
-    }  # fmt: skip
+    }
 
 
 def bench_table(rows: Sequence[Row], manifest: Manifest, inputs: BenchInputs, machine: Mapping[str, Any]) -> Table:
@@ -96,8 +98,15 @@ def bench_table(rows: Sequence[Row], manifest: Manifest, inputs: BenchInputs, ma
     )
     result.add_column("artifact", no_wrap=True)
     result.add_column("runtime", no_wrap=True)
-    heads = ("file\nKB", "weights\nKB", "p50\nms", "p99\nms", *(f"B {batch}\n/s" for batch in batches),
-             f"from {compared}\nprobability", f"from {compared}\npermille")  # fmt: skip
+    heads = (
+        "file\nKB",
+        "weights\nKB",
+        "p50\nms",
+        "p99\nms",
+        *(f"B {batch}\n/s" for batch in batches),
+        f"from {compared}\nprobability",
+        f"from {compared}\npermille",
+    )
     for head in (*heads, *(("quadrant\naccuracy", "severity MAE\npermille") if inputs.labelled else ())):
         result.add_column(head, justify="right")
     last = None
@@ -110,11 +119,14 @@ def bench_table(rows: Sequence[Row], manifest: Manifest, inputs: BenchInputs, ma
             continue
         cell = _cells(row)
         cells = [
-            cell("size_bytes", lambda v: f"{v / 1000:,.0f}"), cell("weight_bytes", lambda v: f"{v / 1000:,.0f}"),
-            cell("latency_p50_ms", lambda v: f"{v:.3g}"), cell("latency_p99_ms", lambda v: f"{v:.3g}"),
+            cell("size_bytes", lambda v: f"{v / 1000:,.0f}"),
+            cell("weight_bytes", lambda v: f"{v / 1000:,.0f}"),
+            cell("latency_p50_ms", lambda v: f"{v:.3g}"),
+            cell("latency_p99_ms", lambda v: f"{v:.3g}"),
             *(f"{row.buildings_per_second[batch]:,.0f}" for batch in batches),
-            cell("parity_probability", lambda v: f"{v:.2g}"), cell("parity_severity_permille", lambda v: f"{v:.2g}"),
-        ]  # fmt: skip
+            cell("parity_probability", lambda v: f"{v:.2g}"),
+            cell("parity_severity_permille", lambda v: f"{v:.2g}"),
+        ]
         if inputs.labelled:
             cells += [cell(name, lambda v: f"{v:.3f}") for name in ("quadrant_accuracy", "severity_mae")]
         result.add_row(escape(row.artifact), row.runtime, *cells)

@@ -45,9 +45,11 @@ class Pair(NamedTuple):
 
 
 def resampled_figures(
-    wanted: Collection[tuple[str, str]], everyone: Mapping[str, Judged], quadrant_true: NDArray[np.int64],
+    wanted: Collection[tuple[str, str]],
+    everyone: Mapping[str, Judged],
+    quadrant_true: NDArray[np.int64],
     severity_true: Float,
-) -> Resampled:  # fmt: skip
+) -> Resampled:
     """The figures of each (metric, name) in each resample.
 
     Metrics of quadrants are resampled among the buildings that have one. All see the same resamples, and a second call
@@ -125,9 +127,12 @@ def resamples(count: int, number: int = RESAMPLES, seed: int = SEED) -> Iterator
 
 
 def _way(
-    metric: str, judged: Judged | None, inside: NDArray[np.bool_], quadrant_true: NDArray[np.int64],
+    metric: str,
+    judged: Judged | None,
+    inside: NDArray[np.bool_],
+    quadrant_true: NDArray[np.int64],
     severity_true: Float,
-) -> OfResamples | None:  # fmt: skip
+) -> OfResamples | None:
     """How to compute the metric on the buildings `inside`; None where it has no figure there."""
     if judged is None or not inside.any():
         return None

@@ -60,8 +60,10 @@ def check_format(gate: Mapping[str, Any], path: object) -> None:
     """
     found = gate.get("format", 1)
     if isinstance(found, bool) or found not in (1, FORMAT):
-        raise InputError(f"{path}: gate of format {found!r} found, 1 to {FORMAT} are known. Use the version of "
-                         "Plumbline that wrote it, or run `plumbline validate` again.")  # fmt: skip
+        raise InputError(
+            f"{path}: gate of format {found!r} found, 1 to {FORMAT} are known. Use the version of "
+            "Plumbline that wrote it, or run `plumbline validate` again."
+        )
 
 
 def covers(rule: Gate, part: str) -> bool:
@@ -103,9 +105,12 @@ def _compared(rule: Gate, part: str, table: Table, drops: Drops, params: Validat
     value, reference = (_figure(table, part, who, rule.metric) for who in (rule.artifact, against))
     difference = None if value is None or reference is None else value - reference
     about: dict[str, Any] = {
-        "kind": f"max_drop_vs {against}", "value": value, "reference": reference, "difference": difference,
+        "kind": f"max_drop_vs {against}",
+        "value": value,
+        "reference": reference,
+        "difference": difference,
         "margin": rule.margin,
-    }  # fmt: skip
+    }
     drop = None if difference is None else 0 - difference if HIGHER_IS_BETTER[rule.metric] else difference  # no -0
     words = f"{against} {_show(reference)}, drop {_show(drop)}"
     held = drop
@@ -144,9 +149,12 @@ def _show(value: float | None) -> str:
 
 
 def drops_of(
-    rules: Sequence[Gate], everyone: Mapping[str, Judged], test: SequenceSet, parts: Mapping[str, NDArray[np.bool_]],
+    rules: Sequence[Gate],
+    everyone: Mapping[str, Judged],
+    test: SequenceSet,
+    parts: Mapping[str, NDArray[np.bool_]],
     min_slice: int,
-) -> Drops:  # fmt: skip
+) -> Drops:
     """Resampled drops for every rule `max_drop_vs` over buildings, on every slice that it covers.
 
     Args:

@@ -31,9 +31,12 @@ Intervals = dict[str, dict[str, Interval]]
 
 
 def intervals(
-    everyone: Mapping[str, Judged], quadrant_true: NDArray[np.int64], severity_true: Float, reference: str,
+    everyone: Mapping[str, Judged],
+    quadrant_true: NDArray[np.int64],
+    severity_true: Float,
+    reference: str,
     confidence: float = SHARE,
-) -> tuple[Intervals, Intervals]:  # fmt: skip
+) -> tuple[Intervals, Intervals]:
     """95 % intervals of every metric over buildings of every contender, and bounds of its difference from a reference.
 
     Each end of a difference is a one-sided bound with `confidence`, as a rule `max_drop_vs` asks for it: the end on the
@@ -78,9 +81,17 @@ METRICS = (
 )
 """Those that have an interval, in the order they are told."""
 COSTS = (
-    "judged_share", "judged_quadrant_accuracy", "judged_severity_mae", "size_bytes", "weight_bytes", "latency_ms",
-    "buildings_per_second", "parity_probability", "parity_severity_permille", "novelty_change",
-)  # fmt: skip
+    "judged_share",
+    "judged_quadrant_accuracy",
+    "judged_severity_mae",
+    "size_bytes",
+    "weight_bytes",
+    "latency_ms",
+    "buildings_per_second",
+    "parity_probability",
+    "parity_severity_permille",
+    "novelty_change",
+)
 OF_SLICES = ("buildings", "quadrant_accuracy", "severity_mae", "interval_coverage")
 REFERENCE = "float32"
 """What the others are compared with, building by building; at a promotion it is the champion."""
@@ -142,8 +153,10 @@ def compared_with(content: Mapping[str, Any]) -> str:
     """Who the champion is, in a sentence; or why there is none in the report."""
     if content["champion"]:
         return f"champion is version {content['champion']}, the default model of what is released today."
-    return ("No champion here: `plumbline release promote` runs it on the same buildings, and writes this report with "
-            "it into data/release.")  # fmt: skip
+    return (
+        "No champion here: `plumbline release promote` runs it on the same buildings, and writes this report with "
+        "it into data/release."
+    )
 
 
 def _with_ends(value: float, ends: Interval | None) -> dict[str, float]:

@@ -158,11 +158,21 @@ def _calibration(content: Mapping[str, Any]) -> str:
         Line(name, [(row["coverage"], row["accuracy"]) for row in one["coverage"]]) for name, one in told.items()
     ]
     charts = (
-        line_chart("How often the quadrant is right", "confidence", "quadrant accuracy",
-                   [*reliability, Line("calibrated", [(0, 0), (1, 1)], dashed=True)], paper="none"),
-        line_chart("Quadrant accuracy of the most confident", "share of the damaged buildings", "quadrant accuracy",
-                   covered, paper="none"),
-    )  # fmt: skip
+        line_chart(
+            "How often the quadrant is right",
+            "confidence",
+            "quadrant accuracy",
+            [*reliability, Line("calibrated", [(0, 0), (1, 1)], dashed=True)],
+            paper="none",
+        ),
+        line_chart(
+            "Quadrant accuracy of the most confident",
+            "share of the damaged buildings",
+            "quadrant accuracy",
+            covered,
+            paper="none",
+        ),
+    )
     drawn = "".join(f"<figure>{chart}</figure>" for chart in charts)
     return f'<h2>What a confidence is worth</h2><div class="grid charts">{drawn}</div>'
 

@@ -106,9 +106,7 @@ class L2Columns:
     def types(self) -> dict[str, pa.DataType]:
         """Name and type of every column read."""
         numbers = (self.height, *REQUIRED[1:], *self.quality)
-        return {
-            "pid": pa.string(), **dict.fromkeys(numbers, pa.float64()), **dict.fromkeys(self.days, pa.float32())
-        }  # fmt: skip
+        return {"pid": pa.string(), **dict.fromkeys(numbers, pa.float64()), **dict.fromkeys(self.days, pa.float32())}
 
 
 @dataclass(frozen=True)

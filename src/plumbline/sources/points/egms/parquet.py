@@ -108,11 +108,15 @@ def open_parquet(path: Path, about: params.Product, crs: str | None, groups: Gro
             "as csv and describe its columns in params.yaml (docs/formats.md)."
         )
     source = open_table(
-        str(path), header, layout, about.track or path.stem, crs,
+        str(path),
+        header,
+        layout,
+        about.track or path.stem,
+        crs,
         rows=lambda types: _rows(path, types, groups),
         fail_row=_Fail(path),
         is_whole=groups == WHOLE,
-    )  # fmt: skip
+    )
     return noted(source, path, notes)
 
 

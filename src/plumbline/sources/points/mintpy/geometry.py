@@ -165,9 +165,14 @@ class Geometry:
         return np.asarray(self.arrays[name][window], float).ravel()
 
     def _check(
-        self, name: str, values: Floats, bounds: tuple[float, float], where: NDArray[np.bool_], window: Window,
+        self,
+        name: str,
+        values: Floats,
+        bounds: tuple[float, float],
+        where: NDArray[np.bool_],
+        window: Window,
         hint: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         bad = where & ~((values >= bounds[0]) & (values <= bounds[1]))
         if bad.any():
             row, column = divmod(int(np.argmax(bad)), window[1].stop - window[1].start)

@@ -46,9 +46,10 @@ PROBE_SECONDS = 120
 EOS = ("HDFEOS", "GRIDS", "timeseries")
 """Where MintPy's HDF-EOS5 keeps in one file what is otherwise in several (insarlab/MintPy, save_hdfeos5)."""
 IN_EOS = {
-    "timeseries": ("observation", "displacement"), "date": ("observation", "date"),
+    "timeseries": ("observation", "displacement"),
+    "date": ("observation", "date"),
     "temporalCoherence": ("quality", "temporalCoherence"),
-}  # fmt: skip
+}
 """Array -> its place there; of others, in the group `geometry`."""
 
 

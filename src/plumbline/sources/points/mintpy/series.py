@@ -157,9 +157,14 @@ def _windows(rows: slice, width: int) -> Iterator[Window]:
 
 
 def _track(
-    path: Path, name: str, plane: Projection, epochs: NDArray[np.datetime64], geometry: Geometry,
-    window: Window, values: NDArray[np.float32],
-) -> Track:  # fmt: skip
+    path: Path,
+    name: str,
+    plane: Projection,
+    epochs: NDArray[np.datetime64],
+    geometry: Geometry,
+    window: Window,
+    values: NDArray[np.float32],
+) -> Track:
     """The pixels of a block that have data; `values` (T, R, C) in mm."""
     row, column = (grid.ravel() for grid in np.mgrid[window])
     series = values.reshape(len(epochs), -1).T
