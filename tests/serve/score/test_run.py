@@ -229,7 +229,7 @@ def test_a_bug_that_one_delivery_meets_holds_up_no_other(town: Town, monkeypatch
     town.deliver("c_unlucky")
     town.deliver("d_undone")
     town.deliver("e_lucky")
-    real_plan, real_publish = run.plan, run.publish
+    real_plan, real_publish = run.plan_delivery, run.publish
 
     def plan(delivery, params):
         if delivery.name == "a_unlucky":
@@ -244,7 +244,7 @@ def test_a_bug_that_one_delivery_meets_holds_up_no_other(town: Town, monkeypatch
         return real_publish(reading, tiles, section)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "plan", plan)
+        patch.setattr(run, "plan_delivery", plan)
         patch.setattr(run, "publish", publish)
         ended = town.score()
     assert ended.code == 1
