@@ -1,5 +1,5 @@
 # Plumbline. `make run`: from a clone to a map. `make test`: lint and tests. `make help`: the rest.
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 VENV ?= .venv
 # More arguments for every `pip install`, for example another index. See CONTRIBUTING.md for PyTorch's CPU build.
 PIP_ARGS ?=
@@ -82,8 +82,8 @@ clean:  ## Remove the environment and what tools cached; data, DVC's cache and t
 	find src flows tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
-		|| { echo "Python 3.11 is needed, $$($(PYTHON) --version) found. Say where it is: make PYTHON=/path/to/python3.11"; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+		|| { echo "Python 3.11, 3.12 or 3.13 is needed, $$($(PYTHON) --version) found. Say where it is: make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
 # One stamp a lock file: an installation is repeated when what it installs has changed.
