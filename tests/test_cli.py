@@ -15,6 +15,7 @@ import typer
 
 import plumbline
 from plumbline.cli import app, main
+from plumbline.cli.options import repeated
 from tests.first import as_first
 from tests.full_disk import largest_file
 from tests.tiny import STAGES, run_cli, run_process
@@ -53,6 +54,38 @@ def test_help_says_what_it_does_and_gives_an_example(words, tmp_path):
     assert f"Example: plumbline {' '.join(words)}" in said
     assert len(said.split("Usage:")[1].split("Example:")[0].split()) > 15
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words", [("predict",), ("explain",), ("adapt",), ("bench",), ("doctor",), ("triton",)], ids=" ".join
+)
+def test_help_begins_with_what_most_people_need(words, tmp_path):
+    said = run_cli(*words, "--help", cwd=tmp_path).out
+    most, rare = said.split("More options")
+    shown = {option for _, option in re.findall(r"(^│[* ]*)(--[a-z-]+)", rare, re.MULTILINE)}
+    first = {option for _, option in re.findall(r"(^│[* ]*)(--[a-z-]+)", most, re.MULTILINE)}
+    assert first
+    assert shown
+    assert not first & shown
+    assert "required" not in rare
+    assert len(first) < 10
+
+
+@pytest.mark.parametrize(
+    ("words", "keep_last", "wanted"),
+    [
+        ("--points a b c --output o", False, "--points a --points b --points c --output o"),
+        ("--points=a b --map m --points c", False, "--points=a --points b --map m --points c"),
+        ("--map m --points a", False, "--map m --points a"),
+        ("--points", False, "--points"),
+        ("package --points a b", False, "package --points a --points b"),
+        ("--points a b package", True, "--points a --points b package"),
+        ("--points a package --rounds 1", True, "--points a package --rounds 1"),
+    ],
+)
+def test_points_takes_every_word_that_follows(words, keep_last, wanted):
+    """As a shell makes them of `--points EGMS_*.zip`."""
+    assert repeated(words.split(), keep_last) == wanted.split()
 
 
 def test_the_overview_lists_every_command(tmp_path):

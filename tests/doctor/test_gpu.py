@@ -27,6 +27,9 @@ def cuda(version: str = "13.0", available: bool = True, capability=((9, 0),), ki
     [
         (None, CPU, False, "not applicable"),
         (None, CPU, True, "fault"),
+        (None, None, False, "not applicable"),
+        (None, None, True, "fault"),
+        (Driver("580.65.06", "13.0", CARD), None, True, "ok"),
         (None, cuda(available=False), False, "warning"),
         ("it cannot talk to the driver", CPU, False, "fault"),
         (Driver("580.65.06", "13.0", CARD), CPU, True, "warning"),

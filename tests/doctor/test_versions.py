@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from plumbline.doctor.finding import State
-from plumbline.doctor.versions import check_onnxruntime, check_python, check_versions, installed_runtimes
-from tests.doctor.conftest import faults, states, warnings
+from plumbline.doctor.versions import check_extras, check_onnxruntime, check_python, check_versions, installed_runtimes
+from tests.doctor.conftest import PLACE, faults, states, warnings
 
 
 @pytest.fixture
@@ -44,6 +44,48 @@ def test_a_version_that_clashes_is_named_with_what_is_needed(install, name: str,
 def test_an_extra_counts_where_it_is_installed(install) -> None:
     install("onnxruntime-gpu", "1.20.0")
     assert "onnxruntime-gpu 1.20.0 is installed; onnxruntime-gpu==1.31.*" in faults(check_versions)
+
+
+def own(*extras: str) -> list[str]:
+    """Metadata of a Plumbline with these extras, each `NAME: PACKAGE ...`."""
+    named = (extra.split(": ") for extra in extras)
+    return [
+        "Requires-Python: >=3.11",
+        "Requires-Dist: numpy>=2",
+        *(
+            line
+            for name, packages in named
+            for line in (
+                f"Provides-Extra: {name}",
+                *(f'Requires-Dist: {package}; extra == "{name}"' for package in packages.split()),
+            )
+        ),
+    ]
+
+
+def test_an_extra_that_is_not_there_is_no_fault(install) -> None:
+    install("plumbline", "0.1.0", *own("torch: no-torch no-lightning", "pipeline: no-dvc no-prefect numpy"))
+    assert states(check_versions) == [State.OK]
+    (found,) = check_extras(PLACE)
+    assert found.state is State.OK
+    assert "extras: none" in found.found
+    assert 'adapt, adapters and --adapter: `pip install "plumbline[torch]"`' in found.found
+    assert 'pip install "plumbline[pipeline]"' in found.found
+
+
+def test_an_extra_of_which_most_is_there_misses_the_rest(install) -> None:
+    install("plumbline", "0.1.0", *own("torch: torch lightning no-such-thing"))
+    assert "no-such-thing is not installed; no-such-thing" in faults(check_versions)
+    (found,) = check_extras(PLACE)
+    assert "extras: torch" in found.found
+
+
+def test_the_runtime_for_gpus_takes_the_place_of_the_other(install, monkeypatch: pytest.MonkeyPatch) -> None:
+    install("plumbline", "0.1.0", *own(), "Requires-Dist: no-cpu-runtime==1.31.*")
+    monkeypatch.setattr("plumbline.doctor.versions.CPU", "no-cpu-runtime")
+    assert "no-cpu-runtime is not installed" in faults(check_versions)
+    install("onnxruntime-gpu", "1.31.1")
+    assert states(check_versions) == [State.OK]
 
 
 def test_a_requirement_that_is_not_installed(install) -> None:

@@ -136,7 +136,7 @@ def sort_folder(folder: Path) -> tuple[list[Path], list[Path]]:
             products.append(path)
         elif suffix in TEXTS:
             log.warning("%s: passed over. If it holds points, name it .csv, so that it counts.", path)
-        elif suffix not in NOTES:
+        else:
             log.info("%s: passed over, it is neither a product nor footprints", path)
     return products, footprints
 

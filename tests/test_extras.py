@@ -1,0 +1,159 @@
+"""The base installation does its own work where no library of an extra can be imported, and says which extra to add."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import plumbline
+from plumbline.core.errors import InputError
+from plumbline.core.extras import LIBRARIES, ExtraMissing, is_installed, missing_extra, need
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+GONE = sorted({library for libraries in LIBRARIES.values() for library in libraries})
+BLOCK = f"""
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {GONE!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+"""
+RUN = """
+import contextlib, io, json, sys
+from plumbline import cli
+commands, gone = map(json.loads, sys.argv[1:])
+ended = []
+for words in commands:
+    sys.argv, code, out, err = ["plumbline", *words], 0, io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+    ended.append([code, out.getvalue(), err.getvalue()])
+print(json.dumps([ended, sorted(set(sys.modules) & set(gone))]))
+"""
+FILES = ["--points", "a.csv", "--buildings", "f.geojson"]
+REFUSED = {
+    ("train",): "pipeline", ("compress",): "pipeline", ("export",): "pipeline", ("validate",): "pipeline",
+    ("package",): "pipeline", ("release", "promote", "data/package"): "pipeline", ("release", "list"): "pipeline",
+    ("predict", *FILES, "--output", "o.csv", "--model", "champion"): "pipeline",
+    ("explain", *FILES, "--output", "o.csv"): "torch", ("adapters", "list"): "torch",
+    ("adapt", *FILES, "--labels", "l.csv", "--name", "athens"): "torch",
+    ("adapters", "merge", "athens", "--output", "model"): "torch",
+    ("predict", *FILES, "--output", "o.csv", "--adapter", "athens"): "torch",
+    ("export", "--model", "pretrained", "--output", "onnx"): "torch",
+    ("tensorrt", "pretrained", "--output", "engines"): "trt",
+}  # fmt: skip
+
+
+def run_without(commands: list[list[str]], folder: Path) -> list[tuple[int, str, str]]:
+    """Run commands in one process in which no library of an extra can be found: exit code, output, messages."""
+    block = folder / ".block"
+    block.mkdir(exist_ok=True)
+    (block / "sitecustomize.py").write_text(BLOCK)
+    sources = Path(plumbline.__file__).parents[1]
+    environment = os.environ | {"PYTHONPATH": f"{block}{os.pathsep}{sources}", "COLUMNS": "300"}
+    ended = subprocess.run(
+        [sys.executable, "-c", RUN, json.dumps(commands), json.dumps(GONE)],
+        capture_output=True, text=True, cwd=folder, env=environment, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    results, loaded = json.loads(ended.stdout.splitlines()[-1])
+    assert loaded == []
+    return [tuple(one) for one in results]
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {Requirement(text).name for text in requirements}
+
+
+def test_each_library_stands_in_the_extra_that_is_named_for_it():
+    distributions = metadata.packages_distributions()
+    for extra, libraries in LIBRARIES.items():
+        asked = names(PROJECT["optional-dependencies"][extra])
+        for library in libraries:
+            assert asked & {library.replace("_", "-"), *distributions.get(library, [])}, (extra, library)
+
+
+def test_the_pipeline_holds_all_of_torch_and_the_base_nothing_of_either():
+    extras = PROJECT["optional-dependencies"]
+    assert set(extras["torch"]) <= set(extras["pipeline"])
+    assert not names(PROJECT["dependencies"]) & names(extras["pipeline"])
+
+
+def test_the_base_works_without_any_extra(tiny, tmp_path):
+    points = [word for path in tiny.products() for word in ("--points", str(path))]
+    buildings = ["--buildings", str(tiny.footprints)]
+    package = str(tiny.data("package"))
+    delivery = tmp_path / "data" / "deliveries" / "town" / "first"
+    delivery.mkdir(parents=True)
+    for path in [*tiny.products(), tiny.footprints]:
+        (delivery / path.name).symlink_to(path)
+    (tmp_path / "params.yaml").write_text((tiny.root / "params.yaml").read_text() + "score: {settle_s: 0}\n")
+    (tmp_path / "dvc.yaml").write_text("stages: {train: {cmd: plumbline train}}\n")  # a project's, for doctor
+    commands = {
+        "predict": ["predict", *points, *buildings, "--model", package, "--output", "o.csv", "--map", "m.html"],
+        "triton": ["triton", package, "--output", "triton"],
+        "bench": ["bench", package, "--rounds", "1", "--batch", "2", "--json", "bench.json"],
+        "bench own": ["bench", package, *points, *buildings, "--rounds", "1", "--batch", "2"],
+        "score of the champion": ["score", "--workers", "1"],
+        "score": ["score", "--model", package, "--workers", "1"],
+        "doctor": ["doctor", "--free", "0"],
+        "help": ["--help"],
+        "help of explain": ["explain", "--help"],
+    }
+    ended = dict(zip(commands, run_without(list(commands.values()), tmp_path), strict=True))
+    refused = ended.pop("score of the champion")
+    assert refused[0] == 2
+    assert 'pip install "plumbline[pipeline]"' in refused[2]
+    assert {name: code for name, (code, _, _) in ended.items()} == dict.fromkeys(ended, 0), ended
+    assert (tmp_path / "o.csv").read_text().count("\n") > 20
+    assert "No challenger is looked for" in ended["score"][2]
+    assert list(tmp_path.glob("data/score/town/*/predictions.gpkg"))
+    bench = json.loads((tmp_path / "bench.json").read_text())
+    assert {row["runtime"].split(",")[0] for row in bench["rows"]} == {"ONNX Runtime CPU"}
+    first = bench["rows"][0]
+    assert (first["artifact"], first["figures"]["parity_probability"]) == ("model.onnx", 0)
+    assert "from model.onnx" in ended["bench"][1]
+    assert "fault" not in ended["doctor"][1]
+    assert "MLflow is not installed" in ended["doctor"][1]
+    assert "DVC is not installed" in ended["doctor"][1]
+
+
+def test_what_an_extra_is_missing_for_names_it_and_ends_with_2(tiny, tmp_path):
+    (tmp_path / "params.yaml").write_text((tiny.root / "params.yaml").read_text())
+    for (words, extra), (code, _, said) in zip(
+        REFUSED.items(), run_without([list(words) for words in REFUSED], tmp_path), strict=True
+    ):
+        assert code == 2, (words, said)
+        (message,) = re.findall("^ERROR .*", said, re.MULTILINE)
+        assert f'pip install "plumbline[{extra}]"' in message, words
+        assert "Traceback" not in said
+    assert {path.name for path in tmp_path.iterdir()} == {".block", "params.yaml"}
+
+
+def test_a_library_of_no_extra_is_not_explained():
+    assert missing_extra(ModuleNotFoundError(name="nothing_of_ours"), "predict") is None
+    assert missing_extra(ImportError("a symbol is not there", name="torch"), "predict") is None  # it is installed
+    assert missing_extra(ImportError(), "predict") is None
+
+
+def test_need_names_the_library_the_extra_and_what_can_be_done_without(monkeypatch):
+    need("pipeline", "train")
+    monkeypatch.setitem(LIBRARIES, "torch", ("numpy", "no_such_library"))
+    with pytest.raises(ExtraMissing, match=r"explain: no_such_library is not .* extra `torch`: .*\. Use predict\.$"):
+        need("torch", "explain", "Use predict.")
+    assert issubclass(ExtraMissing, InputError)
+    assert not is_installed("no_such_library.part")
