@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from plumbline.sources.point_files import point_files
+from plumbline.sources.city.point_files import point_files
 
 from plumbline.core.errors import InputError
 
