@@ -18,7 +18,7 @@ import plumbline
 from plumbline.core.errors import InputError
 from plumbline.core.extras import LIBRARIES, ExtraMissing, is_installed, missing_extra, need
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 GONE = sorted({library for libraries in LIBRARIES.values() for library in libraries})
 BLOCK = f"""
@@ -46,16 +46,22 @@ print(json.dumps([ended, sorted(set(sys.modules) & set(gone))]))
 """
 FILES = ["--points", "a.csv", "--buildings", "f.geojson"]
 REFUSED = {
-    ("train",): "pipeline", ("compress",): "pipeline", ("export",): "pipeline", ("validate",): "pipeline",
-    ("package",): "pipeline", ("release", "promote", "data/package"): "pipeline", ("release", "list"): "pipeline",
+    ("train",): "pipeline",
+    ("compress",): "pipeline",
+    ("export",): "pipeline",
+    ("validate",): "pipeline",
+    ("package",): "pipeline",
+    ("release", "promote", "data/package"): "pipeline",
+    ("release", "list"): "pipeline",
     ("predict", *FILES, "--output", "o.csv", "--model", "champion"): "pipeline",
-    ("explain", *FILES, "--output", "o.csv"): "torch", ("adapters", "list"): "torch",
+    ("explain", *FILES, "--output", "o.csv"): "torch",
+    ("adapters", "list"): "torch",
     ("adapt", *FILES, "--labels", "l.csv", "--name", "athens"): "torch",
     ("adapters", "merge", "athens", "--output", "model"): "torch",
     ("predict", *FILES, "--output", "o.csv", "--adapter", "athens"): "torch",
     ("export", "--model", "pretrained", "--output", "onnx"): "torch",
     ("tensorrt", "pretrained", "--output", "engines"): "trt",
-}  # fmt: skip
+}
 
 
 def run_without(commands: list[list[str]], folder: Path) -> list[tuple[int, str, str]]:
@@ -67,8 +73,12 @@ def run_without(commands: list[list[str]], folder: Path) -> list[tuple[int, str,
     environment = os.environ | {"PYTHONPATH": f"{block}{os.pathsep}{sources}", "COLUMNS": "300"}
     ended = subprocess.run(
         [sys.executable, "-c", RUN, json.dumps(commands), json.dumps(GONE)],
-        capture_output=True, text=True, cwd=folder, env=environment, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+        check=False,
+    )
     assert ended.returncode == 0, ended.stderr
     results, loaded = json.loads(ended.stdout.splitlines()[-1])
     assert loaded == []

@@ -89,9 +89,11 @@ def test_files_a_folder_a_pattern_and_words_are_read_alike(case, monkeypatch):
     points: list[object] = ["--points", case.points[0], "--points", case.points[1]]
     wanted = said()
     for points in (
-        ["--points", *case.points], ["--points", "points"], ["--points", "points/*.csv"],
+        ["--points", *case.points],
+        ["--points", "points"],
+        ["--points", "points/*.csv"],
         ["--points", case.points[0], "points", "--points", "points/b.csv"],
-    ):  # fmt: skip
+    ):
         assert said() == wanted, points
 
 

@@ -1,17 +1,13 @@
-"""Measure how much worse a small network answers than the large one, and write such figures as CSV."""
+"""Measure how much worse a small network answers than the large one."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from plumbline.core.files import atomic_file
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.batches import loader
@@ -73,12 +69,3 @@ def _mean(values: NDArray[np.float64]) -> float:
 
 def _standard_error(values: NDArray[np.float64]) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
-
-
-def write_table(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """One row a line, columns as in the first row; numbers to six places."""
-    with atomic_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({key: round(value, 6) if isinstance(value, float) else value for key, value in row.items()})

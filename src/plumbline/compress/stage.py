@@ -8,13 +8,12 @@ from pathlib import Path
 
 import torch
 
-from plumbline.compress.degradation import write_table
 from plumbline.compress.iterative_pruning import Pruning
 from plumbline.compress.qat import AwareOptimisation
 from plumbline.compress.search import Made, made_once, search
 from plumbline.compress.sensitivity import drawn, scan
 from plumbline.core.console import log
-from plumbline.core.files import sha256_folder
+from plumbline.core.files import sha256_folder, write_csv
 from plumbline.core.jobs import WORK
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.network import count_parameters
@@ -104,9 +103,9 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
 
     def tables(folder: Path) -> None:
         if rows:
-            write_table(rows, folder / "search.csv")
+            write_csv(rows, folder / "search.csv")
         if sensitivity:
-            write_table(sensitivity, folder / "sensitivity.csv")
+            write_csv(sensitivity, folder / "sensitivity.csv")
             (folder / "sensitivity.svg").write_text(drawn(sensitivity), encoding="utf-8")
 
     write_model(done.module, out, tables)

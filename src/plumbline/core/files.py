@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import functools
 import glob
@@ -13,7 +14,7 @@ import shutil
 import socket
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -273,6 +274,15 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path}: no such file.") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not readable as JSON ({error}).") from None
+
+
+def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write rows as a csv: one row a line, columns as in the first row, numbers to six places."""
+    with atomic_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({key: round(value, 6) if isinstance(value, float) else value for key, value in row.items()})
 
 
 def sha256_file(path: Path) -> str:

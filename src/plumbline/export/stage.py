@@ -5,10 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from plumbline.compress.degradation import write_table
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.core.files import atomic_folder, told_unwritten
+from plumbline.core.files import atomic_folder, told_unwritten, write_csv
 from plumbline.export.fp16 import in_half
 from plumbline.export.mixed_precision import quantize
 from plumbline.export.onnx import export_onnx, finish, said_by
@@ -39,7 +38,7 @@ def export(prepared: Path, trained: Path, compressed: Path, params: Export, out:
         for name, source in (("float32", trained), ("pruned", compressed)):
             export_onnx(load_diagnosis(source), folder / f"{name}.onnx", params.opset)
         export_onnx(in_half(load_diagnosis(compressed)), folder / "fp16.onnx", params.opset)
-        write_table(quantize(folder / "pruned.onnx", folder / "int8.onnx", data, params), folder / "quantisation.csv")
+        write_csv(quantize(folder / "pruned.onnx", folder / "int8.onnx", data, params), folder / "quantisation.csv")
         finish(folder / "int8.onnx", said_by(folder / "pruned.onnx"))
         shutil.copyfile(compressed / "model.safetensors", folder / "weights.safetensors")
         shutil.copyfile(compressed / "model.json", folder / "network.json")

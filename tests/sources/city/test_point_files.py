@@ -6,9 +6,9 @@ import logging
 from pathlib import Path
 
 import pytest
-from plumbline.sources.city.point_files import point_files
 
 from plumbline.core.errors import InputError
+from plumbline.sources.city.point_files import point_files
 
 
 @pytest.fixture
