@@ -7,10 +7,10 @@ import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.export.abstention import has_no_probable_quadrant, has_too_little_data
 from plumbline.export.answers import Answers
 from plumbline.params import Prepare
-from plumbline.serve.judgement import judge, unsure_where
+from plumbline.prepare.abstention import UNSURE_WHERE, has_no_probable_quadrant, has_too_little_data, status_of
+from plumbline.serve.judgement import judge
 from tests.prepare.features.test_strain_resolution import buildings
 
 LIMITS = Prepare(max_strain_error_permille=0.3, min_quadrant_confidence=0.55)
@@ -41,8 +41,8 @@ def judged(cases, limits=LIMITS):
     )
     squares = [shapely.box(20 * i, 0, 20 * i + 10, 10) for i in range(count)]
     frame = geopandas.GeoDataFrame({"building_id": [str(i) for i in range(count)]}, geometry=squares, crs="EPSG:3035")
-    table = judge(prepared, answers, frame, limits, "1")
-    return table["status"].tolist(), unsure_where(prepared, answers, limits).tolist()
+    table, reason = judge(prepared, answers, frame, limits, "1")
+    return table["status"].tolist(), (reason == UNSURE_WHERE).tolist()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -124,8 +124,11 @@ def test_a_limit_takes_answers_away_and_they_are_those_told(cases, bound):
     assert lost == unsure
 
 
-def test_of_footprints_that_were_not_prepared_none_is_unsure():
+def test_footprints_that_were_not_prepared_have_a_reason_of_their_own():
     empty = Answers(np.zeros((0, 4), np.float32), *(np.zeros(0, np.float32),) * 4)
     none = buildings([[1.0]], (10, 10)).take(np.arange(0))
     prepared = SimpleNamespace(sequences=none, footprint=np.arange(0), n_points=np.zeros(3, int))
-    assert unsure_where(prepared, empty, LIMITS).tolist() == [False] * 3
+    shapes = np.array([shapely.box(0, 0, 10, 10)] * 3)
+    found = status_of(prepared, empty, shapes, LIMITS)
+    assert found.status.tolist() == ["insufficient_points"] * 3
+    assert found.reason.tolist() == ["no_points"] * 3

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
 from plumbline.params import Prepare
+from plumbline.prepare.abstention import LeftOut, leave_out
 from plumbline.prepare.assignment.collect import MIN_EPOCHS, collect_scatterers, footprint_area, observation_period
 from plumbline.prepare.assignment.owners import Owners, find_owners
-from plumbline.prepare.exclusions import LeftOut, check_epochs, leave_out, period_overlap
 from plumbline.prepare.features.build import describe_buildings
 from plumbline.prepare.features.sequences import Sequences
+from plumbline.prepare.periods import check_epochs, period_overlap
 from plumbline.prepare.response.decompose import TrackMeans, building_means
 from plumbline.sources.track import Track
 
@@ -43,7 +44,7 @@ def prepare_buildings(
     city: str = "",
     owners: Owners | None = None,
 ) -> Prepared:
-    """Assign, decouple and describe; a building that a rule of `exclusions` leaves out has no sequence.
+    """Assign, decouple and describe; a building that a rule of `abstention` leaves out has no sequence.
 
     Args:
         tracks: in one projected CRS; those that share too little time with the others are left out.
@@ -64,9 +65,7 @@ def prepare_buildings(
     else:
         owners = owners._replace(of=[owners.of[number] for number in kept])
     scatterers, frame = collect_scatterers(tracks, footprints, owners.of)
-    left_out = leave_out(
-        frame.side, scatterers.building, scatterers.xy, params.min_points, params.min_side_m, params.max_side_m
-    )
+    left_out = leave_out(frame.side, scatterers.building, scatterers.xy, params)
     return Prepared(
         describe_buildings(
             scatterers,

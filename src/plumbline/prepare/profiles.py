@@ -22,7 +22,7 @@ from plumbline.core.compass import QUADRANTS, Frames
 from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
-from plumbline.prepare.exclusions import JUDGED, MIN_SPREAD_M, MIN_SPREAD_SHARE, REASONS, LeftOut
+from plumbline.prepare.abstention import JUDGED, MIN_SPREAD_M, MIN_SPREAD_SHARE, REASONS, LeftOut
 from plumbline.prepare.features.build import describe_buildings
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences
 from plumbline.prepare.scatterers import Scatterers
@@ -48,7 +48,7 @@ class ProfileBuildings(NamedTuple):
 
 
 def rows_left_out(profiles: Profiles, params: Prepare) -> LeftOut:
-    """Which of B rows cannot be judged, by the rules of `exclusions` that a row can break: size, number, spread.
+    """Which of B rows cannot be judged, by the rules of `abstention` that a row can break: size, number, spread.
 
     A row has its places along one line by its nature: what counts is how far they are spread along it.
     """

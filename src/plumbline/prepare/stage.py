@@ -17,11 +17,12 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, read_json
 from plumbline.core.jobs import WORK, alone, clear, run_jobs, work_folder
 from plumbline.params import Prepare
+from plumbline.prepare.abstention import REASONS
 from plumbline.prepare.audit import audit
 from plumbline.prepare.audit.reference import load_reference
-from plumbline.prepare.exclusions import REASONS, period_overlap
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import load_shards, save_shards
+from plumbline.prepare.periods import period_overlap
 from plumbline.prepare.profiles import (
     ProfilePart,
     about_groups,

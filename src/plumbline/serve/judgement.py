@@ -1,22 +1,33 @@
-"""From a model's answers to the predictions table: who is judged, and why the others are not."""
+"""From a model's answers to the predictions table, with a reason for each building that is not judged."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import geopandas
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.export.abstention import has_no_probable_quadrant, has_too_little_data, is_in_distribution
-from plumbline.export.runtime import Answers
+from plumbline.export.answers import Answers
 from plumbline.params import Prepare
+from plumbline.prepare.abstention import status_of
 from plumbline.prepare.buildings import Prepared
 from plumbline.serve.predictions import make_predictions
 
 
+class Judged(NamedTuple):
+    """What is said of F footprints."""
+
+    table: geopandas.GeoDataFrame
+    """The predictions, see `make_predictions`."""
+    reason: NDArray[np.object_]
+    """(F,) see `abstention.reasons`."""
+
+
 def judge(
     prepared: Prepared, answers: Answers, footprints: geopandas.GeoDataFrame, prepare: Prepare, version: str
-) -> geopandas.GeoDataFrame:
-    """The predictions table, a row for each of F footprints.
+) -> Judged:
+    """The predictions table, a row for each of F footprints, and why each is not judged.
 
     Args:
         prepared: what became of the footprints; answers: for its B sequences.
@@ -25,19 +36,16 @@ def judge(
         version: of the model's package.
     """
     count = len(footprints)
-    status = np.full(count, "insufficient_points", dtype=object)
-    status[prepared.footprint] = np.where(is_in_distribution(answers), "ok", "out_of_distribution")
-    few = has_too_little_data(prepared.sequences, prepare) | has_no_probable_quadrant(answers, prepare)
-    status[prepared.footprint[few]] = "insufficient_points"
+    found = status_of(prepared, answers, footprints.geometry.to_numpy(), prepare)
 
     def spread(values: NDArray[np.float32]) -> NDArray[np.float64]:
         full = np.full((count, *values.shape[1:]), np.nan)
         full[prepared.footprint] = values
         return full
 
-    return make_predictions(
+    table = make_predictions(
         footprints,
-        list(status),
+        list(found.status),
         prepared.n_points,
         spread(answers.quadrant_probability),
         spread(answers.severity_permille),
@@ -45,14 +53,4 @@ def judge(
         spread(answers.severity_high),
         version,
     )
-
-
-def unsure_where(prepared: Prepared, answers: Answers, prepare: Prepare) -> NDArray[np.bool_]:
-    """(F,) footprints that would be judged, were it not that no quadrant is probable enough; see `judge`."""
-    unsure = np.zeros(len(prepared.n_points), bool)
-    unsure[prepared.footprint] = (
-        is_in_distribution(answers)
-        & ~has_too_little_data(prepared.sequences, prepare)
-        & has_no_probable_quadrant(answers, prepare)
-    )
-    return unsure
+    return Judged(table, found.reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,16 +12,15 @@ import geopandas
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.compass import frames
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file
 from plumbline.export.package import open_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.params import Ingest, Prepare
+from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.exclusions import too_small_or_large
-from plumbline.serve.judgement import judge, unsure_where
+from plumbline.serve.judgement import Judged, judge
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.prevalence import say_damaged
@@ -82,7 +82,7 @@ def predict(
     warn_of_offset(tracks, footprints, ", ".join(map(str, points)), ingest.products)
     warn_of_short(tracks)
     say_one_side(tracks)
-    table, unsure = judge_footprints(tracks, footprints, prepare, model, manifest.version)
+    table, reason = judge_footprints(tracks, footprints, prepare, model, manifest.version)
     metrics = manifest.metrics if prepare == manifest.prepare else None
     with ExitStack() as staged:
         if map_path is not None:
@@ -92,11 +92,11 @@ def predict(
 
             # Drawn before the predictions are written and put in its place after: both files or neither.
             drawn = staged.enter_context(atomic_file(map_path))
-            write_map(table, tracks, drawn, f"Plumbline: {buildings.stem}", prepare, unsure=unsure, metrics=metrics)
+            write_map(table, tracks, drawn, f"Plumbline: {buildings.stem}", prepare, reason=reason, metrics=metrics)
         write_predictions(table, output)
     counts = table["status"].value_counts()
-    torn = int(unsure.sum())
-    warn_of_unjudged(table, prepare, torn)
+    torn = int((reason == UNSURE_WHERE).sum())
+    warn_of_unjudged(reason, prepare)
     log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
     say_damaged(table, metrics)
     if torn:
@@ -119,31 +119,30 @@ def asked_for(prepare: Prepare, min_quadrant_confidence: float | None) -> Prepar
     return prepare.model_copy(update={"min_quadrant_confidence": min_quadrant_confidence})
 
 
-def warn_of_unjudged(table: geopandas.GeoDataFrame, prepare: Prepare, torn: int = 0) -> None:
+def warn_of_unjudged(reason: NDArray[np.object_], prepare: Prepare) -> None:
     """Say why, where fewer than half of the buildings were judged: the user has to look at something.
 
-    `torn` are those that want a probable quadrant alone; their points are where they should be.
+    Those that want a probable quadrant alone do not count: their points are where they should be.
+
+    Args:
+        reason: of each building, see `abstention.reasons`. prepare: of the model that judged.
     """
-    judged = int((table["status"] == "ok").sum())
-    if 2 * (judged + torn) >= len(table):
+    number = Counter(reason.tolist())
+    if 2 * (number["ok"] + number[UNSURE_WHERE]) >= len(reason):
         return
-    points, status = table["n_points"].to_numpy(), table["status"].to_numpy()
-    odd = np.logical_or(*too_small_or_large(frames(table.geometry.to_numpy()).side, prepare))
-    some = (points > 0) & ~odd
-    few = int((some & (status == "insufficient_points")).sum()) - torn
     log.warning(
         "%d of %d buildings were judged. %d have no scatterer on them, %d too few of them or where these tell too "
         "little, %d have a side below %g or above %g m, %d are unlike all that the model was trained on. Do points and "
         "footprints lie on each other (a map shows it)? Cells of 100 m, as of EGMS L3, are too coarse for single "
         "houses.",
-        judged,
-        len(table),
-        int(((points == 0) & ~odd).sum()),
-        few,
-        int(odd.sum()),
+        number["ok"],
+        len(reason),
+        number["no_points"],
+        number["insufficient_points"],
+        sum(number[name] for name in NO_MATTER),
         prepare.min_side_m,
         prepare.max_side_m,
-        int((status == "out_of_distribution").sum()),
+        number["out_of_distribution"],
     )
 
 
@@ -167,8 +166,8 @@ def warn_of_short(tracks: Sequence[Track]) -> None:
 
 def judge_footprints(
     tracks: list[Track], footprints: geopandas.GeoDataFrame, prepare: Prepare, model: OnnxModel, version: str
-) -> tuple[geopandas.GeoDataFrame, NDArray[np.bool_]]:
-    """The predictions table for F footprints in the CRS of the tracks, and (F,) which want a probable quadrant alone.
+) -> Judged:
+    """The predictions table for the footprints, in the CRS of the tracks, and why each is not judged.
 
     Args:
         tracks, footprints: see `prepare_buildings`.
@@ -180,9 +179,7 @@ def judge_footprints(
         log.info(
             "%d points beside two footprints count for the one that they move with, not the nearer", prepared.moved
         )
-    answers = model.answer(prepared.sequences)
-    table = judge(prepared, answers, footprints, prepare, version)
-    return table, unsure_where(prepared, answers, prepare)
+    return judge(prepared, model.answer(prepared.sequences), footprints, prepare, version)
 
 
 def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str | None = None) -> list[Track]:

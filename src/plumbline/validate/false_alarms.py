@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
-from plumbline.export.abstention import is_judged
 from plumbline.export.answers import Answers
 from plumbline.model.interval import KIND_BOUNDS
 from plumbline.params import Prepare
+from plumbline.prepare.abstention import is_judged
 from plumbline.prepare.features.shards import SequenceSet
 
 FILE = "alarms.json"

@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from plumbline.export.abstention import is_judged
 from plumbline.export.runtime import Answers, OnnxModel
 from plumbline.params import Prepare
+from plumbline.prepare.abstention import is_judged
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.validate.metrics import Figures
 

@@ -22,7 +22,8 @@ def slices(sequences: SequenceSet, max_strain_error_permille: float) -> dict[str
     """Name -> (B,) which buildings: `all`, each city (a city has one sensor), by points, by size in m2, by category, by
     difficulty.
 
-    `resolved:yes` are those whose points are not too noisy to be judged; `predict` asks for more (`export.abstention`).
+    `resolved:yes` are those whose points are not too noisy to be judged; `predict` asks for more
+    (`prepare.abstention`).
     """
     length = np.asarray(sequences.length)
     result = {"all": np.ones(len(sequences), dtype=bool)}

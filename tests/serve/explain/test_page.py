@@ -14,7 +14,7 @@ from shapely import affinity
 
 from plumbline.core.compass import QUADRANTS, frames
 from plumbline.params import Prepare
-from plumbline.serve.abstention_reasons import reason_sentences
+from plumbline.prepare.abstention import reason_sentences
 from plumbline.serve.explain import page as explain_page
 from plumbline.serve.explain.drawing import COLOURS, DrawnBuilding, colour, draw_building, mark
 from plumbline.serve.explain.page import write_page
@@ -185,7 +185,7 @@ def tables(count, category=2):
 
 
 def page_of(tmp_path, *given, title="city"):
-    write_page(*given, tmp_path / "plan.html", title, Prepare())
+    write_page(*given, tmp_path / "plan.html", title, Prepare(), given[0]["status"])
     return (tmp_path / "plan.html").read_text(encoding="utf-8")
 
 
@@ -218,8 +218,8 @@ def test_a_building_that_may_be_damaged_is_said_to_be_that_as_on_the_map(tmp_pat
     buildings, footprints, scatterers = tables(3)
     buildings.loc[:1, "status"] = "insufficient_points"
     buildings.index = pd.Index([7, 8, 9])
-    unsure = pd.Series([True, False, False], buildings.index)
-    write_page(buildings, footprints, scatterers, tmp_path / "plan.html", "city", Prepare(), unsure)
+    reason = pd.Series(["unsure_where", "insufficient_points", "ok"], buildings.index)
+    write_page(buildings, footprints, scatterers, tmp_path / "plan.html", "city", Prepare(), reason)
     may, few = reason_sentences(Prepare())["unsure_where"], reason_sentences(Prepare())["insufficient_points"]
     sections = (tmp_path / "plan.html").read_text(encoding="utf-8").split("<section>")[1:]
     assert [(f"Not judged: {may}" in part, f"Not judged: {few}" in part) for part in sections] == [

@@ -21,9 +21,9 @@ from plumbline.model.diagnosis import load_diagnosis
 from plumbline.model.explain import NEGLIGIBLE, TOLERANCE
 from plumbline.model.explain import explain as explain_tensors
 from plumbline.params import Prepare
+from plumbline.prepare.abstention import reason_sentences
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import GEOMETRY, names
-from plumbline.serve.abstention_reasons import reason_sentences
 from plumbline.serve.explain import run as module
 from plumbline.serve.explain.attribution import answer
 from plumbline.serve.explain.run import explain

@@ -19,7 +19,7 @@ from PIL import Image
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.params import Prepare
-from plumbline.serve.abstention_reasons import why_not
+from plumbline.prepare.abstention import reasons
 from plumbline.serve.map import page as drawing
 from plumbline.serve.map.content import (
     MapPoints,
@@ -39,6 +39,10 @@ from tests.full_disk import largest_file
 EAST, NORTH = 337000.0, 4285000.0
 HOSTILE = "</script><img src=x onerror=\"document.title='taken'\"><b>@{text}"
 EPOCHS = np.arange(np.datetime64("2020-01-03"), np.datetime64("2022-01-01"), 12)
+
+
+def why_not(table: geopandas.GeoDataFrame, prepare: Prepare, unsure: np.ndarray | None = None) -> np.ndarray:
+    return reasons(table["status"], table["n_points"].to_numpy(), table.geometry.to_numpy(), prepare, unsure)
 
 
 def house(x: float, y: float, turn: float = 0.0) -> shapely.Polygon:
@@ -194,7 +198,7 @@ def test_the_map_says_what_is_wrong_with_the_building_and_what_with_its_points(t
         "1",
     )
     prepare = Prepare(min_side_m=3.0)
-    assert why_not(table, table.geometry.to_numpy(), prepare).tolist() == [
+    assert why_not(table, prepare).tolist() == [
         "ok",
         "too_small",
         "too_large",
@@ -225,13 +229,13 @@ def test_a_building_that_may_be_damaged_is_told_apart(tmp_path: Path) -> None:
         [3.0] * 3,
         "1",
     )
-    unsure = np.array([False, False, True])
-    assert why_not(table, table.geometry.to_numpy(), Prepare(), unsure).tolist() == [
+    reason = why_not(table, Prepare(), np.array([False, False, True]))
+    assert reason.tolist() == [
         "insufficient_points",
         "ok",
         "unsure_where",
     ]
-    write_map(table, [], tmp_path / "map.html", "Town", Prepare(), unsure=unsure)
+    write_map(table, [], tmp_path / "map.html", "Town", Prepare(), reason=reason)
     page = (tmp_path / "map.html").read_text()
     assert page.count("Not judged: it may be damaged, and its points do not tell in which quadrant") == 1
     assert "damaged? unsure where: 1" in page
@@ -444,8 +448,8 @@ look().catch(error => console.error(error))
 def test_the_legend_ends_within_a_phone(tmp_path: Path, width: int) -> None:
     table = town()
     table.loc[10:19, "status"] = STATUSES[1]
-    unsure = np.isin(np.arange(len(table)), [10, 11, 12])
-    write_map(table, [], tmp_path / "map.html", "Town", Prepare(), unsure=unsure)
+    reason = why_not(table, Prepare(), np.isin(np.arange(len(table)), [10, 11, 12]))
+    write_map(table, [], tmp_path / "map.html", "Town", Prepare(), reason=reason)
     said = framed(tmp_path / "map.html", tmp_path, LOOK, width, 844)
     assert said["width"] == width
     assert "damaged? unsure where: 3" in said["right"]

@@ -4,8 +4,9 @@ import geopandas
 import numpy as np
 import shapely
 
+from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.serve.predictions import make_predictions, write_predictions
-from plumbline.serve.score.tiles import ANSWERS, ROWS, UNSURE, read_answers
+from plumbline.serve.score.tiles import ANSWERS, REASON, ROWS, read_answers
 
 
 def tile(folder, rows, unsure):
@@ -18,13 +19,13 @@ def tile(folder, rows, unsure):
     table = make_predictions(frame, status, 9 * ones.astype(int), np.full((len(rows), 4), 0.25), ones, ones, ones, "1")
     write_predictions(table, folder / ANSWERS)
     np.save(folder / ROWS, np.array(rows))
-    np.save(folder / UNSURE, np.array(unsure))
+    np.save(folder / REASON, np.where(unsure, UNSURE_WHERE, "ok"))
     return SimpleNamespace(folder=folder)
 
 
 def test_tiles_together_are_in_the_order_of_the_file(tmp_path):
     tiles = [tile(tmp_path / "a", [3, 0], [True, False]), tile(tmp_path / "b", [2, 1, 4], [False, True, False])]
-    table, unsure = read_answers(tiles)
+    table, reason = read_answers(tiles)
     assert table["building_id"].tolist() == [f"B{row}" for row in range(5)]
-    assert unsure.tolist() == [False, True, False, True, False]
-    assert (table["status"] != "ok").tolist() == unsure.tolist()
+    assert reason.tolist() == ["ok", UNSURE_WHERE, "ok", UNSURE_WHERE, "ok"]
+    assert (table["status"] != "ok").tolist() == (reason != "ok").tolist()

@@ -13,9 +13,9 @@ import shapely
 from plumbline.core.compass import QUADRANTS, frames
 from plumbline.core.console import log
 from plumbline.params import Prepare
+from plumbline.prepare.abstention import reason_sentences
 from plumbline.prepare.audit.charts import number, say, table
 from plumbline.prepare.features.definition import GEOMETRY
-from plumbline.serve.abstention_reasons import reason_sentences, why_not
 from plumbline.serve.explain.drawing import DrawnBuilding, draw_building, legend
 from plumbline.serve.map.content import description, isolated
 from plumbline.serve.outputs import write_text
@@ -55,7 +55,7 @@ def write_page(
     path: Path,
     title: str,
     prepare: Prepare,
-    unsure: pd.Series | None = None,
+    reason: pd.Series,
 ) -> None:
     """Draw the buildings, the most severe first, into one HTML file that loads nothing from elsewhere.
 
@@ -63,7 +63,7 @@ def write_page(
         buildings: see `building_table`; at most `MOST_DRAWN` are drawn, and page and log say so.
         footprints: the buildings table. scatterers: see `scatterer_table`.
         path: the `.html` to write, atomically. title: heading of the page. prepare: of the model that judged.
-        unsure: with the index of `buildings`, those that want a probable quadrant alone, see `why_not`.
+        reason: with the index of `buildings`, why each is not judged, see `abstention.reasons`.
 
     Raises:
         InputError: the file cannot be written.
@@ -79,10 +79,9 @@ def write_page(
     groups = dict(tuple(scatterers.groupby("building_id", sort=False)))
     drawn = np.array([shapes[name] for name in shown["building_id"]], object)
     said = reason_sentences(prepare)
-    reasons = why_not(shown, drawn, prepare, None if unsure is None else unsure[shown.index].to_numpy(bool))
     sections = [
         _section(row, shape, groups.get(row.building_id), limit, said.get(why, ""))
-        for row, shape, why in zip(shown.itertuples(index=False), drawn, reasons, strict=True)
+        for row, shape, why in zip(shown.itertuples(index=False), drawn, reason[shown.index], strict=True)
     ]
     more = f"<p>{left:,} less severe buildings are in the table, and not drawn.</p>" if left else ""
     version = ", ".join(sorted(set(shown["model_version"])))

@@ -21,15 +21,15 @@ from plumbline.export.package import open_package
 from plumbline.export.weights import load_network
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Ingest, Prepare
+from plumbline.prepare.abstention import UNSURE_WHERE, reason_sentences
 from plumbline.prepare.assignment.owners import Owners, find_owners
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.exclusions import period_overlap
-from plumbline.serve.abstention_reasons import UNSURE_WHERE, reason_sentences, why_not
+from plumbline.prepare.periods import period_overlap
 from plumbline.serve.explain.attribution import answer, reasons
 from plumbline.serve.explain.page import write_page
 from plumbline.serve.explain.point_lookup import find_points
 from plumbline.serve.explain.tables import building_table, buildings_path, scatterer_table, write_tables
-from plumbline.serve.judgement import judge, unsure_where
+from plumbline.serve.judgement import judge
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predict import NOTHING, asked_for, read_tracks
 from plumbline.sources.checks.alignment import warn_of_offset
@@ -50,8 +50,8 @@ class Explained(NamedTuple):
     """Of those that were judged; see `scatterer_table`."""
     buildings: pd.DataFrame
     """All of them; see `building_table`."""
-    unsure: pd.Series
-    """Of `buildings`, which want a probable quadrant alone; see `unsure_where`."""
+    reason: pd.Series
+    """Of `buildings`, why each is not judged; see `abstention.reasons`."""
 
 
 class _Block(NamedTuple):
@@ -110,17 +110,16 @@ def explain(
         done.append(_explain_block(block, footprints, prepare, manifest.version, model))
         log.info("%d of %d buildings", sum(len(part.buildings) for part in done), len(rows))
     whole = Explained(*(pd.concat(part, ignore_index=True) for part in zip(*done, strict=True)))
-    said = why_not(whole.buildings, footprints.geometry.to_numpy()[rows], prepare, whole.unsure.to_numpy(bool))
-    _tell(whole.buildings["building_id"], said, reason_sentences(prepare))
+    _tell(whole.buildings["building_id"], whole.reason.to_numpy(object), reason_sentences(prepare))
     if not chosen:
         is_ok = whole.buildings["status"] == "ok"
-        whole = whole._replace(buildings=whole.buildings[is_ok], unsure=whole.unsure[is_ok])
+        whole = whole._replace(buildings=whole.buildings[is_ok], reason=whole.reason[is_ok])
     with ExitStack() as staged:
         if plan is not None:
             # Drawn before the tables are written and put in its place after: all files or none.
             drawn = staged.enter_context(atomic_file(plan))
             title = f"Plumbline: {buildings.stem}"
-            write_page(whole.buildings, footprints, whole.scatterers, drawn, title, prepare, whole.unsure)
+            write_page(whole.buildings, footprints, whole.scatterers, drawn, title, prepare, whole.reason)
         write_tables(whole.scatterers, whole.buildings, output)
     return whole
 
@@ -167,14 +166,14 @@ def _explain_block(
     own = footprints.iloc[block.row].reset_index(drop=True)
     prepared = prepare_buildings(block.tracks, own, prepare, owners=Owners(block.owners, 0))
     answers = answer(model, prepared.sequences)
-    judged = judge(prepared, answers, own, prepare, version)
+    judged, reason = judge(prepared, answers, own, prepare, version)
     is_ok = (judged["status"] == "ok").to_numpy()[prepared.footprint]
     sequences, building = prepared.sequences.take(np.flatnonzero(is_ok)), prepared.footprint[is_ok]
     found = reasons(model, sequences)
     place = find_points(sequences, building, block.tracks, block.owners, frames(own.geometry.to_numpy()))
     plain = pd.DataFrame(judged.drop(columns="geometry"))
     tables = scatterer_table(sequences, place, found, own.crs), building_table(plain, sequences, found)
-    return Explained(*tables, pd.Series(unsure_where(prepared, answers, prepare)))
+    return Explained(*tables, pd.Series(reason, dtype=object))
 
 
 def _tell(names: pd.Series, why: NDArray[np.object_], said: dict[str, str]) -> None:

@@ -28,7 +28,7 @@ from bokeh.palettes import PRGn11, YlOrRd5
 from bokeh.plotting import figure
 from numpy.typing import NDArray
 
-from plumbline.serve.abstention_reasons import NO_MATTER
+from plumbline.prepare.abstention import NO_MATTER
 from plumbline.serve.map.content import CATEGORY_NAMES, MapPoints, description, quarters
 
 COLOURS = tuple(reversed(YlOrRd5))
@@ -43,7 +43,7 @@ HATCHES = {
     NO_MATTER: ("too small or large", "-", GREY),
     ("out_of_distribution",): ("unlike training", "x", GREY),
 }
-"""Reasons for abstaining, see `why_not` -> label in the legend, hatching, its colour."""
+"""Reasons for abstaining, see `abstention.reasons` -> label in the legend, hatching, its colour."""
 FAR_M_PER_PX = 2.0
 """From this scale outwards a building is pointed at by its dot; further in, by its footprint."""
 WIDE_AND_NARROW = """
@@ -89,7 +89,7 @@ def draw_buildings(plot: figure, shown: geopandas.GeoDataFrame, said: Mapping[st
 
     Args:
         plot: where to draw.
-        shown: B predictions, least severe first, in map coordinates, m, and `why`, see `why_not`.
+        shown: B predictions, least severe first, in map coordinates, m, and `why`, see `abstention.reasons`.
         said: of each reason for abstaining, see `reason_sentences`.
 
     Returns:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
-from plumbline.serve.abstention_reasons import reason_sentences, why_not
+from plumbline.prepare.abstention import reason_sentences, reasons
 from plumbline.serve.map.content import MapPoints, isolated, map_crs, points_near_buildings
 from plumbline.serve.map.layers import draw_buildings, draw_points
 from plumbline.serve.outputs import write_text
@@ -38,7 +38,7 @@ def write_map(
     title: str,
     prepare: Prepare,
     every: int = 1,
-    unsure: NDArray[np.bool_] | None = None,
+    reason: NDArray[np.object_] | None = None,
     metrics: Mapping[str, Any] | None = None,
 ) -> None:
     """Draw the predictions, and the points they rest on, into one HTML file that loads nothing from elsewhere.
@@ -50,7 +50,7 @@ def write_map(
         title: heading of the page.
         prepare: of the model that judged.
         every: one in so many points is in `tracks`.
-        unsure: (B,) buildings that want a probable quadrant alone, see `why_not`.
+        reason: (B,) why each building is not judged; without, as far as the predictions tell, see `reasons`.
         metrics: see `flagged`.
 
     Raises:
@@ -58,7 +58,10 @@ def write_map(
     """
     crs = map_crs(predictions, tracks)
     shown = predictions.to_crs(crs)
-    shown["why"] = why_not(shown, shown.geometry.to_numpy(), prepare, unsure)
+    if reason is None:
+        status, count = shown["status"].to_numpy(object), shown["n_points"].to_numpy()
+        reason = reasons(status, count, shown.geometry.to_numpy(), prepare)
+    shown["why"] = reason
     shown = shown.sort_values("severity_permille", na_position="first", kind="stable").reset_index(drop=True)
     points = points_near_buildings(tracks, crs, shown.total_bounds, MAX_POINTS)
     # Small numbers about the middle: short in the file, and exact enough as 32-bit floats.

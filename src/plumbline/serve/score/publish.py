@@ -9,6 +9,7 @@ from plumbline.core.console import log
 from plumbline.core.files import atomic_folder, read_json, sha256_file, write_json
 from plumbline.export.package import verify_package
 from plumbline.params import Score
+from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.prepare.audit.distributions import ColumnValues
 from plumbline.prepare.audit.reference import conditions_of, load_conditions
 from plumbline.prepare.features.sequences import Sequences
@@ -45,11 +46,11 @@ def publish(reading: Reading, tiles: list[ScoreTile], params: Score) -> Delivery
         InputError: a file could not be written.
     """
     delivery, city, out = reading.delivery, tiles[0].city, params.out
-    table, unsure = read_answers(tiles)
-    if torn := int(unsure.sum()):
+    table, reason = read_answers(tiles)
+    if torn := int((reason == UNSURE_WHERE).sum()):
         log.info("%s: %d buildings may be damaged, and in no quadrant that is probable enough", delivery.place, torn)
     package = verify_package(tiles[0].package)
-    warn_of_unjudged(table, package.prepare, torn)
+    warn_of_unjudged(reason, package.prepare)
     say_damaged(table, package.metrics, f"{delivery.place}: ")
     tracks = _shown(tiles)
     warn_of_short(city.observed)
@@ -61,7 +62,7 @@ def publish(reading: Reading, tiles: list[ScoreTile], params: Score) -> Delivery
     with atomic_folder(out / delivery.place / delivery.result) as folder:
         write_predictions(table, folder / PREDICTIONS)
         title = f"Plumbline: {delivery.place}, {delivery.name}"
-        write_map(table, tracks, folder / MAP, title, package.prepare, tiles[0].every, unsure, package.metrics)
+        write_map(table, tracks, folder / MAP, title, package.prepare, tiles[0].every, reason, package.metrics)
         changes = None
         if before is not None:
             _warn_of_tracks(before, city.about["tracks"])

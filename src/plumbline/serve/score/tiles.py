@@ -15,7 +15,6 @@ from pathlib import Path
 import geopandas
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 import plumbline
 from plumbline.core.errors import InputError, PlumblineError
@@ -27,9 +26,9 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.params import Ingest
 from plumbline.prepare.assignment.owners import owners_in_tile
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.exclusions import period_overlap
+from plumbline.prepare.periods import period_overlap
 from plumbline.prepare.tile import own_rows
-from plumbline.serve.judgement import judge, unsure_where
+from plumbline.serve.judgement import Judged, judge
 from plumbline.serve.map.page import MAX_POINTS
 from plumbline.serve.predictions import read_predictions, write_predictions
 from plumbline.serve.score.deliveries import Delivery
@@ -44,8 +43,8 @@ from plumbline.sources.points.points_table import write_points
 STAGE = "score"
 POINTS = "points"
 ANSWERS, ROWS, SEQUENCES, SHOWN, TILE = "answers.parquet", "row.npy", "sequences", "points.parquet", "tile.json"
-UNSURE = "unsure_where.npy"
-"""Which buildings want a probable quadrant alone: the map tells them apart."""
+REASON = "reason.npy"
+"""Why each building is not judged: the table says less of it than the map."""
 CODE = ("sources", "prepare", "export", "serve")
 WORTHWHILE_POINTS = 200_000
 """Fewer are judged before other processes have loaded their libraries."""
@@ -185,11 +184,11 @@ def judge_tile(tile: ScoreTile) -> None:
     owners = owners_in_tile(tracks, footprints, neighbours, manifest.prepare)
     prepared = prepare_buildings(tracks, buildings, manifest.prepare, tile.city.folder.name, owners)
     answers = model.answer(prepared.sequences)
-    table = judge(prepared, answers, buildings, manifest.prepare, manifest.version)
+    table, reason = judge(prepared, answers, buildings, manifest.prepare, manifest.version)
     with atomic_folder(tile.folder) as out:
         write_predictions(table, out / ANSWERS)
         np.save(out / ROWS, neighbours.own)
-        np.save(out / UNSURE, unsure_where(prepared, answers, manifest.prepare))
+        np.save(out / REASON, reason.astype(str))
         prepared.sequences.save(out / SEQUENCES)
         write_points(shown, out / SHOWN)
         write_json(out / TILE, {"left_out": prepared.left_out.counts})
@@ -224,13 +223,13 @@ def _opened(package: Path, version: str) -> tuple[Manifest, OnnxModel]:
     return manifest, model
 
 
-def read_answers(tiles: list[ScoreTile]) -> tuple[geopandas.GeoDataFrame, NDArray[np.bool_]]:
-    """Predictions for all F footprints, in the order of their file, and (F,) which want a probable quadrant alone."""
+def read_answers(tiles: list[ScoreTile]) -> Judged:
+    """Predictions for all footprints, in the order of their file, and why each is not judged."""
     parts = [read_predictions(tile.folder / ANSWERS) for tile in tiles]
     order = np.argsort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
-    unsure = np.concatenate([np.load(tile.folder / UNSURE) for tile in tiles])[order]
+    reason = np.concatenate([np.load(tile.folder / REASON) for tile in tiles])[order].astype(object)
     table = pd.concat(parts, ignore_index=True).iloc[order]
-    return geopandas.GeoDataFrame(table.reset_index(drop=True), crs=parts[0].crs), unsure
+    return Judged(geopandas.GeoDataFrame(table.reset_index(drop=True), crs=parts[0].crs), reason)
 
 
 def counts_of(table: geopandas.GeoDataFrame) -> dict[str, dict[str, int]]:

@@ -3,34 +3,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.core.errors import InputError
-from plumbline.prepare.exclusions import (
+from plumbline.params import Prepare
+from plumbline.prepare.abstention import (
     JUDGED,
     MIN_SPREAD_M,
     MIN_SPREAD_SHARE,
     REASONS,
     STRAY_FROM,
-    check_epochs,
     leave_out,
-    period_overlap,
     spread,
 )
-from tests.prepare.made import ASCENDING, los_of, make_track
 
-LIMITS = {"min_points": 5, "min_side_m": 2.0, "max_side_m": 300.0}
+LIMITS = Prepare(min_points=5, min_side_m=2.0, max_side_m=300.0)
 GRID = np.array([[x, y] for x in (-4.0, 0.0, 4.0) for y in (-3.0, 3.0)])
 
 
 def verdict(points, side=(10.0, 8.0), **limits):
     """Name of the rule that leaves out one building, or None."""
     points = np.asarray(points, float).reshape(-1, 2)
-    found = leave_out(np.array([side]), np.zeros(len(points), int), points, **{**LIMITS, **limits})
+    found = leave_out(np.array([side]), np.zeros(len(points), int), points, LIMITS.model_copy(update=limits))
     return None if found.code[0] == JUDGED else list(REASONS)[found.code[0] - 1]
-
-
-def observed(name, start, days, count=20):
-    epochs = np.datetime64(start, "D") + np.linspace(0, days, count).astype(int)
-    return make_track(name, np.zeros((1, 2)), [0.0], los_of(ASCENDING)[0], np.zeros((1, count)), epochs)
 
 
 @pytest.mark.parametrize(
@@ -124,15 +116,15 @@ def test_what_is_left_out_does_not_depend_on_place_turn_or_order(seed, turn, shi
     np.testing.assert_allclose(one, other, atol=1e-5)
     limit = np.maximum(MIN_SPREAD_M, MIN_SPREAD_SHARE * side.min(1))
     if (np.abs(one - limit) > 1e-4).all():
-        first = leave_out(side, building, points, **LIMITS)
-        second = leave_out(side[:, ::-1], building[order], (points @ rotation + shift)[order], **LIMITS)
+        first = leave_out(side, building, points, LIMITS)
+        second = leave_out(side[:, ::-1], building[order], (points @ rotation + shift)[order], LIMITS)
         np.testing.assert_array_equal(first.code, second.code)
 
 
 def test_every_building_is_counted_once_and_the_counts_are_put_in_words():
     side = np.array([[10, 8], [1, 1], [10, 8], [400, 9], [10, 8]])
     building = np.repeat([0, 1, 4], 6)
-    found = leave_out(side, building, np.r_[GRID, GRID, np.zeros((6, 2))], **LIMITS)
+    found = leave_out(side, building, np.r_[GRID, GRID, np.zeros((6, 2))], LIMITS)
     assert found.judged.tolist() == [0]
     assert found.counts == {"too_small": 1, "too_large": 1, "no_points": 1, "few_points": 0, "degenerate_points": 1}
     assert sum(found.counts.values()) + len(found.judged) == len(side)
@@ -141,58 +133,7 @@ def test_every_building_is_counted_once_and_the_counts_are_put_in_words():
 
 
 def test_a_city_without_buildings_or_points_has_none_left_out_or_all():
-    none = leave_out(np.zeros((0, 2)), np.zeros(0, int), np.zeros((0, 2)), **LIMITS)
+    none = leave_out(np.zeros((0, 2)), np.zeros(0, int), np.zeros((0, 2)), LIMITS)
     assert (len(none.code), sum(none.counts.values())) == (0, 0)
-    empty = leave_out(np.full((3, 2), 9.0), np.zeros(0, int), np.zeros((0, 2)), **LIMITS)
+    empty = leave_out(np.full((3, 2), 9.0), np.zeros(0, int), np.zeros((0, 2)), LIMITS)
     assert empty.counts["no_points"] == 3
-
-
-def test_tracks_of_one_period_are_all_kept():
-    found = period_overlap([observed("a", "2020-01-01", 1000), observed("b", "2020-02-01", 1000)])
-    assert found.kept.tolist() == [0, 1]
-    assert (str(found.start), str(found.end)) == ("2020-01-01", "2022-10-28")
-    np.testing.assert_allclose(found.share, [1000 / 1031, 1000 / 1031])
-
-
-@pytest.mark.parametrize(("days", "kept"), [(499, [0]), (500, [0, 1])])
-def test_a_track_has_to_cover_half_of_the_common_period(days, kept, caplog):
-    with caplog.at_level("WARNING", "plumbline"):
-        found = period_overlap([observed("long", "2020-01-01", 1000), observed("short", "2020-01-01", days)])
-    assert found.kept.tolist() == kept
-    assert ("short: left out; its period, 2020-01-01 to 2021-05-14, covers 49.9 %" in caplog.text) == (kept == [0])
-
-
-def test_of_periods_with_nothing_in_common_the_longest_stays_and_of_equal_ones_the_latest():
-    short, long = observed("a", "2023-01-01", 400), observed("b", "2017-01-01", 800)
-    assert period_overlap([short, long]).kept.tolist() == [1]
-    old, new = observed("a", "2017-01-01", 800), observed("b", "2021-01-01", 800)
-    assert period_overlap([old, new]).kept.tolist() == [1]
-    assert period_overlap([new, old]).kept.tolist() == [0]
-    found = period_overlap([old, new])
-    assert (found.start, found.end) == (new.epochs[0], new.epochs[-1])
-    np.testing.assert_allclose(found.share, [0, 1])
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 4000), st.integers(30, 3000)), min_size=1, max_size=6))
-def test_every_kept_track_covers_half_and_one_always_is_whatever_the_order(spans):
-    tracks = [observed(str(i), np.datetime64("2010-01-01") + start, days) for i, (start, days) in enumerate(spans)]
-    found = period_overlap(tracks)
-    assert len(found.kept)
-    assert (found.share[found.kept] >= 0.5).all()
-    assert found.start == min(tracks[i].epochs[0] for i in found.kept)
-    assert found.end == max(tracks[i].epochs[-1] for i in found.kept)
-    again = period_overlap(tracks[::-1])
-    assert sorted(spans[::-1][i] for i in again.kept) == sorted(spans[i] for i in found.kept)
-
-
-def test_tracks_with_too_few_epochs_or_epochs_out_of_order_are_refused():
-    check_epochs([observed("a", "2020-01-01", 100, count=8)], 8)
-    with pytest.raises(InputError, match="a: 1 epoch found; a movement needs 8 or more"):
-        check_epochs([observed("a", "2020-01-01", 0, count=1)], 8)
-    with pytest.raises(InputError, match="b: 7 epochs found"):
-        check_epochs([observed("a", "2020-01-01", 100), observed("b", "2020-01-01", 100, count=7)], 8)
-    back = observed("c", "2020-01-01", 100)
-    back.epochs[5] = back.epochs[3]
-    with pytest.raises(InputError, match=r"c: epoch 2020-01-16 follows 2020-01-22"):
-        check_epochs([back], 8)

@@ -1,0 +1,300 @@
+"""Who is not judged, and why: rules on footprints and points before a model is asked, and rules on its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.core.compass import frames
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.params import Prepare
+from plumbline.prepare.features.shards import SequenceSet
+from plumbline.prepare.features.strain_resolution import points_and_tracks, strain_error
+
+Float = NDArray[np.floating[Any]]
+JUDGED = 0
+"""Code of the buildings that no rule leaves out."""
+REASONS: Mapping[str, str] = {
+    "too_small": "the shorter side is below prepare.min_side_m: positions of points are less certain than that",
+    "too_large": "the longer side is above prepare.max_side_m: joints let the parts of it move on their own",
+    "no_points": "no usable point is on it",
+    "few_points": "fewer usable points than prepare.min_points",
+    "degenerate_points": "all points are at three places at most, or on one line: tilt cannot be told from damage",
+}
+"""Name of each rule, in the order in which they are tried, and what it means."""
+LEAST_PLACES = 4
+"""Through three places goes a plane: whatever they do is a tilt. Pixels of several tracks share their places."""
+MIN_SPREAD_M = 0.1
+"""Points nearer to a line than this (root mean square, m) are on it."""
+MIN_SPREAD_SHARE = 0.02
+"""The same as a share of the shorter side: the error of a tilt, seen at that side's ends, is at least 25 times the
+error of the points' mean. Fewer than 1 in 100 buildings with 5 points or more drawn evenly over it are so."""
+STRAY_FROM = 6
+"""From so many points on, one that stands off the line alone does not make it an area."""
+ELSEWHERE = 0.33
+"""The chance that a building is damaged, and not where is said, up to which a quadrant may be told."""
+FULL_PERMILLE = 1.1
+"""From here on `min_quadrant_confidence` is asked for in full."""
+LEAST_PERMILLE = 1e-6
+"""Least severity that is divided by."""
+UNSURE_WHERE = "unsure_where"
+"""Reason of those that want a probable quadrant alone."""
+NO_MATTER = ("too_small", "too_large")
+"""Reasons that more points would not change."""
+
+
+class Answered(Protocol):
+    """What a model has said of B buildings; see `export.answers.Answers`."""
+
+    @property
+    def quadrant_probability(self) -> NDArray[np.float32]:
+        """(B, 4)"""
+
+    @property
+    def severity_permille(self) -> NDArray[np.float32]:
+        """(B,)"""
+
+    @property
+    def severity_low(self) -> NDArray[np.float32]:
+        """(B,)"""
+
+    @property
+    def severity_high(self) -> NDArray[np.float32]:
+        """(B,)"""
+
+    @property
+    def novelty(self) -> NDArray[np.float32]:
+        """(B,)"""
+
+
+class Asked(Protocol):
+    """For which of F footprints a model was asked; see `buildings.Prepared`."""
+
+    @property
+    def sequences(self) -> SequenceSet:
+        """B buildings."""
+
+    @property
+    def footprint(self) -> NDArray[np.intp]:
+        """(B,) row of each of them."""
+
+    @property
+    def n_points(self) -> NDArray[np.int64]:
+        """(F,)"""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Which rule, if any, leaves out each of B buildings."""
+
+    code: NDArray[np.int8]
+    """(B,) `JUDGED`, or 1 + the place of the rule in `REASONS`."""
+
+    @property
+    def judged(self) -> NDArray[np.intp]:
+        """Rows of the buildings that are judged."""
+        return np.flatnonzero(self.code == JUDGED)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Buildings left out by each rule, all rules named; a building counts under the first that holds."""
+        found = np.bincount(self.code, minlength=len(REASONS) + 1)[1:]
+        return {name: int(number) for name, number in zip(REASONS, found, strict=True)}
+
+    def __str__(self) -> str:
+        return "; ".join(f"{number} {name} ({REASONS[name]})" for name, number in self.counts.items() if number)
+
+
+def leave_out(side: Float, building: NDArray[np.intp], xy: Float, limits: Prepare) -> LeftOut:
+    """Try the rules before a model is asked on B buildings with N points.
+
+    Args:
+        side: (B, 2) sides of the buildings' rectangles, m.
+        building: (N,) building of each usable point.
+        xy: (N, 2) their positions, m; in any frame that turns and shifts a building as a whole.
+        limits: `min_points`, `min_side_m` and `max_side_m` of it count.
+    """
+    count = np.bincount(building, minlength=len(side))
+    small, large = _outsized(side, limits)
+    rules = {
+        "too_small": small,
+        "too_large": large,
+        "no_points": count == 0,
+        "few_points": count < limits.min_points,
+        "degenerate_points": (
+            (spread(building, xy, len(side)) < np.maximum(MIN_SPREAD_M, MIN_SPREAD_SHARE * side.min(1)))
+            | (distinct_places(building, xy, len(side)) < LEAST_PLACES)
+        ),
+    }
+    code = np.select([rules[name] for name in REASONS], range(1, len(REASONS) + 1), default=JUDGED)
+    return LeftOut(code.astype(np.int8))
+
+
+def outsized(footprints: NDArray[np.object_], limits: Prepare) -> NDArray[np.bool_]:
+    """(B,) which footprints are not judged whatever points they have: they must not take those of others."""
+    return np.logical_or(*_outsized(frames(footprints).side, limits))
+
+
+def _outsized(side: Float, limits: Prepare) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """(B,) which buildings with sides (B, 2), m, are `too_small`, and which `too_large`."""
+    return side.min(axis=1) < limits.min_side_m, side.max(axis=1) > limits.max_side_m
+
+
+def spread(building: NDArray[np.intp], xy: Float, buildings: int) -> Float:
+    """How far the points of each building are from the line that fits them best: (B,) root mean square, m.
+
+    It is the second singular value of the centred positions over the square root of their number. From `STRAY_FROM`
+    points on, the smallest value that leaving out a single point gives. 0 for fewer than two points.
+    """
+    count = np.bincount(building, minlength=buildings)
+
+    def total(values: Float) -> Float:
+        return np.bincount(building, values, buildings).astype(float)
+
+    mean = np.stack([total(xy[:, 0]), total(xy[:, 1])], axis=1) / np.maximum(count, 1)[:, None]
+    x, y = (xy - mean[building]).T
+    moments = np.stack([total(x * x), total(x * y), total(y * y)], axis=1)
+    least = _minor(moments, count)
+    # Without point i, the sums of squares about the new mean are less by n / (n - 1) of its own.
+    lever = (count / np.maximum(count - 1, 1))[building, None]
+    without = _minor(moments[building] - lever * np.stack([x * x, x * y, y * y], axis=1), count[building] - 1)
+    tried = count[building] >= STRAY_FROM
+    np.minimum.at(least, building[tried], without[tried])
+    return least
+
+
+def distinct_places(building: NDArray[np.intp], xy: Float, buildings: int) -> NDArray[np.int64]:
+    """(B,) distinct positions of each building's points, to `MIN_SPREAD_M`."""
+    cell = np.rint(xy / MIN_SPREAD_M).astype(np.int64)
+    distinct = np.unique(np.column_stack([building, cell]), axis=0)
+    return np.bincount(distinct[:, 0], minlength=buildings)
+
+
+def _minor(moments: Float, count: NDArray[np.intp]) -> Float:
+    """Root mean square across the main axis, from sums of xx, xy and yy: the smaller eigenvalue of a 2 x 2 matrix."""
+    xx, xy, yy = moments.T
+    smaller = (xx + yy) / 2 - np.hypot((xx - yy) / 2, xy)
+    return np.asarray(np.sqrt(np.maximum(smaller, 0) / np.maximum(count, 1)))
+
+
+@dataclass(frozen=True)
+class Status:
+    """What became of F footprints."""
+
+    status: NDArray[np.object_]
+    """(F,) as in the predictions: `ok`, `insufficient_points` or `out_of_distribution`."""
+    reason: NDArray[np.object_]
+    """(F,) the same in more words, see `reasons`."""
+
+
+def status_of(prepared: Asked, answers: Answered, footprints: NDArray[np.object_], limits: Prepare) -> Status:
+    """Who is judged, and why the others are not.
+
+    Args:
+        prepared: what became of the footprints; answers: for its B sequences.
+        footprints: (F,) their polygons, m.
+        limits: of the model that answered, or the user's own.
+    """
+    count = len(prepared.n_points)
+    status = np.full(count, "insufficient_points", dtype=object)
+    known, poor = is_in_distribution(answers), has_too_little_data(prepared.sequences, limits)
+    torn = has_no_probable_quadrant(answers, limits)
+    status[prepared.footprint] = np.where(known, "ok", "out_of_distribution")
+    status[prepared.footprint[poor | torn]] = "insufficient_points"
+    unsure = np.zeros(count, bool)
+    unsure[prepared.footprint] = known & ~poor & torn
+    return Status(status, reasons(status, prepared.n_points, footprints, limits, unsure))
+
+
+def reasons(
+    status: NDArray[np.object_],
+    n_points: NDArray[np.int64],
+    footprints: NDArray[np.object_],
+    limits: Prepare,
+    unsure: NDArray[np.bool_] | None = None,
+) -> NDArray[np.object_]:
+    """(F,) the status of each building; where it is `insufficient_points`, what of that: see `reason_sentences`.
+
+    Args:
+        status, n_points: (F,) as in the predictions.
+        footprints: (F,) of them, in m.
+        limits: of the model that judged.
+        unsure: (F,) which want a probable quadrant alone; None: that is not known.
+    """
+    why = np.array(status, object)
+    few = why == "insufficient_points"
+    if unsure is not None:
+        why[few & unsure] = UNSURE_WHERE
+    why[few & (n_points == 0)] = "no_points"
+    for name, odd in zip(NO_MATTER, _outsized(frames(footprints).side, limits), strict=True):
+        why[few & odd] = name
+    return why
+
+
+def reason_sentences(limits: Prepare) -> dict[str, str]:
+    """The end of the sentence `Not judged: ...` for each reason."""
+    return {
+        "too_small": f"its shorter side is below {limits.min_side_m:g} m, less than the places of points are sure",
+        "too_large": f"its longer side is above {limits.max_side_m:g} m, so that its parts move on their own",
+        UNSURE_WHERE: "it may be damaged, and its points do not tell in which quadrant",
+        "no_points": "no usable point is on it",
+        "insufficient_points": "its points are too few, all on one line, or too noisy to tell damage and its quadrant",
+        "out_of_distribution": "it or its points are unlike anything the model was trained on",
+    }
+
+
+def is_judged(sequences: SequenceSet, answers: Answered, limits: Prepare) -> NDArray[np.bool_]:
+    """(B,) who gets an answer.
+
+    Args:
+        sequences: B buildings. answers: for them.
+        limits: `min_points`, `max_strain_error_permille` and `min_quadrant_confidence` of it count.
+    """
+    return (
+        is_in_distribution(answers)
+        & ~has_too_little_data(sequences, limits)
+        & ~has_no_probable_quadrant(answers, limits)
+    )
+
+
+def is_in_distribution(answers: Answered) -> NDArray[np.bool_]:
+    """(B,) like the training buildings, and with figures: an answer that is no number is none."""
+    given = (
+        answers.quadrant_probability,
+        answers.severity_permille,
+        answers.severity_low,
+        answers.severity_high,
+        answers.novelty,
+    )
+    return np.asarray((answers.novelty <= 1) & np.isfinite(np.column_stack(given)).all(1))
+
+
+def has_too_little_data(sequences: SequenceSet, limits: Prepare) -> NDArray[np.bool_]:
+    """(B,) whose points could not show a strain of category 1.
+
+    They are too noisy, or too few beyond what is fitted before anything is looked at: two tilts, and an offset of each
+    track. What that leaves of as many points is zero, whatever the building does; of few more, too little to tell four
+    corners apart. So each track takes one point, and `min_points` must be left.
+    """
+    length, tracks = points_and_tracks(sequences)
+    noisy = ~(strain_error(sequences) <= limits.max_strain_error_permille)
+    return np.asarray(noisy | (length - tracks < limits.min_points))
+
+
+def has_no_probable_quadrant(answers: Answered, limits: Prepare) -> NDArray[np.bool_]:
+    """(B,) damaged, perhaps, with no quadrant as probable as is asked for.
+
+    Of the buildings said to have a severity s, s / (s + 0.5 permille) are damaged: one in two where category 1 begins.
+    None is told where that, times the chance that its quadrant is another one, is above `ELSEWHERE`; from
+    `FULL_PERMILLE` on, where its quadrant is less probable than `min_quadrant_confidence`. What is asked below goes
+    with that limit in proportion: with 0.55 it is a chance of 0.309 just below `FULL_PERMILLE`, 0.320 at category 1
+    (decisions 29, 31 and 33).
+    """
+    severity = np.maximum(answers.severity_permille.astype(float), LEAST_PERMILLE)
+    asked, full = (1 - ELSEWHERE * (1 + CATEGORY_BOUNDS_PERMILLE[0] / said) for said in (severity, FULL_PERMILLE))
+    needed = limits.min_quadrant_confidence * np.clip(asked / full, 0, 1)
+    return np.asarray(answers.quadrant_probability.max(axis=1, initial=0) < needed)
