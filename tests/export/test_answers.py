@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from plumbline.export.answers import LEAST_CELLS, PARTS_A_THREAD, cut_to_longest, needed_places, split_by_length
+from plumbline.export.answers import (
+    LEAST_CELLS,
+    PARTS_A_THREAD,
+    batches,
+    cut_to_longest,
+    needed_places,
+    split_by_length,
+)
 from plumbline.export.inputs import MASK
 
 MASKS = st.tuples(st.integers(1, 40), st.integers(1, 30)).flatmap(lambda shape: arrays(bool, shape))
@@ -58,3 +65,25 @@ def test_each_thread_has_work_and_padding_goes():
 def test_an_empty_batch_has_one_empty_part():
     (part,) = split_by_length(np.ones((0, 3), bool), 4)
     assert not len(part)
+
+
+LENGTHS = st.lists(st.integers(1, 60), max_size=40).map(np.array)
+
+
+@given(LENGTHS, st.integers(1, 300), st.sampled_from(["shrink", "fill"]), st.none() | st.integers(1, 9))
+def test_batches_have_all_buildings_once_and_room_for_each(lengths, cells, rule, most):
+    found = list(batches(lengths, cells, rule, most))
+    assert sorted(np.concatenate([np.zeros(0, int), *found])) == list(range(len(lengths)))
+    for one in found:
+        assert lengths[one[-1]] == lengths[one].max()
+        assert len(one) == 1 or len(one) * lengths[one].max() <= cells
+        assert len(one) <= (most or len(lengths))
+
+
+def test_one_rule_fills_a_batch_and_the_other_may_not():
+    lengths = np.array([1, 1, 5, 5, 5, 5])
+    assert [len(one) for one in batches(lengths, 20, "fill")] == [4, 2]
+    assert [len(one) for one in batches(lengths, 20, "shrink")] == [4, 2]
+    lengths = np.array([1, 1, 2, 3, 10, 10])
+    assert [len(one) for one in batches(lengths, 12, "fill")] == [4, 1, 1]
+    assert [len(one) for one in batches(lengths, 12, "shrink")] == [1] * 6

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,34 @@ from plumbline.prepare.features.shards import SequenceSet
 
 CELLS = 1 << 15
 """Scatterers, padding included, answered for at a time: bounds the memory whatever the lengths."""
+
+
+def batches(
+    length: NDArray[np.int64], cells: int, rule: Literal["shrink", "fill"], most: int | None = None
+) -> Iterator[NDArray[np.intp]]:
+    """All buildings, those of similar length together: rows of one batch after another, the longest of it last.
+
+    A batch of another shape has answers that differ in the last bits: so each caller keeps its rule.
+
+    Args:
+        length: (B,) scatterers of each building.
+        cells: of a batch, padding included, at most; one building at least.
+        rule: `fill` takes the largest batch that has room. `shrink` guesses it by the shortest building, and again by
+            the longest of that guess: it may be smaller.
+        most: buildings of a batch.
+    """
+    order = np.argsort(length, kind="stable")
+    while len(order):
+        longest = length[order]
+        if rule == "fill":
+            # Ascending lengths: the longest of the first n is the nth.
+            size = int((longest * np.arange(1, len(order) + 1) <= cells).sum())
+            size = min(most or size, size)
+        else:
+            guess = min(len(order), most or len(order), max(1, cells // int(longest[0])))
+            size = min(guess, cells // int(longest[guess - 1]))
+        yield order[: max(1, size)]
+        order = order[max(1, size) :]
 
 
 class Answers(NamedTuple):
@@ -54,20 +82,12 @@ class Released(ABC):
             InputError: a building has no scatterer, or more than the model takes.
         """
         self.signature.check_lengths(np.asarray(sequences.length))
-        order = np.argsort(np.asarray(sequences.length), kind="stable")
-        most = self.signature.max_batch or len(order)
         parts, at = [], []
-        start = 0
-        while start < len(order):
-            # The longest of a batch comes last; shrink the batch until its rectangle fits.
-            stop = min(len(order), start + min(most, max(1, CELLS // int(sequences.length[order[start]]))))
-            longest = int(sequences.length[order[stop - 1]])
-            stop = min(stop, start + max(1, CELLS // longest))
-            inputs: dict[str, NDArray[Any]] = sequences.pad(order[start:stop])
+        for index in batches(np.asarray(sequences.length), CELLS, "shrink", self.signature.max_batch):
+            inputs: dict[str, NDArray[Any]] = sequences.pad(index)
             self.signature.check(inputs, finite=False)
             parts.append(self._ask(inputs))
-            at.append(order[start:stop])
-            start = stop
+            at.append(index)
         if not parts:
             return _nothing()
         back = np.argsort(np.concatenate(at))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from plumbline.export.runtime import Answers
+from plumbline.export.answers import Answers, batches
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.explain import explain
 from plumbline.prepare.features.definition import GEOMETRY
@@ -46,7 +45,7 @@ def answer(model: Diagnosis, sequences: Sequences) -> Answers:
     """The network's answers, as `OnnxModel.answer` gives those of an artifact."""
     found = Answers(*(np.zeros((len(sequences), *shape), np.float32) for shape in ((4,), (), (), (), ())))
     with torch.inference_mode():
-        for index in _batches(sequences):
+        for index in batches(sequences.length, CELLS, "fill"):
             for whole, part in zip(found, model(**_inputs(sequences, index)), strict=True):
                 whole[index] = part.numpy()
     return found
@@ -57,7 +56,7 @@ def reasons(model: Diagnosis, sequences: Sequences) -> Reasons:
     rows, buildings = int(sequences.offsets[-1]), len(sequences)
     attention = np.zeros(rows)
     moved = [Moved(np.zeros(rows), np.zeros((buildings, len(GEOMETRY))), np.zeros(buildings)) for _ in range(2)]
-    for index in _batches(sequences):
+    for index in batches(sequences.length, CELLS, "fill"):
         inputs = _inputs(sequences, index)
         mask = inputs["mask"].numpy()
         # Row by row, the mask holds the scatterers of one building after another.
@@ -73,14 +72,3 @@ def reasons(model: Diagnosis, sequences: Sequences) -> Reasons:
 
 def _inputs(sequences: Sequences, index: NDArray[np.intp]) -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(values) for name, values in sequences.pad(index).items()}
-
-
-def _batches(sequences: Sequences) -> Iterator[NDArray[np.intp]]:
-    """All buildings, those of similar length together, as many as `CELLS` has room for and one at least."""
-    order = np.argsort(sequences.length, kind="stable")
-    while len(order):
-        # Ascending lengths: the longest of the first n is the nth.
-        fits = sequences.length[order] * np.arange(1, len(order) + 1) <= CELLS
-        size = max(1, int(fits.sum()))
-        yield order[:size]
-        order = order[size:]
