@@ -16,9 +16,9 @@ from plumbline.export.package import MODELS, verify_package, write_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.weights import load_network, read_trained
 from plumbline.prepare.features.shards import load_shards
+from plumbline.validate.bench import run as measured
 from plumbline.validate.bench.inputs import LENGTHS, chosen, prepared_inputs, random_inputs
 from plumbline.validate.bench.run import Row, artifacts, bench
-from plumbline.validate.bench.run import run as measured
 from plumbline.validate.bench.runtimes import CPU, Runtime, runtimes, thread_counts
 from plumbline.validate.bench.summary import advice, bench_document, bench_table
 from plumbline.validate.metrics import accuracy_figures
