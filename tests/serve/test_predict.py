@@ -19,8 +19,9 @@ from shapely import affinity
 from plumbline import pretrained
 from plumbline.core.strain import category
 from plumbline.export.package import verify_package
-from plumbline.serve.predict import read_tracks, warn_of_short
+from plumbline.serve.predict import read_tracks
 from plumbline.serve.predictions import COLUMNS, JUDGEMENT, STATUSES, read_predictions
+from plumbline.sources.in_memory import warn_of_short
 from tests.full_disk import largest_file
 from tests.prepare.made import make_track
 from tests.sources import make
@@ -543,7 +544,7 @@ def test_the_real_process_ends_with_2_and_no_traceback(case):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_place_that_takes_no_files_is_named_before_any_work(case, monkeypatch, suffix):
     """Root has the right to write into /proc, and cannot."""
-    monkeypatch.setattr("plumbline.serve.predict.read_tracks", lambda *given: pytest.fail("points were read"))
+    monkeypatch.setattr("plumbline.sources.in_memory.read_tracks", lambda *given: pytest.fail("points were read"))
     said = "nothing can be written into /proc (No such file or directory)"
     case.output = Path(f"/proc/x.{suffix}")
     ended = case.run()

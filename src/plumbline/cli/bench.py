@@ -145,21 +145,17 @@ def _own(
     from plumbline.prepare.buildings import prepare_buildings
     from plumbline.prepare.tile import label
     from plumbline.serve.outputs import check_inputs
-    from plumbline.serve.predict import read_tracks
-    from plumbline.sources.checks.overlap import check_overlap
     from plumbline.sources.city.labels import match_footprints, read_labels
-    from plumbline.sources.footprints.buildings import read_buildings
+    from plumbline.sources.in_memory import Say, read_city_files
     from plumbline.validate.bench.inputs import chosen
 
     check_inputs([*points, buildings, *([labels] if labels else [])])
     known = read_labels(labels) if labels else None
     ingest = load_ingest(params) if params else Ingest()
-    tracks = read_tracks(points, ingest, format_)
-    footprints = read_buildings(buildings, tracks[0].crs, stated=ingest.footprints)
-    check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings), asked_crs=ingest.crs)
+    city = read_city_files(points, buildings, ingest, format_, say=Say.NOTHING)
     if labels is not None and known is not None:
-        known = match_footprints(known, footprints, labels, buildings)
-    sequences = prepare_buildings(tracks, footprints, manifest.prepare).sequences
+        known = match_footprints(known, city.footprints, labels, buildings)
+    sequences = prepare_buildings(city.points, city.footprints, manifest.prepare).sequences
     if known is None:
         return chosen(sequences, str(buildings))
     sequences, has_label = label(sequences, known)

@@ -22,11 +22,8 @@ from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.tile import label
 from plumbline.serve.adapt.base_model import base_of, prepare_of
 from plumbline.serve.outputs import check_inputs
-from plumbline.serve.predict import NOTHING, read_tracks
-from plumbline.sources.checks.alignment import warn_of_offset
-from plumbline.sources.checks.overlap import check_overlap
 from plumbline.sources.city.labels import match_footprints, read_labels
-from plumbline.sources.footprints.buildings import read_buildings
+from plumbline.sources.in_memory import NOTHING, Say, read_city_files
 from plumbline.train.adapt.adapter import ABOUT, ADAPTERS, WEIGHTS, base_hash, check_name, save_adapter
 from plumbline.train.adapt.adapter_file import AboutAdapter
 from plumbline.train.adapt.fit_adapter import TooFewLabels
@@ -81,10 +78,8 @@ def adapt(
             PREPARATION,
         )
     known = read_labels(labels, few=True)
-    tracks = read_tracks(points, ingest, format_)
-    footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
-    check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings), asked_crs=ingest.crs)
-    warn_of_offset(tracks, footprints, ", ".join(map(str, points)), ingest.products)
+    city = read_city_files(points, buildings, ingest, format_, id_column, layer, Say.OFFSET)
+    tracks, footprints = city.points, city.footprints
     known = match_footprints(known, footprints, labels, buildings)
     prepare = prepare_of(base_folder, prepare).model_copy(update={"max_points": base.network.spec.max_length})
     prepared = prepare_buildings(tracks, footprints, prepare, name)

@@ -31,10 +31,8 @@ from plumbline.serve.explain.point_lookup import find_points
 from plumbline.serve.explain.tables import building_table, buildings_path, scatterer_table, write_tables
 from plumbline.serve.judgement import judge
 from plumbline.serve.outputs import check_inputs, check_outputs
-from plumbline.serve.predict import NOTHING, asked_for, read_tracks
-from plumbline.sources.checks.alignment import warn_of_offset
-from plumbline.sources.checks.overlap import check_overlap
-from plumbline.sources.footprints.buildings import read_buildings
+from plumbline.serve.predict import asked_for
+from plumbline.sources.in_memory import NOTHING, Say, read_city_files
 from plumbline.sources.track import Track
 
 BLOCK = 128
@@ -99,10 +97,8 @@ def explain(
     manifest, _ = open_package(package)
     prepare = asked_for(manifest.prepare, min_quadrant_confidence)
     model = load_network(package)
-    tracks = read_tracks(points, ingest, format_)
-    footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
-    check_overlap(tracks, footprints, ", ".join(map(str, points)), str(buildings), asked_crs=ingest.crs)
-    warn_of_offset(tracks, footprints, ", ".join(map(str, points)), ingest.products)
+    city = read_city_files(points, buildings, ingest, format_, id_column, layer, Say.OFFSET)
+    tracks, footprints = city.points, city.footprints
     rows = _rows(footprints["building_id"].to_numpy(object), chosen, buildings)
     tracks = [tracks[number] for number in period_overlap(tracks).kept]
     done: list[Explained] = []

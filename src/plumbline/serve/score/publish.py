@@ -15,7 +15,7 @@ from plumbline.prepare.audit.reference import conditions_of, load_conditions
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import Shards
 from plumbline.serve.map.page import write_map
-from plumbline.serve.predict import warn_of_short, warn_of_unjudged
+from plumbline.serve.predict import warn_of_unjudged
 from plumbline.serve.predictions import read_predictions, write_predictions
 from plumbline.serve.prevalence import say_damaged
 from plumbline.serve.score.changes import Changes, compare_predictions
@@ -33,6 +33,7 @@ from plumbline.serve.score.results import (
     results,
 )
 from plumbline.serve.score.tiles import SEQUENCES, SHOWN, TILE, Reading, ScoreTile, code_hash, counts_of, read_answers
+from plumbline.sources.in_memory import warn_of_short
 from plumbline.sources.points.points_table import load_points
 from plumbline.sources.track import Track, concatenate_tracks
 
