@@ -36,7 +36,7 @@ from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.sequences import Sequences, concatenate
 from plumbline.prepare.features.shards import load_shards
 from plumbline.prepare.stage import plan_tiles, prepare
-from plumbline.prepare.tile import prepare_tile
+from plumbline.prepare.tile import write_tile
 from plumbline.simulate.stage import simulate
 from plumbline.sources.ingest.parts import plan_parts, read_part
 from plumbline.sources.ingest.stage import ingest
@@ -208,7 +208,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 lambda: [read_part(part) for part in plan_parts([city], Ingest()).parts]
             )[0],
             "prepare the tiles, one process": timed(
-                lambda: [prepare_tile(tile) for tile in plan_tiles(Path("ingested"), PREPARE).tiles]
+                lambda: [write_tile(tile) for tile in plan_tiles(Path("ingested"), PREPARE).tiles]
             )[0],
         }
         looped_s, looped = timed(lambda: loop(city))

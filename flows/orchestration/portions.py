@@ -18,7 +18,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.jobs import AnyJob, alone
 from plumbline.params import load_params
 from plumbline.prepare.stage import plan_tiles
-from plumbline.prepare.tile import prepare_tile
+from plumbline.prepare.tile import write_tile
 from plumbline.release.resolve import resolve_model
 from plumbline.serve.score.run import check_settings, new_deliveries, plan_delivery
 from plumbline.serve.score.tiles import STAGE, cut_tiles, judge_tile, read, read_footprints
@@ -48,7 +48,7 @@ def portions(stage: str, params: Path = Path("params.yaml")) -> int:
         if stage == "ingest":
             jobs, work = plan_parts(city_folders(DATA), settings.ingest).parts, read_part
         else:
-            jobs, work = plan_tiles(DATA / "ingest", settings.prepare).tiles, prepare_tile  # type: ignore[assignment]
+            jobs, work = plan_tiles(DATA / "ingest", settings.prepare).tiles, write_tile  # type: ignore[assignment]
         portion.map(jobs, unmapped(work)).result()
     return len(jobs)
 

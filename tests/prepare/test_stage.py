@@ -13,7 +13,7 @@ from plumbline.prepare import stage
 from plumbline.prepare.features.sequences import UNDEFINED
 from plumbline.prepare.features.shards import load_shards
 from plumbline.prepare.stage import plan_tiles, prepare
-from plumbline.prepare.tile import prepare_tile
+from plumbline.prepare.tile import write_tile
 from plumbline.simulate.stage import simulate
 from plumbline.sources.ingest.stage import ingest
 
@@ -138,7 +138,7 @@ def test_tiles_and_processes_change_nothing(ingested, tmp_path, monkeypatch, wor
 
 def test_a_run_that_was_interrupted_goes_on(ingested, tmp_path, caplog):
     plan = plan_tiles(ingested, PARAMS)
-    prepare_tile(plan.tiles[0])
+    write_tile(plan.tiles[0])
     with caplog.at_level("INFO", "plumbline"):
         prepare(ingested, PARAMS, tmp_path / "out")
     assert f"going on, 1 of {len(plan.tiles)} portions are there" in caplog.text

@@ -12,7 +12,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.jobs import clear
 from plumbline.params import Ingest, Prepare, Simulate
 from plumbline.prepare.stage import plan_tiles, prepare
-from plumbline.prepare.tile import prepare_tile
+from plumbline.prepare.tile import write_tile
 from plumbline.prepare.track_figures import report_tracks
 from plumbline.simulate.stage import simulate
 from plumbline.sources.ingest.stage import ingest
@@ -72,7 +72,7 @@ def test_points_at_one_place_are_found_across_parts_of_a_file(cities, tmp_path, 
         ingest([folder], Ingest(tile_m=tile_m), tmp_path / "in")
         plan = plan_tiles(tmp_path / "in", PARAMS)
         for tile in plan.tiles:
-            prepare_tile(tile)
+            write_tile(tile)
         found = report_tracks(plan.tiles[0].tracks, [tile.folder for tile in plan.tiles])[track.name]
         if tile_m == 1e6:
             assert (found["points_looked_at"], found["duplicates"]) == (len(track), len(track) - places)

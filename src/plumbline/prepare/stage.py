@@ -20,9 +20,9 @@ from plumbline.params import Prepare
 from plumbline.prepare.abstention import REASONS
 from plumbline.prepare.audit import audit
 from plumbline.prepare.audit.reference import load_reference
+from plumbline.prepare.city import used_tracks
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import load_shards, save_shards
-from plumbline.prepare.periods import period_overlap
 from plumbline.prepare.profiles import (
     ProfilePart,
     about_groups,
@@ -35,7 +35,7 @@ from plumbline.prepare.response.decompose import TrackMeans, motion_table
 from plumbline.prepare.split.blocks import number_blocks
 from plumbline.prepare.split.same_ground import ground_crs, one_ground
 from plumbline.prepare.split.split import split
-from plumbline.prepare.tile import CENTRE, IDS, TILE, Tile, load_means, prepare_tile
+from plumbline.prepare.tile import CENTRE, IDS, TILE, LabelledTile, load_means, write_tile
 from plumbline.prepare.track_figures import report_tracks
 from plumbline.sources.ingest.assemble import CITY
 from plumbline.sources.ingest.ingested import Ingested, open_ingested, open_profiles
@@ -52,7 +52,7 @@ class PreparePlan:
 
     work: Path
     cities: list[Ingested]
-    tiles: list[Tile]
+    tiles: list[LabelledTile]
     profiles: list[ProfilePart]
     """Files of the cities of profile rows; their buildings come after those of the tiles."""
 
@@ -83,7 +83,7 @@ def _prepare(ingested: Path, params: Prepare, out: Path, workers: int | None) ->
     plan = plan_tiles(ingested, params)
     if sum(track["points"] for city in plan.cities for track in city.about["tracks"]) < WORTHWHILE_POINTS:
         workers = 1
-    run_jobs(prepare_tile, plan.tiles, workers, STAGE)
+    run_jobs(write_tile, plan.tiles, workers, STAGE)
     run_jobs(prepare_profiles, plan.profiles, workers, "profile rows")
     centre, city = _places(plan, params.block_m)
     if not len(city):
@@ -113,7 +113,7 @@ def _prepare(ingested: Path, params: Prepare, out: Path, workers: int | None) ->
 
 
 def plan_tiles(ingested: Path, params: Prepare) -> PreparePlan:
-    """The tiles of all cities, to be worked on by `prepare_tile`.
+    """The tiles of all cities, to be worked on by `write_tile`.
 
     Raises:
         InputError: there is no city, or no track of one can be used.
@@ -128,9 +128,8 @@ def plan_tiles(ingested: Path, params: Prepare) -> PreparePlan:
     )
     tiles = []
     for city in cities:
-        observed = city.observed
-        kept = tuple(observed[number].name for number in period_overlap(observed).kept)
-        tiles += [Tile(work / city.folder.name / name, city, name, kept, params) for name in city.tiles]
+        kept = used_tracks(city)
+        tiles += [LabelledTile(work / city.folder.name / name, city, name, kept, params) for name in city.tiles]
     return PreparePlan(work, cities, tiles, plan_profiles(rows, work, params))
 
 

@@ -13,32 +13,23 @@ from plumbline.core.compass import QUADRANTS
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
-from plumbline.prepare.assignment.owners import owners_in_tile
-from plumbline.prepare.buildings import prepare_buildings
+from plumbline.prepare.city import Tile, prepare_tile
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences
 from plumbline.prepare.response.decompose import TrackMeans
 from plumbline.prepare.track_figures import FIGURES, TrackFigures, point_figures, speeds
-from plumbline.sources.city.tables import cells, tile_name
 from plumbline.sources.footprints.origin import ground_of
-from plumbline.sources.ingest.ingested import Ingested
-from plumbline.sources.track import Track
 
 CENTRE, MEANS, IDS, TILE = "centre.npy", "means.npz", "building_id.npy", "tile.json"
 
 
 @dataclass(frozen=True)
-class Tile:
-    """Buildings to prepare, and where to put them."""
+class LabelledTile(Tile):
+    """Buildings to train with."""
 
-    folder: Path
-    city: Ingested
-    name: str
-    tracks: tuple[str, ...]
-    """Names of the tracks to use."""
     params: Prepare
 
 
-def prepare_tile(tile: Tile) -> None:
+def write_tile(tile: LabelledTile) -> None:
     """Write a tile's labelled sequences, their centres, the motion of all its buildings, and who was left out.
 
     `tile.json` has the CRS of the centres, which lie on the ground that the city really stands on.
@@ -46,13 +37,9 @@ def prepare_tile(tile: Tile) -> None:
     Raises:
         InputError: a file of the tile is damaged, or its buildings cannot be prepared.
     """
-    buildings, labels = tile.city.buildings(tile.name), tile.city.labels(tile.name)
-    neighbours, footprints = tile.city.neighbours(tile.name), np.asarray(buildings.geometry.values)
-    tracks = [track for track in tile.city.tracks(tile.name) if track.name in tile.tracks]
-    figures = point_figures(tracks, [own_rows(track, tile.city, tile.name) for track in tracks])
-    owners = owners_in_tile(tracks, footprints, neighbours, tile.params)
-    prepared = prepare_buildings(tracks, buildings, tile.params, tile.city.folder.name, owners)
-    sequences, known = label(prepared.sequences, labels)
+    prepared, buildings, _, tracks = prepare_tile(tile, tile.params)
+    figures = point_figures(tracks, [tile.own_rows(track) for track in tracks])
+    sequences, known = label(prepared.sequences, tile.city.labels(tile.name))
     ground = ground_of(buildings, tile.city.about["crs"], f"footprints of {tile.city.folder.name}")
     with atomic_folder(tile.folder) as out:
         sequences.take(np.flatnonzero(known)).save(out / "sequences")
@@ -63,13 +50,6 @@ def prepare_tile(tile: Tile) -> None:
         left_out = {**prepared.left_out.counts, "without_label": int((~known).sum())}
         assigned = prepared.means.points.sum(axis=0).tolist()
         write_json(out / TILE, {"left_out": left_out, "assigned": assigned, "crs": ground.crs})
-
-
-def own_rows(track: Track, city: Ingested, tile: str) -> NDArray[np.intp]:
-    """Rows of the points that lie in the tile, and not only in its halo."""
-    cell = cells(track.easting, track.northing, city.about["tile_m"])
-    own = [number for number in np.unique(cell) if tile_name(int(number)) == tile]
-    return np.flatnonzero(np.isin(cell, own))
 
 
 def label(sequences: Sequences, labels: pandas.DataFrame) -> tuple[Sequences, NDArray[np.bool_]]:
@@ -83,6 +63,6 @@ def label(sequences: Sequences, labels: pandas.DataFrame) -> tuple[Sequences, ND
 
 
 def load_means(folder: Path) -> TrackMeans:
-    """What `prepare_tile` kept of the motion of a tile's buildings."""
+    """What `write_tile` kept of the motion of a tile's buildings."""
     with np.load(folder / MEANS) as stored:
         return TrackMeans(**stored)

@@ -24,10 +24,7 @@ from plumbline.core.strain import category
 from plumbline.export.package import Manifest, open_package, verify_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.params import Ingest
-from plumbline.prepare.assignment.owners import owners_in_tile
-from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.periods import period_overlap
-from plumbline.prepare.tile import own_rows
+from plumbline.prepare.city import Tile, prepare_tile, used_tracks
 from plumbline.serve.judgement import Judged, judge
 from plumbline.serve.map.page import MAX_POINTS
 from plumbline.serve.predictions import read_predictions, write_predictions
@@ -35,7 +32,7 @@ from plumbline.serve.score.deliveries import Delivery
 from plumbline.sources.city.files import find_unlabelled
 from plumbline.sources.city.tables import read_city
 from plumbline.sources.ingest.assemble import assemble
-from plumbline.sources.ingest.ingested import Ingested, open_ingested
+from plumbline.sources.ingest.ingested import open_ingested
 from plumbline.sources.ingest.parts import IngestPlan, Part, cut_found, read_part
 from plumbline.sources.ingest.stage import read_without_repeated
 from plumbline.sources.points.points_table import write_points
@@ -68,14 +65,9 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class ScoreTile:
-    """Buildings to judge, and where to put the answers."""
+class ScoreTile(Tile):
+    """Buildings to judge."""
 
-    folder: Path
-    city: Ingested
-    name: str
-    tracks: tuple[str, ...]
-    """Names of the tracks to use."""
     package: Path
     version: str
     """Of the package: answers of two models never mix."""
@@ -161,8 +153,7 @@ def cut_tiles(reading: Reading, package: Path) -> list[ScoreTile]:
     """
     manifest = verify_package(package)
     (city,) = open_ingested(reading.points)
-    observed = city.observed
-    kept = tuple(observed[number].name for number in period_overlap(observed).kept)
+    kept = used_tracks(city)
     every = -(-sum(track["points"] for track in city.about["tracks"]) // (2 * MAX_POINTS))
     folder = reading.work / manifest.version
     return [ScoreTile(folder / name, city, name, kept, package, manifest.version, max(1, every)) for name in city.tiles]
@@ -177,17 +168,13 @@ def judge_tile(tile: ScoreTile) -> None:
         InputError: the tile's buildings cannot be prepared.
     """
     manifest, model = _opened(tile.package, tile.version)
-    buildings, neighbours = tile.city.buildings(tile.name), tile.city.neighbours(tile.name)
-    footprints = np.asarray(buildings.geometry.values)
-    tracks = [track for track in tile.city.tracks(tile.name) if track.name in tile.tracks]
-    shown = [track.take(own_rows(track, tile.city, tile.name)[:: tile.every]) for track in tracks]
-    owners = owners_in_tile(tracks, footprints, neighbours, manifest.prepare)
-    prepared = prepare_buildings(tracks, buildings, manifest.prepare, tile.city.folder.name, owners)
+    prepared, buildings, row, tracks = prepare_tile(tile, manifest.prepare)
+    shown = [track.take(tile.own_rows(track)[:: tile.every]) for track in tracks]
     answers = model.answer(prepared.sequences)
     table, reason = judge(prepared, answers, buildings, manifest.prepare, manifest.version)
     with atomic_folder(tile.folder) as out:
         write_predictions(table, out / ANSWERS)
-        np.save(out / ROWS, neighbours.own)
+        np.save(out / ROWS, row)
         np.save(out / REASON, reason.astype(str))
         prepared.sequences.save(out / SEQUENCES)
         write_points(shown, out / SHOWN)
