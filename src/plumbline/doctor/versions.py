@@ -27,7 +27,7 @@ GIVES = {
     "torch": "explain, adapt, adapters and --adapter",
     "pipeline": "training to release, --model champion and the challenger",
 }
-"""What the extras are for that a user may miss; the others serve what these do."""
+"""What the extras are for that a user may miss. Of the others each package counts by itself, where it is installed."""
 
 
 def check_python(_: Place) -> Iterator[Finding]:
@@ -43,7 +43,7 @@ def check_python(_: Place) -> Iterator[Finding]:
 def check_versions(_: Place) -> Iterator[Finding]:
     """Every requirement of Plumbline, and of what it requires, is met by what is installed.
 
-    A package of an extra is asked for where it is there, or where most others of the extra are: it is missed then.
+    A package of an extra is asked for where it is there; of `torch` and `pipeline` also where most of the extra is.
     """
     own, own_names = 0, set()
     clashes = False
@@ -54,10 +54,12 @@ def check_versions(_: Place) -> Iterator[Finding]:
         own += 1
         if version is None:
             clashes = True
-            yield fault(f"{requirement.name} is not installed; {requirement} is needed", _mend(requirement))
+            yield fault(f"{requirement.name} is not installed; {_plain(requirement)} is needed", _mend(requirement))
         elif not _fits(requirement, version):
             clashes = True
-            yield fault(f"{requirement.name} {version} is installed; {requirement} is needed", _mend(requirement))
+            yield fault(
+                f"{requirement.name} {version} is installed; {_plain(requirement)} is needed", _mend(requirement)
+            )
     seen, others = _closure(installed)
     for owner, requirement, version in others:
         if canonicalize_name(requirement.name) in own_names and version is None:
@@ -109,9 +111,9 @@ def _extras_there(installed: _Installed) -> list[str]:
 
 def _asked_for(installed: _Installed) -> list[Requirement]:
     """What this installation shall have: a requirement that several extras have, once."""
-    there = {"", *_extras_there(installed)}
+    there = {"", *(GIVES.keys() & _extras_there(installed))}
     asked = {
-        f"{one.name}{one.specifier}": one
+        _plain(one): one
         for extra, requirements in _own().items()
         for one in requirements
         if extra in there or installed.version(one.name) is not None
@@ -178,8 +180,8 @@ def _older_metadata() -> Iterator[Finding]:
     if project.get("name") != NAME:
         return
     there = ["", *_extras_there(_Installed())]
-    listed = _plain({"": project.get("dependencies", []), **project.get("optional-dependencies", {})}, there)
-    installed = _plain({extra: map(str, asked) for extra, asked in _own().items()}, there)
+    listed = _names({"": project.get("dependencies", []), **project.get("optional-dependencies", {})}, there)
+    installed = _names({extra: map(str, asked) for extra, asked in _own().items()}, there)
     if listed != installed:
         changed = ", ".join(sorted(listed ^ installed))
         yield warning(
@@ -188,10 +190,14 @@ def _older_metadata() -> Iterator[Finding]:
         )
 
 
-def _plain(texts: Mapping[str, Iterable[str]], extras: Iterable[str]) -> set[str]:
+def _names(texts: Mapping[str, Iterable[str]], extras: Iterable[str]) -> set[str]:
     """Name and versions of the requirements of these extras."""
     asked = (Requirement(text) for extra in extras for text in texts.get(extra, ()))
-    return {f"{one.name}{one.specifier}" for one in asked}
+    return {_plain(one) for one in asked}
+
+
+def _plain(requirement: Requirement) -> str:
+    return f"{requirement.name}{requirement.specifier}"
 
 
 def _fits(requirement: Requirement, version: str) -> bool:
@@ -200,8 +206,7 @@ def _fits(requirement: Requirement, version: str) -> bool:
 
 
 def _mend(requirement: Requirement) -> str:
-    plain = f"{requirement.name}{requirement.specifier}"
-    return f"`make run` installs the locked versions again; else `pip install '{plain}'`."
+    return f"`make run` installs the locked versions again; else `pip install '{_plain(requirement)}'`."
 
 
 def _metadata() -> metadata.PackageMetadata:
