@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,9 +91,10 @@ class Tiny:
         return self.data("simulate") / "showcase" / "footprints.geojson"
 
     def copy(self, target: Path, *stages: str) -> Path:
-        """A project folder of the test's own, with the outputs of these stages."""
+        """A project folder of the test's own, with the record of runs and the outputs of these stages."""
         target.mkdir(exist_ok=True)
-        shutil.copy(self.root / "params.yaml", target)
+        for name in ("params.yaml", "mlflow.db"):  # without the second, a second would go into its tables
+            shutil.copy(self.root / name, target)
         for stage in stages:
             shutil.copytree(self.data(stage), target / "data" / stage)
         return target
@@ -142,20 +144,37 @@ def run_process(*arguments: object, cwd: Path, **options: Any) -> subprocess.Com
 
 def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     """The run, made by the commands a user would type: once a session, whichever worker needs it first."""
+    root = shared(tmp_path_factory, "tiny", _make)
+    return Tiny(root, (root.parent / "tiny.said").read_text(encoding="utf-8"))
+
+
+def empty_registry(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database of a registry with nothing in it: making its tables takes a second, copying it none."""
+    return shared(tmp_path_factory, "registry", _make_registry) / "mlflow.db"
+
+
+def shared(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that `make` fills once a session, whichever worker needs it first. Tests only read it."""
     base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    root, said = shared / "tiny", shared / "tiny.said"
-    with (shared / "tiny.lock").open("w") as lock:
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, made = base / name, base / f"{name}.made"
+    with (base / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not said.exists():
-            said.write_text(_made(root), encoding="utf-8")
-    return Tiny(root, said.read_text(encoding="utf-8"))
+        if not made.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of another worker, which failed
+            folder.mkdir()
+            make(folder)
+            made.touch()
+    return folder
 
 
-def _made(root: Path) -> str:
-    """Make the run in a folder: all that the stages said."""
-    shutil.rmtree(root, ignore_errors=True)  # of another worker, which failed
-    root.mkdir()
+def _make_registry(folder: Path) -> None:
+    from plumbline.release.registry import Registry  # MLflow takes a second to load
+
+    assert Registry(uri=f"sqlite:///{folder / 'mlflow.db'}").versions() == []
+
+
+def _make(root: Path) -> None:
     (root / "params.yaml").write_text(yaml.safe_dump(PARAMS))
     said = ""
     with mock.patch.dict(os.environ):
@@ -164,4 +183,4 @@ def _made(root: Path) -> str:
             ended = run_cli(stage, cwd=root)
             assert ended.code == 0, f"{stage}: {ended.err}"
             said += ended.err
-    return said
+    (root.parent / "tiny.said").write_text(said, encoding="utf-8")

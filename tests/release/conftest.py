@@ -11,16 +11,14 @@ import pytest
 from plumbline.export.package import write_package
 from plumbline.params import Prepare
 from plumbline.release.registry import Registry
+from tests.tiny import empty_registry
 
 MakePackage = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
 def template_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty registry: making its tables takes seconds, copying it none."""
-    path = tmp_path_factory.mktemp("registry") / "mlflow.db"
-    assert Registry(uri=f"sqlite:///{path}").versions() == []
-    return path
+    return empty_registry(tmp_path_factory)
 
 
 @pytest.fixture

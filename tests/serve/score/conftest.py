@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from plumbline.params import Params, parse_params
-from tests.tiny import PARAMS, Ended, Tiny, run_cli
+from tests.tiny import PARAMS, Ended, Tiny, empty_registry, run_cli
 
 PLACE = "showtown"
 
@@ -69,5 +69,7 @@ class Town:
 
 
 @pytest.fixture
-def town(tiny: Tiny, tmp_path: Path) -> Town:
+def town(tiny: Tiny, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Town:
+    """In a project with an empty registry, which `score` would make otherwise."""
+    shutil.copy(empty_registry(tmp_path_factory), tmp_path)
     return Town(tiny, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from plumbline.serve.score import lend_to_training as lending
 from plumbline.serve.score.lend_to_training import city_of, lend, take_back, with_borrowed
 from plumbline.simulate.borrowed.borrowed_city import write_borrowed
 from tests.serve.score.conftest import PLACE, Town
-from tests.tiny import PARAMS
+from tests.tiny import PARAMS, Tiny, empty_registry
 
 ENTRY = {"folder": "data/borrowed/town", "seed": 7, "copies": 2, "band": "X"}
 PLAIN = yaml.safe_dump(PARAMS)
@@ -76,13 +77,23 @@ def test_no_two_places_lend_as_one_city():
         parse_params({**PARAMS, "simulate": {**PARAMS["simulate"], "borrowed": {city: about}}})
 
 
-@pytest.fixture
-def delivered(town: Town, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Name of the result of a delivery, in the project that is the working directory."""
+@pytest.fixture(scope="module")
+def scored(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Town:
+    """A project with the result of a delivery."""
+    folder = tmp_path_factory.mktemp("scored")
+    shutil.copy(empty_registry(tmp_path_factory), folder)
+    town = Town(tiny, folder)
     town.deliver("first", every=3)
     assert town.score().code == 0
-    monkeypatch.chdir(town.folder)
-    return next(iter(town.results().values())).name
+    return town
+
+
+@pytest.fixture
+def delivered(scored: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Name of the result of a delivery, in a project of the test's own that is the working directory."""
+    shutil.copytree(scored.folder, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return next(iter(scored.results().values())).name
 
 
 def state() -> tuple[str, str | None]:

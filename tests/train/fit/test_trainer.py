@@ -32,12 +32,12 @@ from plumbline.prepare.features.shards import load_shards, save_shards
 from plumbline.train import stage
 from plumbline.train.data.batches import loader
 from plumbline.train.data.datamodule import Data
-from plumbline.train.distributed import strategies
-from plumbline.train.fit import trainer as module_fit
+from plumbline.train.distributed.strategies import strategies
 from plumbline.train.fit.checkpoint_choice import checkpoint_score
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.resume import resumed
 from plumbline.train.fit.schedule import rate_factor
+from plumbline.train.fit.trainer import trainer as module_fit
 from plumbline.train.monitor.loggers import ASKED
 from plumbline.train.stage import run_key, train
 from tests.train.made import make_params, make_sequences, save_prepared, settings
@@ -125,7 +125,8 @@ def test_a_silent_record_is_told_of_without_its_password(work, said, monkeypatch
     assert "secret" not in line
 
 
-def test_a_record_that_falls_silent_is_told_of_once_and_training_goes_on(work, said, monkeypatch):
+def test_a_record_that_falls_silent_is_told_of_once_and_training_goes_on(work, tiny, said, monkeypatch):
+    shutil.copy(tiny.root / "mlflow.db", work)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{work}/mlflow.db")
     log_batch = MlflowClient.log_batch
 
@@ -307,11 +308,10 @@ def test_a_run_that_had_stopped_early_is_not_gone_on_with(work, said, monkeypatc
     """Killed after its last epoch, before the results were written."""
     changed = {"epochs": 40, "learning_rate": 0.3, "patience": 2}
     run("whole", **changed)
-    monkeypatch.setattr(stage, "calibrate", killed)
-    with pytest.raises(Killed):
-        run("cut", **changed)
-    monkeypatch.undo()
-    monkeypatch.chdir(work)
+    with monkeypatch.context() as patch:
+        patch.setattr(stage, "calibrate", killed)
+        with pytest.raises(Killed):
+            run("cut", **changed)
     run("cut", **changed)
     assert len(history("whole")) < 40
     assert sum("resuming from the checkpoint of an interrupted run" in line for line in said) == 1
