@@ -31,7 +31,7 @@ from tests.tiny import run_cli
 def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_time(town: Town):
     town.settings(tile_m=100)
     first = town.deliver("first", last=town.days[-3])
-    ended = town.score(workers=2)
+    ended = town.score()
     assert ended.code == 0, ended.err
     (result,) = town.results().values()
     points = [word for path in sorted(first.glob("*.csv")) for word in ("--points", path)]
@@ -138,6 +138,7 @@ def test_a_run_killed_within_a_delivery_goes_on_where_it_was(town: Town):
 
 def test_a_champion_is_asked_for_by_a_delivery_alone(town):
     """A system that was just set up looks every quarter of an hour, and has no champion before its first night."""
+    (town.folder / "mlflow.db").unlink()
     assert run_cli("score", "--workers", "1", cwd=town.folder).code == 0
     town.deliver("one")
     ended = run_cli("score", "--workers", "1", cwd=town.folder)

@@ -37,7 +37,7 @@ def test_its_answers_are_recorded_and_never_published(town: Town, challenger: Pa
     assert ended.err == f"INFO challenger is now {version}\n"
     assert run_cli("release", "challenge", town.package, cwd=town.folder).code == 2  # the champion itself
     town.deliver("one")
-    ended = run_cli("score", cwd=town.folder)
+    ended = run_cli("score", "--workers", 2, cwd=town.folder)
     assert ended.code == 0, ended.err
     result = town.results()["one"]
     published = read_predictions(result / "predictions.gpkg")
