@@ -11,8 +11,9 @@ from plumbline.sources.checks.alignment import LEAST_M, alignment, warn_of_offse
 from tests.sources.make import EAST, NORTH, PITCH_M, SIDE_M, seen, town
 
 
-@pytest.mark.parametrize("moved", [(5.0, -3.3), (-20.0, 0.0), (0.0, 9.0), (-6.0, -15.0)])
-@pytest.mark.parametrize("error_m", [0.5, 3.0])
+@pytest.mark.parametrize(
+    ("moved", "error_m"), [((5.0, -3.3), 3.0), ((-20.0, 0.0), 0.5), ((0.0, 9.0), 0.5), ((-6.0, -15.0), 3.0)]
+)
 def test_a_shift_is_found_to_the_metre(moved, error_m):
     frame, corner, size = town()
     points = [seen(corner, size, look, error_m=error_m, moved=moved, seed=look + 2) for look in (-1, 1)]
@@ -22,8 +23,7 @@ def test_a_shift_is_found_to_the_metre(moved, error_m):
     assert found.inside_moved > found.inside + 0.1
 
 
-@pytest.mark.parametrize("error_m", [0.5, 3.0, 6.0])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("error_m", "seed"), [(0.5, 0), (3.0, 1), (6.0, 0), (6.0, 2)])
 def test_points_where_they_belong_are_left_there(error_m, seed):
     frame, corner, size = town(seed)
     points = [seen(corner, size, look, error_m=error_m, seed=seed + look) for look in (0, 1)]
@@ -88,7 +88,8 @@ def test_the_warning_has_the_line_to_write(caplog):
     with caplog.at_level("WARNING", "plumbline"):
         warn_of_offset(points, frame, "a.csv, b.csv")
     assert "a.csv, b.csv: the points seem to lie 7 m east and 4 m south of the footprints" in caplog.text
-    assert "moved_m: [-7, 4]" in caplog.text
+    advice = r'state in a file that --params names .*: ingest: {products: {"\*": {moved_m: \[-7, 4\]}}}'
+    assert re.search(advice, caplog.text)
     caplog.clear()
     with caplog.at_level("WARNING", "plumbline"):
         warn_of_offset([replace(one, easting=one.easting - 7, northing=one.northing + 4) for one in points], frame, "a")
@@ -98,10 +99,6 @@ def test_the_warning_has_the_line_to_write(caplog):
 @pytest.mark.parametrize(
     ("products", "advice"),
     [
-        (
-            {},
-            r'state in a file that --params names .*: ingest: {products: {"\*": {moved_m: \[-7, 4\]}}}',
-        ),
         ({"*": Product(moved_m=(1, 2))}, r"add \[-7, 4\] to what moved_m in ingest.products says of these files"),
         ({"a*": Product(track="asc")}, r"state moved_m: \[-7, 4\] in every pattern of ingest.products"),
     ],
