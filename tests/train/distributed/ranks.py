@@ -1,7 +1,4 @@
-"""One of two processes that send gradients by each hook; the first prints what came of it as JSON.
-
-python -m tests.train.distributed.ranks PORT RANK
-"""
+"""One of two processes that send gradients by each hook; the first prints what came of it as JSON."""
 
 from __future__ import annotations
 
@@ -36,8 +33,9 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(48, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 4, bias=False))
 
 
-def main(port: str, rank: int) -> None:
-    """Train with each hook on the same data, half of it in each process."""
+def main(port: str) -> None:
+    """Train with each hook on the same data, half of it in each process; RANK says which one this is."""
+    rank = int(os.environ["RANK"])
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     generator = torch.Generator().manual_seed(1)
     x, weight = torch.randn(64, 48, generator=generator), torch.randn(48, 4, generator=generator)
@@ -106,7 +104,3 @@ def whole(model: nn.Module, x: torch.Tensor, y: torch.Tensor, before: torch.Tens
         for parameter, value in zip(parameters, old, strict=True):
             parameter.copy_(value)
     return list(result)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))

@@ -1,6 +1,6 @@
 import json
+import multiprocessing
 import os
-import socket
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -13,6 +13,7 @@ import torch
 import yaml
 from lightning.pytorch.plugins.precision import FSDPPrecision
 from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.utilities import rank_zero_only
 from mlflow import MlflowClient
 from torch import nn
 from torch.distributed.fsdp import MixedPrecision
@@ -35,6 +36,7 @@ from plumbline.train.fit.resume import read_checkpoint
 from tests.machines import two_machines
 from tests.ports import free_port
 from tests.train.data.test_distributed_sampler import apart
+from tests.train.distributed import ranks, uneven
 from tests.train.distributed.ranks import OF_RANK_2
 from tests.train.fit.test_trainer import history, run, search, weights, work
 from tests.train.made import make_params, make_sequences, settings
@@ -101,12 +103,9 @@ def test_processes_agree_on_a_batch_size_and_send_gradients_as_asked(work):
     save_shards([make_sequences(700, 3)], Path("data/prepare/train"))
     asked = settings(epochs=2, batch_size="auto", devices=2, communication="int8", accelerator="cpu")
     Path("params.yaml").write_text(yaml.safe_dump(asked))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
-    done = subprocess.run(
-        [*command, "tests.train.distributed.uneven"], env=ENVIRONMENT, capture_output=True, text=True, timeout=280
-    )
-    assert done.returncode == 0, done.stderr
-    assert "batch size: 32 " in done.stderr  # of the first, which speaks for all
+    codes, (_, said) = both(work, uneven.main)
+    assert codes == [0, 0], said
+    assert "batch size: 32 " in said  # of the first, which speaks for all
     record = json.loads(Path("data/train/record.json").read_text())
     assert record["batch_size"] == 16
     sent = record["communication"]
@@ -117,17 +116,58 @@ def test_processes_agree_on_a_batch_size_and_send_gradients_as_asked(work):
 
 
 @pytest.fixture(scope="module")
-def sent():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    command = [sys.executable, "-m", "tests.train.distributed.ranks", port]
-    hidden = {**ENVIRONMENT, "CUDA_VISIBLE_DEVICES": ""}  # PowerSGD would wait for a GPU
-    second = subprocess.Popen([*command, "1"], env=hidden, cwd=ROOT)
-    first = subprocess.run([*command, "0"], env=hidden, cwd=ROOT, capture_output=True, text=True, timeout=280)
-    assert second.wait(60) == 0
-    assert first.returncode == 0, first.stderr
-    return json.loads(first.stdout)
+def sent(tmp_path_factory):
+    folder, port = tmp_path_factory.mktemp("sent"), str(free_port())
+    codes, (out, said) = both(folder, ranks.main, port)
+    assert codes == [0, 0], said
+    return json.loads(out)
+
+
+def both(folder, target, *arguments):
+    """Exit codes of two processes of one machine, as torchrun has them, and what the first said on each stream.
+
+    They are forks of a process that has loaded what training takes four seconds to.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["plumbline.train.stage", "plumbline.cli", "mlflow.tracking"])
+    # PowerSGD would wait for a GPU.
+    own = {
+        **ENVIRONMENT,
+        "CUDA_VISIBLE_DEVICES": "",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "TORCHELASTIC_RUN_ID": "one",
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "GROUP_RANK": "0",
+    }
+    own |= {name: os.environ[name] for name in ("MLFLOW_TRACKING_URI",) if name in os.environ}
+    started = [
+        context.Process(
+            target=as_rank, args=(own | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, folder, target, *arguments)
+        )
+        for rank in range(2)
+    ]
+    for one in started:
+        one.start()
+    for one in started:
+        one.join(140)
+        if one.exitcode:  # the other would wait for it
+            for other in started:
+                other.kill()
+    return [one.exitcode for one in started], [(folder / f"0.{name}").read_text() for name in ("out", "err")]
+
+
+def as_rank(environment, folder, target, *arguments):
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    rank = environment["RANK"]
+    rank_zero_only.rank = int(rank)  # for which Lightning asks when it loads
+    for number, name in ((1, "out"), (2, "err")):
+        with Path(f"{rank}.{name}").open("w") as stream:
+            os.dup2(stream.fileno(), number)
+    target(*arguments)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-from plumbline.__main__ import main
-from plumbline.train.fit import auto_batch_size
+from plumbline import __main__ as program
+from plumbline.train.fit.trainer import auto_batch_size
 
-if __name__ == "__main__":
+
+def main() -> None:
+    """Train in the working directory, as the variables of torchrun say."""
     auto_batch_size.free_bytes = lambda gpu: int(20e6 / 4 ** int(os.environ["RANK"]))
     sys.argv = ["plumbline", "train"]
-    main()
+    program.main()

@@ -32,7 +32,7 @@ from plumbline.prepare.features.shards import load_shards, save_shards
 from plumbline.train import stage
 from plumbline.train.data.batches import loader
 from plumbline.train.data.datamodule import Data
-from plumbline.train.distributed.strategies import strategies
+from plumbline.train.distributed import strategies
 from plumbline.train.fit.checkpoint_choice import checkpoint_score
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.resume import resumed
