@@ -97,14 +97,17 @@ class CsvFile:
             yield stream
 
 
-def find_csv(path: Path) -> CsvFile:
+def find_csv(path: Path, start: bytes = b"") -> CsvFile:
     """The csv that `path` is, packed by gzip or not, or holds as the only csv in a zip.
+
+    Args:
+        path: the file. start: its first bytes, where they have been read.
 
     Raises:
         InputError: the file is missing, empty or packed twice; the zip is cut off, damaged or encrypted, has no csv or
             several, a member name that points outside the zip, or a csv of suspect size.
     """
-    start = _first_bytes(path)
+    start = start or _first_bytes(path)
     if not start:
         raise InputError(f"{path}: the file is empty. Download it again, or write it anew.")
     if start.startswith(ZIP_STARTS):

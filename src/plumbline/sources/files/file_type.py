@@ -29,14 +29,27 @@ FOREIGN = {
     b"<html": "web page",
 }
 """What a file begins with -> what it is."""
-LONGEST = max(map(len, FOREIGN))
+START_BYTES = 64
+"""Read of a file to tell what it is: more than any of its readers looks at, a byte order mark before it included."""
 RASTERS = ("GeoTIFF", "NetCDF file")
 
 
-def describe_foreign(path: Path) -> str | None:
-    """What a file is that no reader of points takes, and what to do about it; None for what may be a table."""
-    with path.open("rb") as stream:
-        start = stream.read(LONGEST + 3).removeprefix(b"\xef\xbb\xbf")
+def first_bytes(path: Path) -> bytes:
+    """What a file begins with; nothing of what cannot be read: whoever reads it as a csv says why."""
+    try:
+        with path.open("rb", buffering=0) as stream:
+            return stream.read(START_BYTES)
+    except OSError:
+        return b""
+
+
+def describe_foreign(start: bytes) -> str | None:
+    """What a file is that no reader of points takes, and what to do about it; None for what may be a table.
+
+    Args:
+        start: its `first_bytes`.
+    """
+    start = start.removeprefix(b"\xef\xbb\xbf")
     kind = next((kind for begins, kind in FOREIGN.items() if start.startswith(begins)), None)
     if kind is None:
         return None

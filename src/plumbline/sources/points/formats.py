@@ -14,7 +14,7 @@ from plumbline.sources.crs import projection
 from plumbline.sources.files.archive import CsvFile, find_csv
 from plumbline.sources.files.csv_lines import dialect
 from plumbline.sources.files.csv_table import read_header
-from plumbline.sources.files.file_type import describe_foreign
+from plumbline.sources.files.file_type import describe_foreign, first_bytes
 from plumbline.sources.points.columns import suggest_description
 from plumbline.sources.points.depsi import is_depsi, open_depsi
 from plumbline.sources.points.egms.l2 import is_egms, open_egms, whole_names
@@ -103,13 +103,14 @@ def find_format(
         )
     if wanted is not None and wanted not in FORMATS:
         raise InputError(f"{path}: format {wanted!r} is not known. {KNOWN}.")
-    if is_hdf5(path):
+    start = first_bytes(path)
+    if is_hdf5(path, start):
         if wanted not in (None, "mintpy"):
             raise InputError(f"{path}: an HDF5 file, which format {wanted} is not. Leave the format out, or: mintpy.")
         if not is_timeseries(path):
             raise InputError(f"{path}: an HDF5 file without /timeseries, so none of MintPy's time series. {KNOWN}.")
         return Found("mintpy", None, [])
-    if is_parquet(path):
+    if is_parquet(start):
         names = read_names(path)
         if wanted == "columns" or (wanted is None and not is_egms(names)):
             raise InputError(
@@ -119,9 +120,9 @@ def find_format(
         if wanted not in (None, *PARQUET_FORMATS):
             raise InputError(f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.")
         return Found(_by_header(CsvFile(path), names, wanted), None, [])
-    if path.is_file() and (kind := describe_foreign(path)) is not None:
+    if (kind := describe_foreign(start)) is not None:
         raise InputError(f"{path}: {kind}. {KNOWN}.")
-    product = find_point_layer(path) or dialect(find_csv(path), about)
+    product = find_point_layer(path, start) or dialect(find_csv(path, start), about)
     if wanted == "mintpy":
         raise InputError(f"{product}: not an HDF5 file, as format mintpy needs.")
     if wanted == "columns":

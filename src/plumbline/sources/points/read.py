@@ -11,7 +11,7 @@ from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.checks.values import sizes_of, warn_of_unit
-from plumbline.sources.files.file_type import product_params
+from plumbline.sources.files.file_type import first_bytes, product_params
 from plumbline.sources.points.columns import open_columns
 from plumbline.sources.points.egms.parquet import group_parts, is_parquet, is_point_table, open_parquet
 from plumbline.sources.points.formats import FORMATS, PARQUET_FORMATS, Found, check_used, find_format
@@ -140,6 +140,7 @@ def is_product(path: Path) -> bool:
     Raises:
         InputError: the file cannot be read.
     """
-    if is_hdf5(path):
+    start = first_bytes(path)
+    if is_hdf5(path, start):
         return is_timeseries(path)
-    return is_point_table(path) if is_parquet(path) else True
+    return is_point_table(path) if is_parquet(start) else True

@@ -69,13 +69,16 @@ class PointLayer(CsvFile):
         return int(pyogrio.read_info(self.source, layer=self.layer)["features"])
 
 
-def find_point_layer(path: Path) -> PointLayer | None:
+def find_point_layer(path: Path, start: bytes) -> PointLayer | None:
     """The layer of points that a file holds; None where it is no vector file.
+
+    Args:
+        path: the file. start: its first bytes.
 
     Raises:
         InputError: the file is damaged, or holds several layers of points, or none.
     """
-    source = _source(path)
+    source = _source(path, start)
     if source is None:
         return None
     try:
@@ -105,19 +108,15 @@ def find_point_layer(path: Path) -> PointLayer | None:
     )
 
 
-def _source(path: Path) -> str | None:
+def _source(path: Path, start: bytes) -> str | None:
     """The file as GDAL names it; None for what is none of `STARTS`, alone or in a zip without a csv."""
-    try:
-        with path.open("rb") as stream:
-            start = stream.read(16)
-    except OSError:
-        return None  # whoever reads it as a csv says why
     if start.startswith(STARTS):
         return str(path)
     if not start.startswith(ZIP_START) or path.suffix.lower() == ".csv":
         return None
-    found = vector_members(path, SUFFIXES)
-    if not found or vector_members(path, (".csv",)):
+    members = vector_members(path, (*SUFFIXES, ".csv"))
+    found = [name for name in members if not name.lower().endswith(".csv")]
+    if not found or len(found) < len(members):
         return None
     if len(found) > 1:
         raise InputError(f"{path}: {', '.join(found[:5])} in the zip, one is needed. Unpack it and give each of them.")

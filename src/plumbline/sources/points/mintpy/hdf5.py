@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 
 from plumbline.core.errors import InputError
+from plumbline.sources.files.archive import GZIP_START, ZIP_STARTS
 
 FAULTS = (OSError, RuntimeError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
 """What h5py raises on a damaged file."""
@@ -22,6 +23,8 @@ MAX_RATIO = 1000
 """Largest unpacked : stored size of a large array; an image of no data packs about so far."""
 RATIO_FREE_BYTES = 2**26
 CACHE_BYTES = 2**25
+NOT_HDF5 = (*ZIP_STARTS, GZIP_START, b"PAR1")
+"""What files of other kinds begin with."""
 PROBE = f"""
 import math, sys, h5py
 failed = []
@@ -53,8 +56,14 @@ IN_EOS = {
 """Array -> its place there; of others, in the group `geometry`."""
 
 
-def is_hdf5(path: Path) -> bool:
-    """Whether the file's content is HDF5."""
+def is_hdf5(path: Path, start: bytes) -> bool:
+    """Whether the file's content is HDF5; what begins as something else (`NOT_HDF5`) is not opened for that.
+
+    Args:
+        path: the file. start: its first bytes. They may be of anything: HDF5 may begin behind a block of the user's.
+    """
+    if not start or start.startswith(NOT_HDF5):
+        return False
     try:
         return bool(h5py.is_hdf5(str(path)))
     except FAULTS:
