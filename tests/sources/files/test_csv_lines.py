@@ -134,7 +134,7 @@ def test_any_bytes_have_a_way_of_writing_or_are_refused(content):
         path.write_bytes(content)
 
         def read() -> bytes:
-            with dialect(find_csv(path)).open() as stream:
+            with dialect(find_csv(path))[0].open() as stream:
                 return stream.read()
 
         assert isinstance(unless_refused(read, path), bytes | None)

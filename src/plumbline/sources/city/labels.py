@@ -51,8 +51,8 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
             missing or unknown, or a difficulty unknown; the message names the line. With `few`, also severities that
             are hardly in permille.
     """
-    product = dialect(find_csv(path))
-    header = read_header(product)
+    product, line = dialect(find_csv(path))
+    header = read_header(product, line)
     missing = [name for name in COLUMNS if name not in header]
     if missing:
         raise InputError(f"{product}, line 1: missing: {', '.join(missing)}; the header has {', '.join(header)[:300]}.")

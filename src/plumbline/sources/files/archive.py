@@ -61,6 +61,18 @@ class CsvFile:
         """Whether this is the whole csv and not a part of it."""
         return not self.start and self.end is None
 
+    @property
+    def exchange(self) -> bytes | None:
+        """What each byte of the file is read as (`bytes.translate`); None: as itself."""
+        if (self.separator, self.decimal) == (b",", b"."):
+            return None
+        # A comma that is neither becomes what the separator was: no cell is lost; a number with one is refused.
+        # So is one with a point where commas are the decimal signs: 1.001 is a thousand and one.
+        old, new = self.separator + b",", b"," + self.separator
+        if self.decimal == b",":
+            old, new = self.separator + b",.", b",." + POINT
+        return bytes.maketrans(old, new)
+
     def __str__(self) -> str:
         return str(self.path) if self.member is None else f"{self.path} (member {self.member})"
 
@@ -87,13 +99,8 @@ class CsvFile:
                 raise InputError(f"{self}: cannot be opened ({error}). Download it again.") from None
             if self.encoding != "utf-8":
                 stream = io.BufferedReader(Recoded(stream, self.encoding, str(self)), BUFFER_BYTES)
-            if (self.separator, self.decimal) != (b",", b"."):
-                # A comma that is neither becomes what the separator was: no cell is lost; a number with one is refused.
-                # So is one with a point where commas are the decimal signs: 1.001 is a thousand and one.
-                old, new = self.separator + b",", b"," + self.separator
-                if self.decimal == b",":
-                    old, new = self.separator + b",.", b",." + POINT
-                stream = io.BufferedReader(Exchanged(stream, bytes.maketrans(old, new)), BUFFER_BYTES)
+            if (exchange := self.exchange) is not None:
+                stream = io.BufferedReader(Exchanged(stream, exchange), BUFFER_BYTES)
             yield stream
 
 

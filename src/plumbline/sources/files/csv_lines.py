@@ -135,17 +135,20 @@ LOOKED_AT = 5
 """Rows in which a decimal comma is looked for."""
 
 
-def dialect(product: CsvFile, about: params.Product = NOTHING) -> CsvFile:
+def dialect(product: CsvFile, about: params.Product = NOTHING) -> tuple[CsvFile, bytes | None]:
     """The csv with what its first lines show of how it is written; what `about` states counts more.
+
+    Returns:
+        The csv, and its header's line as `open` gives it; None where that has to be read in another encoding.
 
     Raises:
         InputError: the file cannot be read, or has no separator as stated.
     """
-    with product.open() as stream:
-        start = stream.readline(MAX_HEADER_BYTES)
-    if start.startswith(UTF_16):
-        product = replace(product, encoding="utf-16")
     lines = _first_lines(product)
+    if lines and lines[0].startswith(UTF_16):
+        product = replace(product, encoding="utf-16")
+        lines = _first_lines(product)
+    as_opened = product.encoding
     preamble = next((number for number, line in enumerate(lines) if not _is_preamble(line)), 0)
     header = lines[preamble] if lines else b""
     if preamble and lines[preamble - 1].startswith(b"#") and _is_header_of(lines[preamble - 1], header):
@@ -169,7 +172,8 @@ def dialect(product: CsvFile, about: params.Product = NOTHING) -> CsvFile:
             f"{product}: its cells are separated by commas, and ingest.products says that decimals are written with "
             "one. Correct decimal there."
         )
-    return replace(product, separator=separator, decimal=decimal)
+    product = replace(product, separator=separator, decimal=decimal)
+    return product, header.translate(product.exchange) if product.encoding == as_opened else None
 
 
 def _first_lines(product: CsvFile) -> list[bytes]:

@@ -132,16 +132,20 @@ AHEAD = 2
 CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f]")
 
 
-def read_header(product: CsvFile) -> list[str]:
+def read_header(product: CsvFile, line: bytes | None = None) -> list[str]:
     """Names of the columns, without the spaces around them.
+
+    Args:
+        product: the csv. line: the one they stand in, where it has been read.
 
     Raises:
         InputError: the file is empty, is not text, is not separated by commas, or names a column twice.
     """
-    with product.open() as stream:
-        for _ in range(product.preamble):
-            stream.readline(MAX_HEADER_BYTES)
-        line = stream.readline(MAX_HEADER_BYTES)
+    if line is None:
+        with product.open() as stream:
+            for _ in range(product.preamble):
+                stream.readline(MAX_HEADER_BYTES)
+            line = stream.readline(MAX_HEADER_BYTES)
     try:
         text = line.decode("utf-8-sig").rstrip("\r\n").replace(POINT.decode(), ".")
     except UnicodeDecodeError:

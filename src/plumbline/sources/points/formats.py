@@ -122,12 +122,15 @@ def find_format(
         return Found(_by_header(CsvFile(path), names, wanted), None, [])
     if (kind := describe_foreign(start)) is not None:
         raise InputError(f"{path}: {kind}. {KNOWN}.")
-    product = find_point_layer(path, start) or dialect(find_csv(path, start), about)
+    product: CsvFile | None = find_point_layer(path, start)
+    line = None
+    if product is None:
+        product, line = dialect(find_csv(path, start), about)
     if wanted == "mintpy":
         raise InputError(f"{product}: not an HDF5 file, as format mintpy needs.")
     if wanted == "columns":
         return Found(wanted, product, [])
-    header = whole_names(read_header(product))
+    header = whole_names(read_header(product, line))
     unfit = [] if about.model_fields_set else list(products)
     return Found(_by_header(product, header, wanted, unfit), product, header)
 
