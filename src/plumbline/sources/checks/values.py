@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,13 +35,13 @@ def sizes_of(displacement: NDArray[np.float32], most: int) -> Sizes:
     return Sizes(known, int((size <= LEAST_TYPICAL_MM).sum()), int((size >= MOST_TYPICAL_MM).sum()))
 
 
-def warn_of_unit(path: Path, sizes: Sizes, can_be_stated: Callable[[], bool]) -> None:
+def warn_of_unit(path: Path, sizes: Sizes, can_be_stated: bool) -> None:
     """Say so where half of the displacements are smaller or larger than those of any city.
 
     Args:
         path: the product.
         sizes: of all of its parts.
-        can_be_stated: whether `units` in `ingest.products` means something for its format; asked only to say it.
+        can_be_stated: whether `units` in `ingest.products` means something for its format.
     """
     known, small, large = sizes
     if not known or 2 * max(small, large) < known:
@@ -50,7 +49,7 @@ def warn_of_unit(path: Path, sizes: Sizes, can_be_stated: Callable[[], bool]) ->
     found = f"at most {LEAST_TYPICAL_MM:g} mm" if small >= large else f"{MOST_TYPICAL_MM:g} mm and more"
     advice = (
         "units in ingest.products states it (docs/formats.md)."
-        if can_be_stated()
+        if can_be_stated
         else "Its format is in mm, and nothing else can be stated of it: convert the file, or download it again."
     )
     log.warning("%s: half of its displacements are %s. Are they in another unit than is taken? %s", path, found, advice)

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial, reduce
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from plumbline.sources.city.files import is_simulated
 from plumbline.sources.city.tables import ABOUT, FOOTPRINTS, NEIGHBOURS, CityPlan
 from plumbline.sources.ingest.parts import HALO, PART, POINTS, IngestPlan, Part, load_sample
 from plumbline.sources.points.epochs import observed
+from plumbline.sources.points.formats import recognise
 from plumbline.sources.points.read import can_state_units
 from plumbline.sources.track import Track, concatenate_tracks
 
@@ -60,7 +61,7 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
     for path, sample in zip(city.products, samples, strict=True):
         told = [read_json(part.folder / PART) for part in own[path]]
         sizes = reduce(Sizes.plus, (Sizes(*one["sizes"]) for one in told))
-        warn_of_unit(path, sizes, partial(can_state_units, path, params.products))
+        warn_of_unit(path, sizes, can_state_units(recognise(path, params.products)))
         tracks.append(_describe_track(path, sample, told))
         for one in told:
             for kind in (POINTS, HALO):

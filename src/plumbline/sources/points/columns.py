@@ -12,26 +12,34 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, PLANE, is_elsewhere, is_globe, ranges
 from plumbline.sources.files.archive import CsvFile
-from plumbline.sources.files.csv_table import read_header
 from plumbline.sources.points.epochs import check_pattern, find_days, like_days
 from plumbline.sources.points.reader_base import MIN_EPOCHS, TO_MM, Angles, PointSource, TableLayout, to_mm
 from plumbline.sources.points.table_reader import open_csv_table
 from plumbline.sources.points.vector_layer import PointLayer
 
 
-def open_columns(product: CsvFile, about: params.Product, crs: str | None) -> PointSource:
-    """Open a csv by the description of its columns, `about`.
+def described(product: CsvFile, about: params.Product) -> tuple[params.Units, str]:
+    """The units of a described csv, and how its epochs are named.
 
     Raises:
-        InputError: `about` has no columns, or a pattern of epochs that says no day; a column is missing, too few are
-            named as epochs; what concerns rows, where reading gets to them.
+        InputError: `about` has no columns.
     """
     if about.units is None or about.epochs is None:
         raise InputError(
             f"{product}: to be read as a table of columns, params.yaml must say what they are: ingest.products, with "
             "columns, units, positive and epochs (docs/formats.md)."
         )
-    header = read_header(product)
+    return about.units, about.epochs
+
+
+def open_columns(product: CsvFile, header: list[str], about: params.Product, crs: str | None) -> PointSource:
+    """Open a csv by its header and the description of its columns, `about`.
+
+    Raises:
+        InputError: `about` has no columns, or a pattern of epochs that says no day; a column is missing, too few are
+            named as epochs; what concerns rows, where reading gets to them.
+    """
+    units, epochs = described(product, about)
     has = about.columns
     globe = "latitude" in has
     says = product.crs if isinstance(product, PointLayer) and globe else None
@@ -42,7 +50,7 @@ def open_columns(product: CsvFile, about: params.Product, crs: str | None) -> Po
     known = set(has.values())
     if isinstance(product, PointLayer):
         _check_layer(product, known, crs_of_file)
-    days = _days(product, [name for name in header if name not in known], about.epochs)
+    days = _days(product, [name for name in header if name not in known], epochs)
     x_range, y_range = (PLANE, PLANE) if globe else ranges(str(product), crs_of_file)
     layout = TableLayout(
         days=days,
@@ -51,13 +59,13 @@ def open_columns(product: CsvFile, about: params.Product, crs: str | None) -> Po
         x=has["longitude" if globe else "easting"],
         y=has["latitude" if globe else "northing"],
         crs=crs_of_file,
-        to_mm=to_mm(about, about.units.displacement),
+        to_mm=to_mm(about, units.displacement),
         los=_line_of_sight(about),
         point_id=has.get("point_id"),
         height=has.get("height"),
         coherence=has.get("coherence"),
         rmse=has.get("rmse"),
-        rmse_to_mm=TO_MM[about.units.displacement],
+        rmse_to_mm=TO_MM[units.displacement],
     )
     return open_csv_table(product, header, layout, about.track or product.path.stem, crs)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -14,14 +15,15 @@ from plumbline.sources.crs import projection
 from plumbline.sources.files.archive import CsvFile, find_csv
 from plumbline.sources.files.csv_lines import dialect
 from plumbline.sources.files.csv_table import read_header
-from plumbline.sources.files.file_type import describe_foreign, first_bytes
-from plumbline.sources.points.columns import suggest_description
+from plumbline.sources.files.file_type import describe_foreign, first_bytes, product_params
+from plumbline.sources.points.columns import described, suggest_description
 from plumbline.sources.points.depsi import is_depsi, open_depsi
 from plumbline.sources.points.egms.l2 import is_egms, open_egms, whole_names
 from plumbline.sources.points.egms.l3 import is_ortho, open_ortho
 from plumbline.sources.points.egms.parquet import is_parquet, read_names
 from plumbline.sources.points.mintpy.hdf5 import is_hdf5
 from plumbline.sources.points.mintpy.series import is_timeseries
+from plumbline.sources.points.product_file import ProductFile
 from plumbline.sources.points.reader_base import PointSource
 from plumbline.sources.points.stamps import is_stamps, open_stamps
 from plumbline.sources.points.vector_layer import PointLayer, find_point_layer
@@ -71,30 +73,19 @@ OF_ALL = frozenset({"format", "track", "moved_m", "raised_m"})
 """Keys of `ingest.products` that mean something for every format."""
 
 
-@dataclass(frozen=True)
-class Found:
-    """What a file is."""
-
-    name: str
-    """Of the format."""
-    product: CsvFile | None
-    """None: no csv."""
-    header: list[str]
-
-
-def find_format(
-    path: Path, about: params.Product, wanted: str | None, products: Mapping[str, params.Product] = {}
-) -> Found:
-    """The format of a file, and of a csv its header.
+def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: str | None = None) -> ProductFile:
+    """What a file is; all that reads its points takes this in place of the path, so that it is asked once.
 
     Args:
-        path: the file. about: what params.yaml says of it (`product_params`).
-        wanted: the format it has to be of; None: as `about` says, or by the content.
-        products: all of `ingest.products`, for the message where none of them fits.
+        path: the file.
+        products: patterns of file names -> what such files do not say themselves (`ingest.products`).
+        wanted: the format it has to be of; None: as `products` says, or by the content.
 
     Raises:
-        InputError: the file cannot be read, its format is not known, or it is not the one wanted.
+        InputError: the file cannot be read, its format is not known, or it is not the one wanted, or its description
+            lacks what the format needs or has what it does not use.
     """
+    about = product_params(path, products)
     wanted = wanted or about.format or ("columns" if about.columns else None)
     if about.profiles is not None or wanted == "profiles":
         raise InputError(
@@ -109,7 +100,7 @@ def find_format(
             raise InputError(f"{path}: an HDF5 file, which format {wanted} is not. Leave the format out, or: mintpy.")
         if not is_timeseries(path):
             raise InputError(f"{path}: an HDF5 file without /timeseries, so none of MintPy's time series. {KNOWN}.")
-        return Found("mintpy", None, [])
+        return _with_used(ProductFile(path, about, "hdf5", "mintpy", None, ()))
     if is_parquet(start):
         names = read_names(path)
         if wanted == "columns" or (wanted is None and not is_egms(names)):
@@ -119,20 +110,25 @@ def find_format(
             )
         if wanted not in (None, *PARQUET_FORMATS):
             raise InputError(f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.")
-        return Found(_by_header(CsvFile(path), names, wanted), None, [])
-    if (kind := describe_foreign(start)) is not None:
-        raise InputError(f"{path}: {kind}. {KNOWN}.")
+        name = _by_header(CsvFile(path), names, wanted)
+        return _with_used(ProductFile(path, about, "parquet", name, None, tuple(names)))
+    if (foreign := describe_foreign(start)) is not None:
+        raise InputError(f"{path}: {foreign}. {KNOWN}.")
     product: CsvFile | None = find_point_layer(path, start)
     line = None
     if product is None:
         product, line = dialect(find_csv(path, start), about)
     if wanted == "mintpy":
         raise InputError(f"{product}: not an HDF5 file, as format mintpy needs.")
+    kind: Literal["layer", "csv"] = "layer" if isinstance(product, PointLayer) else "csv"
     if wanted == "columns":
-        return Found(wanted, product, [])
+        file = _with_used(ProductFile(path, about, kind, wanted, product, ()))
+        described(product, about)
+        return replace(file, header=tuple(read_header(product, line)))
     header = whole_names(read_header(product, line))
     unfit = [] if about.model_fields_set else list(products)
-    return Found(_by_header(product, header, wanted, unfit), product, header)
+    name = _by_header(product, header, wanted, unfit)
+    return _with_used(ProductFile(path, about, kind, name, product, tuple(header)))
 
 
 def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: Sequence[str] = ()) -> str:
@@ -159,22 +155,19 @@ def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: S
     return wanted
 
 
-def check_used(path: Path, about: params.Product, found: Found) -> None:
-    """Refuse what is stated of a file and its format does not use.
-
-    Raises:
-        InputError: there is such a key.
-    """
-    is_text = found.product is not None and not isinstance(found.product, PointLayer)
-    unused = about.model_fields_set - FORMATS[found.name].uses - OF_ALL
+def _with_used(file: ProductFile) -> ProductFile:
+    """The file, refused where something is stated of it that its format does not use."""
+    is_text = file.kind == "csv"
+    unused = file.about.model_fields_set - FORMATS[file.format].uses - OF_ALL
     if not is_text:
-        unused |= about.model_fields_set & WRITTEN
+        unused |= file.about.model_fields_set & WRITTEN
     if unused:
-        kind = f"format {found.name}" if is_text else f"format {found.name} in a {path.suffix} file"
+        kind = f"format {file.format}" if is_text else f"format {file.format} in a {file.path.suffix} file"
         raise InputError(
-            f"{path}: the params state {', '.join(sorted(unused))} for it (ingest.products), which {kind} "
+            f"{file.path}: the params state {', '.join(sorted(unused))} for it (ingest.products), which {kind} "
             "does not use. Remove it there, or let a pattern before it fit this file."
         )
+    return file
 
 
 def _renamed_and_projected(

@@ -11,12 +11,13 @@ from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.checks.values import sizes_of, warn_of_unit
-from plumbline.sources.files.file_type import first_bytes, product_params
+from plumbline.sources.files.file_type import first_bytes
 from plumbline.sources.points.columns import open_columns
 from plumbline.sources.points.egms.parquet import group_parts, is_parquet, is_point_table, open_parquet
-from plumbline.sources.points.formats import FORMATS, PARQUET_FORMATS, Found, check_used, find_format
+from plumbline.sources.points.formats import FORMATS, recognise
 from plumbline.sources.points.mintpy.hdf5 import is_hdf5
 from plumbline.sources.points.mintpy.series import is_timeseries, open_mintpy
+from plumbline.sources.points.product_file import ProductFile
 from plumbline.sources.points.reader_base import PointSource, all_points, moved, one_side, raised
 from plumbline.sources.track import NO_HEIGHT, Track
 
@@ -26,6 +27,23 @@ SAMPLED = 10_000
 """Points whose displacements are looked at for their unit."""
 
 
+def open_product(file: ProductFile, crs: str | None = None, part: tuple[int, int | None] = (0, None)) -> PointSource:
+    """Open a point product of any known format.
+
+    Args:
+        file: the product, as `recognise` has found it.
+        crs: projected CRS that the points are wanted in; None: that of the file, or where it has degrees, the UTM zone
+            of its middle.
+        part: of a product that can be cut (`parts_of`): the bytes whose lines are wanted, or of Parquet, the row
+            groups.
+
+    Raises:
+        InputError: the file cannot be read, or its content is refused by the reader.
+    """
+    source = one_side(_open(file, crs, part), file.path)
+    return raised(moved(source, file.about.moved_m), file.about.raised_m)
+
+
 def open_points(
     path: Path,
     products: Mapping[str, params.Product] = {},
@@ -33,42 +51,26 @@ def open_points(
     crs: str | None = None,
     part: tuple[int, int | None] = (0, None),
 ) -> PointSource:
-    """Open a point product of any known format.
-
-    Args:
-        path: the file.
-        products: patterns of file names -> what such files do not say themselves (`ingest.products`).
-        format: reads the file as this format; None: as `products` says, or by its content.
-        crs: projected CRS that the points are wanted in; None: that of the file, or where it has degrees, the UTM zone
-            of its middle.
-        part: of a product that can be cut (`product_parts`): the bytes whose lines are wanted, or of Parquet, the row
-            groups.
+    """Recognise a file and open it, once: arguments as of `recognise` and `open_product`.
 
     Raises:
-        InputError: the file cannot be read, its format is not known or not the one asked for, its description lacks
-            what the format needs or has what it does not use, or its content is refused by the reader.
+        InputError: as they do.
     """
-    about = product_params(path, products)
-    found = find_format(path, about, format, products)
-    check_used(path, about, found)
-    source = one_side(_open(found, path, about, crs, part), path)
-    return raised(moved(source, about.moved_m), about.raised_m)
+    return open_product(recognise(path, products, format), crs, part)
 
 
-def _open(
-    found: Found, path: Path, about: params.Product, crs: str | None, part: tuple[int, int | None]
-) -> PointSource:
-    if found.name == "mintpy":
-        return open_mintpy(path, about, crs)
-    if found.product is None:
-        return open_parquet(path, about, crs, part)
-    product = replace(found.product, start=part[0], end=part[1])
-    if found.name == "columns":
-        return open_columns(product, about, crs)
-    open_csv = FORMATS[found.name].open_csv
+def _open(file: ProductFile, crs: str | None, part: tuple[int, int | None]) -> PointSource:
+    if file.kind == "hdf5":
+        return open_mintpy(file.path, file.about, crs)
+    if file.csv is None:
+        return open_parquet(file.path, file.about, crs, part)
+    product, header = replace(file.csv, start=part[0], end=part[1]), list(file.header)
+    if file.format == "columns":
+        return open_columns(product, header, file.about, crs)
+    open_csv = FORMATS[file.format].open_csv
     if open_csv is None:
-        raise ValueError(f"format {found.name} has no reader of csv")
-    return open_csv(product, found.header, about, crs)
+        raise ValueError(f"format {file.format} has no reader of csv")
+    return open_csv(product, header, file.about, crs)
 
 
 def read_points(
@@ -77,14 +79,23 @@ def read_points(
     format: str | None = None,
     crs: str | None = None,
 ) -> Track:
-    """All points of a product of any known format; arguments as of `open_points`.
+    """Recognise a file and read all of its points: arguments as of `recognise` and `open_product`.
 
     Raises:
-        InputError: as `open_points`, or for a row.
+        InputError: as they do, or for a row.
     """
-    track = all_points(open_points(path, products, format, crs))
+    return read_product(recognise(path, products, format), crs)
+
+
+def read_product(file: ProductFile, crs: str | None = None) -> Track:
+    """All points of a product of any known format; arguments as of `open_product`.
+
+    Raises:
+        InputError: as `open_product`, or for a row.
+    """
+    path, about = file.path, file.about
+    track = all_points(open_product(file, crs))
     log.info("%s: %d points, %d epochs, %s to %s", path, *track.displacement.shape, *track.epochs[[0, -1]])
-    about = product_params(path, products)
     if about.moved_m is not None:
         log.info("%s: moved by %g m east and %g m north, as ingest.products says", path, *about.moved_m)
     if about.raised_m is not None:
@@ -106,31 +117,38 @@ def read_points(
             )
         log.warning("%s: %d points have no height and are left out.", path, track.dropped[NO_HEIGHT])
     sizes = sizes_of(track.displacement, SAMPLED)
-    warn_of_unit(path, sizes, lambda: can_state_units(path, products, format))
+    warn_of_unit(path, sizes, can_state_units(file))
     return track
 
 
-def can_state_units(path: Path, products: Mapping[str, params.Product], format: str | None = None) -> bool:
+def can_state_units(file: ProductFile) -> bool:
     """Whether `units` may be stated of a product in `ingest.products`: not where its format says it."""
-    return "units" in FORMATS[find_format(path, product_params(path, products), format, products).name].uses
+    return "units" in FORMATS[file.format].uses
 
 
 def product_parts(path: Path, products: Mapping[str, params.Product] = {}) -> list[tuple[int, int | None]]:
-    """Portions in which a product can be read one by one, in any order, as `open_points` takes them.
+    """Recognise a file and cut it into parts: arguments as of `recognise`, result as of `parts_of`.
+
+    Raises:
+        InputError: as they do.
+    """
+    return parts_of(recognise(path, products))
+
+
+def parts_of(file: ProductFile) -> list[tuple[int, int | None]]:
+    """Portions in which a product can be read one by one, in any order, as `open_product` takes them.
 
     Byte ranges of a csv, ranges of row groups of a Parquet file; of others one, the whole.
 
     Raises:
-        InputError: as `open_points`, for what concerns the file as a whole.
+        InputError: as `open_product`, for what concerns the file as a whole.
     """
-    about = product_params(path, products)
-    found = find_format(path, about, None, products)
-    has_ids = "point_id" in about.columns if found.name == "columns" else FORMATS[found.name].has_ids
-    if found.product is None and found.name in PARQUET_FORMATS:
-        return group_parts(path, PART_BYTES)
-    if found.product is None or not found.product.is_cuttable or not has_ids:
+    has_ids = "point_id" in file.about.columns if file.format == "columns" else FORMATS[file.format].has_ids
+    if file.kind == "parquet":
+        return group_parts(file.path, PART_BYTES)
+    if file.csv is None or not file.csv.is_cuttable or not has_ids:
         return [(0, None)]
-    cuts = [*range(0, max(path.stat().st_size - PART_BYTES // 2, 1), PART_BYTES), None]
+    cuts = [*range(0, max(file.path.stat().st_size - PART_BYTES // 2, 1), PART_BYTES), None]
     return [(start or 0, end) for start, end in itertools.pairwise(cuts)]
 
 
