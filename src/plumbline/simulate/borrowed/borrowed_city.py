@@ -41,7 +41,9 @@ from plumbline.sources.footprints.ids import ID
 from plumbline.sources.footprints.origin import CRS as CRS_OF_GROUND
 from plumbline.sources.footprints.origin import EASTING, NORTHING, Ground, ground_of
 from plumbline.sources.points.egms.l2 import CRS
-from plumbline.sources.points.read import open_points, read_points
+from plumbline.sources.points.formats import recognise
+from plumbline.sources.points.product_file import ProductFile
+from plumbline.sources.points.read import open_product, read_product
 from plumbline.sources.points.reader_base import PointSource
 
 Array = NDArray[np.float64]
@@ -79,7 +81,7 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
         )
     files = find_unlabelled(about.folder)
     with _told_where(name):
-        sources = _open(files.products, about)
+        recognised, sources = _open(files.products, about)
         buildings = read_buildings(files.footprints, sources[0].crs, stated=about.footprints)
     layout, origin = borrowed_layout(buildings)
     start = min(source.epochs[0] for source in sources)
@@ -104,13 +106,13 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
 
     evidence, count = no_evidence(len(buildings)), 0
     names = _file_names(files.products)
-    for number, path in enumerate(track(files.products, len(files.products), name)):
+    for number, file in enumerate(track(recognised, len(recognised), name)):
         with _told_where(name):
-            points = read_points(path, about.products, crs=sources[0].crs)
+            points = read_product(file, sources[0].crs)
         if (points.los[:, 2] < LEAST_UP).any():
             raise InputError(
-                f"{path}: movement to the east, with nothing of what goes up or down. A borrowed city is written as a "
-                "product along lines of sight, which all point up. Leave this file out of its folder."
+                f"{file.path}: movement to the east, with nothing of what goes up or down. A borrowed city is written "
+                "as a product along lines of sight, which all point up. Leave this file out of its folder."
             )
         evidence = evidence.plus(write_track(points, names[number], number, setting, copies))
         count += len(points)
@@ -169,10 +171,12 @@ def _nearest_corner(polygon: NDArray[np.object_], frame: Frames, which: NDArray[
     return np.asarray(shapely.distance(polygon[:, None], shapely.points(east, north)).argmin(axis=1), np.intp)
 
 
-def _open(products: list[Path], about: Borrowed) -> list[PointSource]:
+def _open(products: list[Path], about: Borrowed) -> tuple[list[ProductFile], list[PointSource]]:
+    files: list[ProductFile] = []
     sources: list[PointSource] = []
     for path in products:
-        source = open_points(path, about.products, crs=sources[0].crs if sources else None)
+        files.append(recognise(path, about.products))
+        source = open_product(files[-1], sources[0].crs if sources else None)
         if sources and source.crs != sources[0].crs:
             raise InputError(
                 f"{path}: coordinates in {source.crs}, those of {products[0]} in {sources[0].crs}. One CRS is needed."
@@ -182,7 +186,7 @@ def _open(products: list[Path], about: Borrowed) -> list[PointSource]:
                 f"{path}: {len(source.epochs)} epochs; to tell noise from motion, {LEAST_EPOCHS} or more are needed."
             )
         sources.append(source)
-    return sources
+    return files, sources
 
 
 def _file_names(products: list[Path]) -> list[str]:

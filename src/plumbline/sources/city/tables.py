@@ -20,7 +20,9 @@ from plumbline.sources.city.files import CityFiles
 from plumbline.sources.city.labels import match_footprints, no_labels, read_labels
 from plumbline.sources.crs import check_asked
 from plumbline.sources.footprints.buildings import buildings_table, read_buildings
-from plumbline.sources.points.read import open_points
+from plumbline.sources.points.formats import recognise
+from plumbline.sources.points.product_file import ProductFile
+from plumbline.sources.points.read import open_product
 
 HALO_M = 20.0
 """Points this far outside of a tile's buildings are at hand for them: the largest `prepare.buffer_m`."""
@@ -118,8 +120,10 @@ class CityPlan:
     folder: Path
     files: CityFiles
     params: Ingest
+    products: list[ProductFile]
+    """Those of `files`, in their order; see `recognise_products`."""
     crs: str
-    """Of the points; see `products_crs`."""
+    """Of the points; see `recognise_products`."""
 
 
 def read_city(plan: CityPlan) -> None:
@@ -188,19 +192,23 @@ def write_neighbours(path: Path, geometry: Objects, own: NDArray[np.intp], near:
     pq.write_table(pa.table({"row": np.concatenate([own, other]), "wkb": pa.array(wkb, pa.binary())}), path)
 
 
-def products_crs(products: Sequence[Path], params: Ingest) -> str:
-    """The one projected CRS for the points of all products: the first one's own, in which the others are asked for.
+def recognise_products(products: Sequence[Path], params: Ingest) -> tuple[list[ProductFile], str]:
+    """What each product is, and the one projected CRS for the points of all: the first one's own.
+
+    The others are asked for in that.
 
     Raises:
         InputError: a product is refused, or has coordinates in another projection.
     """
     check_asked(params.crs)
-    crs = open_points(products[0], params.products, crs=params.crs).crs
+    first = recognise(products[0], params.products)
+    files, crs = [first], open_product(first, params.crs).crs
     for path in products[1:]:
-        other = open_points(path, params.products, crs=crs).crs
+        files.append(recognise(path, params.products))
+        other = open_product(files[-1], crs).crs
         if other != crs:
             raise InputError(f"{path}: coordinates in {other}, those of {products[0]} are in {crs}. One CRS is needed.")
-    return crs
+    return files, crs
 
 
 def _said(buildings: geopandas.GeoDataFrame) -> dict[str, int]:

@@ -27,7 +27,6 @@ from plumbline.sources.city.files import is_simulated
 from plumbline.sources.city.tables import ABOUT, FOOTPRINTS, NEIGHBOURS, CityPlan
 from plumbline.sources.ingest.parts import HALO, PART, POINTS, IngestPlan, Part, load_sample
 from plumbline.sources.points.epochs import observed
-from plumbline.sources.points.formats import recognise
 from plumbline.sources.points.read import can_state_units
 from plumbline.sources.track import Track, concatenate_tracks
 
@@ -41,7 +40,7 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
     polygons = shapely.from_wkb(pq.read_table(folder / FOOTPRINTS)["wkb"].to_numpy(zero_copy_only=False))
     buildings = geopandas.GeoDataFrame(geometry=polygons, crs=about["crs"])
     buildings.attrs["source_crs"] = about["footprints_crs"]
-    own = {path: [part for part in plan.parts if part.path == path] for path in city.products}
+    own = {path: [part for part in plan.parts if part.file.path == path] for path in city.products}
     samples = [_sample_of(path, own[path]) for path in city.products]
     names = [str(path) for path in city.products]
     twice = sorted({own.name for own in samples if [one.name for one in samples].count(own.name) > 1})
@@ -58,10 +57,11 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
     warn_of_offset(samples, buildings, ", ".join(names), params.products, borrowed)
     tiles: dict[str, Counter[str]] = {}
     tracks = []
-    for path, sample in zip(city.products, samples, strict=True):
+    for file, sample in zip(planned.products, samples, strict=True):
+        path = file.path
         told = [read_json(part.folder / PART) for part in own[path]]
         sizes = reduce(Sizes.plus, (Sizes(*one["sizes"]) for one in told))
-        warn_of_unit(path, sizes, can_state_units(recognise(path, params.products)))
+        warn_of_unit(path, sizes, can_state_units(file))
         tracks.append(_describe_track(path, sample, told))
         for one in told:
             for kind in (POINTS, HALO):

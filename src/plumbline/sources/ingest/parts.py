@@ -21,9 +21,19 @@ from plumbline.params import Ingest
 from plumbline.sources.checks.overlap import NEAR_M, points_near_footprints
 from plumbline.sources.checks.values import Sizes, sizes_of
 from plumbline.sources.city.files import CityFiles, find_files, is_simulated
-from plumbline.sources.city.tables import FOOTPRINTS, TILES, CityPlan, Tiles, cells, products_crs, read_city, tile_name
+from plumbline.sources.city.tables import (
+    FOOTPRINTS,
+    TILES,
+    CityPlan,
+    Tiles,
+    cells,
+    read_city,
+    recognise_products,
+    tile_name,
+)
 from plumbline.sources.points.points_table import load_points, write_blocks, write_points
-from plumbline.sources.points.read import open_points, product_parts
+from plumbline.sources.points.product_file import ProductFile
+from plumbline.sources.points.read import open_product, parts_of
 from plumbline.sources.profiles.city import ProfileCity
 from plumbline.sources.profiles.files import ProfileFiles, find_profiles
 from plumbline.sources.track import Track, concatenate_tracks, identity
@@ -46,7 +56,7 @@ class Part:
     """What becomes of it: `points/TILE/*.parquet`, `halo/TILE/*.parquet`, and what the whole city has to be told."""
     city: Path
     """Folder with the city's `tiles.npz` and footprints."""
-    path: Path
+    file: ProductFile
     crs: str
     number: tuple[int, int]
     """Of the product in its city, and of the part in its product: they name the files."""
@@ -70,7 +80,7 @@ def read_part(
     Raises:
         InputError: the reader refuses the file.
     """
-    source = open_points(part.path, part.params.products, crs=part.crs, part=part.span)
+    source = open_product(part.file, part.crs, part.span)
     repeated_file = part.folder.with_name(f"{part.folder.name}-{REPEATED}")
     repeated = np.load(repeated_file) if repeated_file.exists() else np.zeros(0, np.intp)
     with atomic_folder(part.folder) as out:
@@ -267,14 +277,13 @@ def cut_found(found: Sequence[CityFiles], rows: Sequence[ProfileFiles], params: 
     plans, result = [], []
     for city in found:
         own = asked[city.name]
-        plans.append(CityPlan(work[city.name] / "city", city, own, products_crs(city.products, own)))
+        files, crs = recognise_products(city.products, own)
+        plans.append(CityPlan(work[city.name] / "city", city, own, files, crs))
         sampled = max(1, max(path.stat().st_size for path in city.products) // SAMPLED_BYTES)
-        for product, path in enumerate(city.products):
-            for number, span in enumerate(product_parts(path, own.products)):
+        for product, file in enumerate(files):
+            for number, span in enumerate(parts_of(file)):
                 folder = work[city.name] / f"{product:04d}-{number:04d}"
-                result.append(
-                    Part(folder, plans[-1].folder, path, plans[-1].crs, (product, number), span, sampled, own)
-                )
+                result.append(Part(folder, plans[-1].folder, file, crs, (product, number), span, sampled, own))
     return IngestPlan(work, plans, result, [ProfileCity(work[city.name] / "city", city) for city in rows])
 
 

@@ -119,8 +119,8 @@ def _nothing() -> None:
 def read_without_repeated(plan: IngestPlan, workers: int | None = None) -> None:
     """Read parts again in which points repeat an identifier that stands before in their product, without these."""
     again = []
-    for path in {part.path: None for part in plan.parts}:
-        own = [part for part in plan.parts if part.path == path]
+    for path in {part.file.path: None for part in plan.parts}:
+        own = [part for part in plan.parts if part.file.path == path]
         lengths = [np.load(part.folder / IDENTITY, mmap_mode="r") for part in own]
         bad = repeats(np.concatenate(lengths))
         if not bad.any():

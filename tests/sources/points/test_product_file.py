@@ -1,0 +1,105 @@
+"""A file of points is opened no more often than has to be, and recognised once."""
+
+import io
+import json
+import pickle
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+from plumbline.params import Ingest, Product
+from plumbline.sources.city import tables
+from plumbline.sources.ingest.parts import plan_parts, read_part
+from plumbline.sources.ingest.stage import ingest
+from plumbline.sources.points import read
+from plumbline.sources.points.formats import recognise
+from tests.sources.make import rows, squares, text, zipped
+
+SCRIPT = Path(__file__).with_name("count_opens.py")
+
+
+def opens(given: Path, part_bytes: int = 2**28) -> dict[str, int]:
+    command = [sys.executable, SCRIPT, given, str(part_bytes)]
+    done = subprocess.run(command, cwd=given.parent, capture_output=True, text=True, check=True)
+    counted: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
+    return counted
+
+
+def seen_from(east: float) -> str:
+    """Points with a line of sight of their own."""
+    los = {"los_east": f"{east}", "los_north": "0", "los_up": f"{(1 - east**2) ** 0.5:.4f}"}
+    return text([{**row, **los, "temporal_coherence": "0.9"} for row in rows(60)])
+
+
+@pytest.fixture
+def city(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "town"
+    folder.mkdir()
+    (folder / "a.csv").write_text(seen_from(0.62))
+    zipped(folder / "b.zip", {"b.csv": seen_from(-0.62)})
+    table = pacsv.read_csv(io.BytesIO(seen_from(0.5).encode()))
+    pq.write_table(table, folder / "c.parquet", row_group_size=20)
+    squares().to_crs("EPSG:4326").to_file(folder / "footprints.geojson")
+    (folder / "labels.csv").write_text("building_id,severity_permille,quadrant\nH0,1.2,NE\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("a.csv", 3),  # first bytes, first lines, rows
+        ("b.zip", 5),  # first bytes, directory for layers and for csv, first lines, rows
+        ("c.parquet", 1),  # first bytes; Arrow opens it itself
+    ],
+)
+def test_reading_opens_a_file_for_what_it_needs_alone(city, name, most):
+    assert opens(city / name) == {name: most}
+
+
+def test_a_further_part_costs_one_open_more(city):
+    whole, cut = opens(city), opens(city, part_bytes=1_000)
+    size = (city / "a.csv").stat().st_size
+    assert cut["a.csv"] - whole["a.csv"] == len(range(0, size - 500, 1_000)) - 1 > 3
+    assert cut["b.zip"] == whole["b.zip"]
+    assert cut["c.parquet"] == whole["c.parquet"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ingest_recognises_each_product_once_however_many_parts_it_has(city, tmp_path, monkeypatch, workers):
+    asked: Counter[str] = Counter()
+
+    def counting(path, *args):
+        asked[path.name] += 1
+        return recognise(path, *args)
+
+    monkeypatch.setattr(tables, "recognise", counting)
+    monkeypatch.setattr(read, "recognise", counting)
+    monkeypatch.setattr(read, "PART_BYTES", 2_000)
+    ingest([city], Ingest(), tmp_path / "out", workers=workers)
+    assert asked == {"a.csv": 1, "b.zip": 1, "c.parquet": 1}
+
+
+def test_parts_go_to_other_processes_and_are_read_there(city, monkeypatch):
+    (city / "d.csv").write_text(seen_from(0.4).replace(",", ";"))
+    monkeypatch.setattr(read, "PART_BYTES", 10_000)
+    plan = plan_parts([city], Ingest(products={"d.*": Product(track="d")}))
+    sent = pickle.loads(pickle.dumps(plan.parts))
+    assert sent == plan.parts
+    assert {part.file.path.name for part in sent} == {"a.csv", "b.zip", "c.parquet", "d.csv"}
+    for part in sent:
+        read_part(part)
+        assert (part.folder / "part.json").exists()
+
+
+def test_what_was_recognised_is_read_as_its_path_is(city):
+    for name in ("a.csv", "b.zip", "c.parquet"):
+        file = recognise(city / name)
+        assert read.read_product(file).point_id.tolist() == read.read_points(city / name).point_id.tolist()
+        assert (file.format, file.header[0], file.about) == ("egms", "pid", Product())
+        assert not read.can_state_units(file)
