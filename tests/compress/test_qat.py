@@ -25,9 +25,9 @@ from plumbline.model.network import new_spec
 from plumbline.params import parse_params
 from plumbline.prepare.features.shards import save_shards
 from plumbline.train.data.statistics import fit_statistics
+from plumbline.train.fit import trainer as fit_module
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.short_run import quick_fit
-from plumbline.train.fit.trainer import trainer as fit_module
 from tests.train.made import make_params, make_sequences, save_prepared, settings
 
 CPU = torch.device("cpu")
