@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -132,6 +133,7 @@ def test_what_cannot_be_lent_is_said(project: Town, harness: None):
 
 
 def test_a_delivery_that_drifted_calls_for_training_once_and_another_does_not(project: Town, harness: None):
+    began = datetime.now(UTC).isoformat()  # other tests tell the same server of drift, too
     project.deliver("plain")
     project.deliver("noisy", noise_mm=40.0)
     assert project.score().code == 0
@@ -140,7 +142,7 @@ def test_a_delivery_that_drifted_calls_for_training_once_and_another_does_not(pr
     api = str(get_current_settings().api.url)
     for _ in range(2):
         score(return_state=True)
-    wanted = {"filter": {"event": {"name": ["plumbline.drift"]}}}
+    wanted = {"filter": {"event": {"name": ["plumbline.drift"]}, "occurred": {"since": began}}}
     for _ in range(60):
         events = httpx.post(f"{api}/events/filter", json=wanted).raise_for_status().json()["events"]
         if events:
