@@ -42,9 +42,8 @@ from plumbline.sources.footprints.origin import CRS as CRS_OF_GROUND
 from plumbline.sources.footprints.origin import EASTING, NORTHING, Ground, ground_of
 from plumbline.sources.points.egms.l2 import CRS
 from plumbline.sources.points.formats import recognise
-from plumbline.sources.points.product_file import ProductFile
 from plumbline.sources.points.read import open_product, read_product
-from plumbline.sources.points.reader_base import PointSource
+from plumbline.sources.points.reader_base import PointSource, ProductFile
 
 Array = NDArray[np.float64]
 FOOTPRINTS, LABELS = "footprints.geojson", "labels.csv"

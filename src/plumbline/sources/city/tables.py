@@ -21,8 +21,8 @@ from plumbline.sources.city.labels import match_footprints, no_labels, read_labe
 from plumbline.sources.crs import check_asked
 from plumbline.sources.footprints.buildings import buildings_table, read_buildings
 from plumbline.sources.points.formats import recognise
-from plumbline.sources.points.product_file import ProductFile
 from plumbline.sources.points.read import open_product
+from plumbline.sources.points.reader_base import ProductFile
 
 HALO_M = 20.0
 """Points this far outside of a tile's buildings are at hand for them: the largest `prepare.buffer_m`."""

@@ -32,8 +32,8 @@ from plumbline.sources.city.tables import (
     tile_name,
 )
 from plumbline.sources.points.points_table import load_points, write_blocks, write_points
-from plumbline.sources.points.product_file import ProductFile
 from plumbline.sources.points.read import open_product, parts_of
+from plumbline.sources.points.reader_base import ProductFile
 from plumbline.sources.profiles.city import ProfileCity
 from plumbline.sources.profiles.files import ProfileFiles, find_profiles
 from plumbline.sources.track import Track, concatenate_tracks, identity

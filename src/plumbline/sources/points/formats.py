@@ -23,8 +23,7 @@ from plumbline.sources.points.egms.l3 import is_ortho, open_ortho
 from plumbline.sources.points.egms.parquet import is_parquet, read_names
 from plumbline.sources.points.mintpy.hdf5 import is_hdf5
 from plumbline.sources.points.mintpy.series import is_timeseries
-from plumbline.sources.points.product_file import ProductFile
-from plumbline.sources.points.reader_base import PointSource
+from plumbline.sources.points.reader_base import PointSource, ProductFile
 from plumbline.sources.points.stamps import is_stamps, open_stamps
 from plumbline.sources.points.vector_layer import PointLayer, find_point_layer
 from plumbline.sources.track import Track

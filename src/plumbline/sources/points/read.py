@@ -17,8 +17,7 @@ from plumbline.sources.points.egms.parquet import group_parts, is_parquet, is_po
 from plumbline.sources.points.formats import FORMATS, recognise
 from plumbline.sources.points.mintpy.hdf5 import is_hdf5
 from plumbline.sources.points.mintpy.series import is_timeseries, open_mintpy
-from plumbline.sources.points.product_file import ProductFile
-from plumbline.sources.points.reader_base import PointSource, all_points, moved, one_side, raised
+from plumbline.sources.points.reader_base import PointSource, ProductFile, all_points, moved, one_side, raised
 from plumbline.sources.track import NO_HEIGHT, Track
 
 PART_BYTES = 2**28

@@ -1,10 +1,11 @@
-"""Define what a reader of points takes and hands over: columns of a table, and an opened product that gives blocks."""
+"""Define what a reader of points takes, a recognised file, and what it hands over, blocks of points."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NoReturn, Protocol
+from pathlib import Path
+from typing import Literal, NoReturn, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import PLANE, Range
+from plumbline.sources.files.archive import CsvFile
 from plumbline.sources.track import Track, concatenate_tracks, drop_repeated
 
 
@@ -22,6 +24,26 @@ class Fail(Protocol):
 
     def __call__(self, row: int, column: str, found: object, wanted: str) -> NoReturn:
         """Raise an `InputError` that names the place, what was found and what is wanted."""
+
+
+@dataclass(frozen=True)
+class ProductFile:
+    """A file of points that has been recognised.
+
+    It goes to other processes, so it holds no open file. A file that is replaced after it was recognised is read as it
+    was written before.
+    """
+
+    path: Path
+    about: params.Product
+    """What `ingest.products` says of it."""
+    kind: Literal["hdf5", "parquet", "layer", "csv"]
+    format: str
+    """Key of `formats.FORMATS`."""
+    csv: CsvFile | None
+    """How to read it as a csv; None of HDF5 and Parquet."""
+    header: tuple[str, ...]
+    """Names of its columns; none of HDF5."""
 
 
 @dataclass(frozen=True)
