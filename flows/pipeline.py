@@ -29,9 +29,9 @@ from rich.console import Console
 from flows import report
 from flows.orchestration import embedded_server, tasks
 from flows.orchestration.run_records import TAG, close_leftover_runs
-from flows.versioning import dvc_process, stages
+from flows.versioning import dvc_process, stage_runner
 from flows.versioning.checkout import CheckoutBusyError, alone
-from flows.versioning.stages import StageFailedError
+from flows.versioning.stage_runner import StageFailedError
 
 
 @flow(name="pipeline")
@@ -54,13 +54,13 @@ def pipeline(
     dvc_process.begin()
     if elsewhere and commit is None:
         told = "elsewhere: other machines need a commit to take, and `commit` names none"
-        return tasks.failed(StageFailedError(told, stages.BAD_INPUT))
+        return tasks.failed(StageFailedError(told, stage_runner.BAD_INPUT))
     try:
         with alone():
             close_leftover_runs(flow_run.id)
             return run_stages(dask, commit, elsewhere, limit_s)
     except CheckoutBusyError as error:
-        return tasks.failed(StageFailedError(str(error), stages.BAD_INPUT))
+        return tasks.failed(StageFailedError(str(error), stage_runner.BAD_INPUT))
 
 
 def run_stages(
@@ -80,15 +80,15 @@ def run_stages(
                 return tasks.passed_on(state)
         commit = taken.result()
     outcomes: dict[str, Any] = {}
-    stale = stages.stale()
+    stale = stage_runner.stale()
     unchanged = True  # until the first stage that is not; what follows that one may depend on it
-    for name in (*stages.STAGES, "release", "predict"):
+    for name in (*stage_runner.STAGES, "release", "predict"):
         unchanged = unchanged and name not in stale
         if name in elsewhere and not unchanged:
             made = [stage for stage in outcomes if stage != "release"]
             state = tasks.step_elsewhere(name, elsewhere[name], commit, made, limit_s, return_state=True)
         else:
-            spread = dask if name in stages.IN_PORTIONS and not unchanged else None
+            spread = dask if name in stage_runner.IN_PORTIONS and not unchanged else None
             skip = unchanged and name != "release"
             state = tasks.step.with_options(name=name)(name, skip, spread, shared, limit_s, return_state=True)
         outcomes[name] = state.result(raise_on_failure=False)

@@ -17,7 +17,7 @@ from prefect.states import Completed, Failed
 from flows.orchestration import embedded_server
 from flows.orchestration.run_records import TAG
 from flows.pipeline import run_stages
-from flows.versioning import stages
+from flows.versioning import stage_runner
 from flows.versioning.checkout import CheckoutBusyError, alone
 from plumbline.core.errors import PlumblineError
 from plumbline.serve.score.lend_to_training import keep_lent, lend, take_back
@@ -54,14 +54,14 @@ def retrain(place: str, result: str) -> Any:
     except PlumblineError as error:
         return Failed(message=str(error), data=error.exit_code)
     except CheckoutBusyError as error:
-        return Failed(message=str(error), data=stages.BAD_INPUT)
+        return Failed(message=str(error), data=stage_runner.BAD_INPUT)
 
 
 def main() -> int:
     """Run the flow here and now, return the exit code."""
     if len(sys.argv) != 3:
         sys.stderr.write("usage: python -m flows.retrain PLACE RESULT\n")
-        return stages.BAD_INPUT
+        return stage_runner.BAD_INPUT
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with tags(TAG):
         state = cast(State[Any], retrain(sys.argv[1], sys.argv[2], return_state=True))

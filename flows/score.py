@@ -23,8 +23,8 @@ from prefect.states import Completed, Failed
 from flows.orchestration import embedded_server
 from flows.orchestration.notifications import sink
 from flows.orchestration.run_records import TAG
-from flows.versioning import dvc_process, process, stages
-from flows.versioning.stages import StageFailedError
+from flows.versioning import dvc_process, process, stage_runner
+from flows.versioning.stage_runner import StageFailedError
 from plumbline.core.errors import PlumblineError
 from plumbline.core.files import read_json
 from plumbline.params import load_params
@@ -47,7 +47,7 @@ SECONDS_TO_SEND = 30.0
 def fetch(imported: str) -> None:
     """Bring a source up to date that `dvc import-url` has made: `imported` is its `.dvc` file."""
     say, lines = get_run_logger().info, list[str]()
-    code = dvc_process.run("dvc", ["update", imported], stages.keeping(lines, say))
+    code = dvc_process.run("dvc", ["update", imported], stage_runner.keeping(lines, say))
     if code:
         raise RuntimeError(f"dvc update {imported}: {lines[-1] if lines else f'exit status {code}'}")
 
@@ -58,13 +58,14 @@ def judge(dask: str | None = None) -> Any:
     say, lines = get_run_logger().info, list[str]()
     try:
         if dask is not None:
-            stages.score_on_dask(dask, say)
+            stage_runner.score_on_dask(dask, say)
     except StageFailedError as error:
         return Failed(message=str(error), data=error.exit_code)
-    code = process.run([sys.executable, "-m", "plumbline", "score"], stages.keeping(lines, say))
+    code = process.run([sys.executable, "-m", "plumbline", "score"], stage_runner.keeping(lines, say))
     last = lines[-1] if lines else f"exit status {code}"
     if code and not last.startswith(ASIDE):
-        return Failed(message=f"score: {last.removeprefix('ERROR ')}", data=code if code == stages.BAD_INPUT else 1)
+        data = code if code == stage_runner.BAD_INPUT else 1
+        return Failed(message=f"score: {last.removeprefix('ERROR ')}", data=data)
     return last.removeprefix("ERROR ") if code else ""
 
 

@@ -8,9 +8,9 @@ from prefect import flow
 from prefect.states import Completed
 
 from flows.orchestration import tasks
-from flows.versioning import dvc_process, stages
+from flows.versioning import dvc_process, stage_runner
 from flows.versioning.checkout import CheckoutBusyError, alone
-from flows.versioning.stages import StageFailedError
+from flows.versioning.stage_runner import StageFailedError
 
 
 @flow(name="stage", flow_run_name="{stage}")
@@ -23,15 +23,15 @@ def stage(stage: str, commit: str, limit_s: float | None = None) -> Any:
         limit_s: seconds after which the stage is ended; no limit where None.
     """
     dvc_process.begin()
-    own = stages.own_stages()
+    own = stage_runner.own_stages()
     if own is not None and stage not in own:
         told = f"{stage}: not a stage of this machine, which is for: {' '.join(own) or 'none'}"
-        return tasks.failed(StageFailedError(told, stages.BAD_INPUT))
+        return tasks.failed(StageFailedError(told, stage_runner.BAD_INPUT))
     try:
         with alone():
             return _stage(stage, commit, limit_s)
     except CheckoutBusyError as error:
-        return tasks.failed(StageFailedError(str(error), stages.BAD_INPUT))
+        return tasks.failed(StageFailedError(str(error), stage_runner.BAD_INPUT))
 
 
 def _stage(name: str, commit: str, limit_s: float | None) -> Any:

@@ -22,9 +22,9 @@ from prefect.states import Completed, Failed
 
 from flows.orchestration import run_records, services
 from flows.orchestration.run_records import TAG
-from flows.versioning import caches, clones, stages
+from flows.versioning import caches, clones, stage_runner
 from flows.versioning.checkout import RWLOCK, TIDYING, CheckoutBusyError, alone
-from flows.versioning.stages import Say, StageFailedError
+from flows.versioning.stage_runner import Say, StageFailedError
 from plumbline.core.errors import PlumblineError
 from plumbline.params import Tidy, load_params
 
@@ -66,7 +66,7 @@ def tidy(dry_run: bool = False) -> Any:
     report = Report()
     with contextlib.ExitStack() as held:
         places, busy = _hold(held)
-        report.part(lambda: f"registry {stages.tidy_registry(say, dry_run)}")
+        report.part(lambda: f"registry {stage_runner.tidy_registry(say, dry_run)}")
         report.part(lambda: _stores(settings, places, busy, dry_run, say))
         report.part(lambda: _folders(settings, places, dry_run))
     report.part(lambda: f"{run_records.forget_runs(settings.days, dry_run)} records of runs")
@@ -128,7 +128,7 @@ def main(arguments: list[str]) -> int:
     """Run the flow here and now, return the exit code."""
     if arguments not in ([], ["--dry-run"]):
         sys.stderr.write("usage: python -m flows.tidy [--dry-run]\n")
-        return stages.BAD_INPUT
+        return stage_runner.BAD_INPUT
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with tags(TAG):
         state = cast(State[Any], tidy(bool(arguments), return_state=True))

@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from flows.versioning import checkout, stages
+from flows.versioning import checkout, stage_runner
 from flows.versioning.process import die_with_parent
 
 RECORD = Path(".plumbline/server.pid")
@@ -138,7 +138,7 @@ def begin_run() -> None:
         checkout.keep()
     except checkout.CheckoutBusyError as error:
         sys.stderr.write(f"{error}\n")
-        sys.exit(stages.BAD_INPUT)
+        sys.exit(stage_runner.BAD_INPUT)
     end_leftover()
     begin()
-    stages.begin_asking()
+    stage_runner.begin_asking()

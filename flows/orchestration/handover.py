@@ -14,7 +14,7 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelling
 
-from flows.versioning.stages import BAD_INPUT, REFUSED, Outcome, Say, StageFailedError, UnreachableError
+from flows.versioning.stage_runner import BAD_INPUT, REFUSED, Outcome, Say, StageFailedError, UnreachableError
 
 PATIENCE_S = 300.0
 """How long nobody may be there: a server that does not answer, a pool without a worker."""

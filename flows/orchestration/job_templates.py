@@ -15,7 +15,7 @@ import jsonschema  # type: ignore[import-untyped]
 import prefect
 import yaml
 
-from flows.versioning.stages import BAD_INPUT, StageFailedError
+from flows.versioning.stage_runner import BAD_INPUT, StageFailedError
 
 FOLDER = Path("deploy/pools")
 # Prefect's list of all kinds of workers, by which its server shows forms without their packages being installed.

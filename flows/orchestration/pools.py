@@ -22,7 +22,7 @@ from prefect.exceptions import ObjectAlreadyExists
 from prefect.states import Cancelled, Crashed
 from prefect.workers.process import ProcessWorker
 
-from flows.versioning.stages import BAD_INPUT, OWN_STAGES, StageFailedError
+from flows.versioning.stage_runner import BAD_INPUT, OWN_STAGES, StageFailedError
 
 FILE = Path("deploy/pools.yaml")
 HEARTBEAT_S = 30

@@ -28,7 +28,7 @@ from flows.orchestration import pools as paused
 from flows.orchestration.pools import Pool
 from flows.orchestration.services import FOLDER, RECORD, Record, log_of, read_record
 from flows.versioning import clones, process
-from flows.versioning.stages import BAD_INPUT, StageFailedError
+from flows.versioning.stage_runner import BAD_INPUT, StageFailedError
 
 HOST = "127.0.0.1"
 PORT = "PLUMBLINE_PORT"

@@ -16,11 +16,11 @@ from prefect.client.schemas import State
 from prefect.states import Failed
 
 from flows.orchestration import handover
-from flows.versioning import clones, remote, stages
-from flows.versioning.stages import NotRestoredError, StageFailedError, UnreachableError
+from flows.versioning import clones, remote, stage_runner
+from flows.versioning.stage_runner import NotRestoredError, StageFailedError, UnreachableError
 
 UNREACHABLE = "Unreachable"
-NAMES = {stages.BAD_INPUT: "BadInput", stages.REFUSED: "Refused", 1: "Failed"}
+NAMES = {stage_runner.BAD_INPUT: "BadInput", stage_runner.REFUSED: "Refused", 1: "Failed"}
 """Exit code -> name of the failed state."""
 RETRY_DELAYS_S = [10.0, 60.0]
 
@@ -79,18 +79,20 @@ def step(
         say(f"Stage '{name}' didn't change")
         return "unchanged"
     if dask is not None:
-        stages.on_dask(name, dask, say)
-    return stages.promote(say) if name == "release" else stages.reproduce(name, say, pull=pull, limit_s=limit_s)
+        stage_runner.on_dask(name, dask, say)
+    if name == "release":
+        return stage_runner.promote(say)
+    return stage_runner.reproduce(name, say, pull=pull, limit_s=limit_s)
 
 
 @_step("{name}")
 def step_elsewhere(
     name: str, deployment: str, commit: str, finished: list[str], limit_s: float | None = None
-) -> stages.Outcome:
+) -> stage_runner.Outcome:
     """Take one step on another machine, unless its result is known: send, let it be made, take it back."""
     say = get_run_logger().info
     try:
-        found = stages.reproduce(name, lambda _: None, pull=True, only=())
+        found = stage_runner.reproduce(name, lambda _: None, pull=True, only=())
     except NotRestoredError:
         pass
     else:
@@ -98,14 +100,14 @@ def step_elsewhere(
         return found
     remote.push(finished, say, limit_s)
     outcome = handover.make(name, deployment, commit, say, limit_s)
-    stages.reproduce(name, say, pull=True, only=(), limit_s=limit_s)
+    stage_runner.reproduce(name, say, pull=True, only=(), limit_s=limit_s)
     return outcome
 
 
 @_step("{name}: restore and make")
-def step_for_others(name: str, limit_s: float | None = None) -> stages.Outcome:
+def step_for_others(name: str, limit_s: float | None = None) -> stage_runner.Outcome:
     """Make one stage of this machine's, from what others made before it."""
-    return stages.reproduce(name, get_run_logger().info, pull=True, only=(name,), limit_s=limit_s)
+    return stage_runner.reproduce(name, get_run_logger().info, pull=True, only=(name,), limit_s=limit_s)
 
 
 @_step("take commit {revision}")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.versioning import process
-from flows.versioning.stages import BAD_INPUT, StageFailedError, UnreachableError
+from flows.versioning.stage_runner import BAD_INPUT, StageFailedError, UnreachableError
 from flows.versioning.stores import Entry, Store, local_store, remote_store
 
 LIMIT_S = 1800.0

@@ -10,7 +10,7 @@ from typing import Any
 
 from flows.orchestration.services import FOLDER
 from flows.versioning import process
-from flows.versioning.stages import BAD_INPUT, StageFailedError, UnreachableError
+from flows.versioning.stage_runner import BAD_INPUT, StageFailedError, UnreachableError
 
 LIMIT_S = 600.0
 _FULL_HASH = re.compile(r"[0-9a-f]{40}")

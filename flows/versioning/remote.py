@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from flows.versioning import dvc_process, process
-from flows.versioning.stages import BAD_INPUT, UNREACHABLE, Say, StageFailedError, UnreachableError
+from flows.versioning.stage_runner import BAD_INPUT, UNREACHABLE, Say, StageFailedError, UnreachableError
 
 LIMIT_S = 120.0
 SILENT_S, PULSE_S = 120.0, 5.0

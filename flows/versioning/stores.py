@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from flows.versioning.stages import BAD_INPUT, StageFailedError
+from flows.versioning.stage_runner import BAD_INPUT, StageFailedError
 
 _OBJECT = re.compile(r"([0-9a-f]{2})/([0-9a-f]{30}(?:\.dir)?)$")
 _ENTRY = re.compile(r"[0-9a-f]{2}/([0-9a-f]{64}/[0-9a-f]{64})$")

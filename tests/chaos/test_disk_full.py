@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.versioning.stages import StageFailedError, reproduce
+from flows.versioning.stage_runner import StageFailedError, reproduce
 from tests.chaos.real import make_real
 from tests.chaos.table import Fault
 from tests.flows.conftest import STAGE, make_project

@@ -18,7 +18,7 @@ import pytest
 
 from flows.versioning import remote
 from flows.versioning.remote import SEEN
-from flows.versioning.stages import NotRestoredError, UnreachableError, reproduce
+from flows.versioning.stage_runner import NotRestoredError, UnreachableError, reproduce
 from tests.chaos.table import Fault
 from tests.flows.conftest import STAGE, make_project
 from tests.ports import free_port

@@ -35,7 +35,7 @@ PARAMS = Simulate.model_validate(
 
 LARGE = Simulate.model_validate(
     {
-        "cities": {"large": {"band": "C", "buildings": 2 * site.SHARD_BUILDINGS + 70, "seed": 5, "revisit_days": 24}},
+        "cities": {"large": {"band": "C", "buildings": 2 * site.PART_BUILDINGS + 70, "seed": 5, "revisit_days": 24}},
         "showcase": {"band": "C", "buildings": 4, "seed": 1},
         "years": 1.0,
     }
@@ -76,7 +76,7 @@ def test_the_same_parameters_give_the_same_bytes(out, tmp_path):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory) -> Path:
-    """A city of three shards, the last one not full."""
+    """A city of three parts, the last one not full."""
     folder = tmp_path_factory.mktemp("large") / "one"
     simulate(LARGE, folder, workers=1)
     return folder
@@ -87,12 +87,12 @@ def test_any_number_of_workers_gives_the_same_bytes(large, tmp_path):
     assert sha256_folder(tmp_path / "many") == sha256_folder(large)
 
 
-def test_shards_make_one_city(large):
+def test_parts_make_one_city(large):
     folder = large / "cities/large"
     assert sorted(path.name[:4] for path in folder.iterdir()) == ["EGMS", "EGMS", "foot", "labe"]
     rows = labels(folder)
     footprints = geopandas.read_file(folder / "footprints.geojson")
-    assert len(rows) == len(footprints) == LARGE.cities["large"].buildings > 2 * site.SHARD_BUILDINGS
+    assert len(rows) == len(footprints) == LARGE.cities["large"].buildings > 2 * site.PART_BUILDINGS
     assert footprints.building_id.tolist() == [row["building_id"] for row in rows]
     assert footprints.building_id.is_unique
     polygon = footprints.to_crs(3035).geometry.to_numpy()
@@ -105,15 +105,15 @@ def test_shards_make_one_city(large):
     for table in tables:
         at = shapely.points(table["easting"].to_numpy(), table["northing"].to_numpy())
         assert tree.query_nearest(at, return_distance=True)[1].max() < 80
-        # Points of all shards are there, and of one region: no shard has a velocity or a level of its own.
+        # Points of all parts are there, and of one region: no part has a velocity or a level of its own.
         third = np.array_split(table["mean_velocity"].to_numpy(), 3)
         assert np.ptp([np.median(part) for part in third]) < 4
 
 
-def test_a_shard_does_not_depend_on_what_was_drawn_before_it():
+def test_a_part_does_not_depend_on_what_was_drawn_before_it():
     """Its districts are the same in a city that goes on."""
-    assert [site.shard_radius((7, 9), 3000, n) for n in (0, 1)] == [site.shard_radius((7, 9), 2000, n) for n in (0, 1)]
-    assert site.shard_radius((7, 9), 3000, 0) != site.shard_radius((7, 8), 3000, 0)
+    assert [site.part_radius((7, 9), 3000, n) for n in (0, 1)] == [site.part_radius((7, 9), 2000, n) for n in (0, 1)]
+    assert site.part_radius((7, 9), 3000, 0) != site.part_radius((7, 8), 3000, 0)
 
 
 def test_a_worker_that_is_killed_ends_the_run_with_a_message(tmp_path):
@@ -200,7 +200,7 @@ def test_a_failing_run_leaves_the_old_output(out, tmp_path, monkeypatch):
     target = tmp_path / "kept"
     simulate(PARAMS, target)
     before = sha256_folder(target)
-    monkeypatch.setattr("plumbline.simulate.shard.label_rows", None)
+    monkeypatch.setattr("plumbline.simulate.city_part.label_rows", None)
     with pytest.raises(TypeError):
         simulate(PARAMS, target)
     assert sha256_folder(target) == before

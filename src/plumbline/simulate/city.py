@@ -14,7 +14,7 @@ from plumbline.params import City
 from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions
 from plumbline.simulate.radar.series import draw_reference
 from plumbline.simulate.random_numbers import Entropy, city_entropy, general_generator
-from plumbline.simulate.site import Site, place, shard_count
+from plumbline.simulate.site import Site, part_count, place
 from plumbline.simulate.structure.layout import draw_town
 from plumbline.simulate.structure.truth_files import BETWEEN_FEATURES, FOOTPRINTS_BEGIN, FOOTPRINTS_END, LABELS_HEADER
 from plumbline.simulate.structure.tunnels import draw_tunnels
@@ -23,13 +23,13 @@ FOOTPRINTS = "footprints.geojson"
 
 
 def radius_jobs(name: str, city: City) -> Iterator[tuple[Entropy, int, int]]:
-    """Arguments of `shard_radius` for each shard: what is to be known before the first shard has its place."""
-    for number in range(shard_count(city.buildings)):
+    """Arguments of `part_radius` for each part: what is to be known before the first part has its place."""
+    for number in range(part_count(city.buildings)):
         yield city_entropy(name, city), city.buildings, number
 
 
 def draw_site(name: str, city: City, slot: int, years: float, damaged: float, radius: float) -> Site:
-    """What the shards of a city share.
+    """What the parts of a city share.
 
     Args:
         name: the city's name; building ids start with it, and it takes part in the seed.
@@ -59,8 +59,8 @@ def draw_site(name: str, city: City, slot: int, years: float, damaged: float, ra
     )
 
 
-def shard_parts(folder: Path, site: Site, labels: str, number: int) -> list[Path]:
-    """Files into which shard `number` is written: both products, footprints, labels."""
+def part_files(folder: Path, site: Site, labels: str, number: int) -> list[Path]:
+    """Files into which part `number` is written: both products, footprints, labels."""
     return [folder / f".{number:06d}.{name}" for name in _file_names(site, labels)]
 
 
@@ -69,7 +69,7 @@ def _file_names(site: Site, labels: str) -> list[str]:
 
 
 class CityWriter:
-    """The files of a city, to which the parts of its shards are appended in their order."""
+    """The files of a city, to which those of its parts are appended in their order."""
 
     def __init__(self, folder: Path, site: Site, labels: str) -> None:
         """In the folder `folder`, which exists; `labels` names the file of labels."""
@@ -87,14 +87,14 @@ class CityWriter:
         return self
 
     def append(self, number: int) -> None:
-        """Take in the parts of shard `number`, and remove them."""
-        parts = shard_parts(self._folder, self._site, self._labels, number)
-        for part, stream in zip(parts, self._streams, strict=True):
+        """Take in the files of part `number`, and remove them."""
+        files = part_files(self._folder, self._site, self._labels, number)
+        for file, stream in zip(files, self._streams, strict=True):
             if stream is self._streams[2] and number:
                 stream.write(BETWEEN_FEATURES.encode())
-            with part.open("rb") as source:
+            with file.open("rb") as source:
                 shutil.copyfileobj(source, stream, 2**20)
-            part.unlink()
+            file.unlink()
 
     def __exit__(self, *error: object) -> None:
         self._streams[2].write(FOOTPRINTS_END.encode())

@@ -1,4 +1,4 @@
-"""Seed the random generators of a city and of its shards, and draw what several parts of the simulation share."""
+"""Seed the random generators of a city and of its parts, and draw what several parts of the simulation share."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def city_entropy(name: str, city: City) -> Entropy:
 
 
 def generators(entropy: tuple[int, ...], number: int) -> list[np.random.Generator]:
-    """Generators of a shard: for its plan, layout, motion, points, and one for each track."""
+    """Generators of a part: for its plan, layout, motion, points, and one for each track."""
     seeds = np.random.SeedSequence(entropy, spawn_key=(1, number)).spawn(6)
     return [np.random.default_rng(seed) for seed in seeds]
 
 
 def general_generator(entropy: tuple[int, ...]) -> np.random.Generator:
-    """Generator of what the shards of a city share."""
+    """Generator of what the parts of a city share."""
     return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(0,)))
 
 

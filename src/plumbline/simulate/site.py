@@ -1,4 +1,4 @@
-"""Hold what is true of a whole invented city: its place, its satellites, its seed and its shards."""
+"""Hold what is true of a whole invented city: its place, its satellites, its seed and its parts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from plumbline.simulate.random_numbers import generators
 from plumbline.simulate.structure.layout import DISTRICT_BUILDINGS, Town, draw_plan
 from plumbline.simulate.structure.tunnels import Tunnel
 
-SHARD_DISTRICTS = 16
-SHARD_BUILDINGS = SHARD_DISTRICTS * DISTRICT_BUILDINGS
+PART_DISTRICTS = 16
+PART_BUILDINGS = PART_DISTRICTS * DISTRICT_BUILDINGS
 
 
 @dataclass(frozen=True)
 class Site:
-    """What the shards of a city share."""
+    """What the parts of a city share."""
 
     name: str
     entropy: tuple[int, ...]
@@ -38,9 +38,9 @@ class Site:
     damaged: float
 
     @property
-    def shards(self) -> int:
-        """Number of shards."""
-        return shard_count(self.town.buildings)
+    def parts(self) -> int:
+        """Number of parts."""
+        return part_count(self.town.buildings)
 
     @property
     def start_day(self) -> float:
@@ -62,14 +62,14 @@ class Site:
         return EgmsProduct(name, dates, BANDS[self.band].wavelength_mm, velocity)
 
 
-def shard_count(buildings: int) -> int:
-    """Number of shards of a city."""
-    return -(-buildings // SHARD_BUILDINGS)
+def part_count(buildings: int) -> int:
+    """Number of parts of a city."""
+    return -(-buildings // PART_BUILDINGS)
 
 
-def shard_radius(entropy: tuple[int, ...], buildings: int, number: int) -> float:
-    """Radius of the largest district of shard `number`, m, from its plan alone."""
-    count = min(SHARD_BUILDINGS, buildings - number * SHARD_BUILDINGS)
+def part_radius(entropy: tuple[int, ...], buildings: int, number: int) -> float:
+    """Radius of the largest district of part `number`, m, from its plan alone."""
+    count = min(PART_BUILDINGS, buildings - number * PART_BUILDINGS)
     return draw_plan(generators(entropy, number)[0], count).radius
 
 

@@ -15,9 +15,9 @@ from plumbline.core.console import log, track
 from plumbline.core.files import atomic_folder
 from plumbline.core.jobs import cores, processes
 from plumbline.params import City, Simulate
-from plumbline.simulate.city import CityWriter, draw_site, radius_jobs, shard_parts
-from plumbline.simulate.shard import write_shard
-from plumbline.simulate.site import Site, shard_count, shard_radius
+from plumbline.simulate.city import CityWriter, draw_site, part_files, radius_jobs
+from plumbline.simulate.city_part import write_part
+from plumbline.simulate.site import Site, part_count, part_radius
 
 Result = TypeVar("Result")
 
@@ -67,7 +67,7 @@ SHOWCASE = "showcase"
 CITIES = "cities"
 LABELS = "labels.csv"
 TRUTH = "truth.csv"
-SHARDS_A_WORKER = 4
+PARTS_A_WORKER = 4
 """Fewer are not worth starting a process for."""
 
 
@@ -106,22 +106,22 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
 
             for slot, (name, about) in enumerate(params.borrowed.items(), len(jobs)):
                 write_borrowed(folder / CITIES, name, about, slot, params.damaged)
-        with Workers(workers or _enough(sum(shard_count(job.city.buildings) for job in jobs))) as pool:
+        with Workers(workers or _enough(sum(part_count(job.city.buildings) for job in jobs))) as pool:
             _write(jobs, _draw_sites(jobs, params, pool), pool)
 
 
-def _enough(shards: int) -> int:
-    """Workers for so many shards: all cores, but none for work that is done before it has started."""
-    return max(1, min(cores(), shards // SHARDS_A_WORKER))
+def _enough(parts: int) -> int:
+    """Workers for so many parts: all cores, but none for work that is done before it has started."""
+    return max(1, min(cores(), parts // PARTS_A_WORKER))
 
 
 def _draw_sites(jobs: list[_Job], params: Simulate, pool: Workers) -> list[Site]:
-    """What the shards of each city share; for that, every shard is planned once."""
+    """What the parts of each city share; for that, every part is planned once."""
     plans = [arguments for job in jobs for arguments in radius_jobs(job.name, job.city)]
-    radii = track(pool.in_order(shard_radius, plans), len(plans), "simulate: plans")
+    radii = track(pool.in_order(part_radius, plans), len(plans), "simulate: plans")
     sites = []
     for slot, job in enumerate(jobs):
-        radius = max(islice(radii, shard_count(job.city.buildings)))
+        radius = max(islice(radii, part_count(job.city.buildings)))
         years = job.city.years or params.years
         sites.append(draw_site(job.name, job.city, slot, years, params.damaged, radius))
     return sites
@@ -130,12 +130,12 @@ def _draw_sites(jobs: list[_Job], params: Simulate, pool: Workers) -> list[Site]
 def _write(jobs: list[_Job], sites: list[Site], pool: Workers) -> None:
     for job in jobs:
         job.folder.mkdir(parents=True)
-    shards = sum(site.shards for site in sites)
-    points = track(pool.in_order(write_shard, _shards(jobs, sites)), shards, "simulate")
+    parts = sum(site.parts for site in sites)
+    points = track(pool.in_order(write_part, _parts(jobs, sites)), parts, "simulate")
     for job, site in zip(jobs, sites, strict=True):
         began, total = time.monotonic(), 0
         with CityWriter(job.folder, site, job.labels) as city:
-            for number in range(site.shards):
+            for number in range(site.parts):
                 total += next(points)
                 city.append(number)
         log.info(
@@ -144,7 +144,7 @@ def _write(jobs: list[_Job], sites: list[Site], pool: Workers) -> None:
         )
 
 
-def _shards(jobs: list[_Job], sites: list[Site]) -> Iterator[tuple[Site, int, list[Path]]]:
+def _parts(jobs: list[_Job], sites: list[Site]) -> Iterator[tuple[Site, int, list[Path]]]:
     for job, site in zip(jobs, sites, strict=True):
-        for number in range(site.shards):
-            yield site, number, shard_parts(job.folder, site, job.labels, number)
+        for number in range(site.parts):
+            yield site, number, part_files(job.folder, site, job.labels, number)

@@ -15,7 +15,7 @@ from flows.orchestration import handover, tasks
 from flows.orchestration.handover import _outcome
 from flows.pipeline import pipeline
 from flows.stage import stage
-from flows.versioning.stages import NotRestoredError, StageFailedError, UnreachableError
+from flows.versioning.stage_runner import NotRestoredError, StageFailedError, UnreachableError
 
 
 def ended(state: State[Any]) -> FlowRun:

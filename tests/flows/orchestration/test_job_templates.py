@@ -18,7 +18,7 @@ from prefect.workers.base import BaseJobConfiguration
 
 from flows.orchestration.job_templates import main, template
 from flows.orchestration.pools import read_pools
-from flows.versioning.stages import STAGES, StageFailedError
+from flows.versioning.stage_runner import STAGES, StageFailedError
 from tests.flows.conftest import IDENTITY, ROOT
 
 NAMES = sorted(path.stem for path in (ROOT / "deploy/pools").glob("*.yaml"))

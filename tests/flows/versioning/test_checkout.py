@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flows.versioning.checkout import RWLOCK, CheckoutBusyError, alone
-from flows.versioning.stages import reproduce
+from flows.versioning.stage_runner import reproduce
 from tests.flows.conftest import ROOT, Project
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.versioning.clones import take
-from flows.versioning.stages import StageFailedError, UnreachableError
+from flows.versioning.stage_runner import StageFailedError, UnreachableError
 from tests.flows.conftest import IDENTITY
 
 

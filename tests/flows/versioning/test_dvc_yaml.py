@@ -12,7 +12,7 @@ import pytest
 import yaml
 from dvc.utils.hydra import apply_overrides
 
-from flows.versioning.stages import STAGES
+from flows.versioning.stage_runner import STAGES
 from plumbline.params.load import Params, load_params
 from plumbline.params.prepare import JUDGED, SEQUENCES
 from plumbline.release.package import NO_PART
@@ -20,7 +20,7 @@ from tests.flows.conftest import ROOT
 
 DVC: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text())
 # What reads, writes, reports and checks parameters, but decides no number; see the head of dvc.yaml.
-NO_NUMBERS = {"svg", "console", "sqlite", "errors", "extras", "files", "jobs", "params"}
+NO_NUMBERS = {"svg", "console", "database", "errors", "extras", "files", "jobs", "params"}
 STARTS = {"ingest": "sources", "package": "release.package", "predict": "serve"}
 
 

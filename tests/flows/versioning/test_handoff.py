@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from flows.versioning import clones, remote
-from flows.versioning.stages import NotRestoredError, StageFailedError, UnreachableError, reproduce
+from flows.versioning.stage_runner import NotRestoredError, StageFailedError, UnreachableError, reproduce
 from tests.flows.conftest import Project, make_project
 from tests.ports import free_port
 

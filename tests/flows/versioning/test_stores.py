@@ -9,7 +9,7 @@ from pathlib import Path
 from dvc.cli import main
 
 from flows.versioning.caches import Asked, Wanted, tidy, tidy_here, unwanted
-from flows.versioning.stages import reproduce
+from flows.versioning.stage_runner import reproduce
 from flows.versioning.stores import Entry, Store, Stored
 from tests.flows.conftest import IDENTITY, Project
 

@@ -20,7 +20,7 @@ from plumbline.prepare.abstention import outsized
 from plumbline.prepare.assignment.collect import MIN_EPOCHS, observation_period, usable_rows
 from plumbline.prepare.assignment.nearest import UNASSIGNED, Rivals, assign_points, find_rivals
 from plumbline.prepare.periods import check_epochs
-from plumbline.prepare.response.decouple import rigid_design
+from plumbline.prepare.response.rigid_body import rigid_design
 from plumbline.prepare.response.robust import FREEDOM, student_fit
 from plumbline.prepare.scatterers import rectangles
 from plumbline.prepare.series.trend import line_changes

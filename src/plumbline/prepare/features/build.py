@@ -16,8 +16,8 @@ from plumbline.core.compass import Frames, quadrant_code
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, Column, names
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences
 from plumbline.prepare.response.corner_fits import fit_corners
-from plumbline.prepare.response.decouple import local_motion, remove_rigid
-from plumbline.prepare.response.position_errors import separate
+from plumbline.prepare.response.damage_separation import separate
+from plumbline.prepare.response.rigid_body import local_motion, remove_rigid
 from plumbline.prepare.scatterers import Rectangle, Scatterers, rectangles
 from plumbline.prepare.series.temporal_basis import SHAPES, Courses, unknown_courses
 

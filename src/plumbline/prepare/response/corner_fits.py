@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.strain import bay_length, principal_tensile_strain
-from plumbline.prepare.response.decouple import rigid_design
+from plumbline.prepare.response.rigid_body import rigid_design
 from plumbline.prepare.response.robust import Fit, misfit, student_fit, student_fits
 
 Float = NDArray[np.floating[Any]]

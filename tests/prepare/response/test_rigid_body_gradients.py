@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.prepare.response.decouple import PRIOR_SD, REACH_M, local_motion
+from plumbline.prepare.response.rigid_body import PRIOR_SD, REACH_M, local_motion
 from tests.prepare.made import ASCENDING, DESCENDING, los_of
 
 UP, X, Y, EAST = range(4)

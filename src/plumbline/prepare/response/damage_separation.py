@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.prepare.response.decouple import RigidFit, rigid_design
+from plumbline.prepare.response.rigid_body import RigidFit, rigid_design
 from plumbline.prepare.series.temporal_basis import Courses, dictionary_courses
 from plumbline.prepare.series.trend import LEAST_ERROR
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.prepare.response.corner_fits import corner_shape, fit_corners
-from plumbline.prepare.response.decouple import remove_rigid, rigid_design
+from plumbline.prepare.response.rigid_body import remove_rigid, rigid_design
 from plumbline.prepare.series.temporal_basis import curves
 from plumbline.prepare.series.trend import estimate_trend
 from tests.prepare.made import ASCENDING, DESCENDING, los_of

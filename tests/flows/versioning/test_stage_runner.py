@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.versioning.stages import StageFailedError, _failure, begin_asking, promote, reproduce, stale
+from flows.versioning.stage_runner import StageFailedError, _failure, begin_asking, promote, reproduce, stale
 from tests.flows.conftest import STAGES, Project, stage_process, wait_until_gone
 
 

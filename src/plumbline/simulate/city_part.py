@@ -16,7 +16,7 @@ from plumbline.simulate.radar.noise import draw_memory
 from plumbline.simulate.radar.scatterers import STRUCTURE, SimulatedScatterers, draw_scatterers, position_errors
 from plumbline.simulate.radar.series import background, common_noise, courses, measurement_noise, true_motion
 from plumbline.simulate.random_numbers import generators
-from plumbline.simulate.site import SHARD_BUILDINGS, SHARD_DISTRICTS, Site
+from plumbline.simulate.site import PART_BUILDINGS, PART_DISTRICTS, Site
 from plumbline.simulate.structure.difficulty import Evidence, difficulty, gather_evidence, no_evidence, point_precision
 from plumbline.simulate.structure.layout import CityLayout, draw_layout, draw_plan
 from plumbline.simulate.structure.motion import Motion, draw_labels, draw_motion
@@ -28,14 +28,14 @@ Array = NDArray[np.float64]
 ROWS = 4096
 """Points whose histories are made at a time."""
 REACH_OF_A_BUILDING_M = 60.0
-NUMBERS_A_SHARD = 2**24
-"""Identifiers that a shard may use; they go up by 1 to 29 a point."""
+NUMBERS_A_PART = 2**24
+"""Identifiers that a part may use; they go up by 1 to 29 a point."""
 MARGIN_M = 1000.0
 """Beyond the city, so that lines and pixels of points stay positive."""
 
 
-def write_shard(site: Site, number: int, parts: list[Path]) -> int:
-    """Simulate shard `number` and write it into files: of both tracks, of the footprints and of the labels.
+def write_part(site: Site, number: int, files: list[Path]) -> int:
+    """Simulate part `number` and write its files: of both tracks, of the footprints and of the labels.
 
     The files hold lines of the city's files, without a header.
 
@@ -44,9 +44,9 @@ def write_shard(site: Site, number: int, parts: list[Path]) -> int:
     """
     band = BANDS[site.band]
     of_plan, of_layout, of_motion, of_points, *of_tracks = generators(site.entropy, number)
-    first = number * SHARD_BUILDINGS
-    plan = draw_plan(of_plan, min(SHARD_BUILDINGS, site.town.buildings - first))
-    layout = draw_layout(of_layout, plan, site.town, number * SHARD_DISTRICTS)
+    first = number * PART_BUILDINGS
+    plan = draw_plan(of_plan, min(PART_BUILDINGS, site.town.buildings - first))
+    layout = draw_layout(of_layout, plan, site.town, number * PART_DISTRICTS)
     tunnels = tunnels_near(list(site.tunnels), layout.frames.centre, REACH_OF_A_BUILDING_M)
     motion = draw_motion(of_motion, layout, tunnels, site.damaged)
     axes = np.stack([range_and_azimuth(acquisition.heading_deg) for acquisition in site.tracks])
@@ -58,12 +58,12 @@ def write_shard(site: Site, number: int, parts: list[Path]) -> int:
     for track, rng in enumerate(of_tracks):
         seen = np.flatnonzero(points.track == track)
         delivered = _delivered(rng, site, number, track, layout, points.subset(seen), error[seen])
-        order = np.lexsort((delivered.pixel, delivered.line))  # as the service sorts, within a shard
+        order = np.lexsort((delivered.pixel, delivered.line))  # as the service sorts, within a part
         visible, delivered = points.subset(seen[order]), delivered.take(order)
         delivered = replace(delivered, number=np.sort(delivered.number))
         memory = draw_memory(rng, len(layout.height))
         evidence = evidence.plus(_evidence(site, track, visible, error[seen[order]], delivered.los, memory))
-        with parts[track].open("wb") as stream:
+        with files[track].open("wb") as stream:
             for rows, series in _series(rng, site, track, layout, motion, visible, delivered.los, memory):
                 stream.write(egms_rows(rng, site.product(track), delivered.take(rows), series))
 
@@ -72,8 +72,8 @@ def write_shard(site: Site, number: int, parts: list[Path]) -> int:
     level = difficulty(labels.severity_permille, layout.frames.side, evidence)
     scenarios = [motion.scenario(i) for i in range(len(identifiers))]
     polygon = shapely.transform(layout.polygon, lambda at: at + np.array(site.place))
-    parts[2].write_text(footprint_features(identifiers, polygon, layout.height), encoding="utf-8")
-    parts[3].write_text(label_rows(identifiers, labels, scenarios, level), encoding="utf-8")
+    files[2].write_text(footprint_features(identifiers, polygon, layout.height), encoding="utf-8")
+    files[3].write_text(label_rows(identifiers, labels, scenarios, level), encoding="utf-8")
     return len(points.building)
 
 
@@ -94,8 +94,8 @@ def _delivered(
     beyond = site.town.extent + MARGIN_M
     steps = np.cumsum(rng.integers(1, 30, len(east_north)))
     return EgmsPoints(
-        # Two tracks share no identifier, nor do two shards.
-        number=steps + number * NUMBERS_A_SHARD + (a.track * 1000 + a.burst) * 62**6,
+        # Two tracks share no identifier, nor do two parts.
+        number=steps + number * NUMBERS_A_PART + (a.track * 1000 + a.burst) * 62**6,
         position=east_north + np.array(site.place),
         height=layout.ground[points.building] + points.height + error[:, 2],
         los=a.los(east_north),

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.prepare.response.decouple import remove_rigid
-from plumbline.prepare.response.position_errors import separate
+from plumbline.prepare.response.damage_separation import separate
+from plumbline.prepare.response.rigid_body import remove_rigid
 from plumbline.prepare.series.temporal_basis import Courses, curves, unknown_courses
 from plumbline.prepare.series.trend import estimate_trend
-from tests.prepare.response.test_decouple import arrange, rigid_motion, spread_out
+from tests.prepare.response.test_rigid_body import arrange, rigid_motion, spread_out
 
 WHEN, YEARS = np.linspace(0, 1, 90), 3.0
 LINE, LATE = 0, 8
