@@ -15,7 +15,7 @@ from benchmarks.common import head, line
 from benchmarks.heldout.scores import BARS, ENGINEER, HELD, MODEL, Scores, cell, of_quadrants, score_of, table
 from plumbline.core.files import atomic_file, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category
-from plumbline.core.svg import Line, Mark, line_chart
+from plumbline.reporting.svg_charts import Line, Mark, line_chart
 from plumbline.serve.predictions import STATUSES
 from plumbline.validate.confidence import COVERED, accuracy_by_coverage, share_error
 from plumbline.validate.slices import AREA_BOUNDS_M2, POINT_BOUNDS

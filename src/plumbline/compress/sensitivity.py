@@ -10,9 +10,9 @@ from plumbline.compress.degradation import rightness_of
 from plumbline.compress.iterative_pruning import Pruning
 from plumbline.compress.prune import channel_groups, prune
 from plumbline.core.console import track
-from plumbline.core.svg import Line, line_chart
 from plumbline.model.network import count_parameters
 from plumbline.prepare.features.shards import SequenceSet
+from plumbline.reporting.svg_charts import Line, line_chart
 
 RATIOS = (0.25, 0.5, 0.75)
 Row = dict[str, Any]

@@ -7,7 +7,6 @@ import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.params import Audit, parse_params
-from plumbline.prepare.audit.charts import Group, number, stacked
 from plumbline.prepare.audit.run import RULES
 from plumbline.prepare.features.sequences import UNDEFINED
 from tests.browser import framed, in_browser
@@ -146,28 +145,6 @@ def test_an_empty_split_has_a_page(tmp_path):
         result.write(tmp_path)
 
 
-def test_many_kinds_share_the_last_colour():
-    page = Page(stacked([Group("a", {f"k{i}": i for i in range(20)})]))
-    assert "9 others" in page.said
-    assert Page(stacked([Group("none", {"k": 0})])).said.count("0") == 1
-
-
-FIGURES = [
-    (None, ""),
-    (0, "0"),
-    (12345, "12,345"),
-    (3.0, "3"),
-    (1.23456e-7, "1.235e-07"),
-    (1e20, "1e+20"),
-    ("<b>", "&lt;b&gt;"),
-]
-
-
-@pytest.mark.parametrize(("value", "said"), FIGURES)
-def test_figures_are_short(value, said):
-    assert number(value) == said
-
-
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -182,25 +159,6 @@ def test_bounds_that_cannot_be_are_refused(wrong, said):
     with pytest.raises(InputError, match=f"prepare.audit.*{said}"):
         parse_params({**PARAMS, "prepare": {**PARAMS["prepare"], "audit": wrong}})
     assert parse_params({**PARAMS, "prepare": {"audit": {"refuse_psi": 0.5}}}).prepare.audit == Audit(refuse_psi=0.5)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, ""),
-        (7, "7"),
-        (11388, "11,388"),
-        (11630.4, "11,630"),
-        (1163.04, "1163"),
-        (0.12345, "0.1235"),
-        (3.0, "3"),
-        (-12345.6, "-12,346"),
-        (2.6e-5, "2.6e-05"),
-        (1e20, "1e+20"),
-    ],
-)
-def test_figures_of_one_table_are_written_alike(value, text):
-    assert number(value) == text
 
 
 def test_paper_shows_the_bars_and_their_key():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from plumbline.prepare.audit.charts import Group, histograms, number, say, stacked, table, timeline
+from plumbline.reporting.html_charts import Group, histograms, stacked, timeline
+from plumbline.reporting.page import html_page, number, say, table
 
 MOST_CITIES = 40
 """Cities drawn; all are in audit.json."""
@@ -51,11 +52,7 @@ def audit_page(content: Mapping[str, Any]) -> str:
         _drift(statistics["drift"]),
         _features(statistics),
     ]
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Plumbline audit</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{_STYLE}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
-    )
+    return html_page("Plumbline audit", _STYLE, body)
 
 
 def _rules(rules: list[dict[str, Any]]) -> str:

@@ -16,7 +16,7 @@ from bokeh.palettes import PRGn11
 from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS
-from plumbline.prepare.audit.charts import number, say
+from plumbline.reporting.page import number, say
 
 Float = NDArray[np.floating[Any]]
 COLOURS = tuple(reversed(PRGn11))

@@ -14,8 +14,8 @@ from plumbline.core.compass import QUADRANTS, frames
 from plumbline.core.console import log
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import reason_sentences
-from plumbline.prepare.audit.charts import number, say, table
 from plumbline.prepare.features.definition import GEOMETRY
+from plumbline.reporting.page import number, say, table
 from plumbline.serve.explain.drawing import DrawnBuilding, draw_building, legend
 from plumbline.serve.map.content import description, isolated
 from plumbline.serve.outputs import write_text

@@ -8,8 +8,8 @@ from typing import Any
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.files import write_json
-from plumbline.core.svg import Estimate, Line, interval_chart, line_chart
-from plumbline.prepare.audit.charts import number, say, table
+from plumbline.reporting.page import html_page, number, say, table
+from plumbline.reporting.svg_charts import Estimate, Line, interval_chart, line_chart
 from plumbline.validate.gates.bootstrap import RESAMPLES
 from plumbline.validate.report.content import METRICS, OF_SLICES, compared_with
 
@@ -52,11 +52,7 @@ def report_page(content: Mapping[str, Any]) -> str:
         _calibration(content),
         _confusions(content),
     ]
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Plumbline: report of a candidate</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{_STYLE}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
-    )
+    return html_page("Plumbline: report of a candidate", _STYLE, body)
 
 
 def _class(passed: bool) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.strain import category
-from plumbline.core.svg import Line, line_chart
 from plumbline.prepare.features.shards import Shards
+from plumbline.reporting.svg_charts import Line, line_chart
 from plumbline.validate.confidence import accuracy_by_coverage, confidence_bins, share_error
 from plumbline.validate.metrics import Figures, Judged
 

@@ -6,7 +6,19 @@ from xml.etree import ElementTree
 
 import pytest
 
-from plumbline.core.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Estimate, Line, Mark, interval_chart, line_chart
+from plumbline.reporting.svg_charts import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Estimate,
+    Line,
+    Mark,
+    interval_chart,
+    line_chart,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 

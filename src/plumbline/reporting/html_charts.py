@@ -1,12 +1,13 @@
-"""Plots as plain HTML and SVG: small, sharp on a phone, and without a script."""
+"""Draw bars and histograms as plain HTML and SVG: small, sharp on a phone, and without a script."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
+
+from plumbline.reporting.page import number, say
 
 COLOURS = ("#2f6c9e", "#e0a030", "#6b9e5a", "#b0517d", "#7a7a7a", "#5ab4c4", "#8c6bb1", "#c46a3d")
 WIDTH, HEIGHT = 240, 64
@@ -21,31 +22,6 @@ class Group:
 
     name: str
     counts: Mapping[str, int]
-
-
-def say(text: object) -> str:
-    """Text, safe in HTML."""
-    return html.escape(str(text), quote=True)
-
-
-def number(value: Any) -> str:
-    """A figure of four digits, or all digits before the point; nothing for None."""
-    if value is None:
-        return ""
-    is_figure = isinstance(value, float) and abs(value) < 1e15
-    if isinstance(value, int) or (is_figure and (value.is_integer() or abs(value) >= 1e4)):
-        return f"{round(value):,}"
-    return say(f"{value:.4g}" if isinstance(value, float) else value)
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A table; the first column is text, the others are figures."""
-    head = "".join(f"<th{' class=n' if i else ''}>{say(title)}</th>" for i, title in enumerate(heads))
-    body = "".join(
-        f"<tr><td>{say(row[0])}</td>" + "".join(f'<td class="n">{number(value)}</td>' for value in row[1:]) + "</tr>"
-        for row in rows
-    )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def stacked(groups: Sequence[Group]) -> str:

@@ -1,4 +1,4 @@
-"""Charts as plain SVG: drawn without a library, read by every browser, on paper of any colour."""
+"""Draw curves and intervals as plain SVG: without a library, read by every browser, on paper of any colour."""
 
 from __future__ import annotations
 

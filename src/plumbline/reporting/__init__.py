@@ -1,0 +1,1 @@
+"""What pages for people are drawn with: the skeleton, texts, figures, tables and charts."""
