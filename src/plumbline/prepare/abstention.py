@@ -292,7 +292,7 @@ def has_no_probable_quadrant(answers: Answered, limits: Prepare) -> NDArray[np.b
     None is told where that, times the chance that its quadrant is another one, is above `ELSEWHERE`; from
     `FULL_PERMILLE` on, where its quadrant is less probable than `min_quadrant_confidence`. What is asked below goes
     with that limit in proportion: with 0.55 it is a chance of 0.309 just below `FULL_PERMILLE`, 0.320 at category 1
-    (decisions 29, 31 and 33).
+    (decision 36).
     """
     severity = np.maximum(answers.severity_permille.astype(float), LEAST_PERMILLE)
     asked, full = (1 - ELSEWHERE * (1 + CATEGORY_BOUNDS_PERMILLE[0] / said) for said in (severity, FULL_PERMILLE))

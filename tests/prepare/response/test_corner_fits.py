@@ -97,7 +97,7 @@ def test_what_a_corner_may_do_begins_with_what_the_engineer_fits():
 
 def test_how_probable_each_way_is_belongs_to_what_models_were_trained_on():
     """Other shares change what models read in the same columns: `PREPARATION` must rise with them, and models of before
-    be trained anew (decision 33). Where it rises for another reason, write the new number here."""
+    be trained anew (decision 36). Where it rises for another reason, write the new number here."""
     assert (PULLS, PREPARATION) == ({0.0: 0.6, 0.4: 0.25, 0.9: 0.15}, 6)
 
 

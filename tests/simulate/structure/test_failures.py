@@ -139,7 +139,7 @@ def test_a_corner_that_opens_moves_away_from_its_own_building(corner, east, nort
 
 
 def test_half_of_the_failures_open_by_up_to_the_drop_itself():
-    """By a third of it at most, and seldom, networks took what cities had for less strain than it was (decision 33)."""
+    """By a third of it at most, and seldom, networks took what cities had for less strain than it was (decision 36)."""
     opening = draw_hinges(np.random.default_rng(9), np.full((2000, 2), 15.0), np.ones((2000, 4), bool)).opening
     assert (opening > 0).mean() == pytest.approx(0.5, abs=0.04)
     assert 0.98 < opening.max() <= 1.0

@@ -1,7 +1,7 @@
 """Whose each point of a city is: by its position, and beside two buildings that of the one it moves with.
 
 Positions are off by metres. At a wall that two houses share the nearer one is a guess, and a few scatterers of a
-neighbour that settles on its own look like a corner that has broken off (decision 31).
+neighbour that settles on its own look like a corner that has broken off (decision 36).
 
 Shape legend: N points of all tracks, P points of one pair of buildings (padded), b pairs at a time.
 """

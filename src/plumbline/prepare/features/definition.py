@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 PREPARATION = 6
 """Goes up when the same points give other numbers in the same columns: a model wants those that it was trained on.
-2: standard errors know of noise with a long memory (docs/decisions/0010).
-3: changes are without what wrong positions make of a tilt (docs/decisions/0013).
+2: standard errors know of noise with a long memory (docs/decisions/0036).
+3: changes are without what wrong positions make of a tilt (docs/decisions/0036).
 4: large steady damage is not taken for that (docs/decisions/0027).
-5: a point between two houses counts for the one that it moves with (docs/decisions/0031).
-6: a corner may also move away from its building (docs/decisions/0033)."""
+5: a point between two houses counts for the one that it moves with (docs/decisions/0036).
+6: a corner may also move away from its building (docs/decisions/0036)."""
 Kind = Literal["even", "x", "y", "xx", "yy", "ne", "nw", "sw", "se"]
 
 

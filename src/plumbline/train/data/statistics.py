@@ -24,7 +24,7 @@ REACH = 1.25
 """Answered for: each value up to so many times half the range of training, from its middle."""
 UNBOUNDED = ("years", "tracks", "rectangularity")
 """How long and from how many orbits one has watched does not make a building strange; nor do wings and courts: on
-held-out cities, shapes less like a rectangle than any in training were judged as well as others (decision 9). A time
+held-out cities, shapes less like a rectangle than any in training were judged as well as others (decision 36). A time
 that is shorter than in training does: `least_years`."""
 STANDARDISATION = tuple(
     f"{name}_{part}" for name in ("distance", "slope", "geometry", "severity") for part in ("mean", "sd")
