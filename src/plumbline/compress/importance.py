@@ -72,5 +72,4 @@ def loss_of(model: Diagnosis, batch: Batch, losses: Train) -> Tensor:
     """The training's loss of a batch of buildings as they are: neither turned, perturbed nor weighted."""
     chosen = build_losses(losses)
     answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-    quadrant = losses.quadrant_weight * chosen.quadrant(answer, batch.quadrant_B)
-    return quadrant + losses.severity_weight * chosen.severity(answer, model.standard_severity(batch.severity_B))
+    return chosen.where(answer, batch) + chosen.how_much(answer, batch, model.standard_severity(batch.severity_B))

@@ -159,7 +159,7 @@ def _pruner(
         unwrapped_parameters=[(parameter, 0) for parameter in network.pool.parameters()] or None,
         pruning_ratio=ratio,
         pruning_ratio_dict=dict(own),
-        ignored_layers=[network.quadrant_head, network.severity_head],
+        ignored_layers=network.heads.last,
         num_heads=made,
         prune_head_dims=not whole,
         prune_num_heads=bool(gone),

@@ -21,7 +21,7 @@ from plumbline.prepare.features.shards import SequenceSet
 
 OPERATORS = ["MatMul", "Gemm", "Conv"]
 """Where the weights are. Quantising every operator instead costs half of the accuracy (docs/decisions)."""
-KEPT_FLOAT = ("whitening", "quadrant_head", "severity_head")
+KEPT_FLOAT = ("whitening", "quadrant_head", "severity_head", "accepted_head", "level_head", "mechanism_head")
 """Layers whose activations stay in float, by a part of their weights' names: what they say is the answer."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 QUADRANTS = ("NE", "NW", "SW", "SE")
 """Names of the quadrants, in the order of the label codes 0 to 3 (counter-clockwise from x, y > 0)."""
+BETWEEN_QUADRANTS = "|"
 
 
 @dataclass(frozen=True)
@@ -74,3 +76,8 @@ def quadrant_code(x: NDArray[np.floating[Any]], y: NDArray[np.floating[Any]]) ->
     """Index into `QUADRANTS` of building-frame positions; the axes themselves count as east and north."""
     east, north = x >= 0, y >= 0
     return np.select([east & north, ~east & north, ~east & ~north], [0, 1, 2], default=3)
+
+
+def join_quadrants(these: Iterable[object]) -> str:
+    """Names of the quadrants that are true of four, as `NE|NW`."""
+    return BETWEEN_QUADRANTS.join(name for name, true in zip(QUADRANTS, these, strict=True) if true)

@@ -19,6 +19,12 @@ DIFFICULTIES = ("easy", "medium", "hard")
 """How hard a building is to judge: names of the codes 0, 1, 2."""
 CATEGORY_BOUNDS_PERMILLE = (0.5, 0.75, 1.5, 3.0)
 """Lower bounds of the categories 1 to 4."""
+MECHANISMS = ("corner", "end", "step", "bowl", "bending", "several")
+"""How a building fails: names of the codes 0 to 5. `several`: two at once, the smaller half of the larger at least."""
+ACCEPTED_SHARE = 0.9
+"""A quadrant with this share of the building's largest strain is a right answer, too."""
+LEVEL_EDGES_PERMILLE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0)
+"""Lower bounds of the levels 1 to 15 of strain: finer than the categories, and each lies in one of them."""
 INTERVAL_SHARE = 0.9
 """Of the true severities, that an interval is to hold."""
 
@@ -33,6 +39,8 @@ class Strain(NamedTuple):
     severity_permille: float
     quadrant: int
     """Index into `compass.QUADRANTS`, of the middle of the bay with the largest strain."""
+    accepted: tuple[int, ...]
+    """Indices of the quadrants whose own largest strain is `ACCEPTED_SHARE` of the severity at least."""
 
 
 def principal_tensile_strain(beta: ArrayLike, eps_l: ArrayLike) -> Array:
@@ -62,7 +70,7 @@ def structure_strain(field: Field, side_x: float, side_y: float, spacing: float 
     """
     side = (side_x, side_y)
     tilt = _tilt(field, side, spacing)
-    best = Strain(-1.0, 0)
+    largest, best, by_quadrant = -1.0, 0, np.zeros(4)
     for axis in (0, 1):
         bay = bay_length(side[axis])
         start = _lattice(-side[axis] / 2, side[axis] / 2 - bay, spacing)
@@ -70,12 +78,18 @@ def structure_strain(field: Field, side_x: float, side_y: float, spacing: float 
         near, far = (_sample(field, axis, along, line) for along in (start, start + bay))
         beta = (far[0] - near[0]) / bay - tilt[axis]
         strain = principal_tensile_strain(beta, (far[1 + axis] - near[1 + axis]) / bay)
+        middle = np.meshgrid(start + bay / 2, line, indexing="ij")
+        code = quadrant_code(middle[axis], middle[1 - axis])
+        np.maximum.at(by_quadrant, code, strain)
         at = np.unravel_index(int(np.argmax(strain)), strain.shape)
-        if strain[at] > best.severity_permille:
-            middle = np.array([[start[at[0]] + bay / 2], [line[at[1]]]])
-            code = quadrant_code(middle[axis], middle[1 - axis])
-            best = Strain(float(strain[at]), int(code[0]))
-    return best
+        if strain[at] > largest:
+            largest, best = float(strain[at]), int(code[at])
+    return Strain(largest, best, tuple(np.flatnonzero(by_quadrant >= ACCEPTED_SHARE * largest).tolist()))
+
+
+def category_of_levels() -> NDArray[np.int64]:
+    """(16,) category in which each level of `LEVEL_EDGES_PERMILLE` lies."""
+    return category((0.0, *LEVEL_EDGES_PERMILLE))
 
 
 def category(severity_permille: ArrayLike) -> NDArray[np.int64]:

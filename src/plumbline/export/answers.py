@@ -52,6 +52,10 @@ class Answers(NamedTuple):
     severity_low: NDArray[np.float32]
     severity_high: NDArray[np.float32]
     novelty: NDArray[np.float32]
+    accepted_probability: NDArray[np.float32]
+    category_probability: NDArray[np.float32]
+    level_probability: NDArray[np.float32]
+    mechanism_probability: NDArray[np.float32]
 
 
 class Released(ABC):
@@ -99,7 +103,7 @@ class Released(ABC):
 
 def _nothing() -> Answers:
     """Answers for no buildings."""
-    shapes = ((0, 4), (0,), (0,), (0,), (0,))
+    shapes = ((0, 4), (0,), (0,), (0,), (0,), (0, 4), (0, 5), (0, 16), (0, 6))
     return Answers(*(np.zeros(shape, np.float32) for shape in shapes))
 
 

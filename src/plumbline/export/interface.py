@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
-from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, LEVEL_EDGES_PERMILLE, MECHANISMS
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, Column
 
 NAME = "plumbline"
@@ -39,6 +39,8 @@ class About(BaseModel):
     outputs: list[dict[str, Any]]
     quadrants: list[str]
     category_bounds_permille: list[float]
+    category_share: list[float] = Field(min_length=5, max_length=5)
+    """Of the buildings that the model was calibrated on: what its probabilities of categories stand for."""
 
 
 def interface() -> dict[str, Any]:
@@ -63,6 +65,25 @@ def interface() -> dict[str, Any]:
             tensor("severity_low", "float32", "batch", unit="permille; 0 where there may be no damage"),
             tensor("severity_high", "float32", "batch", unit="permille; 90 % of true values lie between both"),
             tensor("novelty", "float32", "batch", unit="1; above 1: unlike the training data"),
+            tensor(
+                "accepted_probability",
+                *("float32", "batch", 4),
+                unit="1; if damaged, that a quadrant has 0.9 of the building's strain at least",
+                order=list(QUADRANTS),
+            ),
+            tensor("category_probability", "float32", "batch", 5, unit="1; at category_share", order=list(range(5))),
+            tensor(
+                "level_probability",
+                *("float32", "batch", len(LEVEL_EDGES_PERMILLE) + 1),
+                unit="1; the same in finer levels",
+                lower_bounds_permille=[0.0, *LEVEL_EDGES_PERMILLE],
+            ),
+            tensor(
+                "mechanism_probability",
+                *("float32", "batch", len(MECHANISMS)),
+                unit="1; if damaged",
+                order=list(MECHANISMS),
+            ),
         ],
         "quadrants": list(QUADRANTS),
         "category_bounds_permille": list(CATEGORY_BOUNDS_PERMILLE),
@@ -78,9 +99,16 @@ def same_inputs(found: list[dict[str, Any]]) -> bool:
     return bare(found) == bare(interface()["inputs"])
 
 
-def properties(max_length: int, preparation: int) -> dict[str, str]:
+def properties(max_length: int, preparation: int, category_share: list[float]) -> dict[str, str]:
     """What an ONNX file says of itself, as its `metadata_props` hold it: text, JSON where it is more than a word."""
-    about = About(name=NAME, version=_version(), preparation=preparation, max_length=max_length, **interface())
+    about = About(
+        name=NAME,
+        version=_version(),
+        preparation=preparation,
+        max_length=max_length,
+        category_share=category_share,
+        **interface(),
+    )
     return {key: value if key in WORDS else json.dumps(value) for key, value in about.model_dump().items()}
 
 

@@ -54,7 +54,8 @@ def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
         if program is None:
             raise PlumblineError("torch.onnx.export returned no program.")
         onnx.save(apart(program.model_proto), temporary)
-        finish(temporary, properties(model.network.spec.max_length, model.preparation))
+        share = [round(float(value), 6) for value in model.get_buffer("category_share")]
+        finish(temporary, properties(model.network.spec.max_length, model.preparation, share))
 
 
 def _refused(model: Diagnosis, path: Path, error: Exception) -> str:

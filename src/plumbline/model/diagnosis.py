@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_bytes, write_json
-from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category_of_levels
 from plumbline.model.heads import RawAnswer
 from plumbline.model.interval import KINDS, kinds, narrowness, stretched
 from plumbline.model.network import Network, spec_of
@@ -47,6 +47,15 @@ class Answer(NamedTuple):
     """(B,) upper end, permille."""
     novelty: Tensor
     """(B,) how far outside of the training buildings; above 1: too far to be answered for."""
+    accepted_probability: Tensor
+    """(B, 4) how probable it is, if the building is damaged, that each quadrant is a right answer: strained nearly as
+    much as the worst. Where damage is spread, several are."""
+    category_probability: Tensor
+    """(B, 5) of the Burland categories, at the share of damaged buildings that the model was calibrated on."""
+    level_probability: Tensor
+    """(B, 16) the same in finer levels of strain, see `strain.LEVEL_EDGES_PERMILLE`."""
+    mechanism_probability: Tensor
+    """(B, 6) in the order of `strain.MECHANISMS`, if the building is damaged."""
 
 
 class Diagnosis(nn.Module):
@@ -68,6 +77,13 @@ class Diagnosis(nn.Module):
         self.register_buffer("severity_sd", torch.ones(()))
         self.register_buffer("severity_limit", torch.full((), torch.inf))
         self.register_buffer("temperature", torch.ones(()))
+        self.register_buffer("accepted_scale", torch.ones(()))
+        self.register_buffer("accepted_shift", torch.zeros(()))
+        self.register_buffer("level_scale", torch.ones(()))
+        self.register_buffer("level_shift", torch.zeros(len(CATEGORY_BOUNDS_PERMILLE) + 1))
+        self.register_buffer("category_share", torch.full((len(CATEGORY_BOUNDS_PERMILLE) + 1,), 0.2))
+        self.register_buffer("mechanism_scale", torch.ones(()))
+        self.register_buffer("category_of_level", one_hot_categories(), persistent=False)
         categories = len(CATEGORY_BOUNDS_PERMILLE) + 1
         self.register_buffer("interval_below", torch.ones(KINDS, categories))
         self.register_buffer("interval_above", torch.ones(KINDS, categories))
@@ -126,13 +142,23 @@ class Diagnosis(nn.Module):
         """
         raw = self.raw(distance, slope, geometry, mask)
         low_B1, high_B1 = self.interval(raw.severity_B3, kinds(geometry))
+        level_BK = self.level_logits(raw.levels_BK).softmax(-1)
         return Answer(
             quadrant_probability=(raw.logits_B4 / self.temperature).softmax(-1),  # type: ignore[operator]
             severity_permille=self.permille(raw.severity_B3[:, 1:2]).squeeze(-1),
             severity_low=self.permille(low_B1).squeeze(-1),
             severity_high=self.permille(high_B1).squeeze(-1),
             novelty=self.novelty(geometry),
+            accepted_probability=(raw.accepted_B4 * self.accepted_scale + self.accepted_shift).sigmoid(),  # type: ignore[operator]
+            category_probability=(level_BK[:, :, None] * self.get_buffer("category_of_level")).sum(1),
+            level_probability=level_BK,
+            mechanism_probability=(raw.mechanism_BM * self.mechanism_scale).softmax(-1),  # type: ignore[operator]
         )
+
+    def level_logits(self, levels_BK: Tensor) -> Tensor:
+        """(B, K) calibrated: one scale for all, and a shift for each category."""
+        shift_K = (self.get_buffer("category_of_level") * self.get_buffer("level_shift")).sum(1)
+        return levels_BK * self.get_buffer("level_scale") + shift_K
 
     def interval(self, severity_B3: Tensor, kind_BK: Tensor) -> tuple[Tensor, Tensor]:
         """(B, 1) ends of the severity's interval, standardised, about the middle of `severity_B3`.
@@ -154,6 +180,11 @@ class Diagnosis(nn.Module):
     def category_edges(self) -> Tensor:
         """(E,) bounds between the categories, standardised."""
         return self.standard_severity(torch.tensor(CATEGORY_BOUNDS_PERMILLE).to(self.get_buffer("severity_sd")))
+
+
+def one_hot_categories() -> Tensor:
+    """(K, C) 1 where a level lies in a category."""
+    return nn.functional.one_hot(torch.from_numpy(category_of_levels()), len(CATEGORY_BOUNDS_PERMILLE) + 1).float()
 
 
 def asinh(x: Tensor) -> Tensor:

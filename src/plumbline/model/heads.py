@@ -1,6 +1,6 @@
-"""The heads: one vector of a building, pooled scatterers with geometry, to quadrant and severity.
+"""The heads: one vector of a building, pooled scatterers with geometry, to where, how much and how it is damaged.
 
-Shape legend: B buildings, D channels, G width of the geometry.
+Shape legend: B buildings, D channels, G width of the geometry, K levels of strain, M mechanisms.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from plumbline.core.strain import LEVEL_EDGES_PERMILLE, MECHANISMS
+
 
 class RawAnswer(NamedTuple):
     """What the network says before it is put into physical units."""
@@ -18,6 +20,12 @@ class RawAnswer(NamedTuple):
     """Quadrants, in the order of `compass.QUADRANTS`."""
     severity_B3: Tensor
     """Low, middle and high standardised severity, ascending."""
+    accepted_B4: Tensor
+    """Log odds that each quadrant is a right answer."""
+    levels_BK: Tensor
+    """Levels of strain, see `strain.LEVEL_EDGES_PERMILLE`."""
+    mechanism_BM: Tensor
+    """In the order of `strain.MECHANISMS`."""
 
 
 class Heads(nn.Module):
@@ -31,6 +39,9 @@ class Heads(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.quadrant_head = nn.Linear(hidden, 4)
         self.severity_head = nn.Linear(hidden, 3)
+        self.accepted_head = nn.Linear(hidden, 4)
+        self.level_head = nn.Linear(hidden, len(LEVEL_EDGES_PERMILLE) + 1)
+        self.mechanism_head = nn.Linear(hidden, len(MECHANISMS))
 
     def forward(self, pooled: list[Tensor], geometry_BG: Tensor) -> RawAnswer:
         """Judge B buildings by what each look of the pooling gave, (B, D), and by their geometry."""
@@ -42,4 +53,15 @@ class Heads(nn.Module):
         # Widths are positive, so the three never cross.
         below_B1, above_B1 = nn.functional.softplus(severity_B3[:, 1:2]), nn.functional.softplus(severity_B3[:, 2:])
         severity_B3 = torch.cat([middle_B1 - below_B1, middle_B1, middle_B1 + above_B1], dim=-1)
-        return RawAnswer(self.quadrant_head(joined), severity_B3)
+        return RawAnswer(
+            self.quadrant_head(joined),
+            severity_B3,
+            self.accepted_head(joined),
+            self.level_head(joined),
+            self.mechanism_head(joined),
+        )
+
+    @property
+    def last(self) -> list[nn.Linear]:
+        """The layers whose outputs are answers; pruning leaves them."""
+        return [self.quadrant_head, self.severity_head, self.accepted_head, self.level_head, self.mechanism_head]

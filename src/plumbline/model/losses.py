@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from plumbline.core.strain import INTERVAL_SHARE
+from plumbline.core.strain import INTERVAL_SHARE, LEVEL_EDGES_PERMILLE
 from plumbline.model.heads import RawAnswer
 from plumbline.params import Train
 from plumbline.params.plugins import QUADRANT_LOSS, SEVERITY_LOSS
@@ -49,7 +49,10 @@ def charbonnier(error_B: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class QuadrantLoss:
-    """Mean loss over the buildings whose quadrant is defined (not -1); 0 where there is none."""
+    """Mean loss over the buildings whose quadrant is defined (not -1); 0 where there is none.
+
+    What is aimed at is spread evenly over all quadrants that are right answers.
+    """
 
     kind: QuadrantKind = "cross_entropy"
     gamma: float = 2.0
@@ -57,12 +60,15 @@ class QuadrantLoss:
     class_weights: tuple[float, float, float, float] | None = None
     """How many buildings one of each quadrant counts as, in the order of `compass.QUADRANTS`."""
 
-    def __call__(self, answer: RawAnswer, quadrant_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, answer: RawAnswer, quadrant_B: Tensor, accepted_B4: Tensor, weight_B: Tensor | None = None
+    ) -> Tensor:
         """With weights, a building of weight w counts as w buildings."""
-        cross_entropy_B = functional.cross_entropy(answer.logits_B4, quadrant_B, ignore_index=-1, reduction="none")
+        target_B4 = accepted_B4.to(answer.logits_B4.dtype)
+        target_B4 = target_B4 / target_B4.sum(1, keepdim=True).clamp(min=1)
+        cross_entropy_B = functional.cross_entropy(answer.logits_B4, target_B4, reduction="none")
         each_B: Tensor = QUADRANT_LOSS[self.kind](cross_entropy_B, self.gamma)
-        counts_B = self.counts(quadrant_B, weight_B).to(each_B.dtype)
-        return (counts_B * each_B).sum() / counts_B.sum().clamp(min=torch.finfo(counts_B.dtype).tiny)
+        return counted_mean(each_B, self.counts(quadrant_B, weight_B))
 
     def counts(self, quadrant_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
         """(B,) how many buildings each counts as; 0 where the quadrant is not defined."""
@@ -107,15 +113,82 @@ def _pinball(error_B: Tensor, quantile: float) -> Tensor:
     return torch.maximum(quantile * error_B, (quantile - 1) * error_B)
 
 
+def accepted_loss(answer: RawAnswer, accepted_B4: Tensor, counts_B: Tensor) -> Tensor:
+    """Binary cross-entropy of each quadrant being a right answer, of the buildings that count."""
+    target_B4 = accepted_B4.to(answer.accepted_B4.dtype)
+    each_B4 = functional.binary_cross_entropy_with_logits(answer.accepted_B4, target_B4, reduction="none")
+    return counted_mean(each_B4.mean(1), counts_B)
+
+
+def mechanism_loss(answer: RawAnswer, mechanism_B: Tensor, counts_B: Tensor) -> Tensor:
+    """Cross-entropy of the mechanism, 0 where it is not known, of the buildings that count."""
+    each_B = functional.cross_entropy(answer.mechanism_BM, mechanism_B.long(), ignore_index=-1, reduction="none")
+    return counted_mean(each_B, counts_B)
+
+
+def level_loss(answer: RawAnswer, severity_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
+    """Cross-entropy of the level in which the severity, permille, lies."""
+    level_B = torch.bucketize(severity_B, _edges(severity_B.device), right=True)
+    each_B = functional.cross_entropy(answer.levels_BK, level_B, reduction="none")
+    return each_B.mean() if weight_B is None else (each_B * (weight_B / weight_B.mean())).mean()
+
+
+@functools.cache
+def _edges(device: torch.device) -> Tensor:
+    """Sent once: a GPU waits for what is sent."""
+    return torch.tensor(LEVEL_EDGES_PERMILLE, device=device)
+
+
+def counted_mean(each_B: Tensor, counts_B: Tensor) -> Tensor:
+    """Mean over buildings that count as so many; 0 where none does."""
+    counts_B = counts_B.to(each_B.dtype)
+    return (counts_B * each_B).sum() / counts_B.sum().clamp(min=torch.finfo(counts_B.dtype).tiny)
+
+
+class Labels(Protocol):
+    """What is true of B buildings; see `data.batches.Batch`."""
+
+    @property
+    def severity_B(self) -> Tensor:
+        """Permille."""
+
+    @property
+    def quadrant_B(self) -> Tensor:
+        """Code, or -1."""
+
+    @property
+    def accepted_B4(self) -> Tensor:
+        """Right answers."""
+
+    @property
+    def mechanism_B(self) -> Tensor:
+        """Code, or -1."""
+
+
 class Losses(NamedTuple):
-    """Both losses of a run."""
+    """The losses of a run."""
 
     quadrant: QuadrantLoss
     severity: SeverityLoss
+    train: Train
+
+    def where(self, answer: RawAnswer, labels: Labels, weight_B: Tensor | None = None) -> Tensor:
+        """What is said of damaged buildings alone: quadrant, which of them are right answers, mechanism."""
+        counts_B = self.quadrant.counts(labels.quadrant_B, weight_B)
+        means = (
+            (self.train.quadrant_weight, self.quadrant(answer, labels.quadrant_B, labels.accepted_B4, weight_B)),
+            (self.train.accepted_weight, accepted_loss(answer, labels.accepted_B4, counts_B)),
+            (self.train.mechanism_weight, mechanism_loss(answer, labels.mechanism_B, counts_B)),
+        )
+        return sum((weight * mean for weight, mean in means[1:]), start=means[0][0] * means[0][1])
+
+    def how_much(self, answer: RawAnswer, labels: Labels, standard_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
+        """What is said of all: severity, standardised, and the level that it lies in."""
+        severity = self.train.severity_weight * self.severity(answer, standard_B, weight_B)
+        return severity + self.train.level_weight * level_loss(answer, labels.severity_B, weight_B)
 
 
 def build_losses(train: Train) -> Losses:
     """The losses that the section `train` names."""
-    return Losses(
-        QuadrantLoss(train.quadrant_loss, train.focal_gamma, train.class_weights), SeverityLoss(train.severity_loss)
-    )
+    quadrant = QuadrantLoss(train.quadrant_loss, train.focal_gamma, train.class_weights)
+    return Losses(quadrant, SeverityLoss(train.severity_loss), train)

@@ -45,16 +45,6 @@ class Network(nn.Module):
         """The attention layers."""
         return self.neck.attention
 
-    @property
-    def quadrant_head(self) -> nn.Linear:
-        """The layer whose outputs are the four quadrants; pruning leaves them."""
-        return self.heads.quadrant_head
-
-    @property
-    def severity_head(self) -> nn.Linear:
-        """The layer whose outputs are the three severities; pruning leaves them."""
-        return self.heads.severity_head
-
 
 def spec_of(network: Network) -> NetworkSpec:
     """The spec with the widths that the layers have now; differs from `network.spec` after pruning."""

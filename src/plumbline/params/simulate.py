@@ -44,6 +44,29 @@ class Borrowed(Section):
     """As `ingest.footprints`."""
 
 
+class Mechanisms(Section):
+    """How buildings fail: a share of the failures for each, in any proportion; see `structure.mechanisms`."""
+
+    corner: float = Field(default=0.4, ge=0)
+    end: float = Field(default=0.15, ge=0)
+    step: float = Field(default=0.15, ge=0)
+    bowl: float = Field(default=0.2, ge=0)
+    bending: float = Field(default=0.1, ge=0)
+    twice: Fraction = 0.15
+    """Share of the failing buildings in which something else fails as well."""
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """In the order of `strain.MECHANISMS`."""
+        return self.corner, self.end, self.step, self.bowl, self.bending
+
+    @model_validator(mode="after")
+    def _some_fail(self) -> Self:
+        if not sum(self.shares):
+            raise ValueError("all shares are 0; use damaged: 0 for a city in which nothing fails")
+        return self
+
+
 class Simulate(Section):
     """Invented cities: `cities` are labelled for training; `showcase` is predicted at the end of a run."""
 
@@ -55,6 +78,7 @@ class Simulate(Section):
     """Length of the observation."""
     damaged: Fraction = 0.8
     """Share of buildings with a local failure; the others move as a whole, or over a tunnel, only."""
+    mechanisms: Mechanisms = Mechanisms()
 
     @model_validator(mode="after")
     def _names_of_their_own(self) -> Self:

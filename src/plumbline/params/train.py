@@ -116,6 +116,11 @@ class Train(Optimise):
 
     quadrant_weight: float = Field(default=1.0, ge=0, le=MAX_WEIGHT)
     severity_weight: float = Field(default=2.0, ge=0, le=MAX_WEIGHT)
+    accepted_weight: float = Field(default=1.0, ge=0, le=MAX_WEIGHT)
+    """Of which quadrants are right answers, as several are where damage is spread."""
+    level_weight: float = Field(default=0.5, ge=0, le=MAX_WEIGHT)
+    """Of the level of strain, which the probabilities of the categories are made of."""
+    mechanism_weight: float = Field(default=0.25, ge=0, le=MAX_WEIGHT)
     quadrant_loss: QuadrantKind = "cross_entropy"
     focal_gamma: float = Field(default=2.0, ge=0, le=10)
     """How little `focal` counts buildings that are right already; 0: as cross-entropy does."""

@@ -70,6 +70,18 @@ class Answered(Protocol):
     def novelty(self) -> NDArray[np.float32]:
         """(B,)"""
 
+    @property
+    def accepted_probability(self) -> NDArray[np.float32]:
+        """(B, 4)"""
+
+    @property
+    def level_probability(self) -> NDArray[np.float32]:
+        """(B, 16)"""
+
+    @property
+    def mechanism_probability(self) -> NDArray[np.float32]:
+        """(B, 6)"""
+
 
 class Asked(Protocol):
     """For which of F footprints a model was asked; see `buildings.Prepared`."""
@@ -269,6 +281,9 @@ def is_in_distribution(answers: Answered) -> NDArray[np.bool_]:
         answers.severity_low,
         answers.severity_high,
         answers.novelty,
+        answers.accepted_probability,
+        answers.level_probability,
+        answers.mechanism_probability,
     )
     return np.asarray((answers.novelty <= 1) & np.isfinite(np.column_stack(given)).all(1))
 
@@ -297,4 +312,13 @@ def has_no_probable_quadrant(answers: Answered, limits: Prepare) -> NDArray[np.b
     severity = np.maximum(answers.severity_permille.astype(float), LEAST_PERMILLE)
     asked, full = (1 - ELSEWHERE * (1 + CATEGORY_BOUNDS_PERMILLE[0] / said) for said in (severity, FULL_PERMILLE))
     needed = limits.min_quadrant_confidence * np.clip(asked / full, 0, 1)
-    return np.asarray(answers.quadrant_probability.max(axis=1, initial=0) < needed)
+    return np.asarray(quadrant_confidence(answers) < needed)
+
+
+def quadrant_confidence(answers: Answered) -> NDArray[np.float64]:
+    """(B,) how probable it is, if a building is damaged, that the likeliest quadrant is a right answer.
+
+    Where a whole end fails, either of its quadrants is right for sure, though each has but half of the probability.
+    """
+    best = answers.quadrant_probability.argmax(axis=1)[:, None]
+    return np.take_along_axis(answers.accepted_probability, best, axis=1)[:, 0].astype(float)

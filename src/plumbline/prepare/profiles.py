@@ -24,7 +24,7 @@ from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import JUDGED, MIN_SPREAD_M, MIN_SPREAD_SHARE, REASONS, LeftOut
 from plumbline.prepare.features.build import describe_buildings
-from plumbline.prepare.features.sequences import UNDEFINED, Sequences
+from plumbline.prepare.features.sequences import UNDEFINED, Sequences, only
 from plumbline.prepare.scatterers import Scatterers
 from plumbline.prepare.series.temporal_basis import unknown_courses
 from plumbline.prepare.tile import TILE
@@ -216,7 +216,9 @@ def prepare_profiles(part: ProfilePart) -> None:
     )
     severity, quadrant = profile_labels(rows.profiles, 1.0, LOCATION_CODES)
     known = np.isfinite(severity[judged])
-    sequences = replace(sequences, severity=severity[judged], quadrant=quadrant[judged])
+    sequences = replace(
+        sequences, severity=severity[judged], quadrant=quadrant[judged], accepted=only(quadrant[judged])
+    )
     with atomic_folder(part.folder) as out:
         sequences.take(np.flatnonzero(known)).save(out / "sequences")
         np.save(out / GROUP, rows.group[judged][known])

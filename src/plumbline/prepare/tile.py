@@ -58,8 +58,11 @@ def label(sequences: Sequences, labels: pandas.DataFrame) -> tuple[Sequences, ND
     severity = own["severity_permille"].to_numpy(np.float32)
     code = pandas.Categorical(own["quadrant"], categories=list(QUADRANTS)).codes.astype(np.int64)
     code[~(severity >= CATEGORY_BOUNDS_PERMILLE[0])] = UNDEFINED
-    difficulty = own["difficulty"].fillna(UNDEFINED).to_numpy(np.int8)
-    return replace(sequences, severity=severity, quadrant=code, difficulty=difficulty), np.isfinite(severity)
+    accepted = np.stack([own["accepted"].fillna("").str.contains(name) for name in QUADRANTS], axis=1)
+    accepted &= (code != UNDEFINED)[:, None]
+    mechanism, difficulty = (own[name].fillna(UNDEFINED).to_numpy(np.int8) for name in ("mechanism", "difficulty"))
+    labels_of = {"accepted": accepted, "mechanism": mechanism, "difficulty": difficulty}
+    return replace(sequences, severity=severity, quadrant=code, **labels_of), np.isfinite(severity)
 
 
 def load_means(folder: Path) -> TrackMeans:

@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from plumbline.params import City
+from plumbline.params import City, Simulate
 from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions
 from plumbline.simulate.radar.series import draw_reference
 from plumbline.simulate.random_numbers import Entropy, city_entropy, general_generator
@@ -28,19 +28,20 @@ def radius_jobs(name: str, city: City) -> Iterator[tuple[Entropy, int, int]]:
         yield city_entropy(name, city), city.buildings, number
 
 
-def draw_site(name: str, city: City, slot: int, years: float, damaged: float, radius: float) -> Site:
+def draw_site(name: str, city: City, slot: int, radius: float, params: Simulate) -> Site:
     """What the parts of a city share.
 
     Args:
         name: the city's name; building ids start with it, and it takes part in the seed.
         city: band, number of buildings and seed.
         slot: the city's number, which gives it a place and track numbers of its own.
-        years: length of the observation.
-        damaged: share of buildings with a local failure.
         radius: of the largest district, m.
+        params: section `simulate`: how long cities are observed, and what fails in them.
     """
     rng = general_generator(city_entropy(name, city))
-    ascending, descending = draw_acquisitions(rng, BANDS[city.band], slot, years, city.revisit_days)
+    ascending, descending = draw_acquisitions(
+        rng, BANDS[city.band], slot, city.years or params.years, city.revisit_days
+    )
     start = np.datetime64("2018-01-01") + int(rng.integers(0, 4 * 365))
     east, north, up = rng.normal(0, (0.8, 0.8, 1.5)).tolist()
     town = draw_town(rng, city.buildings, radius)
@@ -55,7 +56,8 @@ def draw_site(name: str, city: City, slot: int, years: float, damaged: float, ra
         town=town,
         tunnels=tuple(draw_tunnels(rng, town.extent)),
         place=place(slot),
-        damaged=damaged,
+        damaged=params.damaged,
+        mechanisms=params.mechanisms,
     )
 
 

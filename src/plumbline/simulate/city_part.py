@@ -48,7 +48,7 @@ def write_part(site: Site, number: int, files: list[Path]) -> int:
     plan = draw_plan(of_plan, min(PART_BUILDINGS, site.town.buildings - first))
     layout = draw_layout(of_layout, plan, site.town, number * PART_DISTRICTS)
     tunnels = tunnels_near(list(site.tunnels), layout.frames.centre, REACH_OF_A_BUILDING_M)
-    motion = draw_motion(of_motion, layout, tunnels, site.damaged)
+    motion = draw_motion(of_motion, layout, tunnels, site.damaged, site.mechanisms)
     axes = np.stack([range_and_azimuth(acquisition.heading_deg) for acquisition in site.tracks])
     points = draw_scatterers(of_points, layout, band, axes[:, 0])
     axes = axes[points.track]
@@ -69,7 +69,7 @@ def write_part(site: Site, number: int, files: list[Path]) -> int:
 
     identifiers = [f"{site.name}_{i:06d}" for i in range(first, first + len(layout.height))]
     labels = draw_labels(motion, layout)
-    level = difficulty(labels.severity_permille, layout.frames.side, evidence)
+    level = difficulty(labels.strains.severity_permille, layout.frames.side, evidence)
     scenarios = [motion.scenario(i) for i in range(len(identifiers))]
     polygon = shapely.transform(layout.polygon, lambda at: at + np.array(site.place))
     files[2].write_text(footprint_features(identifiers, polygon, layout.height), encoding="utf-8")

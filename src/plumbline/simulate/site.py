@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.radar.acquisition import BANDS, Acquisition
 from plumbline.simulate.radar.egms_writer import EgmsProduct
 from plumbline.simulate.radar.series import Reference
@@ -36,6 +37,7 @@ class Site:
     place: tuple[float, float]
     """Easting and northing of the city's centre in EPSG:3035, m."""
     damaged: float
+    mechanisms: Mechanisms
 
     @property
     def parts(self) -> int:

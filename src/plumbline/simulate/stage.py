@@ -105,7 +105,7 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
             from plumbline.simulate.borrowed.borrowed_city import write_borrowed
 
             for slot, (name, about) in enumerate(params.borrowed.items(), len(jobs)):
-                write_borrowed(folder / CITIES, name, about, slot, params.damaged)
+                write_borrowed(folder / CITIES, name, about, slot, params.damaged, params.mechanisms)
         with Workers(workers or _enough(sum(part_count(job.city.buildings) for job in jobs))) as pool:
             _write(jobs, _draw_sites(jobs, params, pool), pool)
 
@@ -122,8 +122,7 @@ def _draw_sites(jobs: list[_Job], params: Simulate, pool: Workers) -> list[Site]
     sites = []
     for slot, job in enumerate(jobs):
         radius = max(islice(radii, part_count(job.city.buildings)))
-        years = job.city.years or params.years
-        sites.append(draw_site(job.name, job.city, slot, years, params.damaged, radius))
+        sites.append(draw_site(job.name, job.city, slot, radius, params))
     return sites
 
 

@@ -1,4 +1,4 @@
-"""The engineer's least squares: robust plane, best of four corner shapes, strain of the fitted shape."""
+"""The engineer's least squares: robust plane, best of all plain shapes of damage, strain of the fitted shape."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _QUADRANTS = ("ne", "nw", "sw", "se")
 def least_squares(sequences: SequenceSet) -> Judged:
     """Judge buildings without any training.
 
-    The fits are those of `prepare.corners`: they are made for every building, because the network is told of them too.
-    The corner whose shape makes the scatterers likeliest is the answer, its share of the likelihood the confidence. An
-    engineer gives no interval.
+    The fits are those of `prepare.response.shape_fits`: they are made for every building, because the network is told
+    of them, too. The quadrant that the likeliest shape strains most is the answer, its share of the likelihood the
+    confidence. An engineer gives no interval.
     """
     column = names(GEOMETRY).index
     geometry = np.asarray(sequences.geometry, float)
-    gain = geometry[:, [column(f"corner_gain_{q}") for q in _QUADRANTS]]
-    severity = geometry[:, [column(f"corner_severity_{q}") for q in _QUADRANTS]]
+    gain = geometry[:, [column(f"best_gain_{q}") for q in _QUADRANTS]]
+    severity = geometry[:, [column(f"best_severity_{q}") for q in _QUADRANTS]]
     likelihood = np.exp(gain - gain.max(1, keepdims=True))
     best = gain.argmax(1)
     unknown = np.full(len(best), np.nan)

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from plumbline.core.compass import Frames, quadrant_code
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, Column, names
-from plumbline.prepare.features.sequences import UNDEFINED, Sequences
-from plumbline.prepare.response.corner_fits import fit_corners
+from plumbline.prepare.features.sequences import Sequences, no_labels
 from plumbline.prepare.response.damage_separation import separate
 from plumbline.prepare.response.rigid_body import local_motion, remove_rigid
+from plumbline.prepare.response.shape_fits import fit_shapes
 from plumbline.prepare.scatterers import Rectangle, Scatterers, rectangles
 from plumbline.prepare.series.temporal_basis import SHAPES, Courses, unknown_courses
 
@@ -63,9 +63,7 @@ def describe_buildings(
         distance=distance,
         slope=slope,
         geometry=geometry,
-        severity=np.full(len(judged), np.nan, dtype=np.float32),
-        quadrant=np.full(len(judged), UNDEFINED, dtype=np.int64),
-        difficulty=np.full(len(judged), UNDEFINED, dtype=np.int8),
+        **no_labels(len(judged)),
     )
 
 
@@ -128,7 +126,7 @@ def _describe(
     cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
     east = los[..., 0] * cos - los[..., 1] * sin
     local = local_motion(xy, los, east, rigid.residual, variance / np.maximum(rigid.weight, 0.05), mask)
-    corner = fit_corners(xy, height, los, rigid.residual, error, track, mask, side)
+    fits = fit_shapes(xy, height, los, rigid.residual, error, track, mask, side)
 
     relative = 2 * xy / side[:, None, :]
     steep = np.maximum(los[..., 2], 0.3)
@@ -179,11 +177,7 @@ def _describe(
             rigid.spread,
             np.log(noise),
             share,
-            corner.drop,
-            corner.gain,
-            corner.severity,
-            corner.log_odds,
-            corner.expected_severity,
+            *fits,
         ]
     )
     return _Description(distance, slope, geometry)

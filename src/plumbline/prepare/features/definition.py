@@ -8,13 +8,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-PREPARATION = 6
+from plumbline.core.strain import MECHANISMS
+
+PREPARATION = 7
 """Goes up when the same points give other numbers in the same columns: a model wants those that it was trained on.
 2: standard errors know of noise with a long memory (docs/decisions/0036).
 3: changes are without what wrong positions make of a tilt (docs/decisions/0036).
 4: large steady damage is not taken for that (docs/decisions/0027).
 5: a point between two houses counts for the one that it moves with (docs/decisions/0036).
-6: a corner may also move away from its building (docs/decisions/0036)."""
+6: a corner may also move away from its building (docs/decisions/0036).
+7: ends, steps, bowls and bending are fitted, too (docs/decisions/0037)."""
 Kind = Literal["even", "x", "y", "xx", "yy", "ne", "nw", "sw", "se"]
 
 
@@ -81,10 +84,14 @@ GEOMETRY = (
     Column("log_noise", "log mm"),
     *_quadrants("points", "share"),
     *_quadrants("corner_drop", "mm"),
-    *_quadrants("corner_gain", "log 1"),
-    *_quadrants("corner_severity", "permille"),
     *_quadrants("corner_log_odds", "log 1"),
-    *_quadrants("corner_expected_severity", "permille"),
+    *_quadrants("corner_severity", "permille"),
+    *_quadrants("best_gain", "log 1"),
+    *_quadrants("best_severity", "permille"),
+    *_quadrants("shape_log_odds", "log 1"),
+    *_quadrants("shape_severity", "permille"),
+    *(Column(f"{name}_gain", "log 1") for name in MECHANISMS[:5]),
+    *(Column(f"{name}_severity", "permille") for name in MECHANISMS[:5]),
 )
 
 

@@ -9,10 +9,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.features.padding import fill
 
+LABELS = ("severity", "quadrant", "accepted", "mechanism", "difficulty")
+"""What is true of a building, as far as it is known: a row of each array is that of a building."""
 UNDEFINED = -1
 """Quadrant code below category 1, and of a building without a label."""
 
@@ -37,6 +40,10 @@ class Sequences:
     """(B,) permille; NaN without a label."""
     quadrant: NDArray[np.int64]
     """(B,) code in `compass.QUADRANTS`, or `UNDEFINED`."""
+    accepted: NDArray[np.bool_]
+    """(B, 4) quadrants that are right answers, in the order of `compass.QUADRANTS`; none where it is undefined."""
+    mechanism: NDArray[np.int8]
+    """(B,) code in `strain.MECHANISMS`; -1 where nothing is damaged or the labels do not say."""
     difficulty: NDArray[np.int8]
     """(B,) 0 easy, 1 medium, 2 hard; -1 where the labels do not say."""
 
@@ -53,7 +60,7 @@ class Sequences:
         length = self.length[index]
         offsets = np.r_[0, np.cumsum(length)]
         rows = np.repeat(self.offsets[index] - offsets[:-1], length) + np.arange(offsets[-1])
-        per_building = ("building_id", "city", "geometry", "severity", "quadrant", "difficulty")
+        per_building = ("building_id", "city", "geometry", *LABELS)
         return replace(
             self,
             offsets=offsets,
@@ -121,11 +128,27 @@ class Sequences:
                 )
         result = cls(**arrays)
         rows = [len(result.distance), len(result.slope)]
-        buildings = [len(arrays[name]) for name in ("city", "geometry", "severity", "quadrant", "difficulty")]
+        buildings = [len(arrays[name]) for name in ("city", "geometry", *LABELS)]
         length = result.length
         if set(buildings) != {len(result)} or len(length) != len(result) or set(rows) != {int(length.sum())}:
             raise InputError(f"{folder}: its files do not belong together. Run `plumbline prepare` again.")
         return result
+
+
+def no_labels(count: int) -> dict[str, Any]:
+    """The `LABELS` of buildings of which nothing is known."""
+    return {
+        "severity": np.full(count, np.nan, np.float32),
+        "quadrant": np.full(count, UNDEFINED, np.int64),
+        "accepted": np.zeros((count, len(QUADRANTS)), bool),
+        "mechanism": np.full(count, UNDEFINED, np.int8),
+        "difficulty": np.full(count, UNDEFINED, np.int8),
+    }
+
+
+def only(quadrant: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """(B, 4) accepted quadrants, where nobody has said more than the one, or UNDEFINED, of each building."""
+    return np.asarray(quadrant[:, None] == np.arange(len(QUADRANTS)))
 
 
 def concatenate(parts: list[Sequences]) -> Sequences:

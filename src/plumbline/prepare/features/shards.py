@@ -46,6 +46,16 @@ class Shards:
         return np.concatenate([part.quadrant for part in self.parts])
 
     @cached_property
+    def accepted(self) -> NDArray[np.bool_]:
+        """(B, 4) quadrants that are right answers."""
+        return np.concatenate([part.accepted for part in self.parts])
+
+    @cached_property
+    def mechanism(self) -> NDArray[np.int8]:
+        """(B,) code in `strain.MECHANISMS`, or `UNDEFINED`."""
+        return np.concatenate([part.mechanism for part in self.parts])
+
+    @cached_property
     def difficulty(self) -> NDArray[np.int8]:
         """(B,) 0 easy, 1 medium, 2 hard; -1 unknown."""
         return np.concatenate([part.difficulty for part in self.parts])

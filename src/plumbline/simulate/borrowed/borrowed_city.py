@@ -19,6 +19,7 @@ from plumbline.core.compass import Frames, frames
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.params import Borrowed
+from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.borrowed.borrowed_track import Copy, Setting, write_track
 from plumbline.simulate.borrowed.residual_noise import LEAST_EPOCHS
 from plumbline.simulate.site import place
@@ -55,7 +56,7 @@ BETWEEN_COPIES = "--"
 FEATURES_AT_A_TIME = 2000
 
 
-def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged: float) -> None:
+def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged: float, mechanisms: Mechanisms) -> None:
     """Write `cities/NAME/`, and `cities/NAME--2/` and so on for further copies.
 
     Each has the products as EGMS L2b CSVs under their own names, `footprints.geojson` and `labels.csv`. Points that are
@@ -68,6 +69,7 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
         about: where the files are, and what to make of them.
         slot: number of the city, which gives it that place.
         damaged: share of buildings with a local failure, unless `about` says another.
+        mechanisms: what fails there.
 
     Raises:
         InputError: the folder or a file is refused, products differ in CRS, one has too few epochs, or no point is on
@@ -99,7 +101,7 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
         folder = cities / (name if number == 1 else f"{name}{BETWEEN_COPIES}{number}")
         folder.mkdir(parents=True)
         tunnels = draw_tunnels(rng, layout.extent)
-        motion = draw_motion(rng, layout, tunnels, damaged if about.damaged is None else about.damaged)
+        motion = draw_motion(rng, layout, tunnels, damaged if about.damaged is None else about.damaged, mechanisms)
         velocity, sign = rng.normal(0, (0.8, 0.8, 1.5)), rng.choice([-1.0, 1.0], len(buildings))
         copies.append(Copy(folder, rng, motion, velocity, sign))
 
@@ -204,7 +206,7 @@ def _write_truth(
 ) -> None:
     layout = setting.layout
     labels = draw_labels(copy.motion, layout)
-    level = difficulty(labels.severity_permille, layout.frames.side, evidence)
+    level = difficulty(labels.strains.severity_permille, layout.frames.side, evidence)
     scenarios = [copy.motion.scenario(i) for i in range(len(identifiers))]
     with (copy.folder / LABELS).open("w", encoding="utf-8", newline="") as stream:
         stream.write(LABELS_HEADER + label_rows(identifiers, labels, scenarios, level))

@@ -111,7 +111,7 @@ def true_motion(
     in_ground = (los * greenfield(motion.tunnels, points.east_north)).sum(axis=1)
     on_structure = points.kind == STRUCTURE
     at = np.searchsorted(course.building, building)
-    total = (on_structure * seen(motion.hinges.field(building, x, y)))[:, None] * course.failing[at]
+    total = (on_structure * seen(motion.local.field(building, x, y)))[:, None] * course.failing[at]
     for amplitude, share in (
         (on_structure * seen(motion.rigid.field(building, x, y, height)), course.sinking),
         (np.select([on_structure, points.kind == GROUND], [followed, in_ground]), course.passing),

@@ -1,20 +1,18 @@
 """Let one quadrant of a building fail: a smooth hinge that starts inside the building and grows to the corner.
 
 All shapes live in `u, v`: building-frame coordinates in half sides, turned so that the failing corner is (1, 1). They
-are 1 at that corner and vanish towards the opposite one. What fails is scaled so that it strains its building by a
-drawn target.
+are 1 at that corner and vanish towards the opposite one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.simulate.random_numbers import log_uniform
 from plumbline.simulate.structure.footprints import CORNERS
-from plumbline.simulate.structure.labels import Strains, strains
 
 Array = NDArray[np.float64]
 PRODUCT, DIAGONAL, RADIAL, SIGMOID = range(4)
@@ -22,18 +20,11 @@ PRODUCT, DIAGONAL, RADIAL, SIGMOID = range(4)
 FAMILY_SHARES = (0.35, 0.35, 0.15, 0.15)
 OPENING_SHARE, MOST_OPENING = 0.5, 1.0
 """Share of failures that also move away from the building, and how far at most, as a share of the drop."""
-TARGET_PERMILLE = (0.1, 6.0)
-"""Range of the strain of a local failure by itself; log-uniform."""
-MOST_DROP_MM = 600.0
-"""A corner that would have to move further for its strain does not fail: it hardly bears on the footprint, as where
-a borrowed one has a thin wing or none at that corner."""
-UPWARD_SHARE = 0.03
-"""Corners that are lifted, as by swelling clay; the others drop."""
 
 
 @dataclass(frozen=True)
 class Hinges:
-    """Local failures of B buildings."""
+    """A failing corner of each of B buildings."""
 
     family: NDArray[np.intp]
     """(B,) PRODUCT, DIAGONAL, RADIAL or SIGMOID."""
@@ -136,28 +127,3 @@ def draw_hinges(rng: np.random.Generator, side: Array, standing: NDArray[np.bool
         opening=np.where(rng.random(count) < OPENING_SHARE, rng.uniform(0, MOST_OPENING, count), 0.0),
         drop=-np.ones(count),
     )
-
-
-def scaled_to_target(
-    rng: np.random.Generator, hinges: Hinges, damaged: float, outline: NDArray[np.object_] | None = None
-) -> tuple[Hinges, Strains]:
-    """Scale the drops so that the hinge alone strains its building by a log-uniform target; return that strain too.
-
-    The strain grows in proportion to the drop, which all of the field is a multiple of: one evaluation is enough.
-    """
-    count = len(hinges.drop)
-    failed = rng.random(count) < damaged
-    target = log_uniform(rng, *TARGET_PERMILLE, count)
-    factor = np.where(rng.random(count) < UPWARD_SHARE, -1.0, 1.0) * target
-    unit = hinge_strains(hinges, np.flatnonzero(failed), outline)
-    # The drops are of 1 mm: so much strain has to come of each millimetre.
-    failed &= unit.severity_permille > np.abs(factor) / MOST_DROP_MM
-    drop = np.divide(hinges.drop * factor, unit.severity_permille, out=np.zeros(count), where=failed)
-    return replace(hinges, drop=drop), Strains(np.where(failed, target, 0.0), unit.quadrant)
-
-
-def hinge_strains(
-    hinges: Hinges, which: NDArray[np.intp] | None = None, outline: NDArray[np.object_] | None = None
-) -> Strains:
-    """Strain of the buildings `which` by their local failure alone."""
-    return strains(hinges.field, 2 * hinges.half, which, outline)

@@ -14,8 +14,8 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.core.compass import quadrant_code
-from plumbline.core.strain import BAY_M, principal_tensile_strain
+from plumbline.core.compass import QUADRANTS, quadrant_code
+from plumbline.core.strain import ACCEPTED_SHARE, BAY_M, principal_tensile_strain
 from plumbline.simulate.structure.footprints import inside, tilts_over
 
 Array = NDArray[np.float64]
@@ -41,6 +41,25 @@ class Strains:
     severity_permille: Array
     quadrant: Index
     """(B,) index into `compass.QUADRANTS`, of the middle of the bay with the largest strain."""
+    by_quadrant: Array
+    """(B, 4) largest strain of a bay whose middle lies in each quadrant, permille."""
+
+    @property
+    def accepted(self) -> NDArray[np.bool_]:
+        """(B, 4) quadrants that are strained nearly as much as the worst: all of them are right answers."""
+        return np.asarray(self.by_quadrant >= ACCEPTED_SHARE * self.severity_permille[:, None])
+
+    def scaled(self, factor: Array) -> Strains:
+        """The labels of displacements that are `factor` (B,) times as large, and not negative."""
+        return Strains(self.severity_permille * factor, self.quadrant, self.by_quadrant * factor[:, None])
+
+    def where(self, these: NDArray[np.bool_], others: Strains) -> Strains:
+        """These labels at `these` (B,), and `others` elsewhere."""
+        return Strains(
+            np.where(these, self.severity_permille, others.severity_permille),
+            np.where(these, self.quadrant, others.quadrant),
+            np.where(these[:, None], self.by_quadrant, others.by_quadrant),
+        )
 
 
 def strains(
@@ -54,18 +73,23 @@ def strains(
         which: buildings to look at; of the others both are 0.
         outline: (B,) footprints as `footprints.own_outlines`; without, all are rectangles.
     """
-    result = Strains(np.zeros(len(side)), np.zeros(len(side), np.intp))
+    result = Strains(np.zeros(len(side)), np.zeros(len(side), np.intp), np.zeros((len(side), 4)))
     shaped = np.zeros(len(side), bool) if outline is None else np.array([one is not None for one in outline], bool)
     which = np.arange(len(side)) if which is None else which
     for part in _parts(side, which[~shaped[which]], SPACING_M):
         plane = _rectangles(-side[part] / 2, side[part] / 2, _spacing(side[part], SPACING_M))
         tilt = _tilts(fields(part[plane.building], *plane.at)[0], plane, len(part))
-        result.severity_permille[part], result.quadrant[part] = _worst(fields, side[part], part, tilt, None)
+        _set(result, part, _worst(fields, side[part], part, tilt, None))
     if outline is not None:
         for part in _parts(side, which[shaped[which]], CELL_M):
             tilt = _footprint_tilts(fields, side[part], part, outline)
-            result.severity_permille[part], result.quadrant[part] = _worst(fields, side[part], part, tilt, outline)
+            _set(result, part, _worst(fields, side[part], part, tilt, outline))
     return result
+
+
+def _set(result: Strains, part: Index, found: Strains) -> None:
+    result.severity_permille[part], result.quadrant[part] = found.severity_permille, found.quadrant
+    result.by_quadrant[part] = found.by_quadrant
 
 
 def _parts(side: Array, which: Index, spacing: float) -> Iterator[Index]:
@@ -87,9 +111,7 @@ def _footprint_tilts(fields: Fields, side: Array, part: Index, outline: NDArray[
     return tilts_over(fields(part[own], *at)[0], own, at, len(part))
 
 
-def _worst(
-    fields: Fields, side: Array, part: Index, tilt: Array, outline: NDArray[np.object_] | None
-) -> tuple[Array, Index]:
+def _worst(fields: Fields, side: Array, part: Index, tilt: Array, outline: NDArray[np.object_] | None) -> Strains:
     """Largest strain of any bay of buildings `part`, and the quadrant of that bay's middle."""
     spacing = _spacing(side, SPACING_M)
     building, strain, quadrant = [], [], []
@@ -117,7 +139,12 @@ def _worst(
     order = np.lexsort((np.arange(len(own)), -every, own))
     best = order[np.flatnonzero(np.diff(own[order], prepend=-1))]
     severity = np.where(every[best] < 0, every[best] + OFF, every[best])
-    return severity, np.asarray(np.concatenate(quadrant)[best], np.intp)
+    code = np.concatenate(quadrant)
+    by_quadrant = np.full((len(part), len(QUADRANTS)), -OFF)
+    np.maximum.at(by_quadrant, (own, code), every)
+    # Where all bays leave the footprint, the worst of them counts, and its quadrant alone.
+    by_quadrant[np.arange(len(part)), code[best]] = severity
+    return Strains(severity, np.asarray(code[best], np.intp), np.maximum(by_quadrant, 0))
 
 
 def _with_vertices(

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.simulate.structure.failures import Hinges, draw_hinges, scaled_to_target
+from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.structure.footprints import own_outlines
 from plumbline.simulate.structure.labels import Strains, strains
 from plumbline.simulate.structure.layout import CityLayout
+from plumbline.simulate.structure.local_failures import (
+    BENDING,
+    SECOND_SHARE,
+    SEVERAL,
+    LocalFailures,
+    draw_local_failures,
+)
 from plumbline.simulate.structure.rigid_and_thermal import Rigid, Thermal, draw_rigid, draw_thermal
 from plumbline.simulate.structure.time_courses import Histories, draw_histories, passages
 from plumbline.simulate.structure.tunnels import Response, Tunnel, arrival, draw_response
@@ -23,9 +31,7 @@ class Motion:
     """Motion of B buildings; displacements in mm over the whole observation, thermal ones as amplitude."""
 
     tunnels: list[Tunnel]
-    hinges: Hinges
-    broken: Strains
-    """(B,) strain of the hinges alone."""
+    local: LocalFailures
     failing: Histories
     rigid: Rigid
     sinking: Histories
@@ -38,7 +44,7 @@ class Motion:
         up, along_x, along_y = self.rigid.field(index, x, y, np.zeros_like(x))
         ground = self.response.field(index, x, y)
         reached = self.response.reached[index]
-        broken = self.hinges.field(index, x, y)
+        broken = self.local.field(index, x, y)
         return (
             up + broken[0] + reached * ground[0],
             along_x + broken[1] + reached * ground[1],
@@ -47,13 +53,15 @@ class Motion:
 
     def scenario(self, building: int) -> str:
         """What happens to a building besides rigid motion and heat."""
-        failure, tunnel = self.hinges.drop[building] != 0, self.response.reached[building]
+        failure, tunnel = bool(self.local.failing[building]), self.response.reached[building]
         if failure:
             return "local_failure_over_tunnel" if tunnel else "local_failure"
         return "tunnel" if tunnel else "intact"
 
 
-def draw_motion(rng: np.random.Generator, layout: CityLayout, tunnels: list[Tunnel], damaged: float) -> Motion:
+def draw_motion(
+    rng: np.random.Generator, layout: CityLayout, tunnels: list[Tunnel], damaged: float, mechanisms: Mechanisms
+) -> Motion:
     """Draw the motion of all buildings; a share `damaged` of them has a local failure.
 
     Args:
@@ -61,16 +69,16 @@ def draw_motion(rng: np.random.Generator, layout: CityLayout, tunnels: list[Tunn
         layout: the buildings.
         tunnels: those of the city, at least one.
         damaged: share of buildings with a local failure.
+        mechanisms: what fails there.
     """
     count, side = len(layout.height), layout.frames.side
     failing, sinking = draw_histories(rng, count), draw_histories(rng, count)
     together = rng.random(count) < 0.5
     outline = own_outlines(layout.polygon, layout.frames)
-    hinges, broken = scaled_to_target(rng, draw_hinges(rng, side, layout.standing), damaged, outline)
+    local = draw_local_failures(rng, side, layout.standing, damaged, mechanisms, outline)
     return Motion(
         tunnels=tunnels,
-        hinges=hinges,
-        broken=broken,
+        local=local,
         failing=failing,
         rigid=draw_rigid(rng, count),
         sinking=Histories(
@@ -84,15 +92,29 @@ def draw_motion(rng: np.random.Generator, layout: CityLayout, tunnels: list[Tunn
     )
 
 
-def draw_labels(motion: Motion, layout: CityLayout) -> Strains:
+class Labels(NamedTuple):
+    """What is true of B buildings."""
+
+    strains: Strains
+    mechanism: NDArray[np.intp]
+    """(B,) index into `strain.MECHANISMS`, or NONE where nothing fails and no trough reaches."""
+
+
+def draw_labels(motion: Motion, layout: CityLayout) -> Labels:
     """Labels of all buildings, by the definition in `plumbline.core.strain`, over their footprints.
 
-    A building that no trough reaches is strained by its hinge alone: what else it does is rigid motion.
+    A building that no trough reaches is strained by its local failure alone: what else it does is rigid motion. Where a
+    trough bends a building in which something fails, the larger strain names the mechanism, or they are several.
     """
-    reached = motion.response.reached
-    outline = own_outlines(layout.polygon, layout.frames)
-    whole = strains(motion.structure_field, layout.frames.side, np.flatnonzero(reached), outline)
-    return Strains(
-        np.where(reached, whole.severity_permille, motion.broken.severity_permille),
-        np.where(reached, whole.quadrant, motion.broken.quadrant),
+    side, local = layout.frames.side, motion.local
+    outline, which = own_outlines(layout.polygon, layout.frames), np.flatnonzero(motion.response.reached)
+    whole = strains(motion.structure_field, side, which, outline).where(motion.response.reached, local.strains)
+    bent = strains(motion.response.field, side, which, outline).severity_permille
+    failed = local.strains.severity_permille
+    mechanism = np.select(
+        [bent == 0, bent < SECOND_SHARE * failed, failed < SECOND_SHARE * bent],
+        [local.mechanism, local.mechanism, BENDING],
+        default=SEVERAL,
     )
+    # Two of a kind are one: a trough of its own over a trough.
+    return Labels(whole, np.where((local.mechanism == BENDING) & (mechanism == SEVERAL), BENDING, mechanism))

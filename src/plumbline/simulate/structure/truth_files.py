@@ -9,9 +9,9 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.core.compass import QUADRANTS
-from plumbline.core.strain import DIFFICULTIES, category
-from plumbline.simulate.structure.labels import Strains
+from plumbline.core.compass import QUADRANTS, join_quadrants
+from plumbline.core.strain import DIFFICULTIES, MECHANISMS, category
+from plumbline.simulate.structure.motion import Labels
 from plumbline.sources.crs import GLOBE, transformer
 from plumbline.sources.points.egms.l2 import CRS
 
@@ -20,7 +20,7 @@ FOOTPRINTS_BEGIN = (
 )
 FOOTPRINTS_END = "\n]\n}\n"
 BETWEEN_FEATURES = ",\n"
-LABELS_HEADER = "building_id,severity_permille,quadrant,scenario,difficulty\n"
+LABELS_HEADER = "building_id,severity_permille,quadrant,accepted,mechanism,scenario,difficulty\n"
 
 
 def footprint_features(
@@ -51,12 +51,16 @@ def footprint_features(
     return BETWEEN_FEATURES.join(lines)
 
 
-def label_rows(identifiers: list[str], labels: Strains, scenarios: list[str], levels: NDArray[np.intp]) -> str:
-    """Rows of labels: severity, quadrant (empty below category 1), what happened to a building, and its difficulty."""
-    severity = np.round(labels.severity_permille, 5)
-    damaged = category(severity) > 0
+def label_rows(identifiers: list[str], labels: Labels, scenarios: list[str], levels: NDArray[np.intp]) -> str:
+    """Rows of labels: severity, quadrants, mechanism, what happened to a building, and its difficulty.
+
+    Quadrant, the accepted ones (`NE|NW`) and the mechanism are empty below category 1.
+    """
+    severity = np.round(labels.strains.severity_permille, 5)
+    damaged, accepted = category(severity) > 0, labels.strains.accepted
     rows = []
     for i, (identifier, scenario) in enumerate(zip(identifiers, scenarios, strict=True)):
-        quadrant = QUADRANTS[labels.quadrant[i]] if damaged[i] else ""
-        rows.append(f"{identifier},{severity[i]:.5f},{quadrant},{scenario},{DIFFICULTIES[levels[i]]}\n")
+        where = f"{QUADRANTS[labels.strains.quadrant[i]]},{join_quadrants(accepted[i])}" if damaged[i] else ","
+        how = MECHANISMS[labels.mechanism[i]] if damaged[i] else ""
+        rows.append(f"{identifier},{severity[i]:.5f},{where},{how},{scenario},{DIFFICULTIES[levels[i]]}\n")
     return "".join(rows)

@@ -1,4 +1,4 @@
-"""Read labels (severity, quadrant, difficulty), and match them to footprints."""
+"""Read labels (severity, quadrants, mechanism, difficulty), and match them to footprints."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from plumbline.core.compass import QUADRANTS
+from plumbline.core.compass import BETWEEN_QUADRANTS, QUADRANTS
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES, category
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES, MECHANISMS, category
 from plumbline.sources.files.archive import CsvFile, find_csv
 from plumbline.sources.files.csv_lines import dialect
 from plumbline.sources.files.csv_table import fail_at, read_columns, read_header
 
 COLUMNS = {"building_id": pa.string(), "severity_permille": pa.float64(), "quadrant": pa.string()}
-DIFFICULTY = "difficulty"
-"""An optional column."""
+ACCEPTED, MECHANISM, DIFFICULTY = "accepted", "mechanism", "difficulty"
+OPTIONAL = (ACCEPTED, MECHANISM, DIFFICULTY)
 UNKNOWN = -1
-"""Code of a building whose difficulty nobody has said."""
+"""Code of a building whose difficulty or mechanism nobody has said."""
 MAX_SEVERITY_PERMILLE = 1000.0
 """A strain of 1: nothing stands that long."""
 MOSTLY = 0.75
@@ -35,7 +35,7 @@ USUAL_PERMILLE = 30.0
 
 
 def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
-    """Read `building_id, severity_permille, quadrant` and, where the file has it, `difficulty` from a csv.
+    """Read `building_id, severity_permille, quadrant` and, where the file has them, the `OPTIONAL` columns from a csv.
 
     Args:
         path: the file.
@@ -43,12 +43,14 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
 
     Returns:
         One row a building in the file's order: text, permille, one of NE, NW, SW, SE, or empty text below category 1,
-        where the quadrant is undefined (one that stands there is not passed on), and the int8 code of the difficulty:
-        its place in `DIFFICULTIES`, or `UNKNOWN` for an empty cell or without the column.
+        where the quadrant is undefined (one that stands there is not passed on). `accepted` are all quadrants that are
+        right answers, as `NE|NW`; without the column, or where its cell is empty, the quadrant alone. Of mechanism and
+        difficulty the int8 code: its place in `MECHANISMS` and `DIFFICULTIES`, or `UNKNOWN` for an empty cell or
+        without the column.
 
     Raises:
         InputError: a column is missing, an id is empty or repeats, a severity is no number from 0, a quadrant is
-            missing or unknown, or a difficulty unknown; the message names the line. With `few`, also severities that
+            missing or unknown, not among the accepted ones, or a mechanism or difficulty unknown; the message names the line. With `few`, also severities that
             are hardly in permille.
     """
     product, line = dialect(find_csv(path))
@@ -56,17 +58,23 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
     missing = [name for name in COLUMNS if name not in header]
     if missing:
         raise InputError(f"{product}, line 1: missing: {', '.join(missing)}; the header has {', '.join(header)[:300]}.")
-    columns = COLUMNS | ({DIFFICULTY: pa.string()} if DIFFICULTY in header else {})
-    # No quadrant and no difficulty is the beginning of another: a cut last cell shows by itself.
-    table = read_columns(product, header, columns, check_end=header[-1] not in ("quadrant", DIFFICULTY))
+    columns = COLUMNS | {name: pa.string() for name in OPTIONAL if name in header}
+    # No quadrant, no mechanism and no difficulty is the beginning of another: a cut last cell shows by itself.
+    table = read_columns(product, header, columns, check_end=header[-1] not in ("quadrant", *OPTIONAL))
     if not len(table):
         raise InputError(f"{product}: it has a header, but no labels.")
     ids = _text(table, "building_id")
     severity = np.asarray(table["severity_permille"].to_numpy(), float)
     quadrant = _text(table, "quadrant", strip=True)
-    level = _text(table, DIFFICULTY, strip=True) if DIFFICULTY in header else np.full(len(ids), "", object)
-    difficulty = pd.Categorical(level, categories=DIFFICULTIES).codes.astype(np.int8)
+    accepted, how, level = (
+        _text(table, name, strip=True) if name in header else np.full(len(ids), "", object) for name in OPTIONAL
+    )
+    mechanism, difficulty = (
+        pd.Categorical(text, categories=names).codes.astype(np.int8)
+        for text, names in ((how, MECHANISMS), (level, DIFFICULTIES))
+    )
     damaged = category(severity) >= 1
+    accepted = np.where(damaged & (accepted == ""), quadrant, accepted)
     checks = (
         ("building_id", ids, ids == "", "an id is needed"),
         ("building_id", ids, np.asarray(pd.Series(ids).duplicated()), "each building may be labelled once"),
@@ -82,6 +90,18 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
             ~np.isin(quadrant, (*QUADRANTS, "")) | (damaged & (quadrant == "")),
             f"one of {', '.join(QUADRANTS)} is needed; the cell may be empty where the severity is below "
             f"{CATEGORY_BOUNDS_PERMILLE[0]:g} permille",
+        ),
+        (
+            ACCEPTED,
+            accepted,
+            damaged & ~np.array([_includes(*pair) for pair in zip(accepted, quadrant, strict=True)], bool),
+            f"quadrants with {BETWEEN_QUADRANTS!r} between them are needed, the one of the column quadrant among them",
+        ),
+        (
+            MECHANISM,
+            how,
+            (mechanism == UNKNOWN) & (how != ""),
+            f"one of {', '.join(MECHANISMS)} is needed, or an empty cell where it is not known",
         ),
         (
             DIFFICULTY,
@@ -100,9 +120,16 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
             "building_id": ids,
             "severity_permille": severity,
             "quadrant": np.where(damaged, quadrant, "").astype(object),
+            ACCEPTED: np.where(damaged, accepted, "").astype(object),
+            MECHANISM: np.where(damaged, mechanism, UNKNOWN).astype(np.int8),
             DIFFICULTY: difficulty,
         }
     )
+
+
+def _includes(accepted: str, quadrant: str) -> bool:
+    names = accepted.split(BETWEEN_QUADRANTS)
+    return quadrant in names and set(names) <= set(QUADRANTS)
 
 
 def _shown(value: object) -> object:
@@ -138,7 +165,8 @@ def _ask_for_units(product: CsvFile, severity: NDArray[np.float64], quadrant: ND
 
 def no_labels() -> pd.DataFrame:
     """The labels of a city where nothing is known of any building; columns and types as of `read_labels`."""
-    columns = {"building_id": object, "severity_permille": float, "quadrant": object, DIFFICULTY: np.int8}
+    columns = {"building_id": object, "severity_permille": float, "quadrant": object, ACCEPTED: object}
+    columns |= {MECHANISM: np.int8, DIFFICULTY: np.int8}
     return pd.DataFrame({name: np.zeros(0, kind) for name, kind in columns.items()})
 
 

@@ -37,6 +37,12 @@ ADAPTERS = Path("adapters")
 WEIGHTS, ABOUT = "adapter.safetensors", "adapter.json"
 BUFFERS = (
     "temperature",
+    "accepted_scale",
+    "accepted_shift",
+    "level_scale",
+    "level_shift",
+    "category_share",
+    "mechanism_scale",
     "interval_below",
     "interval_above",
     "severity_mean",

@@ -45,8 +45,9 @@ def building_losses(raw: RawAnswers, quadrant_weight: float, severity_weight: fl
     defined = raw.quadrant_B >= 0
     found_B = severity_weight * (raw.severity_B3[:, 1] - raw.standard_B).abs()
     if defined.any():
-        logits = raw.logits_B4[defined] / best_temperature(raw.logits_B4, raw.quadrant_B)
-        own = nn.functional.cross_entropy(logits, raw.quadrant_B[defined], reduction="none")
+        logits = raw.logits_B4[defined] / best_temperature(raw.logits_B4, raw.quadrant_B, raw.accepted_B4)
+        target = raw.accepted_B4[defined].to(logits)
+        own = nn.functional.cross_entropy(logits, target / target.sum(1, keepdim=True), reduction="none")
         found_B[defined] += quadrant_weight * own / defined.float().mean()
     return found_B
 

@@ -34,6 +34,7 @@ from plumbline.train.adapt.candidates import (
 )
 from plumbline.train.adapt.lora import changes, count_changes
 from plumbline.train.calibrate.conformal import RawAnswers, set_or_move
+from plumbline.train.calibrate.probabilities import set_probabilities
 from plumbline.train.calibrate.temperature import best_temperature
 from plumbline.train.data.statistics import FARTHEST, fit_statistics
 from plumbline.train.fit.checkpoint_choice import SplitScore, checkpoint_score
@@ -95,9 +96,10 @@ def adapt(
     temperature = int((sequences.quadrant >= 0).sum()) >= params.min_temperature_labels
     interval = len(sequences) >= params.min_interval_labels
     if temperature:
-        model.get_buffer("temperature").fill_(best_temperature(said.logits_B4, said.quadrant_B))
+        model.get_buffer("temperature").fill_(best_temperature(said.logits_B4, said.quadrant_B, said.accepted_B4))
     if interval:
         set_or_move(model, said)
+        set_probabilities(model, said)
     about = AboutAdapter(
         name=name,
         base_sha256=base_sha256,

@@ -50,6 +50,11 @@ class RawAnswers(NamedTuple):
     standard_B: Tensor
     kind_BK: Tensor
     """See `interval.kinds`."""
+    accepted_logits_B4: Tensor
+    levels_BK: Tensor
+    mechanism_logits_BM: Tensor
+    accepted_B4: Tensor
+    mechanism_B: Tensor
 
 
 class Side(NamedTuple):

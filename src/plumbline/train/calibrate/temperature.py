@@ -16,6 +16,7 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.interval import kinds
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.calibrate.conformal import ROUNDING, RawAnswers, lengths, set_scales
+from plumbline.train.calibrate.probabilities import set_probabilities
 from plumbline.train.data.batches import loader
 from plumbline.train.data.splits import LEAST_BUILDINGS
 
@@ -88,7 +89,8 @@ def calibrate(model: Diagnosis, sequences: SequenceSet) -> None:
     """Set the model's temperature and interval from the calibrate split."""
     raw = raw_answers(model, sequences)
     say_if_few(len(raw.standard_B))
-    model.get_buffer("temperature").fill_(best_temperature(raw.logits_B4, raw.quadrant_B))
+    model.get_buffer("temperature").fill_(best_temperature(raw.logits_B4, raw.quadrant_B, raw.accepted_B4))
+    set_probabilities(model, raw)
     model.get_buffer("interval_length").copy_(lengths(model, raw))
     set_scales(model, raw)
     low_B1, high_B1 = model.interval(raw.severity_B3, raw.kind_BK)
@@ -109,16 +111,20 @@ def raw_answers(model: Diagnosis, sequences: SequenceSet) -> RawAnswers:
             answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
             standard = model.standard_severity(batch.severity_B)
             kind_BK = kinds(batch.geometry_BF)
-            parts.append(RawAnswers(answer.logits_B4, answer.severity_B3, batch.quadrant_B, standard, kind_BK))
+            where = (answer.logits_B4, answer.severity_B3, batch.quadrant_B, standard, kind_BK)
+            probabilities = (answer.accepted_B4, answer.levels_BK, answer.mechanism_BM)
+            parts.append(RawAnswers(*where, *probabilities, batch.accepted_B4, batch.mechanism_B))
     return RawAnswers(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
 
-def best_temperature(logits_B4: Tensor, quadrant_B: Tensor) -> float:
+def best_temperature(logits_B4: Tensor, quadrant_B: Tensor, accepted_B4: Tensor) -> float:
     """The temperature with the smallest cross-entropy (Guo et al. 2017, On calibration of modern neural networks)."""
     defined = quadrant_B >= 0
     if not defined.any():
         return 1.0
     # One number in a known range: a fine scan cannot fail to converge.
     candidates = torch.logspace(math.log10(COOLEST), math.log10(HOTTEST), 401)
-    losses = [nn.functional.cross_entropy(logits_B4[defined] / t, quadrant_B[defined]) for t in candidates]
+    target_B4 = accepted_B4[defined].to(logits_B4)
+    target_B4 = target_B4 / target_B4.sum(1, keepdim=True)
+    losses = [nn.functional.cross_entropy(logits_B4[defined] / t, target_B4) for t in candidates]
     return float(candidates[int(torch.stack(losses).argmin())])

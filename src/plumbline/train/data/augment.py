@@ -84,6 +84,8 @@ def turn(batch: Batch, choice_B: Tensor) -> Batch:
         batch.mask_BL,
         batch.severity_B,
         torch.where(batch.quadrant_B >= 0, turned_B, batch.quadrant_B),
+        torch.zeros_like(batch.accepted_B4).scatter(1, turned_B4, batch.accepted_B4),
+        batch.mechanism_B,
         batch.weight_B,
     )
 

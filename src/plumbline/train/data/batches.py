@@ -41,6 +41,10 @@ class Batch(NamedTuple):
     """permille"""
     quadrant_B: Tensor
     """code, or -1 where undefined"""
+    accepted_B4: Tensor
+    """quadrants that are right answers; none where it is undefined"""
+    mechanism_B: Tensor
+    """code, or -1 where unknown"""
     weight_B: Tensor
     """how much each counts in the losses"""
 
@@ -143,6 +147,7 @@ class Buildings(Dataset[Batch]):
         """
         self.sequences, self.losses, self.sampler = sequences, losses, sampler
         self.severity, self.quadrant = np.asarray(sequences.severity), np.asarray(sequences.quadrant)
+        self.accepted, self.mechanism = np.asarray(sequences.accepted), np.asarray(sequences.mechanism)
         self.length = np.asarray(sequences.length)
         self.least = int(np.min(self.length, initial=1 << 31))
         self.weight: NDArray[np.float32] | None = None
@@ -162,9 +167,12 @@ class Buildings(Dataset[Batch]):
         distance, slope, geometry, mask = (
             torch.from_numpy(np.ascontiguousarray(padded[name])) for name in ("distance", "slope", "geometry", "mask")
         )
-        severity, quadrant = (torch.from_numpy(np.array(labels[index])) for labels in (self.severity, self.quadrant))
+        labels = (
+            torch.from_numpy(np.array(values[index]))
+            for values in (self.severity, self.quadrant, self.accepted, self.mechanism)
+        )
         weight = torch.ones(len(index)) if self.weight is None else torch.from_numpy(self.weight[index])
-        return Batch(distance, slope, geometry, mask, severity, quadrant, weight)
+        return Batch(distance, slope, geometry, mask, *labels, weight)
 
     def _padded(self, index: NDArray[np.intp], own: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
         if self.losses is None:
@@ -219,9 +227,9 @@ class Resident(Buildings):
         }
         self.distance_NF, self.slope_NF, self.geometry_BF = arrays["distance"], arrays["slope"], arrays["geometry"]
         ends = np.cumsum(self.length)
-        self.start_B, self.length_B, self.severity_B, self.quadrant_B = (
+        self.start_B, self.length_B, *self.labels = (
             torch.from_numpy(np.array(values)).to(device)
-            for values in (ends - self.length, self.length, self.severity, self.quadrant)
+            for values in (ends - self.length, self.length, self.severity, self.quadrant, self.accepted, self.mechanism)
         )
         self.weight_B = torch.ones(len(ends)) if self.weight is None else torch.from_numpy(self.weight)
         self.weight_B = self.weight_B.to(device)
@@ -241,8 +249,7 @@ class Resident(Buildings):
             _gather(self.slope_NF, source_BL, mask_BL),
             self.geometry_BF[index_B],
             mask_BL,
-            self.severity_B[index_B],
-            self.quadrant_B[index_B],
+            *(label[index_B] for label in self.labels),
             self.weight_B[index_B],
         )
 

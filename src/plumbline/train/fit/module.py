@@ -23,24 +23,33 @@ from plumbline.train.fit.checkpoint_choice import checkpoint_score
 from plumbline.train.fit.schedule import rate_factor
 from plumbline.train.monitor.alarms import StepAlarm
 
+DISTIL_LEVELS, DISTIL_MECHANISM = 0.5, 0.25
+"""What a teacher's levels and mechanisms count as, beside its quadrants."""
+
 
 def objective(model: Diagnosis, answer: RawAnswer, batch: Batch, losses: Train, scale: ShareScale) -> Tensor:
-    """Weighted sum of both tasks' losses, each a mean over the share's buildings, scaled to its part of the step."""
+    """Weighted sum of the losses, each a mean over the share's buildings, scaled to its part of the step."""
     weight_B = batch.weight_B if losses.balance == "weights" else None
     means = build_losses(losses)
-    quadrant = losses.quadrant_weight * means.quadrant(answer, batch.quadrant_B, weight_B)
-    severity = losses.severity_weight * means.severity(answer, model.standard_severity(batch.severity_B), weight_B)
-    return quadrant * scale.quadrant + severity * scale.severity
+    standard_B = model.standard_severity(batch.severity_B)
+    where = means.where(answer, batch, weight_B) * scale.quadrant
+    return where + means.how_much(answer, batch, standard_B, weight_B) * scale.severity
 
 
 def distillation_loss(answer: RawAnswer, teacher: Diagnosis, batch: Batch, scale: ShareScale) -> Tensor:
-    """How far the answer is from the teacher's: Kullback-Leibler divergence of quadrants, mean error of severities."""
+    """How far the answer is from the teacher's: Kullback-Leibler divergence of probabilities, error of severities."""
     with torch.no_grad():
         wanted = teacher.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-    divergence = nn.functional.kl_div(
-        answer.logits_B4.log_softmax(-1), wanted.logits_B4.log_softmax(-1), log_target=True, reduction="batchmean"
+    divergence = _divergence(answer.logits_B4, wanted.logits_B4) + DISTIL_LEVELS * _divergence(
+        answer.levels_BK, wanted.levels_BK
     )
+    accepted = nn.functional.binary_cross_entropy_with_logits(answer.accepted_B4, wanted.accepted_B4.sigmoid())
+    divergence = divergence + DISTIL_MECHANISM * _divergence(answer.mechanism_BM, wanted.mechanism_BM) + accepted
     return scale.buildings * (divergence + nn.functional.l1_loss(answer.severity_B3, wanted.severity_B3))
+
+
+def _divergence(logits: Tensor, wanted: Tensor) -> Tensor:
+    return nn.functional.kl_div(logits.log_softmax(-1), wanted.log_softmax(-1), log_target=True, reduction="batchmean")
 
 
 class Optimisation(LightningModule):
@@ -117,7 +126,7 @@ class Optimisation(LightningModule):
         share = turn(batch.batch, batch.symmetry_B) if self.losses.augment else batch.batch
         answer = self._raw(share.distance_BLF, share.slope_BLF, share.geometry_BF, share.mask_BL)
         # Sums of losses need more than 16 bit.
-        answer = answer._replace(logits_B4=answer.logits_B4.float(), severity_B3=answer.severity_B3.float())
+        answer = RawAnswer(*(part.float() for part in answer))
         loss = objective(self.model, answer, share, self.losses, batch.scale)
         if self.teacher and self.distil_weight:
             loss = loss + self.distil_weight * distillation_loss(answer, self.teacher[0], share, batch.scale)

@@ -12,7 +12,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.export.weights import Trained
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
-from plumbline.prepare.features.sequences import UNDEFINED, Sequences
+from plumbline.prepare.features.sequences import Sequences, no_labels
 from plumbline.prepare.features.shards import SequenceSet, Shards, load_shards
 
 BUILDINGS = 2048
@@ -104,9 +104,7 @@ def random_inputs(trained: Trained) -> BenchInputs:
         distance=draw("distance", rows, len(DISTANCE)),
         slope=draw("slope", rows, len(SLOPE)),
         geometry=draw("geometry", count, len(GEOMETRY)),
-        severity=np.full(count, np.nan, np.float32),
-        quadrant=np.full(count, UNDEFINED, np.int64),
-        difficulty=np.full(count, -1, np.int8),
+        **no_labels(count),
     )
     lengths = ", ".join(map(str, sorted(set(length.tolist()))))
     return BenchInputs(

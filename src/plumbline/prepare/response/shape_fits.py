@@ -1,0 +1,131 @@
+"""Fit one shape of damage at a time, and weigh how well each explains the scatterers.
+
+Each is fitted together with what rigid motion the robust plane may have left. The likeliest shape without a guess of
+sideways motion is the engineer's answer. All together, weighted by their evidence (Laplace's approximation, MacKay
+1992), are what the network is told: of each quadrant how probable it is and how strained, of each mechanism likewise.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from plumbline.prepare.response.rigid_body import rigid_design
+from plumbline.prepare.response.robust import Fit, misfit, student_fit, student_fits
+from plumbline.prepare.response.shapes import (
+    CORNER,
+    FITTED,
+    LOG_PRIOR,
+    MECHANISM,
+    PLAIN,
+    accepted,
+    responses,
+    strains_per_mm,
+)
+
+Float = NDArray[np.floating[Any]]
+LIKELY_PERMILLE = 2.0
+"""Standard deviation of a shape's strain before looking. Without it, three scatterers near the middle of a house would
+tell of corners that dropped by metres (ridge regression, Hoerl and Kennard 1970)."""
+LIKELY_TILT, WEAK_OFFSET = 3.0, 1e4
+"""mm/m and mm: of the rigid motion that the robust plane may have left."""
+LEAST_SHARE = 1e-6
+"""Probability that is not looked below."""
+
+
+class ShapeFits(NamedTuple):
+    """What b buildings' scatterers tell of damage; quadrants in the order of `compass.QUADRANTS`."""
+
+    corner_drop: Float
+    """(b, 4) vertical movement of each corner by its first shape, mm."""
+    corner_log_odds: Float
+    """(b, 4) log probability of each corner, given that one is broken, over all its shapes."""
+    corner_severity: Float
+    """(b, 4) strain averaged over them by their evidence, permille."""
+    best_gain: Float
+    """(b, 4) how much likelier the best plain shape that strains this quadrant most makes the scatterers than no damage
+    does (log likelihood ratio)."""
+    best_severity: Float
+    """(b, 4) strain of that fit by the label definition, permille."""
+    log_odds: Float
+    """(b, 4) log probability of each quadrant, given that there is damage, over all shapes."""
+    severity: Float
+    """(b, 4) largest strain in each quadrant, averaged over all shapes by their evidence, permille."""
+    mechanism_gain: Float
+    """(b, 5) log of how much more probable each mechanism makes the scatterers than no damage does."""
+    mechanism_severity: Float
+    """(b, 5) strain averaged over its shapes by their evidence, permille."""
+
+
+def fit_shapes(
+    xy: Float,
+    height: Float,
+    los: Float,
+    residual: Float,
+    error: Float,
+    track: NDArray[np.intp],
+    mask: NDArray[np.bool_],
+    side: Float,
+) -> ShapeFits:
+    """Robust least squares of each shape together with the rigid motion, on what the robust plane left.
+
+    Args:
+        xy: (b, P, 2). height: (b, P). los: (b, P, 3). residual, error: (b, P) mm along LOS.
+        track: (b, P). mask: (b, P). side: (b, 2) m.
+    """
+    rigid = rigid_design(xy, height, los, track)
+    likely = np.array([LIKELY_TILT, LIKELY_TILT, *[WEAK_OFFSET] * (rigid.shape[2] - 2)]) ** -2
+    undamaged = student_fit(rigid, residual, error, mask, likely)
+    variance = error**2 + (undamaged.spread**2)[:, None]
+    nothing = _badness(undamaged, variance, mask, likely)
+
+    by_quadrant = strains_per_mm(side)
+    per_mm = by_quadrant.max(2)
+    prior = np.empty((*per_mm.shape, len(likely) + 1))
+    prior[..., :-1], prior[..., -1] = likely, (per_mm / LIKELY_PERMILLE) ** 2
+    fit = student_fits(rigid, responses(xy, los, side), residual, error, mask, prior)
+    drop = fit.solution[..., -1]
+    badness = _badness(fit, variance[:, None, :], mask[:, None, :], prior)
+    evidence = nothing[:, None] - badness - np.log(fit.last_precision / prior[..., -1]) / 2 + LOG_PRIOR
+    gain, severity = nothing[:, None] - badness, np.abs(drop) * per_mm
+
+    right = accepted(by_quadrant)
+    share = _softmax(evidence)
+    corner = MECHANISM == CORNER
+    of_corner = _softmax(evidence[:, corner]).reshape(len(xy), 4, -1)
+    corner_share = of_corner.sum(2)
+    own = [number == MECHANISM for number in range(len(FITTED))]
+    worst = by_quadrant[:, PLAIN].argmax(2)
+    plain = np.where(worst[..., None] == np.arange(4), gain[:, PLAIN, None], -np.inf)
+    best = plain.argmax(1)
+    return ShapeFits(
+        corner_drop=drop[:, corner].reshape(len(xy), 4, -1)[..., 0],
+        corner_log_odds=np.log(np.maximum(corner_share, LEAST_SHARE)),
+        # A corner that explains nothing has no shape that explains it best: then all count the same.
+        corner_severity=_average(severity[:, corner].reshape(len(xy), 4, -1), of_corner),
+        best_gain=np.where(np.isfinite(found := np.take_along_axis(plain, best[:, None], 1)[:, 0]), found, 0.0),
+        best_severity=np.where(np.isfinite(found), np.take_along_axis(severity[:, PLAIN], best, 1), 0.0),
+        log_odds=np.log(np.maximum(np.einsum("bs,bsq->bq", share, right / right.sum(2, keepdims=True)), LEAST_SHARE)),
+        severity=np.einsum("bs,bs,bsq->bq", share, np.abs(drop), by_quadrant),
+        mechanism_gain=np.stack([logsumexp(evidence[:, these], axis=1) for these in own], axis=1),
+        mechanism_severity=np.stack(
+            [_average(severity[:, these], _softmax(evidence[:, these])) for these in own], axis=1
+        ),
+    )
+
+
+def _softmax(evidence: Float) -> Float:
+    share = np.exp(evidence - evidence.max(1, keepdims=True))
+    return np.asarray(share / share.sum(1, keepdims=True))
+
+
+def _average(values: Float, share: Float) -> Float:
+    return np.asarray(((share + 1e-12) * values).sum(-1) / (share + 1e-12).sum(-1))
+
+
+def _badness(fit: Fit, variance: Float, mask: NDArray[np.bool_], prior: Float) -> Float:
+    """Negative log posterior of each fit, up to a constant that all fits of a building share."""
+    return np.asarray(misfit(fit.residual, variance, mask) + (prior * fit.solution**2).sum(-1) / 2)

@@ -1,0 +1,192 @@
+"""Shapes of damage that are fitted to a building: corners, ends, steps at a joint, bowls and bending.
+
+They are simpler than what the simulation lets fail, and fewer: an engineer's hypotheses. Each is a vertical
+displacement for a unit drop, and a horizontal one beside it. The set is closed under the eight symmetries of a
+rectangle's frame, so that a mirrored building has mirrored evidence.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.core.compass import quadrant_code
+from plumbline.core.strain import ACCEPTED_SHARE, MECHANISMS, bay_length, principal_tensile_strain
+
+Float = NDArray[np.floating[Any]]
+Array = NDArray[np.float64]
+CORNER, END, STEP, BOWL, BENDING = range(5)
+FITTED = MECHANISMS[:5]
+"""Names of the mechanisms that are fitted; `several` are not."""
+SIGNS = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)])
+"""Signs of x and y in the quadrants, in the order of `compass.QUADRANTS`."""
+SIDES = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)])
+"""Directions of the four ends."""
+JOINT_M = 1.0
+"""Width of a fitted step."""
+LONG_M, LINES = 16.0, (9, 13)
+"""Buildings up to this long have their shapes' strains looked for on so many lines, longer ones on more."""
+PAIRS = 64
+"""Buildings whose strains are looked for at a time."""
+_KNOWN: dict[tuple[float, float], Array] = {}
+"""Strains of buildings with these sides, m: a city has few different ones."""
+
+
+class Shape(NamedTuple):
+    """One hypothesis."""
+
+    mechanism: int
+    form: int
+    """Which of the corners' three forms, or which of the bowls' radii."""
+    towards: tuple[float, float]
+    """Corner, end or direction in which the step goes or the trough is crossed; relative place of a bowl."""
+    start: float
+    """Where a ramp begins, a joint or a trough's axis lies: in half sides from the centre."""
+    pull: float
+    """Horizontal displacement as a share of the drop: outwards, but towards the middle of bowls and troughs."""
+    prior: float
+    """How probable it is before looking, among all."""
+
+
+PULLS = {0.0: 0.6, 0.4: 0.25, 0.9: 0.15}
+"""How far a corner that drops also moves away along the diagonal of the building's frame, as a share of the drop; and
+how probable that is before looking."""
+OPENINGS = {0.0: 0.6, 0.5: 0.4}
+"""The same for ends and steps."""
+RADII_M = (4.0, 9.0)
+PLACES = (np.linspace(-0.9, 0.9, 5), np.linspace(-0.9, 0.9, 3))
+"""Middles of bowls of each radius along either axis, in half sides."""
+SIGMAS = 3.0
+"""Standard deviations of a bowl that are its radius."""
+TROUGHS = ((0.0, 0.45), (-0.6, 0.45), (0.6, 0.45), (0.0, 0.9))
+"""Axis and inflection of a trough, in half extents of the building across it."""
+PRIOR = (0.4, 0.15, 0.15, 0.2, 0.1)
+"""Of the mechanisms."""
+
+
+def _shapes() -> tuple[Shape, ...]:
+    shapes: list[Shape] = []
+
+    def add(mechanism: int, own: list[tuple[int, tuple[float, float], float, float, float]]) -> None:
+        total = sum(weight for *_, weight in own)
+        shapes.extend(Shape(mechanism, *rest, PRIOR[mechanism] * weight / total) for *rest, weight in own)
+
+    corners, ends = [tuple(map(float, sign)) for sign in SIGNS], [tuple(map(float, side)) for side in SIDES]
+    # In this order: corner by corner, and the first of each is the engineer's.
+    add(CORNER, [(form, c, 0.0, pull, p) for c in corners for pull, p in PULLS.items() for form in range(3)])
+    add(END, [(0, e, start, pull, p) for e in ends for start in (0.0, 0.45) for pull, p in OPENINGS.items()])
+    middles = (-0.6, -0.3, 0.0, 0.3, 0.6)
+    add(STEP, [(0, e, start, pull, p) for e in ends[:2] for start in middles for pull, p in OPENINGS.items()])
+    add(BOWL, [(form, (x, y), 0.0, 0.0, 1 / len(at) ** 2) for form, at in enumerate(PLACES) for x in at for y in at])
+    half = float(np.sqrt(0.5))
+    across = [(1.0, 0.0), (0.0, 1.0), (half, half), (half, -half)]
+    add(BENDING, [(form, way, at, 0.05, 1.0) for way in across for form, (at, _) in enumerate(TROUGHS)])
+    return tuple(shapes)
+
+
+ALL = _shapes()
+MECHANISM = np.array([shape.mechanism for shape in ALL])
+LOG_PRIOR = np.log([shape.prior for shape in ALL])
+PLAIN = np.flatnonzero([shape.pull < 0.1 for shape in ALL])
+"""Those that an engineer would try: without a guess of what moves sideways."""
+
+
+def _ramp(towards: Float, start: float) -> Float:
+    return np.asarray(np.clip((towards - start) / (1 - start), 0, 1.5))
+
+
+def displacement(shape: Shape, xy: Float, side: Float) -> tuple[Float, Float]:
+    """(b, P) vertical displacement for a unit drop, and (b, P, 2) the direction of the horizontal one beside it.
+
+    Args:
+        xy: (b, P, 2) m from the centre. side: (b, 2) m.
+    """
+    relative = 2 * xy / side[:, None, :]
+    way = np.array(shape.towards)
+    if shape.mechanism == CORNER:
+        own = relative * way
+        if shape.form == 2:
+            up = np.clip(own.sum(-1) - 0.6, 0, 2.2) / 1.4
+        else:
+            up = _ramp(own, (0.0, 0.4)[shape.form]).prod(-1)
+        return up, np.broadcast_to(way / np.sqrt(2), xy.shape)
+    if shape.mechanism == END:
+        return _ramp((relative * way).sum(-1), shape.start), np.broadcast_to(way, xy.shape)
+    if shape.mechanism == STEP:
+        beyond = ((relative * way).sum(-1) - shape.start) * (side * np.abs(way)).sum(-1)[:, None] / 2
+        share = np.clip(beyond / JOINT_M + 0.5, 0, 1)
+        return share * share * (3 - 2 * share), np.broadcast_to(way, xy.shape)
+    if shape.mechanism == BOWL:
+        from_middle = xy - way * side[:, None, :] / 2
+        radius = RADII_M[shape.form]
+        return np.exp(-0.5 * SIGMAS**2 * (from_middle**2).sum(-1) / radius**2), -from_middle / radius
+    extent = (side * np.abs(way)).sum(-1)[:, None] / 2
+    share = ((xy * way).sum(-1) / extent - shape.start) / TROUGHS[shape.form][1]
+    return np.exp(-0.5 * share**2), -share[..., None] * way
+
+
+def responses(xy: Float, los: Float, side: Float) -> Float:
+    """(b, S, P) LOS displacement of scatterers, mm, for 1 mm upwards of each of `ALL`; `los` (b, P, 3) x, y, up."""
+    result = np.empty((len(xy), len(ALL), xy.shape[1]))
+    for number, shape in enumerate(ALL):
+        up, way = displacement(shape, xy, side)
+        result[:, number] = up * (los[..., 2] - shape.pull * (los[..., :2] * way).sum(-1))
+    return result
+
+
+def strains_per_mm(side: Float) -> Array:
+    """(b, S, 4) largest strain of each quadrant, permille, for 1 mm of each of `ALL`; `side` (b, 2) m.
+
+    Sides are rounded to 1 m, longer ones to 2 m, so that a city asks for few different pairs.
+    """
+    rounded = np.where(side < LONG_M, np.maximum(np.round(side), 1.0), 2 * np.round(side / 2))
+    pairs, place = np.unique(rounded, axis=0, return_inverse=True)
+    keys = [tuple(pair) for pair in pairs.tolist()]
+    for long in (False, True):
+        fresh = [key for key in keys if key not in _KNOWN and (max(key) > LONG_M) == long]
+        for start in range(0, len(fresh), PAIRS):
+            these = fresh[start : start + PAIRS]
+            _KNOWN.update(zip(these, _strains(np.array(these), LINES[long]), strict=True))
+    return np.stack([_KNOWN[key] for key in keys])[place.ravel()]
+
+
+def accepted(by_quadrant: Float) -> NDArray[np.bool_]:
+    """(..., 4) quadrants whose strain (..., 4) is nearly the largest."""
+    return np.asarray(by_quadrant >= ACCEPTED_SHARE * by_quadrant.max(-1, keepdims=True))
+
+
+def _strains(side: Array, lines: int) -> Array:
+    """(b, S, 4) by the label's definition, on a lattice of so many lines along either axis."""
+    found = np.zeros((len(side), len(ALL), 4))
+    unit = np.linspace(-0.5, 0.5, lines)
+    weight = np.r_[0.5, np.ones(lines - 2), 0.5]
+    weight = np.outer(weight, weight).ravel()
+    grid = np.stack(np.meshgrid(unit, unit, indexing="ij"), axis=-1).reshape(-1, 2)
+    level = grid * side[:, None]
+    up, _ = _fields(level, side)
+    for axis in (0, 1):
+        along = level[:, None, :, axis]
+        tilt = (up * weight * along).sum(2) / (weight * along**2).sum(2)
+        bay = np.array([bay_length(length) for length in side[:, axis]])
+        low = level.copy()
+        low[..., axis] = grid[:, axis] * (side[:, axis] - bay)[:, None] - bay[:, None] / 2
+        step = bay[:, None, None] * np.eye(2)[axis]
+        (near, near_way), (far, far_way) = _fields(low, side, axis), _fields(low + step, side, axis)
+        over = bay[:, None, None]
+        strain = principal_tensile_strain((far - near) / over - tilt[..., None], (far_way - near_way) / over)
+        middle = low + step / 2
+        code = quadrant_code(middle[..., 0].round(6), middle[..., 1].round(6))
+        for quadrant in range(4):
+            own = np.where((code == quadrant)[:, None], strain, 0.0).max(2)
+            found[..., quadrant] = np.maximum(found[..., quadrant], own)
+    return found
+
+
+def _fields(xy: Float, side: Float, axis: int = 0) -> tuple[Float, Float]:
+    """(b, S, P) vertical displacement of all shapes for a unit drop at (b, P, 2), and that along an axis."""
+    both = [displacement(shape, xy, side) for shape in ALL]
+    up = np.stack([part[0] for part in both], axis=1)
+    away = [shape.pull * part[0] * part[1][..., axis] for shape, part in zip(ALL, both, strict=True)]
+    return up, np.stack(away, axis=1)

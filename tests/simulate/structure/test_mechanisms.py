@@ -1,0 +1,115 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.core.strain import ACCEPTED_SHARE, structure_strain
+from plumbline.simulate.structure.labels import strains
+from plumbline.simulate.structure.mechanisms import BENDING, BOWL, END, STEP, Failures, draw_failures
+
+SIDE = np.array([[20.0, 12.0]])
+
+
+def one(kind: int, **changes: float | tuple[float, float]) -> Failures:
+    """A failure of a building of 20 by 12 m, by 1 mm downwards; eastwards where it has a direction."""
+    values = {"at": (0.0, 0.0), "direction": (1.0, 0.0), "width": 1.0, "reach": 10.0, "power": 1.0, "pull": 0.0}
+    values |= {"drop": -1.0} | changes
+    return Failures(np.array([kind]), **{name: np.array([value]) for name, value in values.items()})
+
+
+def strain_of(failure: Failures, side: np.ndarray = SIDE):
+    return strains(failure.field, side)
+
+
+def test_a_step_in_closed_form():
+    """A jump of 1 mm in the middle tilts a side of L by 1.5 / L: beta = 1/4 - 1.5/20, half of it strain."""
+    found = strain_of(one(STEP, width=0.3))
+    assert found.severity_permille[0] == pytest.approx((1 / 4 - 1.5 / 20) / 2, rel=0.01)
+    assert found.accepted.all()  # the joint runs through the middle, from end to end
+
+
+def test_a_step_that_opens_strains_by_its_opening_as_well():
+    found = strain_of(one(STEP, width=0.3, pull=0.5))
+    beta, eps_l = 1 / 4 - 1.5 / 20, 0.5 / 4
+    assert found.severity_permille[0] == pytest.approx(eps_l / 2 + np.hypot(eps_l, beta) / 2, rel=0.01)
+
+
+def test_an_end_in_closed_form_and_both_of_its_quadrants_are_right():
+    """A sharp hinge in the middle: slope 1/10 beyond it, the plane has half of that."""
+    found = strain_of(one(END, width=0.02))
+    assert found.severity_permille[0] == pytest.approx((1 / 10 - 1 / 20) / 2, rel=0.02)
+    west = strain_of(one(END, width=0.02, at=(3.0, 0.0), reach=7.0))
+    np.testing.assert_array_equal(west.accepted[0], [True, False, False, True])
+
+
+def test_a_bowl_of_knothe_in_closed_form():
+    """A wide building under a narrow bowl: no plane to speak of; the chord over a bay from the middle outwards."""
+    side = np.array([[40.0, 40.0]])
+    found = strain_of(one(BOWL, width=6.0, at=(5.0, 5.0)), side)
+    sigma, bay = 2.0, 4.0
+    middle = np.linspace(0, 6, 601)
+    chord = (np.exp(-0.5 * (middle / sigma) ** 2) - np.exp(-0.5 * ((middle + bay) / sigma) ** 2)) / bay
+    assert found.severity_permille[0] == pytest.approx(chord.max() / 2, rel=0.03)
+    assert found.quadrant[0] == 0
+
+
+def test_a_bowl_draws_inwards_and_its_edge_is_where_it_should_be():
+    for power, edge in ((1.0, np.exp(-4.5)), (2.0, 0.0)):
+        up, along_x, along_y = one(BOWL, width=5.0, power=power, pull=0.4).field(
+            np.zeros(3, int), np.array([5.0, 2.0, 0.0]), np.zeros(3)
+        )
+        assert up[0] == pytest.approx(-edge, abs=1e-12)
+        assert up[2] == pytest.approx(-1)
+        assert along_x[1] < 0
+        assert along_x[2] == along_y[1] == 0
+
+
+def test_bending_over_a_trough_in_closed_form():
+    """Sagging over the axis: the plane is level, the chord over a bay steepest about the inflection, i from the axis."""
+    found = strain_of(one(BENDING, width=5.0))
+    start = np.linspace(0, 6, 601)
+    chord = (np.exp(-0.5 * (start / 5) ** 2) - np.exp(-0.5 * ((start + 4) / 5) ** 2)) / 4
+    assert found.severity_permille[0] == pytest.approx(chord.max() / 2, rel=0.02)
+
+
+@settings(max_examples=30)
+@given(st.sampled_from([END, STEP, BOWL, BENDING]), st.integers(0, 10_000))
+def test_labels_of_many_are_those_of_the_definition(kind, seed):
+    rng = np.random.default_rng(seed)
+    side = rng.uniform(6, 40, (3, 2))
+    failures = draw_failures(rng, np.full(3, kind), side)
+    found = strains(failures.field, side)
+    for b in range(3):
+
+        def field(x, y, b=b):
+            flat = failures.field(np.full(x.size, b), x.ravel(), y.ravel())
+            return tuple(part.reshape(x.shape) for part in flat)
+
+        own = structure_strain(field, *side[b])
+        assert found.severity_permille[b] == pytest.approx(own.severity_permille, rel=1e-6, abs=1e-9)
+        if own.severity_permille > 1e-6:
+            assert tuple(np.flatnonzero(found.accepted[b])) == own.accepted
+            assert found.quadrant[b] in own.accepted
+
+
+def test_one_that_does_not_fail_does_not_move():
+    failures = draw_failures(np.random.default_rng(0), np.full(50, BOWL), np.full((50, 2), 15.0))
+    still = replace(failures, drop=np.zeros(50))
+    assert not np.any(still.field(np.arange(50), np.zeros(50), np.zeros(50)))
+
+
+def test_bowls_are_of_all_sizes_and_one_in_three_beside_the_footprint():
+    side = np.full((4000, 2), 15.0)
+    bowls = draw_failures(np.random.default_rng(1), np.full(4000, BOWL), side)
+    assert bowls.width.min() < 2.1
+    assert bowls.width.max() > 14.5
+    assert (np.abs(bowls.at) > 7.5).any(1).mean() == pytest.approx(0.36, abs=0.03)
+
+
+def test_a_quadrant_nearly_as_strained_is_a_right_answer():
+    found = strain_of(one(BOWL, width=4.0, at=(0.4, 0.0)))
+    np.testing.assert_array_equal(
+        found.accepted[0], found.by_quadrant[0] >= ACCEPTED_SHARE * found.by_quadrant[0].max()
+    )
