@@ -83,8 +83,16 @@ SureOption = Annotated[
         min=0,
         max=1,
         rich_help_panel=RARE,
-        help="Judge a building of 1.1 permille or more where one quadrant is at least so probable, a less damaged one "
-        "where one is proportionally less so; 0: all. Else as the model's package says.",
+        help="Judge a building where, if it is damaged, its quadrant is right with this probability at least; the less "
+        "probable damage is, the less is asked. 0: judge all. Else as the model's package says.",
+    ),
+]
+RateOption = Annotated[
+    str,
+    typer.Option(
+        "--damage-rate",
+        metavar="RATE|auto",
+        help="Share of the buildings that are damaged, as 0.02 for 2 %; auto: estimate it from all answers.",
     ),
 ]
 WorkersOption = Annotated[

@@ -23,6 +23,7 @@ from plumbline.cli.options import (
     PointsCommand,
     PointsOption,
     ProductsOption,
+    RateOption,
     SureOption,
     WorkersOption,
 )
@@ -62,6 +63,7 @@ def predict(
     map_path: Annotated[Path | None, typer.Option("--map", help="Also draw a map: an HTML file.")] = None,
     model: PackageOption = "pretrained",
     id_column: IdColumnOption = None,
+    damage_rate: RateOption = "auto",
     artifact: Annotated[
         str | None, typer.Option(help="Model of the package: `pruned`, `fp16` or `int8`.", rich_help_panel=RARE)
     ] = None,
@@ -72,6 +74,7 @@ def predict(
     params: ProductsOption = None,
 ) -> None:
     """Judge every footprint from your own points: quadrant, severity with its interval, or why not."""
+    from plumbline.serve.base_rate import given_rate
     from plumbline.serve.predict import predict as run
     from plumbline.serve.predictions import check_output
     from plumbline.sources.city.point_files import point_files
@@ -94,6 +97,7 @@ def predict(
             id_column,
             layer,
             min_quadrant_confidence,
+            given_rate(damage_rate),
         )
 
 
@@ -116,6 +120,15 @@ def explain(
     layer: LayerOption = None,
     format_: FormatOption = None,
     min_quadrant_confidence: SureOption = None,
+    damage_rate: Annotated[
+        float | None,
+        typer.Option(
+            min=0.00001,
+            max=0.99999,
+            rich_help_panel=RARE,
+            help="Share of the buildings that are damaged, as `predict` says it; else that of the training data.",
+        ),
+    ] = None,
     params: ProductsOption = None,
 ) -> None:
     """Say which scatterers and which features moved each judgement, and by how much."""
@@ -140,6 +153,7 @@ def explain(
             id_column,
             layer,
             min_quadrant_confidence,
+            damage_rate,
         )
 
 

@@ -23,8 +23,6 @@ from plumbline.prepare.features.definition import PREPARATION
 
 CARD = "MODEL_CARD.md"
 FORMAT = 2
-ALARMS = "false_alarms"
-"""Of the metrics: what is said of sound buildings, see `false_alarms`. Packages from before 2026-11-25 have none."""
 EVIDENCE = ("metrics", "gate", "records")
 """What the manifest tells about the model, with times, dates and machines in it."""
 MODELS = {"model.onnx": "pruned", "model.fp16.onnx": "fp16", "model.int8.onnx": "int8"}

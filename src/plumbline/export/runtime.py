@@ -83,6 +83,17 @@ class OnnxModel(Released):
         listed, max_length = (self.about.inputs, self.about.max_length) if self.about else ([], None)
         self.signature = signature(columns, listed, max_length=max_length)
 
+    @property
+    def category_share(self) -> list[float]:
+        """Of the buildings that the model was calibrated on: what its probabilities of categories stand for.
+
+        Raises:
+            InputError: the file does not say it.
+        """
+        if self.about is None:
+            raise InputError("the model's file does not say what its probabilities stand for. Export it again.")
+        return self.about.category_share
+
     def execute(self, inputs: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[np.float32]]:
         """The outputs in the order of `Answers`."""
         batch = split_by_length(inputs[MASK], self._threads) if self._threads > 1 else []

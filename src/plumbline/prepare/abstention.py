@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.compass import frames
-from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.prepare.features.strain_resolution import points_and_tracks, strain_error
@@ -35,12 +34,6 @@ MIN_SPREAD_SHARE = 0.02
 error of the points' mean. Fewer than 1 in 100 buildings with 5 points or more drawn evenly over it are so."""
 STRAY_FROM = 6
 """From so many points on, one that stands off the line alone does not make it an area."""
-ELSEWHERE = 0.33
-"""The chance that a building is damaged, and not where is said, up to which a quadrant may be told."""
-FULL_PERMILLE = 1.1
-"""From here on `min_quadrant_confidence` is asked for in full."""
-LEAST_PERMILLE = 1e-6
-"""Least severity that is divided by."""
 UNSURE_WHERE = "unsure_where"
 """Reason of those that want a probable quadrant alone."""
 NO_MATTER = ("too_small", "too_large")
@@ -75,6 +68,10 @@ class Answered(Protocol):
         """(B, 4)"""
 
     @property
+    def category_probability(self) -> NDArray[np.float32]:
+        """(B, 5)"""
+
+    @property
     def level_probability(self) -> NDArray[np.float32]:
         """(B, 16)"""
 
@@ -83,20 +80,15 @@ class Answered(Protocol):
         """(B, 6)"""
 
 
-class Asked(Protocol):
-    """For which of F footprints a model was asked; see `buildings.Prepared`."""
+class Asked(NamedTuple):
+    """For which of F footprints a model was asked: B buildings."""
 
-    @property
-    def sequences(self) -> SequenceSet:
-        """B buildings."""
-
-    @property
-    def footprint(self) -> NDArray[np.intp]:
-        """(B,) row of each of them."""
-
-    @property
-    def n_points(self) -> NDArray[np.int64]:
-        """(F,)"""
+    footprint: NDArray[np.intp]
+    """(B,) row of each of them."""
+    n_points: NDArray[np.int64]
+    """(F,)"""
+    poor: NDArray[np.bool_]
+    """(B,) whose points could not show damage, see `has_too_little_data`."""
 
 
 @dataclass(frozen=True)
@@ -203,23 +195,28 @@ class Status:
     """(F,) the same in more words, see `reasons`."""
 
 
-def status_of(prepared: Asked, answers: Answered, footprints: NDArray[np.object_], limits: Prepare) -> Status:
+def status_of(
+    asked: Asked,
+    answers: Answered,
+    footprints: NDArray[np.object_],
+    limits: Prepare,
+    p_damaged: NDArray[np.floating[Any]] | None = None,
+) -> Status:
     """Who is judged, and why the others are not.
 
     Args:
-        prepared: what became of the footprints; answers: for its B sequences.
+        asked: of which footprints; answers: for its B buildings.
         footprints: (F,) their polygons, m.
         limits: of the model that answered, or the user's own.
+        p_damaged: (B,) see `has_no_probable_quadrant`.
     """
-    count = len(prepared.n_points)
-    status = np.full(count, "insufficient_points", dtype=object)
-    known, poor = is_in_distribution(answers), has_too_little_data(prepared.sequences, limits)
-    torn = has_no_probable_quadrant(answers, limits)
-    status[prepared.footprint] = np.where(known, "ok", "out_of_distribution")
-    status[prepared.footprint[poor | torn]] = "insufficient_points"
-    unsure = np.zeros(count, bool)
-    unsure[prepared.footprint] = known & ~poor & torn
-    return Status(status, reasons(status, prepared.n_points, footprints, limits, unsure))
+    status = np.full(len(asked.n_points), "insufficient_points", dtype=object)
+    known, torn = is_in_distribution(answers), has_no_probable_quadrant(answers, limits, p_damaged)
+    status[asked.footprint] = np.where(known, "ok", "out_of_distribution")
+    status[asked.footprint[asked.poor | torn]] = "insufficient_points"
+    unsure = np.zeros(len(asked.n_points), bool)
+    unsure[asked.footprint] = known & ~asked.poor & torn
+    return Status(status, reasons(status, asked.n_points, footprints, limits, unsure))
 
 
 def reasons(
@@ -300,19 +297,19 @@ def has_too_little_data(sequences: SequenceSet, limits: Prepare) -> NDArray[np.b
     return np.asarray(noisy | (length - tracks < limits.min_points))
 
 
-def has_no_probable_quadrant(answers: Answered, limits: Prepare) -> NDArray[np.bool_]:
+def has_no_probable_quadrant(
+    answers: Answered, limits: Prepare, p_damaged: NDArray[np.floating[Any]] | None = None
+) -> NDArray[np.bool_]:
     """(B,) damaged, perhaps, with no quadrant as probable as is asked for.
 
-    Of the buildings said to have a severity s, s / (s + 0.5 permille) are damaged: one in two where category 1 begins.
-    None is told where that, times the chance that its quadrant is another one, is above `ELSEWHERE`; from
-    `FULL_PERMILLE` on, where its quadrant is less probable than `min_quadrant_confidence`. What is asked below goes
-    with that limit in proportion: with 0.55 it is a chance of 0.309 just below `FULL_PERMILLE`, 0.320 at category 1
-    (decision 36).
+    A building is left out where the chance that it is damaged and that its quadrant is a wrong answer is above
+    `1 - min_quadrant_confidence`: of one that is surely damaged its quadrant must be right with that probability.
+
+    Args:
+        p_damaged: (B,) probability of category 1 or above; without, that of the answers.
     """
-    severity = np.maximum(answers.severity_permille.astype(float), LEAST_PERMILLE)
-    asked, full = (1 - ELSEWHERE * (1 + CATEGORY_BOUNDS_PERMILLE[0] / said) for said in (severity, FULL_PERMILLE))
-    needed = limits.min_quadrant_confidence * np.clip(asked / full, 0, 1)
-    return np.asarray(quadrant_confidence(answers) < needed)
+    damaged = 1 - answers.category_probability[:, 0] if p_damaged is None else np.asarray(p_damaged)
+    return np.asarray(damaged * (1 - quadrant_confidence(answers)) > 1 - limits.min_quadrant_confidence)
 
 
 def quadrant_confidence(answers: Answered) -> NDArray[np.float64]:

@@ -10,13 +10,12 @@ from typing import Any
 import plumbline
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
-from plumbline.export.package import ALARMS, write_package
+from plumbline.export.package import write_package
 from plumbline.params import Params
 from plumbline.prepare.audit.reference import CONDITIONS_FILE as REFERENCE
 from plumbline.prepare.audit.reference import describe_conditions
 from plumbline.prepare.features.shards import load_shards
 from plumbline.release.card import model_card
-from plumbline.validate.false_alarms import FILE as ALARM_FILE
 from plumbline.validate.gates.rules import check_format, failed_rules
 
 FILES = {
@@ -82,7 +81,7 @@ def package(prepared: Path, exported: Path, validated: Path, params: Params, out
             "code": _code(),
             "params": hashlib.sha256(params.model_dump_json(exclude=NO_PART).encode()).hexdigest(),
         },
-        "metrics": {**figures, ALARMS: read_json(validated / ALARM_FILE)},
+        "metrics": figures,
         "gate": gate,
         "records": {stage: read_json(prepared.with_name(stage) / RECORD) for stage in RECORDED},
     }

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import geopandas
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.console import log
 from plumbline.export.answers import Answers
 from plumbline.params import Prepare
-from plumbline.prepare.abstention import status_of
+from plumbline.prepare.abstention import (
+    Asked,
+    has_too_little_data,
+    is_in_distribution,
+    quadrant_confidence,
+    status_of,
+)
 from plumbline.prepare.buildings import Prepared
+from plumbline.serve.base_rate import DamageRate, at_rate, estimate_rate, fixed_rate
 from plumbline.serve.predictions import make_predictions
 
 
@@ -22,35 +30,81 @@ class Judged(NamedTuple):
     """The predictions, see `make_predictions`."""
     reason: NDArray[np.object_]
     """(F,) see `abstention.reasons`."""
+    rate: DamageRate
+    """The share of damaged buildings that all of it stands for."""
+
+
+class Model(NamedTuple):
+    """What is to be known of who answered."""
+
+    version: str
+    """Of the package."""
+    category_share: list[float]
+    """Of the buildings that it was calibrated on."""
+
+
+def asked_of(prepared: Prepared, prepare: Prepare) -> Asked:
+    """For which footprints a model is asked, and whose points could not show damage."""
+    return Asked(prepared.footprint, prepared.n_points, has_too_little_data(prepared.sequences, prepare))
 
 
 def judge(
-    prepared: Prepared, answers: Answers, footprints: geopandas.GeoDataFrame, prepare: Prepare, version: str
+    asked: Asked,
+    answers: Answers,
+    footprints: geopandas.GeoDataFrame,
+    prepare: Prepare,
+    model: Model,
+    damage_rate: float | None = None,
 ) -> Judged:
     """The predictions table, a row for each of F footprints, and why each is not judged.
 
     Args:
-        prepared: what became of the footprints; answers: for its B sequences.
+        asked: for which footprints; answers: for its B buildings.
         footprints: `building_id` and geometry.
         prepare: how the model wants its scatterers prepared.
-        version: of the model's package.
+        model: who answered.
+        damage_rate: share of the buildings that are damaged; None: estimated from those that can be judged.
     """
-    count = len(footprints)
-    found = status_of(prepared, answers, footprints.geometry.to_numpy(), prepare)
+    share = np.asarray(model.category_share)
+    able = is_in_distribution(answers) & ~asked.poor
+    p_damaged = 1 - answers.category_probability[able, 0]
+    rate = estimate_rate(p_damaged, float(share[1:].sum())) if damage_rate is None else fixed_rate(damage_rate)
+    own = at_rate(answers, share, rate.rate)
+    found = status_of(asked, answers, footprints.geometry.to_numpy(), prepare, 1 - own.category_BC[:, 0])
 
-    def spread(values: NDArray[np.float32]) -> NDArray[np.float64]:
-        full = np.full((count, *values.shape[1:]), np.nan)
-        full[prepared.footprint] = values
+    def spread(values: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+        full = np.full((len(footprints), *values.shape[1:]), np.nan)
+        full[asked.footprint] = values
         return full
 
     table = make_predictions(
         footprints,
         list(found.status),
-        prepared.n_points,
+        asked.n_points,
         spread(answers.quadrant_probability),
-        spread(answers.severity_permille),
-        spread(answers.severity_low),
-        spread(answers.severity_high),
-        version,
+        spread(quadrant_confidence(answers)),
+        spread(own.severity_B),
+        spread(own.low_B),
+        spread(own.high_B),
+        spread(own.category_BC),
+        spread(answers.mechanism_probability),
+        rate.rate,
+        model.version,
     )
-    return Judged(table, found.reason)
+    return Judged(table, found.reason, rate)
+
+
+def say_damaged(judged: Judged, where: str = "") -> None:
+    """Say how many buildings are damaged, and how to go on. `where`: begins the line."""
+    ok = judged.table["status"] == "ok"
+    if not ok.any():
+        return
+    p_damaged = judged.table.loc[ok, "p_damaged"].to_numpy(float)
+    log.info(
+        "%s%s. p_damaged is 0.9 or more for %d of the %d judged, 0.5 or more for %d. Sort by p_damaged to triage",
+        where,
+        str(judged.rate)[:1].upper() + str(judged.rate)[1:],
+        int((p_damaged >= 0.9).sum()),
+        len(p_damaged),
+        int((p_damaged >= 0.5).sum()),
+    )

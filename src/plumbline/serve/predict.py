@@ -18,10 +18,9 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.params import Ingest, Prepare
 from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.serve.judgement import Judged, judge
+from plumbline.serve.judgement import Judged, Model, asked_of, judge, say_damaged
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predictions import write_predictions
-from plumbline.serve.prevalence import say_damaged
 from plumbline.sources.in_memory import NOTHING, Say, read_city_files, read_tracks
 from plumbline.sources.track import Track
 
@@ -40,6 +39,7 @@ def predict(
     id_column: str | None = None,
     layer: str | None = None,
     min_quadrant_confidence: float | None = None,
+    damage_rate: float | None = None,
 ) -> geopandas.GeoDataFrame:
     """Judge every footprint and write the predictions, and a map if wanted; both or neither.
 
@@ -53,6 +53,7 @@ def predict(
         ingest, format_: see `read_tracks`.
         id_column, layer: see `read_buildings`; without, what `ingest` says of the file.
         min_quadrant_confidence: of section `prepare`; without, the package's.
+        damage_rate: share of the buildings that are damaged; None: estimated from the answers.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
@@ -62,8 +63,8 @@ def predict(
     manifest, model = open_package(package, artifact)
     prepare = asked_for(manifest.prepare, min_quadrant_confidence)
     city = read_city_files(points, buildings, ingest, format_, id_column, layer, Say.ALL)
-    table, reason = judge_footprints(city.points, city.footprints, prepare, model, manifest.version)
-    metrics = manifest.metrics if prepare == manifest.prepare else None
+    judged = judge_footprints(city.points, city.footprints, prepare, model, manifest.version, damage_rate)
+    table, reason, _ = judged
     with ExitStack() as staged:
         if map_path is not None:
             from plumbline.serve.map.page import (
@@ -72,15 +73,13 @@ def predict(
 
             # Drawn before the predictions are written and put in its place after: both files or neither.
             drawn = staged.enter_context(atomic_file(map_path))
-            write_map(
-                table, city.points, drawn, f"Plumbline: {buildings.stem}", prepare, reason=reason, metrics=metrics
-            )
+            write_map(judged, city.points, drawn, f"Plumbline: {buildings.stem}", prepare)
         write_predictions(table, output)
     counts = table["status"].value_counts()
     torn = int((reason == UNSURE_WHERE).sum())
     warn_of_unjudged(reason, prepare)
     log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
-    say_damaged(table, metrics)
+    say_damaged(judged)
     if torn:
         log.info(
             "%d of the insufficient_points may be damaged, and no quadrant of theirs is probable enough "
@@ -125,7 +124,12 @@ def warn_of_unjudged(reason: NDArray[np.object_], prepare: Prepare) -> None:
 
 
 def judge_footprints(
-    tracks: list[Track], footprints: geopandas.GeoDataFrame, prepare: Prepare, model: OnnxModel, version: str
+    tracks: list[Track],
+    footprints: geopandas.GeoDataFrame,
+    prepare: Prepare,
+    model: OnnxModel,
+    version: str,
+    damage_rate: float | None = None,
 ) -> Judged:
     """The predictions table for the footprints, in the CRS of the tracks, and why each is not judged.
 
@@ -133,10 +137,13 @@ def judge_footprints(
         tracks, footprints: see `prepare_buildings`.
         prepare: how the model wants its scatterers prepared.
         model: what answers. version: of its package.
+        damage_rate: see `judge`.
     """
     prepared = prepare_buildings(tracks, footprints, prepare)
     if prepared.moved:
         log.info(
             "%d points beside two footprints count for the one that they move with, not the nearer", prepared.moved
         )
-    return judge(prepared, model.answer(prepared.sequences), footprints, prepare, version)
+    answers = model.answer(prepared.sequences)
+    about = Model(version, model.category_share)
+    return judge(asked_of(prepared, prepare), answers, footprints, prepare, about, damage_rate)

@@ -13,10 +13,10 @@ import shapely
 from numpy.typing import ArrayLike, NDArray
 from pyogrio.errors import DataLayerError, DataSourceError
 
-from plumbline.core.compass import QUADRANTS
+from plumbline.core.compass import QUADRANTS, join_quadrants
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, check_writable, why_unwritten
-from plumbline.core.strain import category
+from plumbline.core.strain import MECHANISMS, category
 
 STATUSES = ("ok", "insufficient_points", "out_of_distribution")
 """`ok`: judged. The others say why the model abstained."""
@@ -24,24 +24,36 @@ STATUSES = ("ok", "insufficient_points", "out_of_distribution")
 PROBABILITIES = ("p_ne", "p_nw", "p_sw", "p_se")
 """Columns of the quadrants' probabilities, in the order of `compass.QUADRANTS`."""
 
+CATEGORIES = tuple(f"p_category_{number}" for number in range(5))
+"""Columns of the categories' probabilities."""
+
 DTYPES = {
     "building_id": "str",
     "status": "str",
     "n_points": "int64",
     "quadrant": "str",
     "quadrant_confidence": "float64",
+    "quadrants": "str",
     **dict.fromkeys(PROBABILITIES, "float64"),
     "severity_permille": "float64",
     "severity_low": "float64",
     "severity_high": "float64",
     "burland_category": "Int64",  # nullable: an abstention has none, and 0 is a judgement
+    "p_damaged": "float64",
+    **dict.fromkeys(CATEGORIES, "float64"),
+    "mechanism": "str",
+    "damage_rate": "float64",
     "model_version": "str",
 }
 COLUMNS = (*DTYPES, "geometry")
 """All columns, in the contract's order; the footprint last."""
 
 JUDGEMENT = COLUMNS[COLUMNS.index("quadrant") : COLUMNS.index("model_version")]
-"""Columns that are empty where the status is not `ok`, and full where it is."""
+"""Columns that are empty where the status is not `ok`, and full where it is, but for `mechanism`."""
+SET_SHARE = 0.8
+"""Of the probability of all quadrants, that those of the column `quadrants` hold."""
+SURE_MECHANISM = 0.6
+"""Least probability of a mechanism that is named."""
 
 PREDICTIONS, SCATTERERS, BUILDINGS = "predictions", "scatterers", "buildings"
 """Layers of a GeoPackage: of `plumbline predict`, the others of `plumbline explain`."""
@@ -53,9 +65,13 @@ def make_predictions(
     status: Sequence[str],
     n_points: ArrayLike,
     probability: ArrayLike,
+    confidence: ArrayLike,
     severity_permille: ArrayLike,
     severity_low: ArrayLike,
     severity_high: ArrayLike,
+    category_probability: ArrayLike,
+    mechanism_probability: ArrayLike,
+    damage_rate: float,
     model_version: str,
 ) -> geopandas.GeoDataFrame:
     """Put the answers for B buildings into the contract's table.
@@ -65,13 +81,17 @@ def make_predictions(
         status: (B,) of `STATUSES`.
         n_points: (B,) usable points.
         probability: (B, 4) of the quadrants, in the order of `compass.QUADRANTS`.
+        confidence: (B,) how probable it is, if a building is damaged, that the likeliest quadrant is a right answer.
         severity_permille, severity_low, severity_high: (B,) tensile strain and its interval, permille.
+        category_probability: (B, 5). mechanism_probability: (B, M), in the order of `strain.MECHANISMS`.
+        damage_rate: share of damaged buildings that severities and probabilities stand for.
         model_version: of the package that answered.
 
-    What the last four arrays hold where the status is not `ok` does not matter: it is left out.
+    What the arrays hold where the status is not `ok` does not matter: it is left out.
     """
     p = np.asarray(probability, float).reshape(-1, len(QUADRANTS))
     severity = np.asarray(severity_permille, float)
+    categories = np.asarray(category_probability, float).reshape(-1, len(CATEGORIES))
     best = np.where(np.isfinite(p), p, -1.0).argmax(axis=1)
     table = geopandas.GeoDataFrame(
         {
@@ -79,12 +99,17 @@ def make_predictions(
             "status": np.asarray(status, object),
             "n_points": np.asarray(n_points),
             "quadrant": np.array(QUADRANTS, object)[best],
-            "quadrant_confidence": p[np.arange(len(p)), best],
+            "quadrant_confidence": np.asarray(confidence, float),
+            "quadrants": probable_set(p),
             **{name: p[:, i] for i, name in enumerate(PROBABILITIES)},
             "severity_permille": severity,
             "severity_low": np.asarray(severity_low, float),
             "severity_high": np.asarray(severity_high, float),
             "burland_category": category(severity),
+            "p_damaged": 1 - categories[:, 0],
+            **{name: categories[:, number] for number, name in enumerate(CATEGORIES)},
+            "mechanism": named_mechanism(np.asarray(mechanism_probability, float), 1 - categories[:, 0]),
+            "damage_rate": damage_rate,
             "model_version": model_version,
         },
         geometry=buildings.geometry.to_numpy(),
@@ -93,6 +118,23 @@ def make_predictions(
     table = table.astype({"burland_category": "Int64"})
     table.loc[table["status"] != "ok", list(JUDGEMENT)] = None
     return _typed(table)
+
+
+def probable_set(probability: NDArray[np.float64]) -> NDArray[np.object_]:
+    """(B,) the fewest quadrants that hold `SET_SHARE` of the probability (B, 4), in the compass's order: `NE|NW`."""
+    p = np.where(np.isfinite(probability), probability, 0.0)
+    order = np.argsort(-p, axis=1, kind="stable")
+    ahead = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1) - np.take_along_axis(p, order, axis=1)
+    chosen = np.zeros(p.shape, bool)
+    np.put_along_axis(chosen, order, ahead < SET_SHARE * p.sum(axis=1, keepdims=True), axis=1)
+    return np.array([join_quadrants(row) for row in chosen], object)
+
+
+def named_mechanism(probability: NDArray[np.float64], p_damaged: NDArray[np.float64]) -> NDArray[np.object_]:
+    """(B,) the mechanism that is probable enough of a building that is probably damaged, else None."""
+    p = np.where(np.isfinite(probability), probability, 0.0)
+    sure = (p.max(axis=1, initial=0) >= SURE_MECHANISM) & (p_damaged >= 0.5)
+    return np.asarray(np.where(sure, np.array(MECHANISMS, object)[p.argmax(axis=1)], None), object)
 
 
 def check_output(path: Path) -> None:
@@ -186,7 +228,8 @@ def _checked(predictions: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
         _refuse(table, table[name].isna().to_numpy(), f"{name} is empty")
     _refuse(table, ~table["status"].isin(STATUSES).to_numpy(), f"status is none of {', '.join(STATUSES)}")
     for i, name in enumerate(JUDGEMENT):
-        _refuse(table, judged & empty[:, i], f"{name} is empty although the status is ok")
+        if name != "mechanism":
+            _refuse(table, judged & empty[:, i], f"{name} is empty although the status is ok")
         _refuse(table, ~judged & ~empty[:, i], f"{name} is given although the status is not ok")
     _refuse(table, judged & ~table["quadrant"].isin(QUADRANTS).to_numpy(), f"quadrant is none of {QUADRANTS}")
     expected = category(table["severity_permille"])

@@ -21,8 +21,6 @@ from plumbline.params import Prepare, Validate
 from plumbline.params.validate import OF_QUADRANTS
 from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.validate.baseline import least_squares
-from plumbline.validate.false_alarms import FILE as ALARM_FILE
-from plumbline.validate.false_alarms import false_alarms
 from plumbline.validate.gates.rules import drops_of, evaluate, failed_rules
 from plumbline.validate.measure import judged_figures, novelty_figures, parity_figures, size_figures, speed_figures
 from plumbline.validate.metrics import Figures, Judged, accuracy_figures
@@ -91,7 +89,6 @@ def validate(
     with atomic_folder(out) as folder:
         write_json(folder / "gate.json", gate)
         write_json(folder / "metrics.json", table)
-        write_json(folder / ALARM_FILE, false_alarms(test, answers[RELEASED], limits))
         for name, figures in table["all"].items():
             short = {key: float(f"{figures[key]:.4g}") for key in SUMMARY if key in figures}
             write_json(folder / "summary" / f"{name}.json", short)

@@ -55,35 +55,36 @@ PULLS = {0.0: 0.6, 0.4: 0.25, 0.9: 0.15}
 how probable that is before looking."""
 OPENINGS = {0.0: 0.6, 0.5: 0.4}
 """The same for ends and steps."""
+STARTS = (0.0, 0.45)
+"""Hinges of an end."""
+JOINTS = (-0.6, -0.3, 0.0, 0.3, 0.6)
 RADII_M = (4.0, 9.0)
-PLACES = (np.linspace(-0.9, 0.9, 5), np.linspace(-0.9, 0.9, 3))
+PLACES = ((-0.9, -0.45, 0.0, 0.45, 0.9), (-0.9, 0.0, 0.9))
 """Middles of bowls of each radius along either axis, in half sides."""
 SIGMAS = 3.0
 """Standard deviations of a bowl that are its radius."""
 TROUGHS = ((0.0, 0.45), (-0.6, 0.45), (0.6, 0.45), (0.0, 0.9))
 """Axis and inflection of a trough, in half extents of the building across it."""
+TAKEN = 0.05
+"""Of a trough's horizontal displacement, what a building takes over, as a share of the vertical."""
 PRIOR = (0.4, 0.15, 0.15, 0.2, 0.1)
 """Of the mechanisms."""
 
 
 def _shapes() -> tuple[Shape, ...]:
-    shapes: list[Shape] = []
-
-    def add(mechanism: int, own: list[tuple[int, tuple[float, float], float, float, float]]) -> None:
-        total = sum(weight for *_, weight in own)
-        shapes.extend(Shape(mechanism, *rest, PRIOR[mechanism] * weight / total) for *rest, weight in own)
-
-    corners, ends = [tuple(map(float, sign)) for sign in SIGNS], [tuple(map(float, side)) for side in SIDES]
-    # In this order: corner by corner, and the first of each is the engineer's.
-    add(CORNER, [(form, c, 0.0, pull, p) for c in corners for pull, p in PULLS.items() for form in range(3)])
-    add(END, [(0, e, start, pull, p) for e in ends for start in (0.0, 0.45) for pull, p in OPENINGS.items()])
-    middles = (-0.6, -0.3, 0.0, 0.3, 0.6)
-    add(STEP, [(0, e, start, pull, p) for e in ends[:2] for start in middles for pull, p in OPENINGS.items()])
-    add(BOWL, [(form, (x, y), 0.0, 0.0, 1 / len(at) ** 2) for form, at in enumerate(PLACES) for x in at for y in at])
     half = float(np.sqrt(0.5))
+    corners, ends = ([(float(x), float(y)) for x, y in ways] for ways in (SIGNS, SIDES))
     across = [(1.0, 0.0), (0.0, 1.0), (half, half), (half, -half)]
-    add(BENDING, [(form, way, at, 0.05, 1.0) for way in across for form, (at, _) in enumerate(TROUGHS)])
-    return tuple(shapes)
+    # In this order: corner by corner, and the first of each is the engineer's.
+    own = [Shape(CORNER, form, c, 0.0, pull, p) for c in corners for pull, p in PULLS.items() for form in range(3)]
+    own += [Shape(END, 0, e, start, pull, p) for e in ends for start in STARTS for pull, p in OPENINGS.items()]
+    own += [Shape(STEP, 0, e, start, pull, p) for e in ends[:2] for start in JOINTS for pull, p in OPENINGS.items()]
+    own += [
+        Shape(BOWL, form, (x, y), 0.0, 0.0, len(at) ** -2.0) for form, at in enumerate(PLACES) for x in at for y in at
+    ]
+    own += [Shape(BENDING, form, way, at, TAKEN, 1.0) for way in across for form, (at, _) in enumerate(TROUGHS)]
+    total = np.bincount([shape.mechanism for shape in own], [shape.prior for shape in own])
+    return tuple(shape._replace(prior=PRIOR[shape.mechanism] * shape.prior / total[shape.mechanism]) for shape in own)
 
 
 ALL = _shapes()

@@ -29,7 +29,7 @@ from plumbline.serve.explain.attribution import answer, reasons
 from plumbline.serve.explain.page import write_page
 from plumbline.serve.explain.point_lookup import find_points
 from plumbline.serve.explain.tables import building_table, buildings_path, scatterer_table, write_tables
-from plumbline.serve.judgement import judge
+from plumbline.serve.judgement import Model, asked_of, judge
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predict import asked_for
 from plumbline.sources.in_memory import NOTHING, Say, read_city_files
@@ -74,6 +74,7 @@ def explain(
     id_column: str | None = None,
     layer: str | None = None,
     min_quadrant_confidence: float | None = None,
+    damage_rate: float | None = None,
 ) -> Explained:
     """Write what moved the judgements of `plumbline predict`, and drawings if wanted; all files or none.
 
@@ -87,6 +88,7 @@ def explain(
         ingest, format_: see `read_tracks`.
         id_column, layer: see `read_buildings`; without, what `ingest` says of the file.
         min_quadrant_confidence: of section `prepare`; without, the package's.
+        damage_rate: share of the buildings that are damaged; None: that which the model was calibrated on.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
@@ -99,11 +101,14 @@ def explain(
     model = load_network(package)
     city = read_city_files(points, buildings, ingest, format_, id_column, layer, Say.OFFSET)
     tracks, footprints = city.points, city.footprints
+    share = model.get_buffer("category_share").tolist()
+    about = Model(manifest.version, share)
+    rate = sum(share[1:]) if damage_rate is None else damage_rate
     rows = _rows(footprints["building_id"].to_numpy(object), chosen, buildings)
     tracks = [tracks[number] for number in period_overlap(tracks).kept]
     done: list[Explained] = []
     for block in _blocks(tracks, footprints, rows, prepare):
-        done.append(_explain_block(block, footprints, prepare, manifest.version, model))
+        done.append(_explain_block(block, footprints, prepare, about, rate, model))
         log.info("%d of %d buildings", sum(len(part.buildings) for part in done), len(rows))
     whole = Explained(*(pd.concat(part, ignore_index=True) for part in zip(*done, strict=True)))
     _tell(whole.buildings["building_id"], whole.reason.to_numpy(object), reason_sentences(prepare))
@@ -157,12 +162,12 @@ def _blocks(
 
 
 def _explain_block(
-    block: _Block, footprints: geopandas.GeoDataFrame, prepare: Prepare, version: str, model: Diagnosis
+    block: _Block, footprints: geopandas.GeoDataFrame, prepare: Prepare, about: Model, rate: float, model: Diagnosis
 ) -> Explained:
     own = footprints.iloc[block.row].reset_index(drop=True)
     prepared = prepare_buildings(block.tracks, own, prepare, owners=Owners(block.owners, 0))
     answers = answer(model, prepared.sequences)
-    judged, reason = judge(prepared, answers, own, prepare, version)
+    judged, reason, _ = judge(asked_of(prepared, prepare), answers, own, prepare, about, rate)
     is_ok = (judged["status"] == "ok").to_numpy()[prepared.footprint]
     sequences, building = prepared.sequences.take(np.flatnonzero(is_ok)), prepared.footprint[is_ok]
     found = reasons(model, sequences)

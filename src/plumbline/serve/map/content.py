@@ -128,8 +128,11 @@ def description(building: Any, why_not: str) -> str:
         lines.append(f"Category {code}, {CATEGORY_NAMES[code]}")
         interval = f"({building.severity_low:.1f} to {building.severity_high:.1f})"
         lines.append(f"Severity {building.severity_permille:.1f} permille {interval}")
-        if code > 0:
-            lines.append(f"Quadrant {building.quadrant}, confidence {building.quadrant_confidence:.0%}")
+        lines.append(f"Damaged with {building.p_damaged:.0%}")
+        if building.p_damaged >= 0.5:
+            lines.append(f"Quadrant {building.quadrants.replace('|', ' or ')}")
+        if isinstance(building.mechanism, str):
+            lines.append(f"Fails like: {building.mechanism}")
     else:
         lines.append(f"Not judged: {html.escape(why_not)}")
     lines.append(f"{building.n_points:,} point{'' if building.n_points == 1 else 's'}")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import geopandas
-import numpy as np
 import shapely
 from bokeh.embed import file_html
 from bokeh.models import ColumnDataSource, CustomJS
@@ -15,54 +14,49 @@ from bokeh.models.annotations import ScaleBar
 from bokeh.models.widgets import Select
 from bokeh.plotting import figure
 from bokeh.resources import INLINE
-from numpy.typing import NDArray
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
-from plumbline.prepare.abstention import reason_sentences, reasons
+from plumbline.prepare.abstention import reason_sentences
+from plumbline.serve.base_rate import DamageRate
+from plumbline.serve.judgement import Judged
 from plumbline.serve.map.content import MapPoints, isolated, map_crs, points_near_buildings
 from plumbline.serve.map.layers import draw_buildings, draw_points
 from plumbline.serve.outputs import write_text
-from plumbline.serve.prevalence import flagged, whole_in_damage
 from plumbline.sources.track import Track
 
 MAX_POINTS = 50_000
 """Most points in a map, so that a phone can still move it."""
 WORST = 20
+ORDER = ["p_damaged", "severity_permille"]
+"""From the least damaged on: the share of sound buildings among the first of a list is smallest so."""
 
 
 def write_map(
-    predictions: geopandas.GeoDataFrame,
+    judged: Judged,
     tracks: Sequence[Track],
     path: Path,
     title: str,
     prepare: Prepare,
     every: int = 1,
-    reason: NDArray[np.object_] | None = None,
-    metrics: Mapping[str, Any] | None = None,
 ) -> None:
     """Draw the predictions, and the points they rest on, into one HTML file that loads nothing from elsewhere.
 
     Args:
-        predictions: table of `serve.predictions`, at least one building, with a CRS.
+        judged: at least one building, with a CRS, and why each is not judged.
         tracks: points tables; may be empty. At most `MAX_POINTS` points are drawn, and the page says so.
         path: the `.html` to write, atomically.
         title: heading of the page.
         prepare: of the model that judged.
         every: one in so many points is in `tracks`.
-        reason: (B,) why each building is not judged; without, as far as the predictions tell, see `reasons`.
-        metrics: see `flagged`.
 
     Raises:
         InputError: the file cannot be written.
     """
-    crs = map_crs(predictions, tracks)
-    shown = predictions.to_crs(crs)
-    if reason is None:
-        status, count = shown["status"].to_numpy(object), shown["n_points"].to_numpy()
-        reason = reasons(status, count, shown.geometry.to_numpy(), prepare)
-    shown["why"] = reason
-    shown = shown.sort_values("severity_permille", na_position="first", kind="stable").reset_index(drop=True)
+    crs = map_crs(judged.table, tracks)
+    shown = judged.table.to_crs(crs)
+    shown["why"] = judged.reason
+    shown = shown.sort_values(ORDER, na_position="first", kind="stable").reset_index(drop=True)
     points = points_near_buildings(tracks, crs, shown.total_bounds, MAX_POINTS)
     # Small numbers about the middle: short in the file, and exact enough as 32-bit floats.
     origin = shown.total_bounds.reshape(2, 2).mean(axis=0).round()
@@ -79,7 +73,7 @@ def write_map(
         template_variables={
             "controls": [control.name for control in controls],
             "subtitle": _subtitle(shown, tracks),
-            "footer": _footer(shown, points, every, metrics),
+            "footer": _footer(shown, points, every, judged.rate),
         },
     )
     write_text(page, path)
@@ -116,13 +110,15 @@ def _empty_plot() -> figure:
 
 
 def _worst_first(plot: figure, source: ColumnDataSource, shown: geopandas.GeoDataFrame) -> list[Select]:
-    """A list of the most severely damaged buildings, if any; choosing one goes there. `shown`: least severe first."""
-    worst = shown[shown["burland_category"].fillna(0) >= 1].iloc[::-1].head(WORST)
+    """A list of the buildings that are most surely damaged, if any; choosing one goes there. `shown`: they are last."""
+    worst = shown[shown["p_damaged"].fillna(0) >= 0.5].iloc[::-1].head(WORST)
     if worst.empty:
         return []
     options: list[Any] = [("", "Go to one of the worst")]
     for row in worst.itertuples():
-        said = f"{isolated(row.building_id)}: {row.severity_permille:.1f} permille, {row.quadrant}"
+        said = (
+            f"{isolated(row.building_id)}: {row.p_damaged:.0%}, {row.severity_permille:.1f} permille, {row.quadrants}"
+        )
         options.append((str(row.Index), said))
     select = Select(options=options, name="worst", margin=0)
     # Marked as moved by hand, else the ranges fit themselves to all buildings again.
@@ -149,9 +145,7 @@ def _subtitle(shown: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> str:
     return text
 
 
-def _footer(
-    shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int, metrics: Mapping[str, Any] | None
-) -> str:
+def _footer(shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int, rate: DamageRate) -> str:
     judged = int((shown["status"] == "ok").sum())
     *bounds, last = (f"{bound:g}" for bound in CATEGORY_BOUNDS_PERMILLE)
     text = (
@@ -159,10 +153,7 @@ def _footer(
         f"damaged quadrant. Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille."
     )
     if judged:
-        text += f" {whole_in_damage(shown):,} of the {judged:,} judged have their whole interval in category 1 or above"
-        for one in flagged(shown, metrics)[:1]:
-            text += f"; were all of them sound, about {one.expected:,.0f} would"
-        text += "."
+        text += f" Severities and probabilities are for a city like this: {rate}."
     near, drawn = sum(part.near for part in points), sum(len(part.velocity) for part in points)
     if every > 1:
         text += f" Of about {near * every:,} points near the buildings, {drawn:,} can be shown, evenly thinned."

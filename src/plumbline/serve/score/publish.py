@@ -14,10 +14,10 @@ from plumbline.prepare.audit.distributions import ColumnValues
 from plumbline.prepare.audit.reference import conditions_of, load_conditions
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import Shards
+from plumbline.serve.judgement import say_damaged
 from plumbline.serve.map.page import write_map
 from plumbline.serve.predict import warn_of_unjudged
 from plumbline.serve.predictions import read_predictions, write_predictions
-from plumbline.serve.prevalence import say_damaged
 from plumbline.serve.score.changes import Changes, compare_predictions
 from plumbline.serve.score.drift_verdict import drift_of
 from plumbline.serve.score.results import (
@@ -47,12 +47,13 @@ def publish(reading: Reading, tiles: list[ScoreTile], params: Score) -> Delivery
         InputError: a file could not be written.
     """
     delivery, city, out = reading.delivery, tiles[0].city, params.out
-    table, reason = read_answers(tiles)
+    judged = read_answers(tiles)
+    table, reason, rate = judged
     if torn := int((reason == UNSURE_WHERE).sum()):
         log.info("%s: %d buildings may be damaged, and in no quadrant that is probable enough", delivery.place, torn)
     package = verify_package(tiles[0].package)
     warn_of_unjudged(reason, package.prepare)
-    say_damaged(table, package.metrics, f"{delivery.place}: ")
+    say_damaged(judged, f"{delivery.place}: ")
     tracks = _shown(tiles)
     warn_of_short(city.observed)
     last = max(track["last_epoch"] for track in city.about["tracks"])
@@ -63,7 +64,7 @@ def publish(reading: Reading, tiles: list[ScoreTile], params: Score) -> Delivery
     with atomic_folder(out / delivery.place / delivery.result) as folder:
         write_predictions(table, folder / PREDICTIONS)
         title = f"Plumbline: {delivery.place}, {delivery.name}"
-        write_map(table, tracks, folder / MAP, title, package.prepare, tiles[0].every, reason, package.metrics)
+        write_map(judged, tracks, folder / MAP, title, package.prepare, tiles[0].every)
         changes = None
         if before is not None:
             _warn_of_tracks(before, city.about["tracks"])
@@ -86,6 +87,7 @@ def publish(reading: Reading, tiles: list[ScoreTile], params: Score) -> Delivery
             buildings=len(table),
             statuses=counts["statuses"],
             categories=counts["categories"],
+            damage_rate={"rate": rate.rate, "low": rate.low, "high": rate.high},
             left_out={reason: count for reason, count in left_out.items() if count},
             compared_with=before.folder if before else None,
             changes=changes.counts if changes else {},

@@ -47,6 +47,8 @@ class DeliveryResult(BaseModel):
     buildings: int
     statuses: dict[str, int]
     categories: dict[str, int]
+    damage_rate: dict[str, float] = {}
+    """`rate`, and the ends `low` and `high` of its 90 % interval."""
     left_out: dict[str, int]
     """Why buildings could not be prepared, see `prepare.odd`."""
     compared_with: str | None

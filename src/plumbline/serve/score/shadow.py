@@ -31,7 +31,7 @@ def shadow(reading: Reading, tiles: list[ScoreTile], challenger: Path, workers: 
         if folder.exists():
             return
         judge_tiles(own, workers)
-        (said, _), (champion, _) = read_answers(own), read_answers(tiles)
+        said, champion = read_answers(own).table, read_answers(tiles).table
         differences = compare_predictions(champion, said)
         with atomic_folder(folder) as temporary:
             write_predictions(said, temporary / PREDICTIONS)

@@ -21,13 +21,14 @@ from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.files import atomic_folder, sha256_file, sha256_folder, write_json
 from plumbline.core.jobs import WORK, clear, run_jobs
 from plumbline.core.strain import category
+from plumbline.export.answers import Answers
 from plumbline.export.package import Manifest, open_package, verify_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.params import Ingest
+from plumbline.prepare.abstention import Asked
 from plumbline.prepare.city import Tile, prepare_tile, used_tracks
-from plumbline.serve.judgement import Judged, judge
+from plumbline.serve.judgement import Judged, Model, asked_of, judge
 from plumbline.serve.map.page import MAX_POINTS
-from plumbline.serve.predictions import read_predictions, write_predictions
 from plumbline.serve.score.deliveries import Delivery
 from plumbline.sources.city.files import find_unlabelled
 from plumbline.sources.city.tables import read_city
@@ -39,9 +40,8 @@ from plumbline.sources.points.points_table import write_points
 
 STAGE = "score"
 POINTS = "points"
-ANSWERS, ROWS, SEQUENCES, SHOWN, TILE = "answers.parquet", "row.npy", "sequences", "points.parquet", "tile.json"
-REASON = "reason.npy"
-"""Why each building is not judged: the table says less of it than the map."""
+BUILDINGS, ANSWERS, ROWS = "buildings.parquet", "answers.npz", "row.npy"
+SEQUENCES, SHOWN, TILE = "sequences", "points.parquet", "tile.json"
 CODE = ("sources", "prepare", "export", "serve")
 WORTHWHILE_POINTS = 200_000
 """Fewer are judged before other processes have loaded their libraries."""
@@ -162,6 +162,8 @@ def cut_tiles(reading: Reading, package: Path) -> list[ScoreTile]:
 def judge_tile(tile: ScoreTile) -> None:
     """Write the answers for a tile's buildings, and their place in the file of the footprints.
 
+    They are judged all together, see `read_answers`: how many are damaged is a figure of the whole city.
+
     As `plumbline predict` answers for the whole: `tests/serve/score` holds it to that.
 
     Raises:
@@ -171,11 +173,11 @@ def judge_tile(tile: ScoreTile) -> None:
     prepared, buildings, row, tracks = prepare_tile(tile, manifest.prepare)
     shown = [track.take(tile.own_rows(track)[:: tile.every]) for track in tracks]
     answers = model.answer(prepared.sequences)
-    table, reason = judge(prepared, answers, buildings, manifest.prepare, manifest.version)
+    asked = asked_of(prepared, manifest.prepare)
     with atomic_folder(tile.folder) as out:
-        write_predictions(table, out / ANSWERS)
+        buildings[["building_id", "geometry"]].to_parquet(out / BUILDINGS)
+        np.savez(out / ANSWERS, **asked._asdict(), **answers._asdict())
         np.save(out / ROWS, row)
-        np.save(out / REASON, reason.astype(str))
         prepared.sequences.save(out / SEQUENCES)
         write_points(shown, out / SHOWN)
         write_json(out / TILE, {"left_out": prepared.left_out.counts})
@@ -212,11 +214,25 @@ def _opened(package: Path, version: str) -> tuple[Manifest, OnnxModel]:
 
 def read_answers(tiles: list[ScoreTile]) -> Judged:
     """Predictions for all footprints, in the order of their file, and why each is not judged."""
-    parts = [read_predictions(tile.folder / ANSWERS) for tile in tiles]
+    manifest, model = _opened(tiles[0].package, tiles[0].version)
+    parts = []
+    for tile in tiles:
+        with np.load(tile.folder / ANSWERS) as stored:
+            parts.append(dict(stored))
+    ends = np.cumsum([0, *(len(part["n_points"]) for part in parts)])
+    for part, start in zip(parts, ends, strict=False):
+        part["footprint"] = part["footprint"] + start
+    whole = {name: np.concatenate([part[name] for part in parts]) for name in (*Asked._fields, *Answers._fields)}
+    buildings = [geopandas.read_parquet(tile.folder / BUILDINGS) for tile in tiles]
+    judged = judge(
+        Asked(**{name: whole[name] for name in Asked._fields}),
+        Answers(**{name: whole[name] for name in Answers._fields}),
+        geopandas.GeoDataFrame(pd.concat(buildings, ignore_index=True), crs=buildings[0].crs),
+        manifest.prepare,
+        Model(manifest.version, model.category_share),
+    )
     order = np.argsort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
-    reason = np.concatenate([np.load(tile.folder / REASON) for tile in tiles])[order].astype(object)
-    table = pd.concat(parts, ignore_index=True).iloc[order]
-    return Judged(geopandas.GeoDataFrame(table.reset_index(drop=True), crs=parts[0].crs), reason)
+    return judged._replace(table=judged.table.iloc[order].reset_index(drop=True), reason=judged.reason[order])
 
 
 def counts_of(table: geopandas.GeoDataFrame) -> dict[str, dict[str, int]]:

@@ -95,7 +95,7 @@ def ramp(u: Array, start: Array, softness: Array, power: Array, full: Array) -> 
     return np.asarray((softplus((u - start) / softness) / full) ** power, float)
 
 
-def smoothstep(u: Array, start: Array) -> Array:
+def smoothstep(u: Array, start: Array | float) -> Array:
     """`3 s^2 - 2 s^3` of `s` from 0 at `start` to 1 at `u = 1`: steepest half way, level at the edge."""
     s = np.clip((u - start) / (1 - start), 0, 1)
     return np.asarray(s * s * (3 - 2 * s), float)

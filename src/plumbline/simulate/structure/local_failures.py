@@ -68,7 +68,7 @@ class LocalFailures:
     @property
     def failing(self) -> NDArray[np.bool_]:
         """(B,) where anything fails."""
-        return self.mechanism != NONE
+        return np.asarray(self.mechanism != NONE)
 
     def field(self, index: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
         """Vertical, along-x and along-y displacement, mm, at building-frame positions in m of buildings `index`."""

@@ -50,8 +50,8 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
 
     Raises:
         InputError: a column is missing, an id is empty or repeats, a severity is no number from 0, a quadrant is
-            missing or unknown, not among the accepted ones, or a mechanism or difficulty unknown; the message names the line. With `few`, also severities that
-            are hardly in permille.
+            missing, unknown or not among the accepted ones, or a mechanism or difficulty unknown; the message names
+            the line. With `few`, also severities that are hardly in permille.
     """
     product, line = dialect(find_csv(path))
     header = read_header(product, line)

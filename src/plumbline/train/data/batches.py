@@ -167,12 +167,12 @@ class Buildings(Dataset[Batch]):
         distance, slope, geometry, mask = (
             torch.from_numpy(np.ascontiguousarray(padded[name])) for name in ("distance", "slope", "geometry", "mask")
         )
-        labels = (
+        severity, quadrant, accepted, mechanism = (
             torch.from_numpy(np.array(values[index]))
             for values in (self.severity, self.quadrant, self.accepted, self.mechanism)
         )
         weight = torch.ones(len(index)) if self.weight is None else torch.from_numpy(self.weight[index])
-        return Batch(distance, slope, geometry, mask, *labels, weight)
+        return Batch(distance, slope, geometry, mask, severity, quadrant, accepted, mechanism, weight)
 
     def _padded(self, index: NDArray[np.intp], own: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
         if self.losses is None:
@@ -227,7 +227,7 @@ class Resident(Buildings):
         }
         self.distance_NF, self.slope_NF, self.geometry_BF = arrays["distance"], arrays["slope"], arrays["geometry"]
         ends = np.cumsum(self.length)
-        self.start_B, self.length_B, *self.labels = (
+        self.start_B, self.length_B, self.severity_B, self.quadrant_B, self.accepted_B4, self.mechanism_B = (
             torch.from_numpy(np.array(values)).to(device)
             for values in (ends - self.length, self.length, self.severity, self.quadrant, self.accepted, self.mechanism)
         )
@@ -249,7 +249,10 @@ class Resident(Buildings):
             _gather(self.slope_NF, source_BL, mask_BL),
             self.geometry_BF[index_B],
             mask_BL,
-            *(label[index_B] for label in self.labels),
+            self.severity_B[index_B],
+            self.quadrant_B[index_B],
+            self.accepted_B4[index_B],
+            self.mechanism_B[index_B],
             self.weight_B[index_B],
         )
 

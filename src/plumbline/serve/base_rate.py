@@ -1,0 +1,154 @@
+"""The share of damaged buildings of a city, and what a model's answers are at that share.
+
+A model's probabilities stand for the share of damaged buildings that it was calibrated on, where four in five are. Of a
+real city a few in a hundred are. Bayes' rule gives the probabilities at any other share; the share itself is the
+likeliest one, found by expectation maximisation over the answers (Saerens, Latinne and Decaestecker 2002, Adjusting the
+outputs of a classifier to new a priori probabilities, Neural Computation 14).
+
+Shape legend: B buildings, C categories, K levels of strain.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.core.errors import InputError
+from plumbline.core.strain import LEVEL_EDGES_PERMILLE, category_of_levels
+from plumbline.export.answers import Answers
+
+Array = NDArray[np.float64]
+TOP_PERMILLE = 12.0
+"""Upper end of the last level: twice the strain of the worst building that is simulated."""
+LEAST_RATE, MOST_RATE = 1e-5, 1 - 1e-5
+ROUNDS, ENOUGH = 500, 1e-7
+STANDARD_ERROR, NINETY = 0.5, 1.353
+"""What the log likelihood falls by one standard error from its largest, and at the ends of a 90 % interval."""
+
+
+class DamageRate(NamedTuple):
+    """The share of damaged buildings: category 1 and above."""
+
+    rate: float
+    low: float
+    high: float
+    """90 % interval; both are the rate itself where it was given."""
+    estimated: bool
+
+    def __str__(self) -> str:
+        if not self.estimated:
+            return f"{100 * self.rate:.3g} % of the buildings are taken to be damaged, as given"
+        interval = f"{100 * self.low:.1f} to {100 * self.high:.1f} %"
+        return f"about {100 * self.rate:.1f} % of the judged buildings are damaged (90 % interval {interval})"
+
+
+class AtRate(NamedTuple):
+    """Answers at a share of damaged buildings."""
+
+    category_BC: Array
+    severity_B: Array
+    """Permille; with the ends of its interval."""
+    low_B: Array
+    high_B: Array
+
+
+def given_rate(text: str) -> float | None:
+    """The rate that a user gives as text; None for `auto`.
+
+    Raises:
+        InputError: it is neither `auto` nor a number above 0 and below 1.
+    """
+    if text == "auto":
+        return None
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = np.nan
+    if not 0 < rate < 1:
+        raise InputError(f"--damage-rate {text}: a number above 0 and below 1 is needed, as 0.02 for 2 %, or auto.")
+    return rate
+
+
+def fixed_rate(rate: float) -> DamageRate:
+    """A rate that is not estimated."""
+    return DamageRate(rate, rate, rate, False)
+
+
+def estimate_rate(p_damaged: NDArray[np.floating[Any]], share: float) -> DamageRate:
+    """The likeliest share of damaged buildings, but at least one standard error above 0.
+
+    Args:
+        p_damaged: (B,) probabilities at the share of damaged buildings `share`.
+    """
+    p = np.clip(np.asarray(p_damaged, float), 1e-9, 1 - 1e-9)
+    if not len(p):
+        return DamageRate(share, 0.0, 1.0, True)
+    damaged, sound = p / share, (1 - p) / (1 - share)
+
+    def likelihood(rate: float) -> float:
+        return float(np.log(rate * damaged + (1 - rate) * sound).sum())
+
+    rate = share
+    for _ in range(ROUNDS):
+        before, rate = rate, float((rate * damaged / (rate * damaged + (1 - rate) * sound)).mean())
+        if abs(rate - before) < ENOUGH * max(rate, LEAST_RATE):
+            break
+    rate = min(max(rate, LEAST_RATE), MOST_RATE)
+    best = likelihood(rate)
+
+    def end(fall: float, towards: float) -> float:
+        """Where the likelihood, which has one maximum, is less by `fall`."""
+        inner, outer = rate, towards
+        if likelihood(outer) > best - fall:
+            return outer
+        for _ in range(60):
+            middle = (inner + outer) / 2
+            inner, outer = (middle, outer) if likelihood(middle) > best - fall else (inner, middle)
+        return inner
+
+    least = end(STANDARD_ERROR, MOST_RATE) - rate
+    low, high = end(NINETY, LEAST_RATE), end(NINETY, MOST_RATE)
+    return DamageRate(max(rate, least), low, max(high, rate, least), True)
+
+
+def at_rate(answers: Answers, share_C: NDArray[np.floating[Any]], rate: float) -> AtRate:
+    """The answers for a city of which the share `rate` is damaged.
+
+    Each level of strain becomes more or less probable as its category does; among the damaged the categories keep
+    their proportions. Severity and the ends of its interval keep their place in the distribution: what was its median
+    stays its median.
+
+    Args:
+        share_C: of the buildings that the model was calibrated on.
+    """
+    share_C = np.asarray(share_C, float)
+    now_C = np.concatenate([[1 - rate], rate * share_C[1:] / share_C[1:].sum()])
+    level_BK = np.asarray(answers.level_probability, float)
+    moved_BK = level_BK * (now_C / share_C)[category_of_levels()]
+    moved_BK = moved_BK / np.maximum(moved_BK.sum(1, keepdims=True), 1e-300)
+    category_BC = moved_BK @ (category_of_levels()[:, None] == np.arange(len(share_C)))
+    ends = (
+        _moved(np.asarray(values, float), level_BK, moved_BK)
+        for values in (answers.severity_permille, answers.severity_low, answers.severity_high)
+    )
+    return AtRate(category_BC, *ends)
+
+
+def _moved(value_B: Array, before_BK: Array, after_BK: Array) -> Array:
+    """The values that are at the same place of another distribution."""
+    edges = np.array([0.0, *LEVEL_EDGES_PERMILLE, TOP_PERMILLE])
+    rows = np.arange(len(value_B))
+    known = np.isfinite(value_B) & np.isfinite(before_BK).all(1)
+    value_B = np.where(known, np.clip(value_B, 0, TOP_PERMILLE), 0.0)
+    level_B = np.minimum(np.searchsorted(edges, value_B, side="right") - 1, len(edges) - 2)
+    within_B = (value_B - edges[level_B]) / np.diff(edges)[level_B]
+    below_BK = np.cumsum(before_BK, axis=1) - before_BK
+    place_B = below_BK[rows, level_B] + within_B * before_BK[rows, level_B]
+    up_to_BK = np.cumsum(after_BK, axis=1)
+    found_B = np.minimum((up_to_BK < (place_B * up_to_BK[:, -1])[:, None]).sum(1), len(edges) - 2)
+    own_B = np.maximum(after_BK[rows, found_B], 1e-12)
+    share_B = np.clip((place_B - (up_to_BK[rows, found_B] - after_BK[rows, found_B])) / own_B, 0, 1)
+    moved_B = edges[found_B] + share_B * np.diff(edges)[found_B]
+    return np.where(known, moved_B, np.nan)
