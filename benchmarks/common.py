@@ -95,26 +95,31 @@ def toy(folder: Path) -> Path:
     return prepared(folder, PARAMS)
 
 
-def maker(name: str, text: str | None, kinds: Iterable[str], buildings: int) -> argparse.ArgumentParser:
-    """Make the parser of a command that writes a city."""
+def maker(
+    name: str, text: str | None, kinds: Iterable[str], buildings: int, option: str = "--kind"
+) -> argparse.ArgumentParser:
+    """Make the parser of a command that writes a city; `option` asks for its kind."""
     made = parser(name, text)
     made.add_argument("out", type=Path, nargs="?", help="city folder to write; its name is the city's")
-    made.add_argument("--kind", choices=list(kinds), help="needed, but for --smoke")
+    made.add_argument(option, dest="kind", choices=list(kinds), help="needed, but for --smoke")
     made.add_argument("--buildings", type=int, default=buildings)
     made.add_argument("--seed", type=int, default=0)
     return made
 
 
 def write_city(
-    made: argparse.ArgumentParser, argv: Sequence[str] | None, make: Callable[[argparse.Namespace], None]
+    made: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    make: Callable[[argparse.Namespace], None],
+    smoke: str = "xband",
 ) -> None:
-    """Have `make` write the city that is asked for, and say what it holds; with `--smoke`, a few houses."""
-    given = parse(made, argv, kind="xband", buildings=12)
+    """Have `make` write the city that is asked for, and say what it holds; with `--smoke`, a few houses of a kind."""
+    given = parse(made, argv, kind=smoke, buildings=12)
     with tempfile.TemporaryDirectory() as scratch, refusing():
         if given.smoke and given.out is None:
             given.out = Path(scratch) / "xband-smoke"
         if given.out is None or given.kind is None:
-            made.error("OUT and --kind are needed: the folder to write, and the kind of city")
+            made.error("OUT and the kind of city are needed; see --help")
         make(given)
         print(head("file", "rows", "epochs"))
         for path in sorted(given.out.glob("*.csv")):

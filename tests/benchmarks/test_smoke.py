@@ -69,6 +69,7 @@ TABLES = {
         )
     ],
     "makers.eighth": [WRITTEN],
+    "makers.ninth": [(WRITTEN[0], 3)],
     "makers.seventh": [WRITTEN],
     "padding": [
         (

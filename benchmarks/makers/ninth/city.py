@@ -1,0 +1,85 @@
+"""Draw one city of the ninth maker, and write it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from pyproj import Transformer
+
+from benchmarks.makers.ninth.failures import NONE
+from benchmarks.makers.ninth.observe import draw_tracks, observe
+from benchmarks.makers.ninth.scatterers import draw_counts
+from benchmarks.makers.ninth.settings import BANDS, CRS
+from benchmarks.makers.ninth.structure import Structure, draw_structures
+from benchmarks.makers.ninth.town import draw_town
+from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_folder
+
+SOUND = 0.2
+
+
+def make_city(out: Path, band: str, buildings: int, seed: int, sound: float = SOUND) -> None:
+    """Write a city folder: two products, footprints and labels.
+
+    Args:
+        out: folder to write.
+        band: one of `BANDS`.
+        buildings: how many.
+        seed: of everything drawn.
+        sound: share of buildings in which nothing fails.
+
+    Raises:
+        InputError: a number is out of its range.
+    """
+    for name, value, least in (("--buildings", buildings, 1), ("--seed", seed, 0)):
+        if value < least:
+            raise InputError(f"{name}: {value} found, at least {least} is needed.")
+    if not 0 <= sound <= 1:
+        raise InputError(f"--sound: {sound:g} found, 0 to 1 is needed.")
+    layout, moving, seeing, *own = np.random.SeedSequence(seed).spawn(5)
+    generator = np.random.default_rng(seeing)
+    with atomic_folder(out) as folder:
+        structures = draw_structures(moving, draw_town(np.random.default_rng(layout), buildings), sound)
+        tracks = draw_tracks(generator, BANDS[band])
+        counts = draw_counts(generator, BANDS[band], structures)
+        period = min(int(track.days[0]) for track in tracks), max(int(track.days[-1]) for track in tracks)
+        for number, (track, part) in enumerate(zip(tracks, own, strict=True)):
+            drawn = np.random.default_rng(part)
+            product = observe(drawn, BANDS[band], structures, counts[:, number], track, period)
+            product.to_csv(folder / f"EGMS_L2b_{track.name}.csv", index=False)
+        write_footprints(folder / "footprints.geojson", structures)
+        write_labels(folder / "labels.csv", structures)
+
+
+def write_footprints(path: Path, structures: list[Structure]) -> None:
+    """Write GeoJSON in the coordinates of its standard."""
+    to_geographic = Transformer.from_crs(CRS, 4326, always_xy=True)
+    features = []
+    for name, structure in zip(names_of(structures), structures, strict=True):
+        building = structure.building
+        corners = np.column_stack(to_geographic.transform(*building.on_map(building.outline()).T))
+        geometry = {"type": "Polygon", "coordinates": [corners.round(9).tolist()]}
+        properties = {"building_id": name, "height_m": round(building.height, 1)}
+        features.append({"type": "Feature", "properties": properties, "geometry": geometry})
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}), encoding="utf-8")
+
+
+def write_labels(path: Path, structures: list[Structure]) -> None:
+    """Write what is true of each building; below category 1 no quadrant is."""
+    columns = {
+        "building_id": names_of(structures),
+        "severity_permille": [one.label.severity for one in structures],
+        "quadrant": [one.label.quadrant for one in structures],
+        "accepted": ["|".join(one.label.accepted) for one in structures],
+        "mechanism": [one.mechanism for one in structures],
+        "parts": ["|".join(one.parts) or NONE for one in structures],
+    }
+    pd.DataFrame(columns).to_csv(path, index=False)
+
+
+def names_of(structures: list[Structure]) -> list[str]:
+    """Return identifiers of buildings."""
+    return [f"n{number:05d}" for number in range(len(structures))]

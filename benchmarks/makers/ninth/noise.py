@@ -1,0 +1,70 @@
+"""Draw noise: partly correlated in time, partly common to a building, with outliers, jumps and gaps."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from benchmarks.makers.ninth.settings import Array, Band
+
+SLOW = (0.15, 0.45)
+"""Share of a scatterer's variance that is correlated in time."""
+MEMORY_DAYS, COMMON_MEMORY_DAYS = (15.0, 80.0), (10.0, 50.0)
+"""After which 1/e of a value is left."""
+OUTLIERS, OUTLYING = 0.02, (3.0, 6.0)
+"""Share of values, and by how many standard deviations they are off."""
+JUMPS, QUIET = 0.03, 0.1
+"""Share of series that jump by half a wavelength; at the beginning and the end of the time none does."""
+GAPS, IN_ONE = (0.05, 0.2), 0.4
+"""Share of values that are missing, and of these, of those in one piece."""
+
+
+def draw_noise(
+    generator: Generator, band: Band, owner: NDArray[np.intp], days: NDArray[np.int64]
+) -> tuple[Array, Array]:
+    """Draw noise (P, E), mm, and its standard deviations (P,) beside what a building has in common.
+
+    Args:
+        generator: of everything drawn.
+        band: the satellite.
+        owner: (P,) buildings of scatterers.
+        days: (E,) of the epochs.
+    """
+    points, epochs = len(owner), len(days)
+    size = generator.uniform(*band.noise_mm, points)
+    slow = generator.uniform(*SLOW, points)
+    noise = np.sqrt(1 - slow)[:, None] * generator.standard_normal((points, epochs))
+    noise += np.sqrt(slow)[:, None] * _remember(generator, points, days, MEMORY_DAYS)
+    outlying = generator.random((points, epochs)) < OUTLIERS
+    many = int(outlying.sum())
+    noise[outlying] += generator.choice([-1.0, 1.0], many) * generator.uniform(*OUTLYING, many)
+    noise *= size[:, None]
+    buildings = int(owner.max()) + 1
+    common = generator.uniform(*band.common_mm, buildings)[:, None]
+    noise += (common * _remember(generator, buildings, days, COMMON_MEMORY_DAYS))[owner]
+    jumping = np.flatnonzero(generator.random(points) < JUMPS)
+    quiet = int(np.ceil(QUIET * epochs))
+    since = generator.integers(quiet, epochs - quiet, len(jumping))
+    jump = generator.choice([-0.5, 0.5], len(jumping)) * band.wavelength_mm
+    noise[jumping] += jump[:, None] * (np.arange(epochs) >= since[:, None])
+    return noise, size
+
+
+def draw_gaps(generator: Generator, points: int, epochs: int) -> NDArray[np.bool_]:
+    """Draw where (P, E) a value is missing: single ones, and some in one piece."""
+    share = generator.uniform(*GAPS, points)[:, None]
+    single = generator.random((points, epochs)) < (1 - IN_ONE) * share
+    start = generator.integers(0, epochs, points)[:, None]
+    epoch = np.arange(epochs)
+    return np.asarray(single | ((epoch >= start) & (epoch < start + IN_ONE * share * epochs)))
+
+
+def _remember(generator: Generator, count: int, days: NDArray[np.int64], memory: tuple[float, float]) -> Array:
+    """Draw autoregressions (count, E) of first order and unit variance; a longer gap is forgotten more."""
+    lasting = generator.uniform(*memory, count)
+    series = generator.standard_normal((len(days), count))
+    for epoch, gap in enumerate(np.diff(days), 1):
+        kept = np.exp(-gap / lasting)
+        series[epoch] = kept * series[epoch - 1] + np.sqrt(1 - kept**2) * series[epoch]
+    return np.asarray(series.T)
