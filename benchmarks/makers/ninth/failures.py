@@ -112,8 +112,8 @@ def draw_step(generator: Generator, building: Building, lattice: Lattice) -> Fie
 
 def draw_bowl(generator: Generator, building: Building, lattice: Lattice) -> Field:
     """Draw a round bowl about a place on the footprint: a raised cosine, or a paraboloid with a smooth edge."""
-    cells = lattice.place[: lattice.cells]
-    centre, radius = cells[int(generator.integers(len(cells)))], log_uniform(generator, BOWL_M)
+    trials = generator.uniform(-1, 1, (64, 2)) * building.half  # at most a fifth of them is beside the footprint
+    centre, radius = trials[int(np.argmax(building.holds(trials)))], generator.uniform(*BOWL_M)
     cosine, pull = generator.random() < 0.5, generator.uniform(*PULL)
 
     def field(xy: Array) -> Array:

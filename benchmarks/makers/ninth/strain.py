@@ -83,7 +83,7 @@ def lay_lattice(building: Building, pitch: float = PITCH_M) -> Lattice:
 
     Args:
         building: it.
-        pitch: at most so far apart lie cells and bays, m.
+        pitch: largest distance between neighbouring cells and bays, m.
     """
     side = 2 * building.half
     steps = np.maximum(FEWEST, np.ceil(side / pitch)).astype(int)
