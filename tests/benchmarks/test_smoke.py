@@ -12,6 +12,8 @@ import pytest
 import torch
 
 from benchmarks.common import ROOT
+from benchmarks.heldout.mechanisms import ALARMS, Figures
+from benchmarks.heldout.triage import SCORES
 from benchmarks.shifted import DOMAINS, make_domain
 from plumbline.params.plugins import PADDING
 from plumbline.sources.city.files import find_files
@@ -67,6 +69,10 @@ TABLES = {
             ),
             3,
         )
+    ],
+    "heldout.mechanisms": [
+        (("mechanism", *Figures._fields), 8),
+        (("rate", *(f"{what} {name}" for what in ("AP", "recall") for name in SCORES), *ALARMS), 3),
     ],
     "makers.eighth": [WRITTEN],
     "makers.ninth": [(WRITTEN[0], 3)],
