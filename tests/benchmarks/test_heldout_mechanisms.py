@@ -1,0 +1,163 @@
+"""Figures by what has failed, and of lists to inspect, of answers made by hand."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.heldout.mechanisms import ALL, by_mechanism, by_rate, main, read_beside
+from benchmarks.heldout.triage import average_precision, calibration_error, precision_recall, recall_at, weights
+from plumbline.core.errors import InputError
+
+LABELS = pd.DataFrame(
+    [
+        ("1", 2.0, "NE", "NE|NW", "end", "end"),
+        ("2", 1.6, "SW", "SW", "bowl", "bowl"),
+        ("3", 0.6, "SE", "SE", "bowl", "bowl"),
+        ("4", 0.2, "", "", "corner", "corner"),
+        ("5", 0.0, "", "", "none", "none"),
+        ("6", 0.0, "", "", "none", "none"),
+    ],
+    columns=["building_id", "severity_permille", "quadrant", "accepted", "mechanism", "parts"],
+)
+SAID = pd.DataFrame(
+    [
+        ("6", "ok", "SE", 0.4, 0.9, 0.6, 1.2, 2, 0.9, "SE|SW|NW", "", 0.1),
+        ("1", "ok", "NW", 0.9, 1.5, 1.0, 2.5, 3, 0.9, "NW", "end", 0.1),
+        ("2", "ok", "NE", 0.6, 0.4, 0.0, 1.0, 0, 0.2, "NE|SW", "corner", 0.1),
+        ("3", "insufficient_points", "", np.nan, np.nan, np.nan, np.nan, np.nan, np.nan, "", "", np.nan),
+        ("4", "ok", "SE", 0.5, 0.3, 0.1, 0.7, 0, 0.1, "SE|SW", "none", 0.1),
+        ("5", "ok", "SE", 0.5, 0.1, 0.0, 0.4, 0, 0.1, "SE|SW", "none", 0.1),
+    ],
+    columns=[
+        "building_id",
+        "status",
+        "quadrant",
+        "quadrant_confidence",
+        "severity_permille",
+        "severity_low",
+        "severity_high",
+        "burland_category",
+        "p_damaged",
+        "quadrants",
+        "mechanism",
+        "damage_rate",
+    ],
+)
+
+
+@pytest.fixture
+def files(tmp_path):
+    def write(said=SAID, labels=LABELS):
+        paths = tmp_path / "predictions.csv", tmp_path / "labels.csv"
+        for path, table in zip(paths, (said, labels), strict=True):
+            table.to_csv(path, index=False)
+        return paths
+
+    return write
+
+
+def test_figures_are_those_counted_by_hand(files):
+    found = by_mechanism(read_beside(*files()))
+    assert list(found) == [ALL, "bowl", "corner", "end", "none"]
+    of_all = found[ALL]
+    assert (of_all.buildings, of_all.damaged, of_all.heavy) == (6, 2, 2)
+    assert of_all.judged == pytest.approx(5 / 6)
+    assert (of_all.accepted, of_all.said) == pytest.approx((0.5, 0.75))
+    assert (of_all.set, of_all.size) == pytest.approx((1.0, 1.5))
+    assert (of_all.named, of_all.right) == pytest.approx((1.0, 0.5))
+    assert (of_all.missed, of_all.coverage) == pytest.approx((0.5, 3 / 5))
+    assert of_all.error == pytest.approx((0.5 + 1.2 + 0.1 + 0.1 + 0.9) / 5)
+    assert (found["end"].accepted, found["bowl"].accepted, found["bowl"].missed) == (1, 0, 1)
+    assert found["bowl"].judged == 0.5
+    assert found["none"].damaged == 0
+    assert np.isnan(found["none"].accepted)
+
+
+def test_a_list_is_scored_at_rates_and_at_its_own(files):
+    few, own, half = by_rate(read_beside(*files()))
+    assert (few.rate, own.rate, half.rate) == (0.02, 0.1, 0.5)
+    # By severity: a damaged one, a sound one, a damaged one.
+    assert own.average_precision["severity_permille"] == pytest.approx(0.5 + 0.5 * 0.1 / (0.1 + 0.3))
+    assert half.average_precision["severity_permille"] == pytest.approx(0.5 + 0.5 * 0.5 / (0.5 + 0.5 / 3))
+    assert few.recall["severity_permille"] == own.recall["severity_permille"] == 0.5
+    assert half.recall["severity_permille"] == 1.0
+    # By probability the first two are alike.
+    assert own.average_precision["p_damaged"] == pytest.approx(0.5 * 0.05 / 0.35 + 0.5 * 0.1 / 0.4)
+    assert (own.false_alarms, half.false_alarms) == pytest.approx((1 / 3, 1 / 3))
+    assert own.sound_alarms == pytest.approx(0.3 / 0.35)
+    assert np.isnan(few.calibration_error)
+    assert np.isnan(half.calibration_error)
+    assert own.calibration_error == pytest.approx(abs(0.9 * 0.35 - 0.05) + abs(0.2 * 0.05 - 0.05) + abs(0.1 * 0.6))
+    another = by_rate(read_beside(*files(SAID.assign(damage_rate=0.3))))
+    assert [one.rate for one in another] == [0.02, 0.1, 0.5, 0.3]
+    assert np.isfinite([one.calibration_error for one in another]).tolist() == [False, False, False, True]
+    silent = by_rate(read_beside(*files(SAID.drop(columns="damage_rate"))))
+    assert np.isfinite([one.calibration_error for one in silent]).all()
+
+
+def test_old_predictions_and_labels_are_scored_by_what_they_have(files, capsys):
+    said = SAID.drop(columns=["p_damaged", "quadrants", "mechanism", "damage_rate"])
+    paths = files(said, LABELS[["building_id", "severity_permille", "quadrant"]])
+    (of_all,) = by_mechanism(read_beside(*paths)).values()
+    assert of_all.accepted == 0  # NW beside NE is no longer right
+    assert np.isnan([of_all.set, of_all.size, of_all.named, of_all.right]).all()
+    assert len(by_rate(read_beside(*paths))) == 3
+    out = paths[0].with_name("deep") / "figures.json"
+    main([*map(str, paths), "--json", str(out)])
+    assert "| all | 6 | 0.833 | 2 | 0.000 |" in capsys.readouterr().out
+    content = json.loads(out.read_text())
+    assert content["mechanisms"][ALL]["named"] is None
+    assert content["triage"][0]["average_precision"]["p_damaged"] is None
+
+
+def test_weights_make_the_rate_and_curves_are_those_of_definitions():
+    generator = np.random.default_rng(0)
+    damaged = generator.random(400) < 0.4
+    score = np.round(generator.normal(damaged, 1.0), 1)
+    weight = weights(damaged, 0.02)
+    assert (weight.sum(), weight[damaged].sum()) == pytest.approx((1, 0.02))
+    precision, recall = precision_recall(score, damaged, weight)
+    by_hand, before = 0.0, 0.0
+    for value in np.unique(score)[::-1]:
+        above = score >= value
+        found = weight[above & damaged].sum()
+        by_hand += (found / 0.02 - before) * found / weight[above].sum()
+        before = found / 0.02
+    assert average_precision(precision, recall) == pytest.approx(by_hand)
+    alike = precision_recall(np.zeros(400), damaged, weight)
+    assert average_precision(*alike) == pytest.approx(0.02)
+    assert recall_at(*alike) == 0
+    assert recall_at(*precision_recall(damaged.astype(float), damaged, weight)) == 1
+    unknown = precision_recall(np.where(damaged, 1.0, np.nan), damaged, weight)
+    assert average_precision(*unknown) == pytest.approx(1)
+    nobody = precision_recall(score, np.zeros(400, bool), np.full(400, 1 / 400))
+    assert np.isnan([average_precision(*nobody), recall_at(*nobody)]).all()
+    # A probability that is true has a small error, one that is 0.3 too high has 0.3.
+    chance = generator.uniform(0, 0.7, 40_000)
+    happened = generator.random(40_000) < chance
+    even = np.full(40_000, 1 / 40_000)
+    assert calibration_error(chance, happened, even) < 0.01
+    assert calibration_error(chance + 0.3, happened, even) == pytest.approx(0.3, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda said, labels: (said.drop(columns="status"), labels), r"predictions\.csv: missing: status\."),
+        (lambda said, labels: (said, labels.drop(columns="quadrant")), r"labels\.csv: missing: quadrant\."),
+        (lambda said, labels: (said, labels.assign(building_id="x" + labels["building_id"])), "no building of"),
+    ],
+)
+def test_what_cannot_be_scored_is_named(change, said, files):
+    with pytest.raises(InputError, match=said):
+        read_beside(*files(*change(SAID, LABELS)))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main([str(tmp_path / "a.csv"), str(tmp_path / "b.csv")])
+    assert capsys.readouterr().err == f"ERROR {tmp_path / 'a.csv'}: no such file.\n"
