@@ -52,7 +52,8 @@ def rightness_of(model: Diagnosis, sequences: SequenceSet) -> Rightness:
         for batch in loader(sequences, BATCH):
             answer = model(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
             defined = batch.quadrant_B >= 0
-            right.append((answer.quadrant_probability.argmax(1) == batch.quadrant_B)[defined])
+            said_B1 = answer.quadrant_probability.argmax(1, keepdim=True)
+            right.append(batch.accepted_B4.gather(1, said_B1)[defined, 0])
             error.append((answer.severity_permille - batch.severity_B).abs())
     return Rightness(torch.cat(right).double().numpy(), torch.cat(error).double().numpy())
 

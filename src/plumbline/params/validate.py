@@ -9,6 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from plumbline.core.errors import ParameterError
+from plumbline.core.strain import MECHANISMS
 from plumbline.params.section import Section
 
 METRICS = (
@@ -22,6 +23,10 @@ METRICS = (
     "interval_coverage",
     "interval_coverage_gap",
     "interval_width",
+    "missed_share",
+    "damage_calibration_2",
+    "damage_calibration_10",
+    "damage_calibration_50",
     "judged_share",
     "judged_quadrant_accuracy",
     "judged_severity_mae",
@@ -39,7 +44,10 @@ METRICS = (
 SLICES = (
     "all",
     "worst",
-    *(f"{kind}:*" for kind in ("city", "points", "area", "category", "resolved", "difficulty")),
+    *(
+        f"{kind}:*"
+        for kind in ("city", "points", "area", "category", "resolved", "difficulty", "mechanism", "accepted")
+    ),
     "points:0-9",
     "points:10-19",
     "points:20-49",
@@ -54,6 +62,9 @@ SLICES = (
     "difficulty:easy",
     "difficulty:medium",
     "difficulty:hard",
+    *(f"mechanism:{name}" for name in MECHANISMS),
+    "accepted:1",
+    "accepted:2+",
 )
 """Those that every run has, as `validate.slices` makes them, and words for several: `worst` for all, `KIND:*` for all
 of a kind. `city:NAME` is known when the cities are."""
@@ -67,6 +78,7 @@ OF_BUILDINGS = (
     "category_accuracy",
     "interval_coverage",
     "interval_width",
+    "missed_share",
 )
 """Metrics over buildings, which slices have too: two artifacts' are compared on resamples of them."""
 OF_BASELINE = tuple(name for name in OF_BUILDINGS if not name.startswith("interval_"))

@@ -69,8 +69,10 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
     for file, name in MODELS.items():
         if file not in about.files:
             continue  # a package from before there was such a model; a rule that names it finds no figure, and fails
-        everyone[name] = as_judged(open_package(candidate, file)[1].answer(test))
-    everyone |= {BASELINE: least_squares(test), CHAMPION: as_judged(reigning.answer(test))}
+        _, model = open_package(candidate, file)
+        everyone[name] = as_judged(model.answer(test), model.category_share, test)
+    champion_said = as_judged(reigning.answer(test), reigning.category_share, test)
+    everyone |= {BASELINE: least_squares(test), CHAMPION: champion_said}
     parts = slices(test, about.prepare.max_strain_error_permille)
     table: Table = {
         part: {

@@ -25,4 +25,5 @@ def least_squares(sequences: SequenceSet) -> Judged:
     likelihood = np.exp(gain - gain.max(1, keepdims=True))
     best = gain.argmax(1)
     unknown = np.full(len(best), np.nan)
-    return Judged(likelihood / likelihood.sum(1, keepdims=True), severity[np.arange(len(best)), best], unknown, unknown)
+    said = Judged(likelihood / likelihood.sum(1, keepdims=True), severity[np.arange(len(best)), best], unknown, unknown)
+    return said._replace(accepted=np.asarray(sequences.accepted))

@@ -77,14 +77,16 @@ def judged_figures(sequences: SequenceSet, answers: Answers, limits: Prepare) ->
     true = np.asarray(sequences.quadrant)
     damaged = inside & (true >= 0)
     if damaged.any():
-        said = answers.quadrant_probability.argmax(axis=1)
-        figures["judged_quadrant_accuracy"] = float((said == true)[damaged].mean())
+        said = answers.quadrant_probability.argmax(axis=1)[:, None]
+        right = np.take_along_axis(np.asarray(sequences.accepted), said, axis=1)[:, 0]
+        figures["judged_quadrant_accuracy"] = float(right[damaged].mean())
     return figures
 
 
 def difference_figures(reference: Answers, answers: Answers) -> Figures:
     """Largest difference between two answers for the same buildings, in probability and permille."""
-    probability = np.abs(reference.quadrant_probability - answers.quadrant_probability)
+    names = ("quadrant_probability", "accepted_probability", "category_probability", "mechanism_probability")
+    probability = np.concatenate([np.abs(getattr(reference, name) - getattr(answers, name)) for name in names], axis=1)
     permille = np.abs(reference.severity_permille - answers.severity_permille)
     # numpy's maximum of anything with a NaN is NaN; Python's depends on the order.
     return {"parity_probability": float(probability.max()), "parity_severity_permille": float(permille.max())}

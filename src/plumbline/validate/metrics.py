@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.strain import category
-from plumbline.validate.confidence import COVERED, accuracy_at, expected_calibration_error
+from plumbline.validate.confidence import BINS, COVERED, accuracy_at, bin_of, expected_calibration_error
 
 Float = NDArray[np.floating]
 Figures = dict[str, float]
@@ -24,6 +24,10 @@ HIGHER_IS_BETTER = {
     "interval_coverage": True,
     "interval_coverage_gap": False,
     "interval_width": False,
+    "missed_share": False,
+    "damage_calibration_2": False,
+    "damage_calibration_10": False,
+    "damage_calibration_50": False,
     "judged_share": True,
     "judged_quadrant_accuracy": True,
     "judged_severity_mae": False,
@@ -38,6 +42,10 @@ HIGHER_IS_BETTER = {
     "buildings_per_second": True,
 }
 """Every metric a gate may name, and which way is better. A ratio is to `float32`, measured in the same run."""
+SEVERE_PERMILLE = 1.5
+"""From here on (category 3) a building that is called sound is missed."""
+RATES = (0.02, 0.1, 0.5)
+"""Shares of damaged buildings at which the probability of damage is checked."""
 
 
 class Judged(NamedTuple):
@@ -49,6 +57,31 @@ class Judged(NamedTuple):
     """(B,) permille"""
     low: Float
     high: Float
+    confidence: Float | None = None
+    """(B,) that the likeliest quadrant is a right answer; without, its probability."""
+    p_damaged: Float | None = None
+    """(B,) probability of category 1 and above, where the share `share` of the buildings is damaged."""
+    share: float = float("nan")
+    accepted: NDArray[np.bool_] | None = None
+    """(B, 4) which quadrants are right answers, not said but true; without, the quadrant of the label alone."""
+
+    def take(self, rows: Any) -> Judged:
+        """What was said of some buildings."""
+        parts = {name: getattr(self, name) for name in self._fields if name != "share"}
+        return self._replace(**{name: np.asarray(part)[rows] for name, part in parts.items() if part is not None})
+
+    def truth(self, quadrant_true: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(B,) the true quadrant; of several right answers, the one that was said."""
+        if self.accepted is None or not len(quadrant_true):
+            return quadrant_true
+        said = self.probability.argmax(1)
+        right = np.take_along_axis(self.accepted, said[:, None], axis=1)[:, 0]
+        return np.where(right & (quadrant_true >= 0), said, quadrant_true)
+
+    @property
+    def sure(self) -> Float:
+        """(B,) how sure the quadrant is."""
+        return self.probability.max(1) if self.confidence is None else self.confidence
 
 
 def accuracy_figures(judged: Judged, quadrant_true: NDArray[np.int64], severity_true: Float) -> Figures:
@@ -76,12 +109,34 @@ def accuracy_figures(judged: Judged, quadrant_true: NDArray[np.int64], severity_
     figures["buildings_with_quadrant"] = float(defined.sum())
     # The largest of NaNs is the first, so that a broken model would seem to say NE.
     if defined.any() and np.isfinite(judged.probability[defined]).all():
-        said, true = judged.probability[defined].argmax(1), quadrant_true[defined]
+        said, true = judged.probability[defined].argmax(1), judged.truth(quadrant_true)[defined]
         figures["quadrant_accuracy"] = float((said == true).mean())
         figures["quadrant_macro_f1"] = macro_f1(said, true)
-        confidence = judged.probability[defined].max(1)
+        confidence = judged.sure[defined]
         figures["expected_calibration_error"] = expected_calibration_error(confidence, said == true)
         figures["quadrant_accuracy_at_70"] = accuracy_at(confidence, said == true, COVERED)
+    severe = severity_true >= SEVERE_PERMILLE
+    if severe.any() and np.isfinite(judged.severity).all():
+        figures["missed_share"] = float((category(judged.severity[severe]) == 0).mean())
+    return figures | damage_calibration(judged, severity_true)
+
+
+def damage_calibration(judged: Judged, severity_true: Float) -> Figures:
+    """Calibration error of the probability of damage in cities of which 2, 10 and 50 % are damaged.
+
+    The buildings are weighted so that they are such a city; the probabilities follow by Bayes' rule.
+    """
+    damaged = category(severity_true) > 0
+    p = judged.p_damaged
+    if p is None or not damaged.any() or damaged.all() or not np.isfinite(p).all():
+        return {}
+    figures = {}
+    for rate in RATES:
+        odds = p / np.maximum(1 - p, 1e-12) * rate / (1 - rate) * (1 - judged.share) / judged.share
+        weight = np.where(damaged, rate / damaged.mean(), (1 - rate) / (1 - damaged.mean())) / len(p)
+        own = odds / (1 + odds)
+        gap = np.bincount(bin_of(own, BINS), weight * (damaged - own), minlength=BINS)
+        figures[f"damage_calibration_{100 * rate:.0f}"] = float(np.abs(gap).sum())
     return figures
 
 

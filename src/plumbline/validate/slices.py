@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.strain import DIFFICULTIES, category
+from plumbline.core.strain import DIFFICULTIES, MECHANISMS, category
 from plumbline.prepare.features.definition import GEOMETRY, names
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.prepare.features.strain_resolution import strain_error
@@ -20,7 +20,7 @@ _LOG_AREA = names(GEOMETRY).index("log_area")
 
 def slices(sequences: SequenceSet, max_strain_error_permille: float) -> dict[str, NDArray[np.bool_]]:
     """Name -> (B,) which buildings: `all`, each city (a city has one sensor), by points, by size in m2, by category, by
-    difficulty.
+    difficulty, by mechanism, and by how many quadrants are right answers.
 
     `resolved:yes` are those whose points are not too noisy to be judged; `predict` asks for more
     (`prepare.abstention`).
@@ -44,4 +44,8 @@ def slices(sequences: SequenceSet, max_strain_error_permille: float) -> dict[str
     result["resolved:yes"], result["resolved:no"] = resolved, ~resolved
     for code, name in enumerate(DIFFICULTIES):
         result[f"difficulty:{name}"] = np.asarray(sequences.difficulty == code)
+    for code, name in enumerate(MECHANISMS):
+        result[f"mechanism:{name}"] = np.asarray(sequences.mechanism == code)
+    right = np.asarray(sequences.accepted).sum(1)
+    result["accepted:1"], result["accepted:2+"] = right == 1, right > 1
     return result

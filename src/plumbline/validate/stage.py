@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from plumbline.export.stage import ARTIFACTS
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Prepare, Validate
 from plumbline.params.validate import OF_QUADRANTS
-from plumbline.prepare.features.shards import Shards, load_shards
+from plumbline.prepare.abstention import quadrant_confidence
+from plumbline.prepare.features.shards import SequenceSet, Shards, load_shards
 from plumbline.validate.baseline import least_squares
 from plumbline.validate.gates.rules import drops_of, evaluate, failed_rules
 from plumbline.validate.measure import judged_figures, novelty_figures, parity_figures, size_figures, speed_figures
@@ -72,7 +73,7 @@ def validate(
     test = load_shards(prepared / "test")
     params.check_cities({*np.unique(test.city).tolist(), *np.unique(load_shards(prepared / "train").city).tolist()})
     parts = slices(test, limits.max_strain_error_permille)
-    table, answers = judge_test(test, exported, params, parts)
+    table, answers, judged = judge_test(test, exported, params, parts)
     # A network that answers no numbers is measured too: gates refuse it, with the evidence.
     whole, pruned = load_diagnosis(trained, broken=True), load_diagnosis(compressed, broken=True)
     for name in ARTIFACTS:
@@ -81,7 +82,6 @@ def validate(
         table["all"][name] |= judged_figures(test, answers[name], limits)
     table = {part: {who: finite_figures(figures) for who, figures in row.items()} for part, row in table.items()}
     own = [rule for rule in params.gates if rule.max_drop_vs != "champion"]
-    judged = {BASELINE: least_squares(test)} | {name: as_judged(one) for name, one in answers.items()}
     gate = evaluate(own, table, drops_of(own, judged, test, parts, params.min_slice), params)
     gate["left_for_promotion"] = [r.model_dump(exclude_none=True) for r in params.gates if r.max_drop_vs == "champion"]
     gate["test_data"] = {"sha256": sha256_folder(prepared / "test"), "buildings": len(test)}
@@ -103,8 +103,8 @@ def validate(
 
 def judge_test(
     test: Shards, exported: Path, params: Validate, parts: Mapping[str, NDArray[np.bool_]]
-) -> tuple[Table, dict[str, Answers]]:
-    """Figures of every artifact and the baseline on every slice of `parts`, and the artifacts' answers."""
+) -> tuple[Table, dict[str, Answers], dict[str, Judged]]:
+    """Figures of artifacts and baseline on every slice of `parts`, the artifacts' answers, and what all have said."""
     if not np.isfinite(test.severity).all():
         raise InputError("validate: a test building has no label. Run `plumbline prepare` again.")
     answers, table = {}, {}
@@ -114,7 +114,7 @@ def judge_test(
         path = exported / f"{name}.onnx"
         model = OnnxModel(path)
         answers[name] = model.answer(test)
-        everyone[name] = as_judged(answers[name])
+        everyone[name] = as_judged(answers[name], model.category_share, test)
         fixed[name] = {**size_figures(path), **speed_figures(model, test, params.latency_batch)}
     for figures in fixed.values():
         figures |= ratios(figures, fixed[ARTIFACTS[0]])
@@ -123,7 +123,7 @@ def judge_test(
     least = max(params.min_slice, params.min_interval_slice)  # smaller ones have no figures, whatever the answers
     for name, figures in fixed.items():
         table["all"][name].update(figures | coverage_gap(table, name, least))
-    return table, answers
+    return table, answers, everyone
 
 
 def ratios(figures: Figures, reference: Figures) -> Figures:
@@ -144,7 +144,7 @@ def coverage_gap(table: Table, name: str, least: int) -> Figures:
 
 def slice_figures(judged: Judged, test: Shards, inside: Any, min_slice: int) -> Figures:
     """Figures of the buildings `inside` (B,), or only their number where they are fewer than `min_slice`."""
-    part = Judged(*(np.asarray(values)[inside] for values in judged))
+    part = judged.take(inside)
     figures = accuracy_figures(part, np.asarray(test.quadrant)[inside], np.asarray(test.severity)[inside])
     if figures["buildings"] < min_slice:
         return {"buildings": figures["buildings"]}
@@ -153,9 +153,22 @@ def slice_figures(judged: Judged, test: Shards, inside: Any, min_slice: int) -> 
     return figures
 
 
-def as_judged(answers: Answers) -> Judged:
-    """The released answers as metrics take them."""
-    return Judged(answers.quadrant_probability, answers.severity_permille, answers.severity_low, answers.severity_high)
+def as_judged(answers: Answers, category_share: Sequence[float], test: SequenceSet) -> Judged:
+    """The released answers as metrics take them, beside what is true of the same buildings.
+
+    Args:
+        answers: for the buildings of `test`. category_share: see `OnnxModel`.
+    """
+    return Judged(
+        answers.quadrant_probability,
+        answers.severity_permille,
+        answers.severity_low,
+        answers.severity_high,
+        quadrant_confidence(answers),
+        1 - answers.category_probability[:, 0].astype(float),
+        sum(category_share[1:]),
+        np.asarray(test.accepted),
+    )
 
 
 def finite_figures(figures: Figures) -> Figures:

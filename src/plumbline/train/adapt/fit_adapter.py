@@ -180,7 +180,7 @@ def _figures(model: Diagnosis, raw: RawAnswers) -> dict[str, float | None]:
     """`SplitScore` of raw answers, in the units of `model`; only the error, where no label has a quadrant."""
     severity = model.permille(raw.severity_B3[:, 1]).numpy()
     true = label_permille(model, raw.standard_B).numpy()
-    found: SplitScore = checkpoint_score(raw.logits_B4.softmax(-1).numpy(), severity, raw.quadrant_B.numpy(), true)
+    found: SplitScore = checkpoint_score(raw.logits_B4.softmax(-1).numpy(), severity, raw.accepted_B4.numpy(), true)
     any_quadrant = bool((raw.quadrant_B >= 0).any())
     return {
         key: round(value, 4) if any_quadrant or key == "severity_mae" else None

@@ -86,16 +86,16 @@ class SplitScore(NamedTuple):
 def checkpoint_score(
     probability: NDArray[np.floating],
     severity: NDArray[np.floating],
-    quadrant_true: NDArray[np.int64],
+    accepted_true: NDArray[np.bool_],
     severity_true: NDArray[np.floating],
 ) -> SplitScore:
     """Compare answers with labels.
 
     Args:
-        probability: (B, 4). severity: (B,) permille. quadrant_true: (B,) code or -1. severity_true: (B,) permille.
+        probability: (B, 4). severity: (B,) permille. accepted_true: (B, 4) right answers. severity_true: (B,) permille.
     """
-    defined = quadrant_true >= 0
-    hits = probability.argmax(1)[defined] == quadrant_true[defined]
+    defined = accepted_true.any(1)
+    hits = np.take_along_axis(accepted_true, probability.argmax(1)[:, None], axis=1)[defined]
     accuracy = float(hits.mean()) if defined.any() else 0.0
     error = float(np.abs(severity - severity_true).mean())
     blind = float(np.abs(severity_true - np.median(severity_true)).mean())

@@ -152,17 +152,17 @@ class Optimisation(LightningModule):
             return
         with torch.autocast(self.device.type, enabled=False):
             answer = self.model(share.distance_BLF, share.slope_BLF, share.geometry_BF, share.mask_BL)
-        self._seen.append((answer.quadrant_probability, answer.severity_permille, share.quadrant_B, share.severity_B))
+        self._seen.append((answer.quadrant_probability, answer.severity_permille, share.accepted_B4, share.severity_B))
 
     def on_validation_epoch_end(self) -> None:
         """Score the whole tune split; it is answered at the end of each epoch, after the last training batch."""
         parts = [torch.cat(part).cpu().numpy() for part in zip(*self._seen, strict=True)]
         seen = [part for part in gather(parts) if part]
-        probability, severity, quadrant_true, severity_true = map(np.concatenate, zip(*seen, strict=True))
+        probability, severity, accepted_true, severity_true = map(np.concatenate, zip(*seen, strict=True))
         self._seen.clear()
         finite = bool(np.isfinite(probability).all() and np.isfinite(severity).all())
         self.alarm.look_at_answers(self.current_epoch, finite, self.last)
-        result = checkpoint_score(probability, severity, quadrant_true, severity_true)
+        result = checkpoint_score(probability, severity, accepted_true, severity_true)
         loss = float(np.mean(gather(float(torch.stack(self._losses).mean()))))
         self._losses.clear()
         rate = float(self.trainer.optimizers[0].param_groups[0]["lr"])

@@ -184,7 +184,7 @@ def _accuracy(answers: Answers, inputs: BenchInputs) -> Figures:
         return {}
     judged = Judged(
         answers.quadrant_probability, answers.severity_permille, answers.severity_low, answers.severity_high
-    )
+    )._replace(accepted=np.asarray(inputs.sequences.accepted))
     severity = np.asarray(inputs.sequences.severity)
     figures = accuracy_figures(judged, np.asarray(inputs.sequences.quadrant), severity)
     return {name: figures[name] for name in ACCURACY if name in figures}

@@ -140,7 +140,7 @@ def _way(
     names = ("probability",) if metric in OF_QUADRANTS else needed.get(metric, ("severity",))
     if not all(np.isfinite(np.asarray(getattr(judged, name))[inside]).all() for name in names):
         return None
-    part = Judged(*(np.asarray(values)[inside] for values in judged))
+    part = judged.take(inside)
     if metric in OF_QUADRANTS:
-        return of_quadrants(metric, part.probability, quadrant_true[inside])
+        return of_quadrants(metric, part, quadrant_true[inside])
     return of_all(metric, part, severity_true[inside])

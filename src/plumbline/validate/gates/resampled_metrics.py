@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.strain import category
 from plumbline.validate.confidence import BINS, COVERED, bin_of, most_confident_first
-from plumbline.validate.metrics import Judged
+from plumbline.validate.metrics import SEVERE_PERMILLE, Judged
 
 Float = NDArray[np.floating]
 OfResamples = Callable[[Float], Float]
@@ -39,16 +39,20 @@ def of_all(metric: str, judged: Judged, severity_true: Float) -> OfResamples | N
         return _mean((judged.low <= severity_true) & (severity_true <= judged.high))
     if metric == "interval_width":
         return _mean(judged.high - judged.low)
+    if metric == "missed_share":
+        severe = severity_true >= SEVERE_PERMILLE
+        return _share(severe & (category(judged.severity) == 0), severe)
     return None
 
 
-def of_quadrants(metric: str, probability: Float, quadrant_true: NDArray[np.int64]) -> OfResamples | None:
+def of_quadrants(metric: str, judged: Judged, quadrant_true: NDArray[np.int64]) -> OfResamples | None:
     """How to compute a metric of quadrants; None where `metric` is another one.
 
     Args:
-        probability: (B, 4) finite. quadrant_true: (B,) code, of buildings that have one.
+        judged: finite answers for B buildings. quadrant_true: (B,) code, of buildings that have one.
     """
-    said, confidence = probability.argmax(1), probability.max(1)
+    said, confidence = judged.probability.argmax(1), judged.sure
+    quadrant_true = judged.truth(quadrant_true)
     right = said == quadrant_true
     if metric == "quadrant_accuracy":
         return _mean(right)
@@ -64,6 +68,17 @@ def of_quadrants(metric: str, probability: Float, quadrant_true: NDArray[np.int6
 def _mean(values_B: NDArray[np.generic]) -> OfResamples:
     column = values_B.astype(float)
     return lambda weights_RB: weights_RB @ column / weights_RB.sum(1)
+
+
+def _share(part_B: NDArray[np.bool_], whole_B: NDArray[np.bool_]) -> OfResamples:
+    columns_BK = np.column_stack([part_B, whole_B]).astype(float)
+
+    def of(weights_RB: Float) -> Float:
+        part, whole = (weights_RB @ columns_BK).T
+        found: Float = np.where(whole > 0, part / np.maximum(whole, 1), np.nan)
+        return found
+
+    return of
 
 
 def _r2(error_B: Float, true_B: Float) -> OfResamples:

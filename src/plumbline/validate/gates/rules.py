@@ -169,7 +169,7 @@ def drops_of(
             if rule.max_drop_vs and rule.metric in OF_BUILDINGS and covers(rule, part)
         }
         if pairs and inside.sum() >= min_slice:
-            said = {name: Judged(*(np.asarray(values)[inside] for values in one)) for name, one in everyone.items()}
+            said = {name: one.take(inside) for name, one in everyone.items()}
             quadrant, severity = np.asarray(test.quadrant)[inside], np.asarray(test.severity)[inside]
             drops[part] = resampled_drops(sorted(pairs), said, quadrant, severity)
     return drops

@@ -171,9 +171,10 @@ def _judged(judged: Judged, quadrant: Any, severity: Any) -> dict[str, Any]:
         found["category"] = _confusion(category(severity), category(judged.severity), categories)
     defined = quadrant >= 0
     if defined.any() and np.isfinite(judged.probability[defined]).all():
-        said, confidence = judged.probability[defined].argmax(1), judged.probability[defined].max(1)
-        right = said == quadrant[defined]
-        found["quadrant"] = _confusion(quadrant[defined], said, 4)
+        said, confidence = judged.probability[defined].argmax(1), judged.sure[defined]
+        true = judged.truth(quadrant)[defined]
+        right = said == true
+        found["quadrant"] = _confusion(true, said, 4)
         found["reliability"] = confidence_bins(confidence, right, bins=10)
         found["coverage"] = accuracy_by_coverage(confidence, right)
     return found

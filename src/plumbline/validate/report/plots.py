@@ -29,7 +29,7 @@ def write_evidence(
     """
     # No number is of the highest category, and the largest of NaNs is the first: a broken model says nothing there.
     defined = (np.asarray(test.quadrant) >= 0) & np.isfinite(said.probability).all(1)
-    truth, severity = np.asarray(test.quadrant)[defined], np.asarray(test.severity)
+    truth, severity = said.truth(np.asarray(test.quadrant))[defined], np.asarray(test.severity)
     told = np.isfinite(said.severity)
     pairs = zip(category(severity[told]).tolist(), category(said.severity[told]).tolist(), strict=True)
     _write_csv(folder / "category_confusion.csv", ("true", "said"), pairs)
@@ -41,7 +41,7 @@ def write_evidence(
     )
     rows = zip(severity.round(4).tolist(), said.severity.round(4).tolist(), strict=True)
     _write_csv(folder / "severity.csv", ("true_permille", "said_permille"), rows)
-    confidence, right = said.probability[defined].max(1), chosen == truth
+    confidence, right = said.sure[defined], chosen == truth
     bins = confidence_bins(confidence, right, bins=10)
     _write_csv(folder / "reliability.csv", ("confidence", "accuracy", "share"), (row.values() for row in bins))
     curve = accuracy_by_coverage(confidence, right)
