@@ -32,6 +32,7 @@ LIKELY_PERMILLE = 2.0
 tell of corners that dropped by metres (ridge regression, Hoerl and Kennard 1970)."""
 LIKELY_TILT, WEAK_OFFSET = 3.0, 1e4
 """mm/m and mm: of the rigid motion that the robust plane may have left."""
+WARY = 4.0
 LEAST_SHARE = 1e-6
 """Probability that is not looked below."""
 
@@ -52,6 +53,13 @@ class ShapeFits(NamedTuple):
     """(b, 4) strain of that fit by the label definition, permille."""
     log_odds: Float
     """(b, 4) log probability of each quadrant, given that there is damage, over all shapes."""
+    wary_log_odds: Float
+    """(b, 4) the same if the scatterers told but a `WARY` part of what they seem to: no shape is quite the true one."""
+    end_log_odds: Float
+    """(b, 4) the same as `log_odds`, over ends alone."""
+    step_log_odds: Float
+    bowl_log_odds: Float
+    bending_log_odds: Float
     severity: Float
     """(b, 4) largest strain in each quadrant, averaged over all shapes by their evidence, permille."""
     mechanism_gain: Float
@@ -93,6 +101,7 @@ def fit_shapes(
     gain, severity = nothing[:, None] - badness, np.abs(drop) * per_mm
 
     right = accepted(by_quadrant)
+    right = right / right.sum(2, keepdims=True)
     share = _softmax(evidence)
     corner = MECHANISM == CORNER
     of_corner = _softmax(evidence[:, corner]).reshape(len(xy), 4, -1)
@@ -108,7 +117,12 @@ def fit_shapes(
         corner_severity=_average(severity[:, corner].reshape(len(xy), 4, -1), of_corner),
         best_gain=np.where(np.isfinite(found := np.take_along_axis(plain, best[:, None], 1)[:, 0]), found, 0.0),
         best_severity=np.where(np.isfinite(found), np.take_along_axis(severity[:, PLAIN], best, 1), 0.0),
-        log_odds=np.log(np.maximum(np.einsum("bs,bsq->bq", share, right / right.sum(2, keepdims=True)), LEAST_SHARE)),
+        log_odds=_log_odds(share, right),
+        wary_log_odds=_log_odds(_softmax(evidence / WARY), right),
+        **{
+            f"{FITTED[number]}_log_odds": _log_odds(_softmax(evidence[:, own[number]]), right[:, own[number]])
+            for number in range(1, len(FITTED))
+        },
         severity=np.einsum("bs,bs,bsq->bq", share, np.abs(drop), by_quadrant),
         mechanism_gain=np.stack([logsumexp(evidence[:, these], axis=1) for these in own], axis=1),
         mechanism_severity=np.stack(
@@ -120,6 +134,11 @@ def fit_shapes(
 def _softmax(evidence: Float) -> Float:
     share = np.exp(evidence - evidence.max(1, keepdims=True))
     return np.asarray(share / share.sum(1, keepdims=True))
+
+
+def _log_odds(share: Float, right: Float) -> Float:
+    """(b, 4) log probability of each quadrant by shapes (b, S), each of which strains some most (b, S, 4)."""
+    return np.asarray(np.log(np.maximum(np.einsum("bs,bsq->bq", share, right), LEAST_SHARE)))
 
 
 def _average(values: Float, share: Float) -> Float:

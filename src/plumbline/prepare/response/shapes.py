@@ -58,8 +58,8 @@ OPENINGS = {0.0: 0.6, 0.5: 0.4}
 STARTS = (0.0, 0.45)
 """Hinges of an end."""
 JOINTS = (-0.6, -0.3, 0.0, 0.3, 0.6)
-RADII_M = (4.0, 9.0)
-PLACES = ((-0.9, -0.45, 0.0, 0.45, 0.9), (-0.9, 0.0, 0.9))
+RADII_M = (3.5, 8.0)
+PLACES = ((-0.9, -0.54, -0.18, 0.18, 0.54, 0.9), (-0.8, 0.0, 0.8))
 """Middles of bowls of each radius along either axis, in half sides."""
 SIGMAS = 3.0
 """Standard deviations of a bowl that are its radius."""
