@@ -78,9 +78,13 @@ METRICS = (
     "category_accuracy",
     "interval_coverage",
     "interval_width",
+    "missed_share",
 )
 """Those that have an interval, in the order they are told."""
 COSTS = (
+    "damage_calibration_2",
+    "damage_calibration_10",
+    "damage_calibration_50",
     "judged_share",
     "judged_quadrant_accuracy",
     "judged_severity_mae",
@@ -92,7 +96,7 @@ COSTS = (
     "parity_severity_permille",
     "novelty_change",
 )
-OF_SLICES = ("buildings", "quadrant_accuracy", "severity_mae", "interval_coverage")
+OF_SLICES = ("buildings", "quadrant_accuracy", "severity_mae", "interval_coverage", "missed_share")
 REFERENCE = "float32"
 """What the others are compared with, building by building; at a promotion it is the champion."""
 BASELINE, CHAMPION = "baseline", "champion"
