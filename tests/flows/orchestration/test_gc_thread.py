@@ -28,6 +28,9 @@ cycle = Cycle()
 cycle.own, cycle.cursor = cycle, waiter.execute("PRAGMA foreign_keys")
 seen = weakref.ref(cycle)
 holder.execute("BEGIN IMMEDIATE")
+# Called once SQLite has the connection's mutex, which it keeps until it has the lock or gives up.
+begun = threading.Event()
+waiter.set_trace_callback(lambda _: begun.set())
 
 def wait():
     try:
@@ -38,7 +41,7 @@ def wait():
 
 thread = threading.Thread(target=wait)
 thread.start()
-time.sleep(0.5)
+begun.wait()
 del cycle
 made = [[] for _ in range(100_000)]
 holder.execute("COMMIT")
