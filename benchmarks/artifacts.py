@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         ("As Plumbline runs a file: in parts of similar length", {name: model.run for name, model in models.items()}),
         ("A bare session of ONNX Runtime", {name: partial(one.run, None) for name, one in bare.items()}),
     ):
-        table(title, eager, contenders, test, sizes, given.rounds)
+        table(title, eager, contenders, test, sizes, given.rounds, (1, 1) if given.smoke else (20, 5))
 
 
 def table(
@@ -104,8 +104,9 @@ def table(
     test: SequenceSet,
     sizes: dict[str, Figures],
     rounds: int,
+    calls: tuple[int, int],
 ) -> None:
-    """One row for torch eager and one for each way to run a file."""
+    """One row for torch eager and one for each way to run a file; `calls` of a round, of one building and of more."""
     print(f"\n### {title}\n")
     print(head("artifact", "file, bytes", "weights, bytes", *(f"B {b}: buildings/s (x)" for b in BATCHES)))
     rates: dict[str, list[str]] = {name: [] for name in (EAGER, *ways)}
@@ -113,7 +114,7 @@ def table(
         drawn = np.random.default_rng(0).permutation(len(test))[:batch]
         inputs = test.pad(drawn)
         contenders = {EAGER: partial(run_torch, eager, inputs)} | {n: partial(way, inputs) for n, way in ways.items()}
-        seconds = least_times(contenders, 20 if batch == 1 else 5, rounds)
+        seconds = least_times(contenders, calls[batch > 1], rounds)
         for name, value in seconds.items():
             times = " and ".join(f"{seconds[base] / value:.2f}" for base in ("float32", EAGER))
             rates[name].append(f"{len(drawn) / value:,.0f} ({times})")

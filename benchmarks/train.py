@@ -167,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     asked.add_argument("--rounds", type=int, default=3)
     asked.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="of a building, for attention alone")
     asked.add_argument("--processes", type=int, nargs="+", default=[1, 2])
-    given = parse(asked, argv, rounds=1, lengths=[32], processes=[2])
+    given = parse(asked, argv, rounds=1, lengths=[32], processes=[1])
     gpu, device = torch.cuda.is_available(), "no GPU"
     if gpu:
         device = torch.cuda.get_device_name()
@@ -186,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         feed = apart
         if given.smoke:
             feed = once = partial(compare, rounds=1, run=run_here)
-        feeding(folder, feed, cores())
+        feeding(folder, feed, 1 if given.smoke else cores())
         processes(folder, apart, given.processes)
         if gpu:
             precisions(folder, apart)

@@ -1,4 +1,4 @@
-"""One of two processes of `plumbline train`; the second finds a quarter of the first's memory free."""
+"""One of two processes of `plumbline train`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from plumbline.train.fit import auto_batch_size
 
 
 def main() -> None:
-    """Train in the working directory, as the variables of torchrun say."""
+    """The same, and the second finds a quarter of the first's memory free."""
     auto_batch_size.free_bytes = lambda gpu: int(20e6 / 4 ** int(os.environ["RANK"]))
+    even()
+
+
+def even() -> None:
+    """Train in the working directory, as the variables of torchrun say."""
     sys.argv = ["plumbline", "train"]
     program.main()
