@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncore
 import json
+import os
 import shutil
 import smtpd
 import subprocess
@@ -27,7 +28,7 @@ from plumbline.serve.score.messages import unsent, unsent_aside
 from tests.flows.conftest import ROOT
 from tests.serve.score.conftest import PLACE, Town
 from tests.serve.score.test_results import publish
-from tests.tiny import PARAMS, Tiny, run_cli
+from tests.tiny import PARAMS, Tiny, empty_registry, run_cli
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +63,22 @@ class Receiver:
 
 
 @pytest.fixture
-def imported(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Town:
+def one_core() -> Iterator[None]:
+    """For this process and those it starts: `score` has no worker processes then, which would load for seconds."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    yield
+    os.sched_setaffinity(0, cores)
+
+
+@pytest.fixture
+def imported(
+    tiny: Tiny,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    one_core: None,
+) -> Town:
     """A project with a champion, and a place that DVC imports from `elsewhere`."""
     elsewhere = Town(tiny, tmp_path / "elsewhere")
     project = tmp_path / "project"
@@ -74,6 +90,7 @@ def imported(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tow
     (project / "data" / "deliveries").mkdir(parents=True)
     shutil.copy(elsewhere.folder / "params.yaml", project / "params.yaml")
     subprocess.run(["git", "init", "--quiet"], check=True)
+    shutil.copy(empty_registry(tmp_path_factory), project)
     assert run_cli("release", "promote", elsewhere.package, cwd=project).code == 0
     return elsewhere
 

@@ -37,7 +37,7 @@ def test_its_answers_are_recorded_and_never_published(town: Town, challenger: Pa
     assert ended.err == f"INFO challenger is now {version}\n"
     assert run_cli("release", "challenge", town.package, cwd=town.folder).code == 2  # the champion itself
     town.deliver("one")
-    ended = run_cli("score", "--workers", 2, cwd=town.folder)
+    ended = run_cli("score", "--workers", 1, cwd=town.folder)
     assert ended.code == 0, ended.err
     result = town.results()["one"]
     published = read_predictions(result / "predictions.gpkg")
@@ -64,7 +64,7 @@ def test_its_answers_are_recorded_and_never_published(town: Town, challenger: Pa
             (path.parent / "model.onnx").unlink()
     shutil.rmtree(shadow)
     town.deliver("two", every=2)
-    ended = run_cli("score", cwd=town.folder)
+    ended = run_cli("score", "--workers", 1, cwd=town.folder)
     assert ended.code == 0, ended.err
     assert "no answers of the challenger" in ended.err
     assert set(town.results()) == {"one", "two"}

@@ -146,21 +146,27 @@ def test_several_machines_need_a_torchrun_on_each(monkeypatch: pytest.MonkeyPatc
         one_process_a_device(make_params(devices=4, nodes=2).train)
 
 
-FIND = "import sys; from plumbline.train.distributed.launch import network_to; print(*map(network_to, sys.argv[1:]))"
+FIND = """
+import sys
+from plumbline.core.errors import InputError
+from plumbline.train.distributed.launch import network_to
+for address in sys.argv[1:]:
+    try:
+        print(network_to(address))
+    except InputError as error:
+        print(error)
+"""
 
 
 def test_the_network_between_machines_is_found_and_loopback_by_the_name_of_a_machine_refused(tmp_path: Path) -> None:
-    def found(*addresses: str) -> subprocess.CompletedProcess[str]:
-        words = machines[0].command(sys.executable, "-c", FIND, *addresses)
-        return subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=250)
-
-    with two_machines(tmp_path) as machines:
-        first, second = machines
-        assert (
-            found(first.address, second.address, "127.0.0.1", "localhost").stdout.split() == ["cable0"] * 2 + ["lo"] * 2
+    with two_machines(tmp_path) as (first, second):
+        words = first.command(
+            sys.executable, "-c", FIND, first.address, second.address, "127.0.0.1", "localhost", first.name
         )
-        refused = found(first.name)
-    assert f"--master-addr): {first.name} found, which on this machine is 127.0.1.1" in refused.stderr
+        done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=250)
+    *found, refused = done.stdout.splitlines()
+    assert found == ["cable0"] * 2 + ["lo"] * 2
+    assert f"--master-addr): {first.name} found, which on this machine is 127.0.1.1" in refused
 
 
 def test_an_address_that_leads_nowhere_is_refused() -> None:

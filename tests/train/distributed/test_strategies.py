@@ -49,21 +49,27 @@ no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it is 
 
 
 @pytest.mark.slow
-def test_two_processes_end_with_the_weights_of_one_with_twice_the_batch(work):
-    """Real processes, started as a user does. The last step has 3 buildings for 4 shares, so one share is empty."""
+@pytest.mark.parametrize("started", ["forks", pytest.param("as a user does", marks=pytest.mark.chaos)])
+def test_two_processes_end_with_the_weights_of_one_with_twice_the_batch(work, monkeypatch, started):
+    """Real processes. The last step has 3 buildings for 4 shares, so one share is empty."""
     save_shards([make_sequences(163, 3)], Path("data/prepare/train"))
     model = {"dropout": 0.0}
     changed = {"epochs": 2, "balance": "weights", "accelerator": "cpu"}
     run("one", batch_size=16, model=model, **changed)
-    own = {name: value for name, value in ENVIRONMENT.items() if name != "MLFLOW_TRACKING_URI"}
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
     two = settings(model, batch_size=4, accumulate=2, devices=2, **changed)
     Path("params.yaml").write_text(yaml.safe_dump(two))
-    done = subprocess.run(
-        [sys.executable, "-m", "plumbline", "train"], env=own, capture_output=True, text=True, timeout=280
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("epoch 2 of at most 2") == 1  # one of them speaks
-    assert "MLflow" not in done.stderr  # and one of them makes its tables, which were not there
+    if started == "forks":
+        codes, _ = both(work, uneven.even)
+        said = "".join(Path(f"{rank}.err").read_text() for rank in range(2))
+    else:
+        own = {name: value for name, value in ENVIRONMENT.items() if name != "MLFLOW_TRACKING_URI"}
+        command = [sys.executable, "-m", "plumbline", "train"]
+        done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=280)
+        codes, said = [done.returncode], done.stderr
+    assert not any(codes), said
+    assert said.count("epoch 2 of at most 2") == 1  # one of them speaks
+    assert "MLflow" not in said  # and one of them makes its tables, which were not there
     assert len(search(MlflowClient(f"sqlite:///{Path('mlflow.db').resolve()}"))) == 1
     assert apart("one", "data/train") < 1e-5
     assert weights("one") != weights("data/train")
