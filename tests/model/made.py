@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plumbline.core.strain import LEVEL_EDGES_PERMILLE, MECHANISMS
 from plumbline.model.diagnosis import Diagnosis
+from plumbline.model.heads import RawAnswer
 from plumbline.model.network import new_spec
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, CONVOLUTION, POOLING, POSITION
@@ -50,13 +52,30 @@ def small_model(max_length: int = LONGEST, seed: int = 0, **model: Any) -> Diagn
     for parameter in diagnosis.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     for name, buffer in diagnosis.named_buffers():
-        if name.endswith(("_sd", "temperature", "_below", "_above")):
+        if name.endswith(("_sd", "temperature", "_below", "_above", "_scale")):
             buffer.uniform_(0.5, 2)
-        elif name.endswith(("_mean", "interval_length")):
+        elif name.endswith(("_mean", "interval_length", "_shift")):
             buffer.normal_(std=0.3)
+    diagnosis.get_buffer("category_share").copy_(torch.randn(5).softmax(0))
     diagnosis.get_buffer("novelty_whitening").normal_()
     diagnosis.get_buffer("novelty_limit").fill_(3.0)
     return diagnosis.eval()
+
+
+WIDTHS = {
+    "logits_B4": 4,
+    "severity_B3": 3,
+    "accepted_B4": 4,
+    "levels_BK": len(LEVEL_EDGES_PERMILLE) + 1,
+    "mechanism_BM": len(MECHANISMS),
+}
+"""Of the parts of a raw answer."""
+
+
+def raw_answer(**said: Tensor) -> RawAnswer:
+    """What a network says: these parts, and nothing (zeros) of the others."""
+    like = next(iter(said.values()))
+    return RawAnswer(**{name: torch.zeros(len(like), width).to(like) for name, width in WIDTHS.items()} | said)
 
 
 def inputs(lengths: list[int], width: int | None = None, seed: int = 0) -> list[Tensor]:

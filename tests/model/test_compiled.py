@@ -27,7 +27,7 @@ def gradients(raw, model, batch):
     """Answers and gradients of one training step."""
     model.zero_grad()
     answer = raw(*batch)
-    (answer.logits_B4.square().sum() + answer.severity_B3.square().sum()).backward()
+    sum(part.square().sum() for part in answer).backward()
     return [*answer, *(parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None)]
 
 

@@ -54,8 +54,29 @@ def test_the_slope_of_what_is_compressed_is_that_of_the_inverse_sine(values):
 def test_answers_have_their_shapes_and_probabilities_their_sum():
     with torch.inference_mode():
         answer = small_model()(*inputs([4, 9, 1]))
-    assert [tuple(part.shape) for part in answer] == [(3, 4), (3,), (3,), (3,), (3,)]
-    torch.testing.assert_close(answer.quadrant_probability.sum(-1), torch.ones(3))
+    assert [tuple(part.shape) for part in answer] == [
+        (3, 4),
+        (3,),
+        (3,),
+        (3,),
+        (3,),
+        (3, 4),
+        (3, 5),
+        (3, 16),
+        (3, 6),
+    ]
+    for name in ("quadrant", "category", "level", "mechanism"):
+        torch.testing.assert_close(getattr(answer, f"{name}_probability").sum(-1), torch.ones(3))
+    assert ((answer.accepted_probability > 0) & (answer.accepted_probability < 1)).all()
+
+
+def test_a_category_is_as_probable_as_its_levels_together():
+    """0.1 to 0.4 permille are levels of category 0; 0.5 and 0.6 of 1; 0.75 to 1.25 of 2; 1.5 to 2.5 of 3; then 4."""
+    with torch.inference_mode():
+        answer = small_model()(*inputs([4, 9, 1]))
+    parts = answer.level_probability.split([5, 2, 3, 3, 3], dim=1)
+    wanted = torch.stack([part.sum(1) for part in parts], dim=1)
+    torch.testing.assert_close(answer.category_probability, wanted)
 
 
 def test_temperature_divides_the_logits():
@@ -64,6 +85,22 @@ def test_temperature_divides_the_logits():
         logits = model.raw(*batch).logits_B4
         model.get_buffer("temperature").fill_(2.5)
         torch.testing.assert_close(model(*batch).quadrant_probability, (logits / 2.5).softmax(-1))
+
+
+def test_scales_and_shifts_are_of_the_log_odds():
+    model, batch = small_model(), inputs([4, 9])
+    shift = torch.tensor([0.5, -1.0, 2.0, 0.0, -0.5])
+    with torch.inference_mode():
+        raw = model.raw(*batch)
+        for name, value in (("accepted", 3.0), ("level", 0.5), ("mechanism", 2.0)):
+            model.get_buffer(f"{name}_scale").fill_(value)
+        model.get_buffer("accepted_shift").fill_(-1.0)
+        model.get_buffer("level_shift").copy_(shift)
+        answer = model(*batch)
+    torch.testing.assert_close(answer.accepted_probability, (3 * raw.accepted_B4 - 1).sigmoid())
+    torch.testing.assert_close(answer.mechanism_probability, (2 * raw.mechanism_BM).softmax(-1))
+    of_level = shift.repeat_interleave(torch.tensor([5, 2, 3, 3, 3]))
+    torch.testing.assert_close(answer.level_probability, (raw.levels_BK / 2 + of_level).softmax(-1))
 
 
 def test_novelty_is_the_whitened_distance_over_its_limit():
@@ -160,4 +197,14 @@ def test_a_description_that_is_none_is_an_input_error(tmp_path, content):
 
 
 def test_the_outputs_keep_their_names():
-    assert Answer._fields == ("quadrant_probability", "severity_permille", "severity_low", "severity_high", "novelty")
+    assert Answer._fields == (
+        "quadrant_probability",
+        "severity_permille",
+        "severity_low",
+        "severity_high",
+        "novelty",
+        "accepted_probability",
+        "category_probability",
+        "level_probability",
+        "mechanism_probability",
+    )

@@ -93,7 +93,7 @@ def test_long_buildings_have_the_share_of_the_pooling_and_short_ones_that_of_att
 
 def test_a_scatterer_that_all_look_at_has_the_largest_share():
     """One layer and the mean: half of the share stays where it is, half goes where attention looks."""
-    model, batch = small_model(attention_layers=1, pooling="mean", position="none"), inputs([5])
+    model, batch = small_model(attention_layers=1, pooling="mean", position="none"), inputs([5], seed=7)
     attention = model.network.neck.layers[0].attention
     seen = []
     hook = attention.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))

@@ -5,39 +5,54 @@ import pytest
 import torch
 from torch import nn
 
+from plumbline.core.strain import LEVEL_EDGES_PERMILLE
 from plumbline.model.losses import (
     CHARBONNIER_WIDTH,
     HIGH,
     LOW,
+    Losses,
     QuadrantLoss,
     SeverityLoss,
+    accepted_loss,
     build_losses,
+    level_loss,
+    mechanism_loss,
 )
-from plumbline.model.network import RawAnswer
 from plumbline.params import Train
 from plumbline.params.plugins import QUADRANT_LOSS, SEVERITY_LOSS
+from tests.model.made import WIDTHS, raw_answer
+from tests.train.made import make_batch
 
 
-def raw(logits, severity=((0.0, 0.0, 0.0),)):
-    return RawAnswer(torch.tensor(logits), torch.tensor(severity))
+def where(logits):
+    return raw_answer(logits_B4=torch.as_tensor(logits))
+
+
+def how_much(severity):
+    return raw_answer(severity_B3=torch.as_tensor(severity))
+
+
+def alone(loss, answer, quadrant, *weight):
+    """The loss where one quadrant of each building is right."""
+    return loss(answer, quadrant, quadrant[:, None] == torch.arange(4), *weight)
 
 
 def test_quadrant_loss_is_the_mean_over_defined_quadrants():
     logits = [[2.0, 0, 0, 0], [0, 0, 3.0, 0], [9.0, 0, 0, 0]]
     wanted = np.mean([np.log(np.exp(2) + 3) - 2, np.log(np.exp(3) + 3)])
-    assert QuadrantLoss()(raw(logits), torch.tensor([0, 1, -1])).item() == pytest.approx(wanted, rel=1e-6)
+    assert alone(QuadrantLoss(), where(logits), torch.tensor([0, 1, -1])).item() == pytest.approx(wanted, rel=1e-6)
 
 
 def test_quadrant_loss_is_zero_with_gradients_where_none_is_defined():
     logits = torch.randn(3, 4, requires_grad=True)
-    loss = QuadrantLoss()(RawAnswer(logits, torch.zeros(3, 3)), torch.full((3,), -1))
+    loss = alone(QuadrantLoss(), where(logits), torch.full((3,), -1))
     loss.backward()
     assert loss.item() == 0
     assert not logits.grad.any()
 
 
 def test_severity_loss_is_absolute_error_and_pinball():
-    answer = raw([[0.0] * 4], ((-1.0, 0.5, 2.0),))
+    answer = how_much([[-1.0, 0.5, 2.0]])
     wanted = 0.5 + LOW * 2 + (1 - HIGH) * 1  # truth 1: above the low end by 2, below the high end by 1
     assert SeverityLoss()(answer, torch.tensor([1.0])).item() == pytest.approx(wanted, rel=1e-6)
 
@@ -48,7 +63,7 @@ def test_severity_loss_is_least_at_the_quantiles():
     optimiser = torch.optim.Adam([guess], lr=0.05)
     for _ in range(150):
         optimiser.zero_grad()
-        loss = SeverityLoss()(RawAnswer(torch.zeros(len(truth), 4), guess.expand(len(truth), 3)), truth)
+        loss = SeverityLoss()(how_much(guess.expand(len(truth), 3)), truth)
         loss.backward()
         optimiser.step()
     np.testing.assert_allclose(guess.detach(), np.quantile(truth, [LOW, 0.5, HIGH]), atol=0.05)
@@ -57,31 +72,33 @@ def test_severity_loss_is_least_at_the_quantiles():
 @pytest.mark.parametrize("weighted", [False, True])
 def test_class_weights_are_those_of_torch_and_weigh_as_buildings_do(weighted):
     torch.manual_seed(0)
-    answer, quadrant = RawAnswer(torch.randn(20, 4), torch.zeros(20, 3)), torch.arange(20) % 5 - 1
+    answer, quadrant = where(torch.randn(20, 4)), torch.arange(20) % 5 - 1
     each = (0.5, 2.0, 3.0, 1.0)
     loss = QuadrantLoss(class_weights=each)
     of_building = torch.tensor(each)[quadrant.clamp(min=0)]
     if not weighted:
         wanted = nn.functional.cross_entropy(answer.logits_B4, quadrant, torch.tensor(each), ignore_index=-1)
-        torch.testing.assert_close(loss(answer, quadrant), wanted)
+        torch.testing.assert_close(alone(loss, answer, quadrant), wanted)
     own = torch.rand(20) if weighted else torch.ones(20)
-    torch.testing.assert_close(loss(answer, quadrant, own), QuadrantLoss()(answer, quadrant, own * of_building))
+    found = alone(loss, answer, quadrant, own)
+    torch.testing.assert_close(found, alone(QuadrantLoss(), answer, quadrant, own * of_building))
     torch.testing.assert_close(loss.counts(quadrant, own), own * of_building * (quadrant >= 0))
 
 
 def test_focal_loss_is_its_formula_and_cross_entropy_without_gamma():
-    answer, quadrant = raw([[2.0, 0, 0, 0], [0, 0, 3.0, 0]], [[0.0] * 3] * 2), torch.tensor([0, 1])
+    answer, quadrant = where([[2.0, 0, 0, 0], [0, 0, 3.0, 0]]), torch.tensor([0, 1])
     right = np.array([np.exp(2) / (np.exp(2) + 3), 1 / (np.exp(3) + 3)])
     wanted = ((1 - right) ** 1.5 * -np.log(right)).mean()
-    assert QuadrantLoss("focal", 1.5)(answer, quadrant).item() == pytest.approx(wanted, rel=1e-5)
-    torch.testing.assert_close(QuadrantLoss("focal", 0.0)(answer, quadrant), QuadrantLoss()(answer, quadrant))
+    assert alone(QuadrantLoss("focal", 1.5), answer, quadrant).item() == pytest.approx(wanted, rel=1e-5)
+    found = alone(QuadrantLoss("focal", 0.0), answer, quadrant)
+    torch.testing.assert_close(found, alone(QuadrantLoss(), answer, quadrant))
 
 
 @pytest.mark.parametrize("kind", list(QUADRANT_LOSS))
 @pytest.mark.parametrize("gamma", [0.0, 0.3, 2.0])
 def test_certain_and_undefined_quadrants_have_finite_gradients(kind, gamma):
     logits = torch.tensor([[200.0, 0, 0, 0], [200.0, 0, 0, 0], [1.0, 0, 0, 0]], requires_grad=True)
-    loss = QuadrantLoss(kind, gamma)(RawAnswer(logits, torch.zeros(3, 3)), torch.tensor([0, 1, -1]))
+    loss = alone(QuadrantLoss(kind, gamma), where(logits), torch.tensor([0, 1, -1]))
     loss.backward()
     assert torch.isfinite(loss)
     assert torch.isfinite(logits.grad).all()
@@ -102,7 +119,7 @@ FORMULAS = {
 def test_the_middle_has_the_loss_of_its_name_and_the_ends_keep_theirs(kind, error):
     severity = torch.tensor([[-1.0, 0.5, 2.0]], requires_grad=True)
     truth = 0.5 + error
-    loss = SeverityLoss(kind)(RawAnswer(torch.zeros(1, 4), severity), torch.tensor([truth]))
+    loss = SeverityLoss(kind)(how_much(severity), torch.tensor([truth]))
     ends = [max(q * (truth - end), (q - 1) * (truth - end)) for q, end in ((LOW, -1.0), (HIGH, 2.0))]
     assert loss.item() == pytest.approx(float(FORMULAS[kind](error)) + sum(ends), rel=1e-5, abs=1e-6)
     loss.backward()
@@ -116,7 +133,7 @@ def test_every_severity_loss_grows_with_the_error_and_has_finite_gradients(kind)
     severity = torch.zeros(6, 3, requires_grad=True)
     truth, losses = torch.tensor([0.0, 1e-4, 0.3, -0.3, 4.0, -40.0]), []
     for one in range(6):
-        losses.append(SeverityLoss(kind)(RawAnswer(torch.zeros(1, 4), severity[one : one + 1]), truth[one : one + 1]))
+        losses.append(SeverityLoss(kind)(how_much(severity[one : one + 1]), truth[one : one + 1]))
     sum(losses).backward()
     assert torch.isfinite(severity.grad).all()
     assert losses[0] <= losses[1] < losses[2] < losses[4] < losses[5]
@@ -128,13 +145,83 @@ def test_a_building_of_weight_two_counts_as_two(kind):
     torch.manual_seed(0)
     severity, truth, weight = torch.randn(6, 3), torch.randn(6), torch.tensor([1, 2, 1, 3, 1, 1])
     twice = torch.repeat_interleave(torch.arange(6), weight)
-    found = SeverityLoss(kind)(RawAnswer(torch.zeros(6, 4), severity), truth, weight.float())
-    torch.testing.assert_close(found, SeverityLoss(kind)(RawAnswer(torch.zeros(9, 4), severity[twice]), truth[twice]))
+    found = SeverityLoss(kind)(how_much(severity), truth, weight.float())
+    torch.testing.assert_close(found, SeverityLoss(kind)(how_much(severity[twice]), truth[twice]))
+
+
+def test_what_is_aimed_at_is_spread_over_all_right_answers():
+    """Least where the quadrants of a failing end have half of the probability each, and then log 2."""
+    accepted, end = torch.tensor([[True, False, False, True]]), torch.tensor([3])
+    both = QuadrantLoss()(where([[9.0, -9.0, -9.0, 9.0]]), end, accepted)
+    assert both.item() == pytest.approx(np.log(2), abs=1e-6)
+    for logits in ([0.0, -9.0, -9.0, 9.0], [9.0, -9.0, -9.0, 0.0], [0.0, 0.0, 0.0, 0.0]):
+        assert QuadrantLoss()(where([logits]), end, accepted) > both + 0.3
+    logits = torch.tensor([[0.7, -0.2, 0.1, 1.0]])
+    wanted = -logits.log_softmax(1)[0, [0, 3]].mean()
+    torch.testing.assert_close(QuadrantLoss()(where(logits), end, accepted), wanted)
+
+
+def test_the_loss_of_right_answers_is_their_binary_cross_entropy_over_those_that_count():
+    logits = torch.tensor([[2.0, -1.0, 0.0, 0.5], [9.0, 9.0, 9.0, 9.0], [-1.0, 3.0, 0.2, 0.0]])
+    accepted = torch.tensor([[True, False, False, True], [False] * 4, [False, True, True, False]])
+    p = 1 / (1 + np.exp(-logits.double().numpy()))
+    each = -np.log(np.where(accepted, p, 1 - p)).mean(1)
+    found = accepted_loss(raw_answer(accepted_B4=logits), accepted, torch.tensor([1.0, 0.0, 3.0]))
+    assert found.item() == pytest.approx((each[0] + 3 * each[2]) / 4, rel=1e-5)
+
+
+def test_the_loss_of_a_mechanism_is_nothing_where_it_is_not_known():
+    logits = torch.randn(4, 6, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    mechanism = torch.tensor([5, -1, 0, 2], dtype=torch.int8)
+    found = mechanism_loss(raw_answer(mechanism_BM=logits), mechanism, torch.tensor([1.0, 1.0, 2.0, 0.0]))
+    own = -logits.detach().log_softmax(1)
+    torch.testing.assert_close(found.detach(), (own[0, 5] + 2 * own[2, 0]) / 4)
+    found.backward()
+    assert not logits.grad[[1, 3]].any()
+    assert torch.isfinite(logits.grad).all()
+    unknown = mechanism_loss(raw_answer(mechanism_BM=logits), torch.full((4,), -1), torch.zeros(4))
+    assert unknown.item() == 0
+
+
+def test_the_loss_of_levels_is_cross_entropy_of_the_level_that_begins_at_its_edge():
+    edges = torch.tensor(LEVEL_EDGES_PERMILLE)
+    severity = torch.cat([torch.zeros(1), edges, edges - 1e-4])
+    level = [*range(len(edges) + 1), *range(len(edges))]
+    logits = torch.randn(len(level), len(edges) + 1, generator=torch.Generator().manual_seed(1))
+    answer = raw_answer(levels_BK=logits)
+    own = -logits.log_softmax(1)[torch.arange(len(level)), torch.tensor(level)]
+    torch.testing.assert_close(level_loss(answer, severity), own.mean())
+    weight = torch.rand(len(level), generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(level_loss(answer, severity, weight), (own * weight).sum() / weight.sum())
+
+
+COMMON = {"epochs": 1, "patience": 1, "learning_rate": 0.1}
 
 
 def test_the_losses_of_a_run_are_those_its_params_name():
-    common = {"epochs": 1, "patience": 1, "learning_rate": 0.1}
-    assert build_losses(Train(**common)) == (QuadrantLoss(), SeverityLoss())
+    train = Train(**COMMON)
+    assert build_losses(train) == Losses(QuadrantLoss(), SeverityLoss(), train)
     weights = (1.0, 2.0, 3.0, 4.0)
     named = {"quadrant_loss": "focal", "focal_gamma": 1.0, "class_weights": weights, "severity_loss": "huber"}
-    assert build_losses(Train(**common, **named)) == (QuadrantLoss("focal", 1.0, weights), SeverityLoss("huber"))
+    found = build_losses(Train(**COMMON, **named))
+    assert found[:2] == (QuadrantLoss("focal", 1.0, weights), SeverityLoss("huber"))
+
+
+def test_each_loss_counts_by_its_weight():
+    torch.manual_seed(0)
+    answer = raw_answer(**{name: torch.randn(30, width) for name, width in WIDTHS.items()})
+    labels, standard = make_batch(30), torch.randn(30)
+    names = ("quadrant", "accepted", "mechanism", "severity", "level")
+
+    def losses(**weights):
+        own = build_losses(Train(**COMMON, **{f"{name}_weight": weights.get(name, 0.0) for name in names}))
+        return own.where(answer, labels).item(), own.how_much(answer, labels, standard).item()
+
+    base = np.array(losses(quadrant=1.0))  # without this one and severity, nothing would be learnt
+    each = {name: np.array(losses(**{"quadrant": 1.0, name: 1.0})) - base for name in names[1:]} | {"quadrant": base}
+    for name, (place, amount) in each.items():
+        assert (place > 0) == (name in names[:3])
+        assert (amount > 0) == (name in names[3:])
+    weights = dict(zip(names, (0.5, 2.0, 3.0, 1.5, 0.25), strict=True))
+    wanted = [sum(weights[name] * each[name][number] for name in names) for number in (0, 1)]
+    np.testing.assert_allclose(losses(**weights), wanted, rtol=1e-5)

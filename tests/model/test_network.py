@@ -112,6 +112,9 @@ def test_parameters_are_counted_by_part(pooling):
         "heads.join_geometry",
         "heads.quadrant_head",
         "heads.severity_head",
+        "heads.accepted_head",
+        "heads.level_head",
+        "heads.mechanism_head",
         "total",
     }
     assert set(counts) == wanted | ({"pool.looks"} if pooling == "attention" else set())

@@ -198,8 +198,8 @@ def test_one_line_is_enough(table, add):
     inputs = make_sequences(9, 1).pad(np.arange(9), LONGEST, params.train.padding)
     batch, losses = make_batch(9, 1), build_losses(params.train)
     raw = model.raw(*(torch.from_numpy(np.array(inputs[name])) for name in inputs))
-    loss = losses.quadrant(raw, batch.quadrant_B) + losses.severity(raw, model.standard_severity(batch.severity_B))
-    loss.backward()
+    standard_B = model.standard_severity(batch.severity_B)
+    (losses.where(raw, batch) + losses.how_much(raw, batch, standard_B)).backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 

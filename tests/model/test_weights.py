@@ -82,8 +82,8 @@ def test_names_and_description_of_then(tmp_path, kind):
                 name = f"network.{old}" + name.removeprefix(f"network.{new}")
                 break
         then[name] = value
-    parts = {name.split(".")[1] for name in then if name.startswith("network.")}
-    assert not parts & {"encoder", "neck", "heads"}
+    moved = [name for name in then if name.startswith(("network.encoder", "network.neck", "network.heads"))]
+    assert {name.split(".")[2] for name in moved} == {"accepted_head", "level_head", "mechanism_head"}  # of later
     save_file(then, tmp_path / "model.safetensors")
     path = tmp_path / "model.json"
     path.write_text(

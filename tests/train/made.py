@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, MECHANISMS
 from plumbline.params import Params, Prepare, parse_params
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
-from plumbline.prepare.features.sequences import UNDEFINED, Sequences
+from plumbline.prepare.features.sequences import UNDEFINED, Sequences, only
 from plumbline.prepare.features.shards import save_shards
 from plumbline.train.data.batches import Batch, Buildings
 
@@ -44,7 +44,11 @@ def make_sequences(count: int, seed: int = 0, shortest: int = 5, longest: int = 
     geometry[:, column(GEOMETRY, "corner_drop_ne") : column(GEOMETRY, "corner_drop_ne") + 4] = (
         -5 * severity[:, None] * (np.arange(4) == quadrant[:, None])
     )
-    quadrant[severity < CATEGORY_BOUNDS_PERMILLE[0]] = UNDEFINED
+    # Of some, the neighbour is a right answer, too; of some, nobody knows the mechanism.
+    several, mechanism = rng.random(count) < 0.25, rng.integers(-1, len(MECHANISMS), count)
+    accepted = only(quadrant) | only((quadrant + 1) % 4) & several[:, None]
+    sound = severity < CATEGORY_BOUNDS_PERMILLE[0]
+    quadrant[sound], accepted[sound], mechanism[sound] = UNDEFINED, False, UNDEFINED
     return Sequences(
         building_id=np.array([f"b{i}" for i in range(count)]),
         city=np.full(count, "made"),
@@ -54,6 +58,8 @@ def make_sequences(count: int, seed: int = 0, shortest: int = 5, longest: int = 
         geometry=geometry,
         severity=severity,
         quadrant=quadrant.astype(np.int64),
+        accepted=accepted,
+        mechanism=mechanism.astype(np.int8),
         difficulty=np.full(len(quadrant), -1, np.int8),
     )
 
