@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, MECHANISMS
 from plumbline.params import Params, Prepare, parse_params
@@ -62,6 +64,11 @@ def make_sequences(count: int, seed: int = 0, shortest: int = 5, longest: int = 
         mechanism=mechanism.astype(np.int8),
         difficulty=np.full(len(quadrant), -1, np.int8),
     )
+
+
+def in_quadrants(sequences: Sequences, quadrant: NDArray[np.int64]) -> Sequences:
+    """The same buildings, each worst in this quadrant alone."""
+    return replace(sequences, quadrant=quadrant, accepted=only(quadrant))
 
 
 def save_prepared(folder: Path, seed: int = 0) -> Path:

@@ -8,14 +8,27 @@ from hypothesis import strategies as st
 from plumbline.train.adapt.candidates import building_losses, chance_of_less, first_as_good, on_scale_of
 from plumbline.train.adapt.severity_shift import Level, set_level
 from plumbline.train.calibrate.conformal import RawAnswers
-from tests.model.made import small_model
+from tests.model.made import raw_answer, small_model
 
 
 def raw(quadrant: list[int]) -> RawAnswers:
     count = len(quadrant)
     severity = torch.arange(3.0).expand(count, 3)
     logits = torch.eye(4)[torch.arange(count) % 4]
-    return RawAnswers(logits, severity, torch.tensor(quadrant), torch.full((count,), 1.5), torch.zeros(count, 1))
+    true = torch.tensor(quadrant)
+    said = raw_answer(logits_B4=logits)
+    return RawAnswers(
+        logits_B4=logits,
+        severity_B3=severity,
+        quadrant_B=true,
+        standard_B=torch.full((count,), 1.5),
+        kind_BK=torch.zeros(count, 1),
+        accepted_logits_B4=said.accepted_B4,
+        levels_BK=said.levels_BK,
+        mechanism_logits_BM=said.mechanism_BM,
+        accepted_B4=true[:, None] == torch.arange(4),
+        mechanism_B=torch.full((count,), -1),
+    )
 
 
 def test_severity_counts_everywhere_and_quadrants_where_they_are_defined():
@@ -23,6 +36,13 @@ def test_severity_counts_everywhere_and_quadrants_where_they_are_defined():
     assert torch.equal(found[[1, 3]], torch.tensor([1.0, 1.0]))  # 2 x |1 - 1.5|
     assert (found[[0, 2]] > 1).all()
     assert torch.equal(building_losses(raw([-1, -1]), 1.0, 2.0), torch.tensor([1.0, 1.0]))
+
+
+def test_all_right_answers_are_wanted_alike():
+    one = raw([0, 1])
+    both = one._replace(accepted_B4=torch.tensor([[True, False, False, True], [False, True, True, False]]))
+    half = both._replace(logits_B4=torch.tensor([[8.0, 0, 0, 8], [0, 8, 8, 0]]))
+    assert (building_losses(half, 1.0, 0.0) < building_losses(both, 1.0, 0.0) - 0.3).all()
 
 
 def test_being_sure_is_no_merit_of_its_own():

@@ -33,7 +33,7 @@ from plumbline.train.adapt.fit_adapter import TooFewLabels, _check_share, adapt
 from plumbline.train.adapt.lora import attach, blend, changes, count_changes
 from plumbline.train.fit.initial_weights import first_weights
 from tests.model.made import inputs, small_model
-from tests.train.made import make_params, make_sequences
+from tests.train.made import in_quadrants, make_params, make_sequences
 
 # A share is of a network: the tests' own is so small that it allows more.
 QUICK = Adapt(epochs=4, folds=2, batch_size=32, max_share=0.9, threads=1, min_temperature_labels=30)
@@ -281,7 +281,8 @@ def test_severities_at_another_level_are_found(base, tmp_path):
     save_diagnosis(model, tmp_path)
     said = answers_to(model, sequences)
     scatter = np.exp(0.3 * np.random.default_rng(0).normal(size=60))
-    labels = replace(sequences, severity=(said / 2 * scatter).astype(np.float32), quadrant=np.full(60, UNDEFINED))
+    labels = in_quadrants(sequences, np.full(60, UNDEFINED))
+    labels = replace(labels, severity=(said / 2 * scatter).astype(np.float32))
     one = adapt(model, base_hash(tmp_path), labels, places(60), QUICK, "half", Prepare())
     assert one.about.level > 0.99
     assert one.about.after["severity_mae"] < 0.6 * one.about.before["severity_mae"]

@@ -8,7 +8,6 @@ import torch
 
 from plumbline.core.strain import INTERVAL_SHARE, category
 from plumbline.model.interval import KINDS
-from plumbline.model.network import RawAnswer
 from plumbline.prepare.features.definition import GEOMETRY, names
 from plumbline.prepare.features.sequences import concatenate
 from plumbline.train.calibrate.conformal import (
@@ -22,6 +21,7 @@ from plumbline.train.calibrate.conformal import (
     set_scales,
 )
 from plumbline.train.calibrate.temperature import calibrate, raw_answers
+from tests.model.made import raw_answer
 from tests.train.calibrate.test_temperature import HALF_WIDTH, Echo, coverage, echo_model, echoed
 from tests.train.made import make_sequences
 
@@ -38,7 +38,8 @@ class Flat(Echo):
 
     def forward(self, distance, slope, geometry, mask):
         middle = geometry[:, :1]
-        return RawAnswer(geometry[:, :4], torch.cat([middle - HALF_WIDTH, middle, middle + HALF_WIDTH], dim=1))
+        severity = torch.cat([middle - HALF_WIDTH, middle, middle + HALF_WIDTH], dim=1)
+        return raw_answer(logits_B4=geometry[:, :4], severity_B3=severity)
 
 
 def test_every_kind_of_building_is_held_though_the_network_is_surer_of_one_than_it_should_be():
@@ -65,7 +66,9 @@ class Unsure(Flat):
 
     def forward(self, distance, slope, geometry, mask):
         middle, half = geometry[:, :1], geometry[:, 5:6]
-        return RawAnswer(geometry[:, :4], torch.cat([middle - half, middle, middle + half], dim=1))
+        return raw_answer(
+            logits_B4=geometry[:, :4], severity_B3=torch.cat([middle - half, middle, middle + half], dim=1)
+        )
 
 
 def unsure(model, rng, half, spread, count):

@@ -7,13 +7,12 @@ from torch import nn
 
 from plumbline.core.strain import INTERVAL_SHARE, category
 from plumbline.model.diagnosis import Diagnosis
-from plumbline.model.network import RawAnswer
 from plumbline.prepare.features.sequences import concatenate
 from plumbline.train.calibrate.temperature import calibrate
 from plumbline.train.data.splits import LEAST_BUILDINGS
-from tests.model.made import small_model
+from tests.model.made import raw_answer, small_model
 from tests.train.fit.test_trainer import said
-from tests.train.made import make_sequences
+from tests.train.made import in_quadrants, make_sequences
 
 __all__ = ["said"]
 
@@ -25,7 +24,8 @@ class Echo(nn.Module):
 
     def forward(self, distance, slope, geometry, mask):
         middle = geometry[:, 4:5]
-        return RawAnswer(geometry[:, :4], torch.cat([middle - HALF_WIDTH, middle, middle + HALF_WIDTH], dim=1))
+        severity = torch.cat([middle - HALF_WIDTH, middle, middle + HALF_WIDTH], dim=1)
+        return raw_answer(logits_B4=geometry[:, :4], severity_B3=severity)
 
 
 def echo_model() -> Diagnosis:
@@ -45,7 +45,7 @@ def echoed(model, rng, count, temperature=1.0, spread=1.0):
     probability = torch.tensor(logits / temperature).softmax(-1)
     quadrant = torch.multinomial(probability, 1, generator=torch.Generator().manual_seed(int(rng.integers(1 << 30))))
     standard = torch.tensor(middle + rng.normal(0, spread, count), dtype=torch.float32)
-    return replace(sequences, quadrant=quadrant[:, 0].numpy(), severity=model.permille(standard).numpy())
+    return replace(in_quadrants(sequences, quadrant[:, 0].numpy()), severity=model.permille(standard).numpy())
 
 
 def coverage(model, sequences):
@@ -74,7 +74,7 @@ def test_undefined_quadrants_do_not_count():
     sequences = echoed(model, np.random.default_rng(1), 2000, 2.0)
     calibrate(model, sequences)
     alone = model.get_buffer("temperature").item()
-    noise = replace(echoed(model, np.random.default_rng(2), 2000, 0.1), quadrant=np.full(2000, -1))
+    noise = in_quadrants(echoed(model, np.random.default_rng(2), 2000, 0.1), np.full(2000, -1))
     calibrate(model, concatenate([sequences, noise]))
     assert model.get_buffer("temperature").item() == pytest.approx(alone, rel=1e-6)
     calibrate(model, noise)
@@ -128,12 +128,12 @@ def test_a_temperature_that_could_not_be_fitted_is_said(said):
     model, sequences = echo_model(), echoed(echo_model(), np.random.default_rng(6), 200)
     calibrate(model, sequences)
     assert not [line for line in said if line.startswith("WARNING")]
-    calibrate(model, replace(sequences, quadrant=np.full(200, -1)))
+    calibrate(model, in_quadrants(sequences, np.full(200, -1)))
     assert "none of the buildings to calibrate on has a quadrant" in said[-1]
     right = np.arcsinh(sequences.geometry[:, :4]).argmax(1)
-    calibrate(model, replace(sequences, quadrant=right))
+    calibrate(model, in_quadrants(sequences, right))
     assert "is at the end, 0.10, for 200 buildings with a quadrant: their answers are all right" in said[-1]
-    calibrate(model, replace(sequences, quadrant=(right + 1) % 4))
+    calibrate(model, in_quadrants(sequences, (right + 1) % 4))
     assert "is at the end, 10.00, for 200 buildings with a quadrant: their answers are no better than" in said[-1]
 
 

@@ -53,7 +53,21 @@ def test_the_label_goes_where_its_corner_goes(seed, which):
     x, y = corner_x[code] * (-1 if which.mirror_x else 1), corner_y[code] * (-1 if which.mirror_y else 1)
     moved = quadrant_code(y, x) if which.swap else quadrant_code(x, y)
     np.testing.assert_array_equal(turned.quadrant_B, np.where(code >= 0, moved, -1))
+    assert torch.equal(turned.mechanism_B, batch.mechanism_B)
     assert torch.equal(turned.severity_B, batch.severity_B)
+
+
+@pytest.mark.parametrize("which", SYMMETRIES)
+def test_every_right_answer_goes_where_its_quadrant_goes(which):
+    """All sets of quadrants: an end on the east is NE and SE; with x and y swapped, it is on the north: NE and NW."""
+    sets = np.array(list(itertools.product([False, True], repeat=4)))
+    batch = make_batch(len(sets))._replace(accepted_B4=torch.from_numpy(sets))
+    corner_x, corner_y = np.array([1, -1, -1, 1]), np.array([1, 1, -1, -1])
+    x, y = corner_x * (-1 if which.mirror_x else 1), corner_y * (-1 if which.mirror_y else 1)
+    moved = quadrant_code(y, x) if which.swap else quadrant_code(x, y)
+    wanted = [{moved[code] for code in np.flatnonzero(row)} for row in sets]
+    found = apply_symmetry(batch, which).accepted_B4.numpy()
+    assert [set(np.flatnonzero(row)) for row in found] == wanted
 
 
 @given(seeds, symmetries)

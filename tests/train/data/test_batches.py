@@ -58,6 +58,8 @@ def test_the_loader_gives_the_buildings_with_their_labels(seed):
             np.testing.assert_array_equal(batch.slope_BLF[row, valid], sequences.slope[own])
             np.testing.assert_array_equal(batch.geometry_BF[row], sequences.geometry[building])
             assert batch.quadrant_B[row] == sequences.quadrant[building]
+            np.testing.assert_array_equal(batch.accepted_B4[row], sequences.accepted[building])
+            assert batch.mechanism_B[row] == sequences.mechanism[building]
     assert sorted(seen) == list(range(50))
 
 

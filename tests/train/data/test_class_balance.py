@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from plumbline.core.strain import category
 from plumbline.model.diagnosis import SEVERITY_FLOOR
-from plumbline.model.losses import QuadrantLoss, SeverityLoss
-from plumbline.model.network import RawAnswer
+from plumbline.model.losses import build_losses
 from plumbline.params import Train
 from plumbline.train.data.batches import SimilarLengths, loader
 from plumbline.train.data.class_balance import RARITIES, building_weights, draw_by_weight
-from tests.train.made import make_sequences
+from tests.model.made import WIDTHS, raw_answer
+from tests.train.made import make_batch, make_sequences
 
 
 def section(**changed) -> Train:
@@ -119,29 +119,34 @@ def test_oversampling_again_gives_the_same_order_and_another_epoch_another():
 
 
 def answered(count, seed=0):
+    """What is said of buildings, their labels, and their standardised severity."""
     generator = torch.Generator().manual_seed(seed)
-    answer = RawAnswer(*(torch.randn(count, width, generator=generator) for width in (4, 3)))
-    return answer, torch.randint(-1, 4, (count,), generator=generator), torch.randn(count, generator=generator)
+    said = {name: torch.randn(count, width, generator=generator) for name, width in WIDTHS.items()}
+    return raw_answer(**said), make_batch(count, seed), torch.randn(count, generator=generator)
+
+
+def losses_of(answer, labels, standard, *weight):
+    losses = build_losses(section())
+    return losses.where(answer, labels, *weight).item(), losses.how_much(answer, labels, standard, *weight).item()
 
 
 @settings(max_examples=30)
 @given(st.lists(st.integers(1, 5), min_size=2, max_size=20), st.integers(0, 99))
-def test_a_loss_with_weights_is_that_of_the_buildings_repeated(times, seed):
-    answer, quadrant, standard = answered(len(times), seed)
+def test_losses_with_weights_are_those_of_the_buildings_repeated(times, seed):
+    answer, labels, standard = answered(len(times), seed)
     weight, repeat = torch.tensor(times, dtype=torch.float32), torch.tensor(times)
-    repeated = RawAnswer(*(part.repeat_interleave(repeat, dim=0) for part in answer))
-    for loss, label in ((QuadrantLoss(), quadrant), (SeverityLoss(), standard)):
-        wanted = loss(repeated, label.repeat_interleave(repeat)).item()
-        assert loss(answer, label, weight).item() == pytest.approx(wanted, rel=1e-5, abs=1e-6)
-        assert loss(answer, label, 7 * weight).item() == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    repeated = (type(parts)(*(part.repeat_interleave(repeat, dim=0) for part in parts)) for parts in (answer, labels))
+    wanted = losses_of(*repeated, standard.repeat_interleave(repeat))
+    assert losses_of(answer, labels, standard, weight) == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    assert losses_of(answer, labels, standard, 7 * weight) == pytest.approx(wanted, rel=1e-5, abs=1e-6)
 
 
 def test_weights_of_one_are_no_weights_and_undefined_quadrants_stay_out():
-    answer, quadrant, standard = answered(30)
+    answer, labels, standard = answered(30)
     one = torch.ones(30)
-    assert QuadrantLoss()(answer, quadrant, one).item() == pytest.approx(QuadrantLoss()(answer, quadrant).item())
-    assert SeverityLoss()(answer, standard, one).item() == pytest.approx(SeverityLoss()(answer, standard).item())
-    assert QuadrantLoss()(answer, torch.full((30,), -1), one).item() == 0
+    assert losses_of(answer, labels, standard, one) == pytest.approx(losses_of(answer, labels, standard))
+    nowhere = labels._replace(quadrant_B=torch.full((30,), -1), accepted_B4=torch.zeros(30, 4, dtype=torch.bool))
+    assert losses_of(answer, nowhere, standard, one)[0] == 0
 
 
 @pytest.mark.parametrize("seed", [None, 3])

@@ -16,7 +16,7 @@ from plumbline.train.data.batches import loader
 from plumbline.train.data.perturb import Draws, add_noise, draw_numbers, drop_points, drop_tracks, perturb
 from tests.prepare.made import PARAMS, make_scene
 from tests.train.fit.test_trainer import Killed, run, weights
-from tests.train.made import column
+from tests.train.made import column, in_quadrants
 
 POINTS, TRACKS = column(GEOMETRY, "log_points"), column(GEOMETRY, "tracks")
 LEAST = 5
@@ -221,7 +221,7 @@ def test_a_cut_run_with_everything_on_ends_as_a_whole_one(sequences, tmp_path, m
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "file:nowhere")
     severity = np.geomspace(0.1, 6, len(sequences)).astype(np.float32)
-    labelled = replace(sequences, severity=severity, quadrant=np.arange(len(sequences)) % 5 - 1)
+    labelled = replace(in_quadrants(sequences, np.arange(len(sequences)) % 5 - 1), severity=severity)
     for name in ("train", "tune", "calibrate"):
         save_shards([labelled], Path("data/prepare") / name)
     longest = {"max_points": int(labelled.length.max())}
