@@ -47,8 +47,8 @@ class ShapeFits(NamedTuple):
     corner_severity: Float
     """(b, 4) strain averaged over them by their evidence, permille."""
     best_gain: Float
-    """(b, 4) how much likelier the best plain shape that strains this quadrant most makes the scatterers than no damage
-    does (log likelihood ratio)."""
+    """(b, 4) how much likelier the best plain shape that strains no quadrant much more than this one makes the
+    scatterers than no damage does (log likelihood ratio)."""
     best_severity: Float
     """(b, 4) strain of that fit by the label definition, permille."""
     log_odds: Float
@@ -107,8 +107,7 @@ def fit_shapes(
     of_corner = _softmax(evidence[:, corner]).reshape(len(xy), 4, -1)
     corner_share = of_corner.sum(2)
     own = [number == MECHANISM for number in range(len(FITTED))]
-    worst = by_quadrant[:, PLAIN].argmax(2)
-    plain = np.where(worst[..., None] == np.arange(4), gain[:, PLAIN, None], -np.inf)
+    plain = np.where(right[:, PLAIN], gain[:, PLAIN, None], -np.inf)
     best = plain.argmax(1)
     return ShapeFits(
         corner_drop=drop[:, corner].reshape(len(xy), 4, -1)[..., 0],

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.compass import quadrant_code
 from plumbline.core.strain import ACCEPTED_SHARE, MECHANISMS, bay_length, principal_tensile_strain
 
 Float = NDArray[np.floating[Any]]
@@ -78,7 +77,13 @@ def _shapes() -> tuple[Shape, ...]:
     # In this order: corner by corner, and the first of each is the engineer's.
     own = [Shape(CORNER, form, c, 0.0, pull, p) for c in corners for pull, p in PULLS.items() for form in range(3)]
     own += [Shape(END, 0, e, start, pull, p) for e in ends for start in STARTS for pull, p in OPENINGS.items()]
-    own += [Shape(STEP, 0, e, start, pull, p) for e in ends[:2] for start in JOINTS for pull, p in OPENINGS.items()]
+    # What opens with the other part that drops is another shape; without opening it is the same, but for rigid motion.
+    own += [
+        Shape(STEP, 0, e, start, pull, p / (2 if pull else 1))
+        for pull, p in OPENINGS.items()
+        for e in ends[: 4 if pull else 2]
+        for start in JOINTS
+    ]
     own += [
         Shape(BOWL, form, (x, y), 0.0, 0.0, len(at) ** -2.0) for form, at in enumerate(PLACES) for x in at for y in at
     ]
@@ -178,9 +183,10 @@ def _strains(side: Array, lines: int) -> Array:
         over = bay[:, None, None]
         strain = principal_tensile_strain((far - near) / over - tilt[..., None], (far_way - near_way) / over)
         middle = low + step / 2
-        code = quadrant_code(middle[..., 0].round(6), middle[..., 1].round(6))
-        for quadrant in range(4):
-            own = np.where((code == quadrant)[:, None], strain, 0.0).max(2)
+        for quadrant, sign in enumerate(SIGNS):
+            # A bay on the middle line is of both its sides: only so has a mirrored shape mirrored strains.
+            inside = (middle * sign > -1e-6).all(-1)
+            own = np.where(inside[:, None], strain, 0.0).max(2)
             found[..., quadrant] = np.maximum(found[..., quadrant], own)
     return found
 
