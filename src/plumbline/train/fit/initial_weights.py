@@ -21,8 +21,8 @@ from plumbline.train.data.statistics import STANDARDISATION, fit_statistics
 from plumbline.train.fit.compatibility import check_preparation, check_spec
 
 CHECKPOINT, RANDOM = "checkpoint", "random"
-QUADRANT_HEAD, SEVERITY_HEAD = "heads.quadrant_head", "heads.severity_head"
-"""Beginnings of the names of what one loss alone moves."""
+HEADS = {f"heads.{name}_head": f"{name}_weight" for name in ("quadrant", "severity", "accepted", "level", "mechanism")}
+"""Beginnings of the names of what one loss alone moves, and the weight of that loss."""
 
 
 def check_sources(losses: Train, out: Path) -> None:
@@ -143,15 +143,17 @@ def check_learns(model: Diagnosis, losses: Train) -> None:
     """Refuse a run none of whose weights a loss can move: decay alone would change them.
 
     Raises:
-        InputError: all that is not frozen belongs to the head whose loss has no weight.
+        InputError: all that is not frozen belongs to heads whose losses have no weight.
     """
     names = [name for name, value in model.network.named_parameters() if value.requires_grad]
-    for head, key in ((QUADRANT_HEAD, "quadrant_weight"), (SEVERITY_HEAD, "severity_weight")):
-        if not getattr(losses, key) and all(name.startswith(head) for name in names):
-            raise InputError(
-                f"train.freeze, train.{key}: only {head} is trained, and {key} is 0, so nothing is learnt; give it a "
-                "weight, or freeze less."
-            )
+    still = {head: key for head, key in HEADS.items() if not getattr(losses, key)}
+    if not all(name.startswith(tuple(still)) for name in names):
+        return
+    own = {head: key for head, key in still.items() if any(name.startswith(head) for name in names)}
+    raise InputError(
+        f"train.freeze, train.{', train.'.join(own.values())}: only {' and '.join(own)} is trained, and "
+        f"{' and '.join(own.values())} is 0, so nothing is learnt; give it a weight, or freeze less."
+    )
 
 
 def freeze(model: Diagnosis, patterns: list[str], section: str = "train", tell: bool = True) -> None:
