@@ -180,7 +180,7 @@ def test_a_dropping_corner_is_told_by_its_column():
     geometry = prepare_buildings(*one_building(count=60), PARAMS).sequences.geometry[0]
     value = dict(zip(names(GEOMETRY), geometry, strict=True))
     assert value["corner_drop_ne"] == pytest.approx(-30, rel=0.15)
-    gains = [value[f"corner_gain_{quadrant}"] for quadrant in ("ne", "nw", "sw", "se")]
+    gains = [value[f"best_gain_{quadrant}"] for quadrant in ("ne", "nw", "sw", "se")]
     assert np.argmax(gains) == 0
 
 

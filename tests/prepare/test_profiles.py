@@ -328,6 +328,8 @@ def test_rows_reach_the_shards_as_the_library_makes_them(prepared, ingested):
             for array in ("offsets", "distance", "slope", "geometry", "city"):
                 np.testing.assert_array_equal(getattr(found, array), getattr(one, array))
             assert (found.severity[0], found.quadrant[0], found.difficulty[0]) == (severity[row], quadrant[row], -1)
+            assert found.mechanism[0] == -1
+            np.testing.assert_array_equal(found.accepted[0], np.arange(4) == quadrant[row])
         seen += len(judged)
     assert len(everything) == seen
     quadrant = np.concatenate([part.quadrant for part in everything.values()])

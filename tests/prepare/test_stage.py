@@ -6,11 +6,12 @@ import numpy as np
 import pandas
 import pytest
 
+from plumbline.core.compass import join_quadrants
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.params import Ingest, Prepare, Simulate
 from plumbline.prepare import stage
-from plumbline.prepare.features.sequences import UNDEFINED
+from plumbline.prepare.features.sequences import LABELS, UNDEFINED
 from plumbline.prepare.features.shards import load_shards
 from plumbline.prepare.stage import plan_tiles, prepare
 from plumbline.prepare.tile import write_tile
@@ -74,6 +75,11 @@ def test_labels_are_the_citys_and_undefined_below_category_1(prepared, ingested)
         defined = split.quadrant >= 0
         named = np.array(["NE", "NW", "SW", "SE"])[split.quadrant[defined]]
         assert named.tolist() == wanted["quadrant"][defined].tolist()
+        accepted = [join_quadrants(row) for row in split.accepted]
+        assert accepted == wanted["accepted"].where(defined, "").tolist()
+        assert split.accepted[defined, split.quadrant[defined]].all()
+        assert split.mechanism.tolist() == wanted["mechanism"].tolist()
+        assert ((split.mechanism == UNDEFINED) == ~defined).all()
 
 
 def test_what_is_prepared_is_finite_and_within_the_limits(prepared):
@@ -127,7 +133,7 @@ def test_tiles_and_processes_change_nothing(ingested, tmp_path, monkeypatch, wor
         keys = [[f"{c}/{i}" for c, i in zip(x.city, x.building_id, strict=True)] for x in (one[split], many[split])]
         a, b = (x.take(np.argsort(key)) for x, key in zip((one[split], many[split]), keys, strict=True))
         assert a.building_id.tolist() == b.building_id.tolist()
-        for name in ("offsets", "severity", "quadrant", "difficulty"):
+        for name in ("offsets", *LABELS):
             np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
         for name in ("distance", "slope", "geometry"):
             np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=1e-4, atol=1e-5)

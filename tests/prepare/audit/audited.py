@@ -10,7 +10,7 @@ import numpy as np
 from plumbline.core.strain import category
 from plumbline.params import Audit
 from plumbline.prepare.audit import AuditResult, audit
-from plumbline.prepare.features.sequences import UNDEFINED, Sequences
+from plumbline.prepare.features.sequences import UNDEFINED, Sequences, only
 from tests.prepare.features.test_sequences import make
 
 PARAMS = Audit()
@@ -24,6 +24,7 @@ def make_split(name: str, count: int, seed: int, city: str = "a") -> Sequences:
     severity = np.exp(rng.uniform(np.log(0.1), np.log(6), count)).astype(np.float32)
     quadrant = np.where(category(severity) > 0, np.arange(count) % 4, UNDEFINED)
     arrays = {**made.__dict__, "city": np.full(count, city), "severity": severity, "quadrant": quadrant}
+    arrays["accepted"] = only(quadrant)
     arrays["building_id"] = np.array([f"{name}{i}" for i in range(count)])
     return Sequences(**arrays)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
-from plumbline.prepare.features.sequences import UNDEFINED, Sequences, concatenate
+from plumbline.prepare.features.sequences import LABELS, UNDEFINED, Sequences, concatenate
 
 ARRAYS = [field.name for field in fields(Sequences)]
 
@@ -24,6 +24,8 @@ def make(lengths, seed=0, city="a") -> Sequences:
         geometry=rng.normal(size=(count, len(GEOMETRY))).astype(np.float32),
         severity=rng.uniform(0, 5, count).astype(np.float32),
         quadrant=rng.integers(UNDEFINED, 4, count),
+        accepted=rng.random((count, 4)) < 0.4,
+        mechanism=rng.integers(-1, 6, count).astype(np.int8),
         difficulty=rng.integers(-1, 3, count).astype(np.int8),
     )
 
@@ -47,7 +49,8 @@ def test_take_keeps_each_building_whole_in_the_order_asked_for(lengths, data):
         np.testing.assert_array_equal(taken.distance[here], sequences.distance[there])
         np.testing.assert_array_equal(taken.slope[here], sequences.slope[there])
         assert taken.building_id[new] == sequences.building_id[old]
-        assert taken.severity[new] == sequences.severity[old]
+        for name in LABELS:
+            np.testing.assert_array_equal(getattr(taken, name)[new], getattr(sequences, name)[old])
 
 
 @given(lengths, st.integers(0, 5), st.data())

@@ -16,7 +16,7 @@ from plumbline.prepare.features.shards import load_shards, save_shards
 from tests.prepare.features.test_sequences import make, same
 
 parts = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=8), min_size=1, max_size=4)
-NAMES = ("length", "severity", "quadrant", "difficulty", "building_id", "city", "geometry")
+NAMES = ("length", "severity", "quadrant", "accepted", "mechanism", "difficulty", "building_id", "city", "geometry")
 
 
 @settings(max_examples=40)

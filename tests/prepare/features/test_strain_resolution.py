@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
-from plumbline.prepare.features.sequences import Sequences
+from plumbline.prepare.features.sequences import Sequences, no_labels
 from plumbline.prepare.features.shards import Shards
 from plumbline.prepare.features.strain_resolution import strain_error
 
@@ -23,9 +23,7 @@ def buildings(errors: list[list[float]], side: tuple[float, float], tracks: int 
         distance=np.zeros((points, len(DISTANCE)), np.float32),
         slope=slope,
         geometry=geometry,
-        severity=np.zeros(count, np.float32),
-        quadrant=np.full(count, -1),
-        difficulty=np.full(count, -1, np.int8),
+        **no_labels(count) | {"severity": np.zeros(count, np.float32)},
     )
 
 

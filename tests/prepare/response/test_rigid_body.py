@@ -3,8 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.prepare.response.corner_fits import corner_shape, fit_corners
 from plumbline.prepare.response.rigid_body import remove_rigid, rigid_design
+from plumbline.prepare.response.robust import student_fit
+from plumbline.prepare.response.shape_fits import LIKELY_PERMILLE, LIKELY_TILT, WEAK_OFFSET, fit_shapes
+from plumbline.prepare.response.shapes import ALL, CORNER, responses, strains_per_mm
 from plumbline.prepare.series.temporal_basis import curves
 from plumbline.prepare.series.trend import estimate_trend
 from tests.prepare.made import ASCENDING, DESCENDING, los_of
@@ -183,6 +185,7 @@ def test_buildings_of_one_rectangle_do_not_meddle():
 
 
 SIDE = np.array([[24.0, 18.0]])
+CORNERS = np.flatnonzero([shape.mechanism == CORNER for shape in ALL])
 YEARS, BUILDINGS = 4.0, 60
 BANDS = {"C": (27.75, 3.5, 120, 20), "X": (15.5, 1.5, 90, 60)}
 """Half the wavelength (mm), noise (mm), epochs, scatterers."""
@@ -217,8 +220,7 @@ class Town:
                 for b in range(BUILDINGS)
             ]
         )
-        shape = corner_shape(self.xy, np.repeat(SIDE, BUILDINGS, axis=0))
-        broken = drop * shape[np.arange(BUILDINGS), :, self.corner] * self.los[..., 2]
+        broken = drop * self.response()
         noise = rng.normal(0, self.noise, (BUILDINGS, self.count, self.epochs))
         for epoch in range(1, self.epochs):
             noise[..., epoch] = 0.3 * noise[..., epoch - 1] + np.sqrt(1 - 0.3**2) * noise[..., epoch]
@@ -227,8 +229,14 @@ class Town:
         self.histories = (rigid + broken)[..., None] * curves(self.when)[0] + noise + shared + season
         self.gaps = rng.random(self.histories.shape) < 0.1
 
+    def response(self):
+        """(B, P) LOS displacement of scatterers for 1 mm upwards of the broken corner's first shape."""
+        first = CORNERS[self.corner * len(CORNERS) // 4]
+        every = responses(self.xy, self.los, np.repeat(SIDE, BUILDINGS, axis=0))
+        return every[np.arange(BUILDINGS), first]
+
     def corner_drops(self, histories):
-        """(B,) drop of the broken corner and its standard error."""
+        """(B,) drop of the broken corner and its standard error, which `fit_shapes` weighs the shapes by."""
         change, error = np.zeros(self.track.shape), np.zeros(self.track.shape)
         for number in (0, 1):
             own = self.track == number
@@ -238,9 +246,16 @@ class Town:
         mask = np.ones(self.track.shape, bool)
         rigid = remove_rigid(self.xy, self.height, self.los, change, error, self.track, mask)
         side = np.repeat(SIDE, BUILDINGS, axis=0)
-        fit = fit_corners(self.xy, self.height, self.los, rigid.residual, error, self.track, mask, side)
-        row = np.arange(BUILDINGS)
-        return fit.drop[row, self.corner], fit.drop_se[row, self.corner]
+        told = fit_shapes(self.xy, self.height, self.los, rigid.residual, error, self.track, mask, side)
+        design = np.concatenate(
+            [rigid_design(self.xy, self.height, self.los, self.track), self.response()[..., None]], axis=2
+        )
+        per_mm = strains_per_mm(SIDE)[0, CORNERS[0]].max()  # of all four
+        likely = [LIKELY_TILT, LIKELY_TILT, *[WEAK_OFFSET] * (design.shape[2] - 3), LIKELY_PERMILLE / per_mm]
+        alone = student_fit(design, rigid.residual, error, mask, np.array(likely) ** -2)
+        drop = told.corner_drop[np.arange(BUILDINGS), self.corner]
+        np.testing.assert_allclose(drop, alone.solution[:, -1], rtol=1e-6)
+        return drop, 1 / np.sqrt(alone.last_precision)
 
 
 @pytest.fixture(scope="module", params=["C", "X"])

@@ -1,0 +1,334 @@
+"""What scatterers tell of damage: known shapes come back, the evidence is exact, and noise is no damage."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from plumbline.core.strain import MECHANISMS
+from plumbline.prepare.features.definition import quadrant_symmetry
+from plumbline.prepare.response import shape_fits
+from plumbline.prepare.response.shape_fits import LIKELY_PERMILLE, LIKELY_TILT, WEAK_OFFSET, ShapeFits, fit_shapes
+from plumbline.prepare.response.shapes import (
+    ALL,
+    BOWL,
+    CORNER,
+    END,
+    LOG_PRIOR,
+    MECHANISM,
+    PLAIN,
+    PULLS,
+    STEP,
+    Shape,
+    accepted,
+    displacement,
+    responses,
+    strains_per_mm,
+)
+from plumbline.simulate.structure.failures import draw_hinges
+from plumbline.simulate.structure.labels import strains
+from plumbline.simulate.structure.mechanisms import draw_failures
+from tests.prepare.made import ASCENDING, DESCENDING, los_of
+
+SIDE = np.array([[24.0, 18.0]])
+PER_MM = strains_per_mm(SIDE)[0].max(1)
+CORNERS = [number for number, shape in enumerate(ALL) if shape.mechanism == CORNER]
+
+
+def number_of(mechanism: int, form: int = 0, towards=None, start=None, pull=0.0) -> int:
+    """Of the first shape like this."""
+    for number, shape in enumerate(ALL):
+        same = (shape.mechanism, shape.form, shape.pull) == (mechanism, form, pull)
+        if same and towards in (None, shape.towards) and start in (None, shape.start):
+            return number
+    raise LookupError
+
+
+def corner(quadrant: int, form: int = 0, pull: float = 0.0) -> int:
+    return number_of(CORNER, form, [(1, 1), (-1, 1), (-1, -1), (1, -1)][quadrant], pull=pull)
+
+
+def scattered(rng, count=80):
+    """Places, heights, LOS and tracks of scatterers on one building."""
+    xy = rng.uniform(-0.5, 0.5, (1, count, 2)) * SIDE
+    track = rng.integers(0, 2, (1, count))
+    return xy, rng.uniform(0, 12, (1, count)), los_of(ASCENDING, DESCENDING)[track], track
+
+
+def fit(xy, height, los, track, residual, error=0.5, side=SIDE) -> ShapeFits:
+    every = np.ones(track.shape, bool)
+    return fit_shapes(xy, height, los, residual, np.full(track.shape, error), track, every, side)
+
+
+def observe(rng, number, drop, count=80, noise=0.3, error=0.5) -> ShapeFits:
+    """Fits of one building that does `drop` mm of a shape; None: nothing but noise."""
+    xy, height, los, track = scattered(rng, count)
+    moved = 0 if number is None else drop * responses(xy, los, SIDE)[:, number]
+    return fit(xy, height, los, track, moved + rng.normal(0, noise, (1, count)), error)
+
+
+def ten(number, drop, **how) -> list[ShapeFits]:
+    return [observe(np.random.default_rng(seed), number, drop, **how) for seed in range(10)]
+
+
+def mean(fits: list[ShapeFits], name: str, place: int) -> float:
+    return float(np.mean([getattr(one, name)[0, place] for one in fits]))
+
+
+@pytest.mark.parametrize("quadrant", range(4))
+@pytest.mark.parametrize("drop", [-25.0, 12.0])
+def test_a_known_corner_drop_comes_back(quadrant, drop):
+    fits = ten(corner(quadrant), drop)
+    for name in ("best_gain", "corner_log_odds", "log_odds"):
+        assert all(getattr(one, name)[0].argmax() == quadrant for one in fits), name
+    assert all(one.mechanism_gain[0].argmax() == CORNER for one in fits)
+    assert mean(fits, "corner_drop", quadrant) == pytest.approx(drop, rel=0.06)
+    assert mean(fits, "best_severity", quadrant) == pytest.approx(abs(drop) * PER_MM[corner(quadrant)], rel=0.06)
+
+
+@pytest.mark.parametrize("pull", PULLS)
+@pytest.mark.parametrize("form", range(3))
+def test_the_severity_of_a_corner_follows_its_shape_and_how_far_it_moves_away(form, pull):
+    number = corner(2, form, pull)
+    fits = ten(number, -2.0 / PER_MM[number])
+    assert all(one.corner_log_odds[0].argmax() == 2 for one in fits)
+    for name, place in (("corner_severity", 2), ("severity", 2), ("mechanism_severity", CORNER)):
+        assert mean(fits, name, place) == pytest.approx(2.0, rel=0.15), name
+
+
+@pytest.mark.parametrize("mechanism", [END, STEP, BOWL])
+def test_every_shape_is_told_by_its_mechanism_its_quadrants_and_its_strain(mechanism):
+    """Ends and joints that open, and bowls; each by 2 permille."""
+    for number in np.flatnonzero(mechanism == MECHANISM):
+        found = observe(np.random.default_rng(number), number, -2.0 / PER_MM[number], count=150)
+        assert found.mechanism_gain[0].argmax() == mechanism, ALL[number]
+        # What opens looks, along most lines of sight, much like what only drops: both count.
+        close = 0.4 if ALL[number].pull else 0.25
+        assert found.mechanism_severity[0, mechanism] == pytest.approx(2.0, rel=close), ALL[number]
+        right = accepted(strains_per_mm(SIDE)[0, number])
+        share = np.exp(found.log_odds[0])
+        assert share[right].sum() > 0.7, ALL[number]
+        assert right[found.log_odds[0].argmax()], ALL[number]
+
+
+def test_an_end_is_told_in_both_of_its_quadrants_alike():
+    found = observe(np.random.default_rng(1), number_of(END, towards=(1, 0), start=0.45), -20.0)
+    np.testing.assert_allclose(np.exp(found.log_odds[0]), [0.5, 0, 0, 0.5], atol=0.02)
+    assert found.best_gain[0, 0] == found.best_gain[0, 3] > found.best_gain[0, 1:3].max() + 10
+    assert found.best_severity[0, 0] == found.best_severity[0, 3]
+
+
+def test_a_pull_is_not_told_where_the_line_of_sight_has_nothing_of_its_way():
+    """Straight down and away look alike there: what is probable beforehand decides."""
+    rng = np.random.default_rng(3)
+    xy, height, _, track = scattered(rng, 60)
+    los = np.broadcast_to([0.5, -0.5, np.sqrt(0.5)], (1, 60, 3))  # nothing along the diagonal to the north-east
+    found = fit(xy, height * 0, los, track * 0, -10 * responses(xy, los, SIDE)[:, corner(0)])
+    each = [10 * PER_MM[corner(0, pull=pull)] for pull in PULLS]
+    wanted = np.average(each, weights=list(PULLS.values()))
+    assert found.corner_severity[0, 0] == pytest.approx(wanted, rel=0.1)
+
+
+MIRRORS = list(itertools.product([False, True], repeat=3))
+
+
+@pytest.mark.parametrize("which", MIRRORS, ids=str)
+def test_a_mirrored_building_has_mirrored_evidence(which):
+    """Every shape there is, on a building of its own: as `augment` turns what was prepared."""
+    rng = np.random.default_rng(6)
+    mirror_x, mirror_y, swap = which
+    sign, turn = np.where([mirror_x, mirror_y], -1, 1), [1, 0] if swap else [0, 1]
+    parts = [scattered(rng, 40) for _ in ALL]
+    xy, height, los, track = (np.concatenate(part) for part in zip(*parts, strict=True))
+    side = np.broadcast_to([[14.0, 10.0]], (len(ALL), 2))
+    xy = xy * side[:, None] / SIDE
+    residual = -8 * responses(xy, los, side)[np.arange(len(ALL)), np.arange(len(ALL))]
+    residual = residual + rng.normal(0, 0.5, residual.shape)
+    one = fit(xy, height, los, track, residual, side=side)
+    moved = np.concatenate([(los[..., :2] * sign)[..., turn], los[..., 2:]], axis=-1)
+    other = fit((xy * sign)[..., turn], height, moved, track, residual, side=side[:, turn])
+    place = quadrant_symmetry(*which)
+    for name in ShapeFits._fields:
+        found, wanted = getattr(other, name), getattr(one, name)
+        found = found[:, place] if found.shape[1] == 4 else found
+        np.testing.assert_allclose(found, wanted, atol=1e-5, rtol=1e-6, err_msg=name)
+
+
+PLACES, TIMES = 60, 50
+
+
+def gaussian(xy, height, los, track, values, variance) -> dict[str, np.ndarray]:
+    """The evidence where all is normal: then values have a covariance, and need no fit."""
+    on_track = track[:, None] == [0, 1]
+    rigid = np.column_stack([los[:, 2:] * xy - los[:, :2] * height[:, None], on_track])
+    undamaged = np.eye(len(xy)) * variance + rigid * np.repeat([LIKELY_TILT, WEAK_OFFSET], 2) ** 2 @ rigid.T
+    plain = np.linalg.solve(undamaged, values)
+    nothing = -(np.linalg.slogdet(undamaged)[1] + values @ plain) / 2
+    by_quadrant = strains_per_mm(SIDE)[0]
+    gain, evidence, drop = np.empty((3, len(ALL)))
+    for number, response in enumerate(responses(xy[None], los[None], SIDE)[0]):
+        likely = (LIKELY_PERMILLE / PER_MM[number]) ** 2
+        covariance = undamaged + likely * np.outer(response, response)
+        told = np.linalg.solve(covariance, values)
+        gain[number] = values @ (plain - told) / 2
+        evidence[number] = -(np.linalg.slogdet(covariance)[1] + values @ told) / 2 - nothing + LOG_PRIOR[number]
+        drop[number] = abs(likely * response @ told)
+    share, severity = np.exp(evidence - logsumexp(evidence)), drop * PER_MM
+    right = accepted(by_quadrant)
+    of_corner, of = evidence[CORNERS].reshape(4, -1), [number == MECHANISM for number in range(5)]
+    weight = np.exp(of_corner - logsumexp(of_corner, axis=1, keepdims=True))
+    return {
+        "corner_log_odds": logsumexp(of_corner, axis=1) - logsumexp(of_corner),
+        "corner_severity": (weight * severity[CORNERS].reshape(4, -1)).sum(1),
+        "best_gain": np.array([gain[PLAIN][right[PLAIN, quadrant]].max() for quadrant in range(4)]),
+        "log_odds": np.log(share @ (right / right.sum(1, keepdims=True))),
+        "severity": (share * drop) @ by_quadrant,
+        "mechanism_gain": np.array([logsumexp(evidence[own]) for own in of]),
+        "mechanism_severity": np.array([share[own] @ severity[own] / share[own].sum() for own in of]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("number", "drop"),
+    [
+        (corner(0), -60.0),
+        (corner(1, 1, 0.4), -40.0),
+        (corner(3, 0, 0.9), 30.0),
+        (number_of(END, towards=(0, -1), start=0.45, pull=0.5), -30.0),
+        (number_of(STEP, towards=(1, 0), start=0.3), -8.0),
+        (number_of(BOWL, 1, towards=(0.9, 0.0)), -25.0),
+    ],
+)
+def test_the_evidence_is_exact_where_everything_is_normal(number, drop):
+    """Student's t of small residuals is a normal distribution with 4/5 of the variance, and Laplace's approximation has
+    no error there. Many scatterers at one place, each with a large error, are one with a small error."""
+    xy, height, los, track = (part[0] for part in scattered(np.random.default_rng(number), PLACES))
+    left = los[:, 2] * (xy @ [4.0, -2.0]) - height * (los[:, :2] @ [4.0, -2.0])  # tilts as large as are thought likely
+    values = drop * responses(xy[None], los[None], SIDE)[0, number] + left
+    error = 150.0
+    many = [np.repeat(part, TIMES, axis=0)[None] for part in (xy, height, los, track, values)]
+    found = fit(*many, error=error)
+    for name, wanted in gaussian(xy, height, los, track, values, 0.8 * error**2 / TIMES).items():
+        np.testing.assert_allclose(getattr(found, name)[0], wanted, atol=0.03, err_msg=name)
+
+
+def keep(monkeypatch, *numbers):
+    """Nothing but these shapes, and the corners, which are always told of."""
+    prior = np.full(len(ALL), -1e9)
+    prior[list(numbers)] = 0
+    monkeypatch.setattr(shape_fits, "LOG_PRIOR", prior)
+
+
+def test_the_likeliest_shape_alone_is_the_average_of_all_where_no_other_is_possible(monkeypatch):
+    number = number_of(END, towards=(-1, 0), start=0.45)
+    keep(monkeypatch, number)
+    found = observe(np.random.default_rng(4), number, -15.0)
+    by_quadrant = strains_per_mm(SIDE)[0, number]
+    np.testing.assert_allclose(found.severity[0] / found.severity[0].max(), by_quadrant / by_quadrant.max(), rtol=1e-6)
+    assert found.mechanism_severity[0, END] == pytest.approx(15 * PER_MM[number], rel=0.05)
+
+
+def test_a_guess_of_what_moves_sideways_is_no_answer_of_the_engineers(monkeypatch):
+    number = corner(1, 1, 0.9)
+    found = observe(np.random.default_rng(4), number, -20.0)
+    keep(monkeypatch, *PLAIN)
+    alone = observe(np.random.default_rng(4), number, -20.0)
+    for name in ("corner_drop", "best_gain", "best_severity"):
+        np.testing.assert_allclose(getattr(found, name), getattr(alone, name), rtol=1e-9, err_msg=name)
+
+
+def test_all_ways_count_the_same_where_a_corner_explains_nothing():
+    """Beside what a thousand exact scatterers tell of one corner, the probability of another is 0 to a computer."""
+    found = observe(np.random.default_rng(5), corner(0), -60.0, count=1000, noise=0.1, error=0.1)
+    assert np.isfinite(np.concatenate([part.ravel() for part in found])).all()
+    assert found.corner_severity[0, 0] == pytest.approx(60 * PER_MM[corner(0)], rel=0.01)
+    assert np.exp(found.log_odds[0, 1:]).max() < 1e-5
+
+
+def test_stated_errors_that_are_all_too_small_are_not_believed():
+    """What scatterers really err by counts: however little they state, no more certain of a shape."""
+    for seed in range(5):
+        one, other = (
+            observe(np.random.default_rng(seed), corner(2), -12.0, noise=3.0, error=error) for error in (0.05, 1.0)
+        )
+        np.testing.assert_allclose(one.best_gain, other.best_gain, rtol=0.05, atol=0.25)
+        np.testing.assert_allclose(one.log_odds, other.log_odds, atol=0.4)
+
+
+@pytest.mark.parametrize("number", [corner(1), number_of(END, towards=(0, 1), start=0.45), number_of(BOWL, 1)])
+def test_a_tenth_of_outliers_changes_neither_where_nor_how_much(number):
+    drop = -2.0 / PER_MM[number]
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        xy, height, los, track = scattered(rng, 100)
+        residual = drop * responses(xy, los, SIDE)[:, number] + rng.normal(0, 0.5, (1, 100))
+        spoilt = residual + 28 * rng.choice([-1, 1], (1, 100)) * (rng.random((1, 100)) < 0.1)
+        clean, found = fit(xy, height, los, track, residual), fit(xy, height, los, track, spoilt)
+        assert found.mechanism_gain[0].argmax() == clean.mechanism_gain[0].argmax() == ALL[number].mechanism
+        assert found.severity[0].max() == pytest.approx(clean.severity[0].max(), rel=0.1)
+
+
+def test_without_damage_nothing_is_gained():
+    fits = [observe(np.random.default_rng(seed), None, 0, noise=0.5) for seed in range(40)]
+    assert np.median([one.best_severity.max() for one in fits]) < 0.5
+    assert np.median([one.severity.max() for one in fits]) < 0.3
+    assert np.mean([one.best_gain.max() for one in fits]) < 6  # the best of more than a hundred
+    # Weighed by how probable it was before looking, damage is hardly ever sooner than none.
+    assert np.mean([logsumexp(one.mechanism_gain) > 0 for one in fits]) < 0.15
+
+
+def test_log_odds_are_probabilities():
+    for seed in range(5):
+        found = observe(np.random.default_rng(seed), corner(1), -3.0, count=8, noise=2.0, error=2.0)
+        for name in ("corner_log_odds", "log_odds"):
+            assert np.exp(getattr(found, name)).sum() == pytest.approx(1, abs=1e-4)
+
+
+def test_few_points_near_the_middle_do_not_tell_of_metres():
+    rng = np.random.default_rng(0)
+    xy = rng.uniform(-0.05, 0.05, (200, 5, 2)) * SIDE
+    count = xy.shape[:2]
+    los = np.broadcast_to(los_of(ASCENDING), (*count, 3))
+    found = fit(
+        xy, np.zeros(count), los, np.zeros(count, int), rng.normal(0, 3, count), 3.0, np.broadcast_to(SIDE, (200, 2))
+    )
+    assert found.corner_severity.max() < 2
+    assert found.severity.max() < 3
+
+
+COUNT = 120
+
+
+@pytest.mark.parametrize(
+    ("name", "named", "placed", "least"), [("corner", 0.8, 0.9, 1.4), ("end", 0.7, 0.8, 1.3), ("bowl", 0.55, 0.7, 0.8)]
+)
+def test_what_the_simulation_lets_fail_is_told_by_the_nearest_shape(name, named, placed, least):
+    """The simulation's failures are others than the shapes: softer hinges, oblique ones, any place and width. Of 2
+    permille, what no shape has is missing, most in bowls of a few metres."""
+    rng = np.random.default_rng(11)
+    side = np.broadcast_to(SIDE, (COUNT, 2))
+    kind = np.full(COUNT, MECHANISMS.index(name))
+    failure = draw_hinges(rng, side, np.ones((COUNT, 4), bool)) if name == "corner" else draw_failures(rng, kind, side)
+    label = strains(failure.field, side)
+    seen = label.severity_permille > 0.02  # a bowl with its middle beside the building hardly strains it
+    factor = np.where(seen, 2.0 / np.maximum(label.severity_permille, 0.02), 0.0)
+    parts = [scattered(rng, 80) for _ in range(COUNT)]
+    xy, height, los, track = (np.concatenate(part) for part in zip(*parts, strict=True))
+    row = np.repeat(np.arange(COUNT), 80)
+    moved = np.stack(failure.field(row, *xy.reshape(-1, 2).T), axis=-1).reshape(COUNT, 80, 3)[..., [1, 2, 0]]
+    residual = (moved * los).sum(-1) * factor[:, None] + rng.normal(0, 0.3, (COUNT, 80))
+    found = fit(xy, height, los, track, residual, side=side)
+    right = np.take_along_axis(label.accepted, found.log_odds.argmax(1)[:, None], axis=1)[:, 0]
+    assert seen.mean() > 0.5
+    assert (found.mechanism_gain.argmax(1) == kind)[seen].mean() > named
+    assert right[seen].mean() > placed
+    assert least < np.median(found.severity.max(1)[seen]) < 2.4
+
+
+def test_the_first_shapes_of_the_corners_are_what_is_told_as_their_drop():
+    """Each by itself, with the rigid motion."""
+    xy, height, los, track = scattered(np.random.default_rng(2))
+    up, _ = displacement(Shape(CORNER, 0, (-1.0, 1.0), 0.0, 0.0, 1.0), xy, SIDE)
+    found = fit(xy, height, los, track, -9 * up * los[..., 2])
+    assert found.corner_drop[0, 1] == pytest.approx(-9, rel=0.02)
