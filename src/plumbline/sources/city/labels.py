@@ -60,7 +60,7 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
         raise InputError(f"{product}, line 1: missing: {', '.join(missing)}; the header has {', '.join(header)[:300]}.")
     columns = COLUMNS | {name: pa.string() for name in OPTIONAL if name in header}
     # No quadrant, no mechanism and no difficulty is the beginning of another: a cut last cell shows by itself.
-    table = read_columns(product, header, columns, check_end=header[-1] not in ("quadrant", *OPTIONAL))
+    table = read_columns(product, header, columns, check_end=header[-1] not in ("quadrant", MECHANISM, DIFFICULTY))
     if not len(table):
         raise InputError(f"{product}: it has a header, but no labels.")
     ids = _text(table, "building_id")
