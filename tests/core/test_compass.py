@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shapely import affinity
 
-from plumbline.core.compass import QUADRANTS, frames, quadrant_code
+from plumbline.core.compass import QUADRANTS, frames, join_quadrants, quadrant_code
 
 
 def rectangle(length, width, degrees=0.0, centre=(0.0, 0.0)):
@@ -103,3 +103,10 @@ def test_shapes_without_extent_stand_beside_others():
 def test_quadrants_are_named_counter_clockwise_and_axes_count_as_east_and_north():
     x, y = np.array([1.0, -1, -1, 1, 0, 0, 0, -1]), np.array([1.0, 1, -1, -1, 0, 1, -1, 0])
     assert [QUADRANTS[code] for code in quadrant_code(x, y)] == ["NE", "NW", "SW", "SE", "NE", "NE", "SE", "NW"]
+
+
+def test_quadrants_are_joined_in_the_order_of_their_codes():
+    assert join_quadrants([True, False, False, True]) == "NE|SE"
+    assert join_quadrants(np.array([0, 1, 0, 0])) == "NW"
+    assert join_quadrants([False] * 4) == ""
+    assert join_quadrants([True] * 4).split("|") == list(QUADRANTS)

@@ -4,7 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.compass import QUADRANTS
-from plumbline.core.strain import Field, bay_length, category, principal_tensile_strain, structure_strain
+from plumbline.core.strain import (
+    CATEGORY_BOUNDS_PERMILLE,
+    LEVEL_EDGES_PERMILLE,
+    Field,
+    bay_length,
+    category,
+    category_of_levels,
+    principal_tensile_strain,
+    structure_strain,
+)
 
 sides = st.floats(4, 60)
 
@@ -102,6 +111,29 @@ def test_coarse_and_fine_lattices_agree():
     field = field_of(up=lambda x, y: -np.logaddexp(0, x - 4) * np.logaddexp(0, (y - 1) / 2))
     coarse, fine = (structure_strain(field, 23.7, 8.5, spacing=spacing) for spacing in (1.0, 0.1))
     assert coarse.severity_permille == pytest.approx(fine.severity_permille, rel=0.01)
+
+
+def test_all_quadrants_that_are_strained_nearly_as_much_are_accepted():
+    """A joint along y through the middle strains all four; one corner's ramp its own alone, and an end both of its."""
+    step = structure_strain(field_of(up=lambda x, y: np.where(x > 0.5, -5.0, 0.0)), 20, 12)
+    assert step.accepted == (0, 1, 2, 3)
+    corner = structure_strain(field_of(up=lambda x, y: -np.maximum(-x, 0) * np.maximum(y, 0)), 20, 12)
+    assert (corner.quadrant, corner.accepted) == (1, (1,))
+    end = structure_strain(field_of(up=lambda x, y: -np.maximum(y - 3, 0.0)), 12, 20)
+    assert end.accepted == (0, 1)
+
+
+@pytest.mark.parametrize(("share", "accepted"), [(0.89, (0,)), (0.91, (0, 3)), (1.0, (0, 3))])
+def test_a_quadrant_with_nine_tenths_of_the_strain_is_accepted(share, accepted):
+    field = field_of(along_x=lambda x, y: np.maximum(x - 1, 0) * np.where(y >= 0, 1.0, share))
+    assert structure_strain(field, 20, 12).accepted == accepted
+
+
+def test_each_level_lies_in_the_category_of_its_lower_bound():
+    levels = category_of_levels()
+    np.testing.assert_array_equal(levels, [0] * 5 + [1] * 2 + [2] * 3 + [3] * 3 + [4] * 3)
+    assert set(CATEGORY_BOUNDS_PERMILLE) < set(LEVEL_EDGES_PERMILLE)
+    np.testing.assert_array_equal(category(np.array(LEVEL_EDGES_PERMILLE) + 0.05), levels[1:])
 
 
 def test_category_bounds_belong_to_the_upper_category():

@@ -13,7 +13,7 @@ from pyarrow import csv as arrow_csv
 from plumbline.core.compass import frames
 from plumbline.core.errors import PlumblineError
 from plumbline.core.files import sha256_folder
-from plumbline.core.strain import DIFFICULTIES, category
+from plumbline.core.strain import DIFFICULTIES, MECHANISMS, category
 from plumbline.params import Simulate
 from plumbline.simulate import site
 from plumbline.simulate.site import PLACES, place
@@ -144,7 +144,12 @@ def test_labels_and_footprints_name_the_same_buildings(out):
         named = np.array([row["quadrant"] != "" for row in rows])
         np.testing.assert_array_equal(named, category(severity) > 0)
         assert {row["quadrant"] for row in rows} <= {"", "NE", "NW", "SW", "SE"}
-        assert list(rows[0]) == ["building_id", "severity_permille", "quadrant", "scenario", "difficulty"]
+        assert all(row["quadrant"] in row["accepted"].split("|") for row in rows)
+        assert {row["mechanism"] for row in rows if row["quadrant"]} <= set(MECHANISMS)
+        assert not any(row["accepted"] or row["mechanism"] for row in rows if not row["quadrant"])
+        assert list(rows[0]) == [
+            *("building_id", "severity_permille", "quadrant", "accepted", "mechanism", "scenario", "difficulty")
+        ]
         assert {row["difficulty"] for row in rows} <= set(DIFFICULTIES)
 
 
@@ -183,14 +188,15 @@ def test_identifiers_are_unique_over_all_products(out):
 def test_damage_shows_as_displacement_and_the_intact_stay_whole(tmp_path):
     """Without failures no label is above what a tunnel does; with them most are."""
 
-    def severities(damaged):
+    def severities(damaged, kind):
         params = PARAMS.model_copy(update={"damaged": damaged, "cities": {"one": PARAMS.cities["sentinel"]}})
         simulate(params, tmp_path / str(damaged))
         rows = labels(tmp_path / str(damaged) / "cities/one")
-        assert {"local_failure" in row["scenario"] for row in rows} == {damaged == 1.0}
-        return {row["building_id"]: float(row["severity_permille"]) for row in rows if row["scenario"] != "tunnel"}
+        failing = np.mean(["local_failure" in row["scenario"] for row in rows])
+        assert failing > 0.85 if damaged else failing == 0  # a few would have to drop too far
+        return {row["building_id"]: float(row["severity_permille"]) for row in rows if row["scenario"] == kind}
 
-    failed, intact = severities(1.0), severities(0.0)
+    failed, intact = severities(1.0, "local_failure"), severities(0.0, "intact")
     assert np.mean([severity >= 0.0999 for severity in failed.values()]) > 0.9
     assert len(intact) > 10
     assert set(intact.values()) == {0.0}

@@ -12,11 +12,12 @@ from pyarrow import csv as arrow_csv
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.params import Borrowed, Simulate
+from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.borrowed.borrowed_city import borrowed_layout, write_borrowed
 from plumbline.simulate.radar.egms_writer import EgmsPoints, EgmsProduct, egms_rows
 from plumbline.simulate.stage import simulate
-from plumbline.simulate.structure.failures import MOST_DROP_MM, draw_hinges, scaled_to_target
 from plumbline.simulate.structure.footprints import own_outlines
+from plumbline.simulate.structure.local_failures import MOST_DROP_MM, draw_local_failures
 from plumbline.sources.points.read import read_points
 
 BUILDINGS, EACH = 60, 14
@@ -73,7 +74,7 @@ def folder(tmp_path_factory):
 def out(folder, tmp_path_factory):
     """Two copies."""
     cities = tmp_path_factory.mktemp("cities")
-    write_borrowed(cities, "town", Borrowed(folder=folder, copies=2, seed=4), 3, 0.7)
+    write_borrowed(cities, "town", Borrowed(folder=folder, copies=2, seed=4), 3, 0.7, Mechanisms())
     return cities
 
 
@@ -91,7 +92,8 @@ def test_it_is_a_city_like_any_other(out):
         assert (table.height_m == 12).all()
         assert shapely.hausdorff_distance(table.to_crs(3035).geometry.to_numpy(), footprints()).max() < 2e-3
         assert labels.scenario.str.contains("local_failure").mean() == pytest.approx(0.7, abs=0.2)
-        assert set(labels.columns) == {"severity_permille", "quadrant", "scenario", "difficulty"}
+        columns = ["severity_permille", "quadrant", "accepted", "mechanism", "scenario", "difficulty"]
+        assert list(labels.columns) == columns
 
 
 def test_geometry_epochs_and_gaps_are_the_users_own(out, folder):
@@ -116,11 +118,11 @@ def test_copies_differ_in_damage_and_share_no_noise(out):
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_copy_changes_none(out, folder, tmp_path):
-    write_borrowed(tmp_path / "a", "town", Borrowed(folder=folder, copies=1, seed=4), 3, 0.7)
+    write_borrowed(tmp_path / "a", "town", Borrowed(folder=folder, copies=1, seed=4), 3, 0.7, Mechanisms())
     assert read_labels(tmp_path / "a/town").equals(read_labels(out / "town"))
-    write_borrowed(tmp_path / "b", "town", Borrowed(folder=folder, copies=1, seed=4), 3, 0.7)
+    write_borrowed(tmp_path / "b", "town", Borrowed(folder=folder, copies=1, seed=4), 3, 0.7, Mechanisms())
     assert sha256_folder(tmp_path / "a") == sha256_folder(tmp_path / "b")
-    write_borrowed(tmp_path / "c", "town", Borrowed(folder=folder, copies=1, seed=5), 3, 0.7)
+    write_borrowed(tmp_path / "c", "town", Borrowed(folder=folder, copies=1, seed=5), 3, 0.7, Mechanisms())
     assert sha256_folder(tmp_path / "c") != sha256_folder(tmp_path / "b")
 
 
@@ -131,7 +133,7 @@ def test_products_of_one_stem_are_all_written(tmp_path):
     (folder / "two.csv").rename(folder / "T.csv")
     with zipfile.ZipFile(folder / "T.zip", "w") as archive:
         archive.write(folder / "T.csv", "T.csv")
-    write_borrowed(tmp_path, "out", Borrowed(folder=folder), 3, 0.7)
+    write_borrowed(tmp_path, "out", Borrowed(folder=folder), 3, 0.7, Mechanisms())
     written = {path.name for path in (tmp_path / "out").glob("T*")}
     assert written == {"T.2.csv", "T.csv", "T.3.csv"}
 
@@ -141,7 +143,7 @@ def test_real_deformation_does_not_come_through(folder, tmp_path):
     motion = 60 * np.clip(np.linspace(-1, 1, len(DATES)), 0, None)
     moving = fill(tmp_path / "moving", motion)
     for name, source in (("a", folder), ("b", moving)):
-        write_borrowed(tmp_path / name, "town", Borrowed(folder=source, seed=4), 3, 0.7)
+        write_borrowed(tmp_path / name, "town", Borrowed(folder=source, seed=4), 3, 0.7, Mechanisms())
     still, moved = (read_points(tmp_path / name / "town/one.csv").displacement for name in ("a", "b"))
     assert np.sqrt(np.nanmean((still - moved) ** 2)) < 2.0
     assert abs(np.nanmean((still - moved)[:, -10:] - (still - moved)[:, :10])) < 1.0
@@ -178,7 +180,7 @@ def test_a_city_outside_of_the_products_crs_is_moved_as_one(tmp_path):
         "crs": "EPSG:32756",
     }
     about = Borrowed.model_validate({"folder": folder, "products": {"points.csv": described}})
-    write_borrowed(tmp_path / "out", "south", about, 7, 0.7)
+    write_borrowed(tmp_path / "out", "south", about, 7, 0.7, Mechanisms())
     made = read_points(tmp_path / "out/south/points.csv")
     assert made.crs == "EPSG:3035"
     there = np.stack([made.easting, made.northing], axis=1)
@@ -198,7 +200,7 @@ def test_footprints_are_known_as_in_any_city_folder(folder, tmp_path, name):
         (own / name).write_bytes(gzip.compress(table.to_json().encode()))
     else:
         table.to_file(own / name, driver="GML" if name.endswith("gml") else "GeoJSON")
-    write_borrowed(tmp_path, "out", Borrowed(folder=own), 3, 0.7)
+    write_borrowed(tmp_path, "out", Borrowed(folder=own), 3, 0.7, Mechanisms())
     assert len(read_labels(tmp_path / "out")) == BUILDINGS
 
 
@@ -217,7 +219,7 @@ def test_a_folder_that_lacks_something_is_refused(folder, tmp_path, change, word
         (target / path.name).write_bytes(path.read_bytes())
     change(target)
     with pytest.raises(InputError, match=words):
-        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5)
+        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5, Mechanisms())
 
 
 def test_footprints_of_another_place_are_refused(folder, tmp_path):
@@ -227,7 +229,7 @@ def test_footprints_of_another_place_are_refused(folder, tmp_path):
     moved = shapely.transform(footprints(), lambda at: np.add(at, (5000, 0)))
     geopandas.GeoDataFrame({"building_id": range(BUILDINGS)}, geometry=moved, crs=3035).to_file(target / "f.gpkg")
     with pytest.raises(InputError, match="no point lies on a building"):
-        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5)
+        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5, Mechanisms())
 
 
 def test_too_few_epochs_are_refused(folder, tmp_path):
@@ -237,7 +239,7 @@ def test_too_few_epochs_are_refused(folder, tmp_path):
     lines = (folder / "one.csv").read_text().splitlines()
     (target / "one.csv").write_text("\n".join(",".join(line.split(",")[: 25 + 12]) for line in lines) + "\n")
     with pytest.raises(InputError, match=r"one\.csv: 12 epochs"):
-        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5)
+        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5, Mechanisms())
 
 
 def test_what_a_file_does_not_say_is_asked_for_where_it_is_read(folder, tmp_path):
@@ -247,7 +249,7 @@ def test_what_a_file_does_not_say_is_asked_for_where_it_is_read(folder, tmp_path
     days = ",".join(f"d_2019{month:02d}{day:02d}" for month in range(1, 11) for day in (1, 15))
     (target / "track.csv").write_text(f"pnt_id,pnt_lat,pnt_lon,pnt_height,{days}\n1,52,4,3{',0' * 20}\n")
     with pytest.raises(InputError, match=r"(?s)ingest:.*'track\.csv': .*under simulate\.borrowed\.town"):
-        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5)
+        write_borrowed(tmp_path / "out", "town", Borrowed(folder=target), 0, 0.5, Mechanisms())
 
 
 def test_of_an_ortho_product_the_vertical_is_borrowed_and_the_east_refused(folder, tmp_path):
@@ -265,10 +267,10 @@ def test_of_an_ortho_product_the_vertical_is_borrowed_and_the_east_refused(folde
         (target / f"EGMS_L3_{letter}.csv").write_text(
             "\n".join(",".join(line[n] for n in kept) for line in lines) + "\n"
         )
-    write_borrowed(tmp_path / "out", "up", Borrowed(folder=tmp_path / "U"), 0, 0.5)
+    write_borrowed(tmp_path / "out", "up", Borrowed(folder=tmp_path / "U"), 0, 0.5, Mechanisms())
     np.testing.assert_array_equal(read_points(tmp_path / "out" / "up" / "EGMS_L3_U.csv").los[:, 2], 1)
     with pytest.raises(InputError, match=r"EGMS_L3_E\.csv: movement to the east"):
-        write_borrowed(tmp_path / "out", "east", Borrowed(folder=tmp_path / "E"), 0, 0.5)
+        write_borrowed(tmp_path / "out", "east", Borrowed(folder=tmp_path / "E"), 0, 0.5, Mechanisms())
 
 
 def test_the_stage_puts_borrowed_cities_beside_the_others(folder, tmp_path):
@@ -306,8 +308,9 @@ def test_a_corner_that_no_wing_reaches_does_not_fall_by_metres():
     layout, _ = borrowed_layout(geopandas.GeoDataFrame(geometry=shapes, crs=3035))
     assert (layout.standing.sum(axis=1) >= 1).all()
     rng = np.random.default_rng(3)
-    hinges = draw_hinges(rng, layout.frames.side, layout.standing)
-    hinges, broken = scaled_to_target(rng, hinges, 1.0, own_outlines(layout.polygon, layout.frames))
-    assert np.abs(hinges.drop).max() <= MOST_DROP_MM
-    assert (hinges.drop != 0).mean() > 0.5
-    np.testing.assert_array_equal(broken.severity_permille > 0, hinges.drop != 0)
+    outline = own_outlines(layout.polygon, layout.frames)
+    corners = Mechanisms(corner=1, end=0, step=0, bowl=0, bending=0, twice=0)
+    failures = draw_local_failures(rng, layout.frames.side, layout.standing, 1.0, corners, outline)
+    assert np.abs(failures.first.drop).max() <= MOST_DROP_MM
+    assert failures.failing.mean() > 0.5
+    np.testing.assert_array_equal(failures.strains.severity_permille > 0, failures.first.drop != 0)

@@ -3,7 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from plumbline.core.strain import structure_strain
+from plumbline.core.strain import MECHANISMS, structure_strain
+from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions
 from plumbline.simulate.radar.noise import Law
 from plumbline.simulate.radar.scatterers import ASTRAY, GROUND, STRUCTURE, SimulatedScatterers, draw_scatterers
@@ -18,6 +19,7 @@ from plumbline.simulate.radar.series import (
     true_motion,
 )
 from plumbline.simulate.structure.footprints import own_outlines
+from plumbline.simulate.structure.local_failures import NONE, LocalFailures
 from plumbline.simulate.structure.motion import draw_labels, draw_motion
 from plumbline.simulate.structure.tunnels import draw_tunnels, greenfield
 from tests.simulate.made import small_town
@@ -32,7 +34,7 @@ def city():
     rng = np.random.default_rng(SEED)
     layout = small_town(rng, 120)
     tracks = draw_acquisitions(rng, BANDS["C"], 0, LENGTH / 365.25)
-    motion = draw_motion(rng, layout, draw_tunnels(rng, layout.extent), 0.8)
+    motion = draw_motion(rng, layout, draw_tunnels(rng, layout.extent), 0.8, Mechanisms())
     # The whole observation to the day, and no season: the last epoch less the first is the final displacement.
     track = replace(tracks[0], first_day=0, revisit_days=10, kept=np.ones(91, bool))
     still = replace(motion.thermal, expansion=np.zeros(120))
@@ -92,15 +94,17 @@ def test_rigid_motion_and_heat_never_change_a_label(city):
     layout, _, motion = city
     rigid = replace(motion.rigid, settlement=motion.rigid.settlement - 80, tilt=5 + motion.rigid.tilt)
     before, after = (draw_labels(m, layout) for m in (motion, replace(motion, rigid=rigid)))
-    assert before.severity_permille.max() > 1
-    np.testing.assert_allclose(after.severity_permille, before.severity_permille, atol=1e-8)
+    assert before.strains.severity_permille.max() > 1
+    np.testing.assert_allclose(after.strains.severity_permille, before.strains.severity_permille, atol=1e-8)
+    np.testing.assert_allclose(after.strains.by_quadrant, before.strains.by_quadrant, atol=1e-8)
+    np.testing.assert_array_equal(after.mechanism, before.mechanism)
 
 
 def test_labels_are_those_of_the_definition(city):
-    """Rectangle by rectangle, by `plumbline.core.strain`, for hinges, troughs and both; other shapes:
+    """Rectangle by rectangle, by `plumbline.core.strain`, for failures, troughs and both; other shapes:
     `test_outlines`."""
     layout, _, motion = city
-    labels = draw_labels(motion, layout)
+    labels = draw_labels(motion, layout).strains
     for building in np.flatnonzero(np.equal(own_outlines(layout.polygon, layout.frames), None)):
 
         def field(x, y, building=building):
@@ -110,14 +114,41 @@ def test_labels_are_those_of_the_definition(city):
         expected = structure_strain(field, *layout.frames.side[building])
         assert labels.severity_permille[building] == pytest.approx(expected.severity_permille, abs=1e-9)
         if expected.severity_permille > 1e-6:
-            assert labels.quadrant[building] == expected.quadrant
+            assert labels.quadrant[building] in expected.accepted  # of several as bad, rounding says which
+            assert np.flatnonzero(labels.accepted[building]).tolist() == list(expected.accepted)
+
+
+def nothing_fails(local):
+    none = np.zeros(len(local.mechanism))
+    return LocalFailures(
+        local.first.scaled(none), local.second.scaled(none), local.strains.scaled(none), np.full(len(none), NONE)
+    )
+
+
+def test_the_larger_strain_names_the_mechanism_and_two_alike_are_several(city):
+    layout, _, motion = city
+    labels = draw_labels(motion, layout)
+    bent = draw_labels(replace(motion, local=nothing_fails(motion.local)), layout).strains.severity_permille
+    failed = motion.local.strains.severity_permille
+    bending, several = MECHANISMS.index("bending"), MECHANISMS.index("several")
+    for building, found in enumerate(labels.mechanism):
+        own = motion.local.mechanism[building]
+        if bent[building] < failed[building] / 2 or bent[building] == 0:
+            assert found == own
+        elif failed[building] < bent[building] / 2 or own == bending:
+            assert found == bending
+        else:
+            assert found == several
+    assert {*labels.mechanism} >= {NONE, bending, several, *range(4)}
 
 
 def test_a_building_over_a_tunnel_is_strained_by_it(city):
     layout, _, motion = city
-    none = replace(motion.broken, severity_permille=np.zeros(120))
-    quiet = replace(motion, hinges=replace(motion.hinges, drop=np.zeros(120)), broken=none)
-    severity = draw_labels(quiet, layout).severity_permille
+    quiet = replace(motion, local=nothing_fails(motion.local))
+    labels = draw_labels(quiet, layout)
+    severity = labels.strains.severity_permille
+    assert set(labels.mechanism[motion.response.reached]) == {MECHANISMS.index("bending")}
+    assert set(labels.mechanism[~motion.response.reached]) == {NONE}
     assert severity[motion.response.reached].max() > 0.01
     np.testing.assert_allclose(severity[~motion.response.reached], 0, atol=1e-9)
     assert {quiet.scenario(i) for i in range(120)} == {"intact", "tunnel"}

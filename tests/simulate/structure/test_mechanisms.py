@@ -67,7 +67,7 @@ def test_a_bowl_draws_inwards_and_its_edge_is_where_it_should_be():
 
 
 def test_bending_over_a_trough_in_closed_form():
-    """Sagging over the axis: the plane is level, the chord over a bay steepest about the inflection, i from the axis."""
+    """Sagging over the axis: the plane is level, the chord over a bay steepest about the inflection."""
     found = strain_of(one(BENDING, width=5.0))
     start = np.linspace(0, 6, 601)
     chord = (np.exp(-0.5 * (start / 5) ** 2) - np.exp(-0.5 * ((start + 4) / 5) ** 2)) / 4
