@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.core.strain import category
-from plumbline.sources.city.labels import match_footprints, read_labels
+from plumbline.sources.city.labels import match_footprints, no_labels, read_labels
 from tests.sources.make import unless_refused
 
 HEADER = "building_id,severity_permille,quadrant\n"
@@ -27,6 +27,8 @@ def test_labels_are_read_in_any_order_of_columns(tmp_path):
         "building_id": ["a", "b", "c", "d"],
         "severity_permille": [0.5, 0.49999, 2.25, 0.0],
         "quadrant": ["NE", "", "SW", ""],
+        "accepted": ["NE", "", "SW", ""],
+        "mechanism": [-1, -1, -1, -1],
         "difficulty": [-1, -1, -1, -1],
     }
     turned = "quadrant,note,severity_permille,building_id\nNE,x,0.5,007\n"
@@ -34,6 +36,8 @@ def test_labels_are_read_in_any_order_of_columns(tmp_path):
         "building_id": "007",
         "severity_permille": 0.5,
         "quadrant": "NE",
+        "accepted": "NE",
+        "mechanism": -1,
         "difficulty": -1,
     }
 
@@ -45,6 +49,47 @@ def test_the_difficulty_is_the_code_of_its_level_or_unknown(tmp_path):
     assert labels["difficulty"].dtype == "int8"
     with pytest.raises(InputError, match=r"line 3, column difficulty: 'Hard' found, one of easy, medium, hard is need"):
         read_labels(write(tmp_path, HEADER[:-1] + ",difficulty\n" + rows.replace("hard", "Hard")))
+
+
+WHERE_AND_HOW = HEADER[:-1] + ",accepted,mechanism\n"
+
+
+def test_all_right_quadrants_and_the_mechanism_are_read(tmp_path):
+    """An empty cell: the quadrant alone; below category 1 nothing is passed on."""
+    rows = "a,2,NE,NE|SE,end\nb,1,SW,,\nc,0.1,NW,NW|NE,bowl\nd,9,NW, NW ,several\ne,1,SE,NE|NW|SW|SE, step \nf,0,,,\n"
+    labels = read_labels(write(tmp_path, WHERE_AND_HOW + rows))
+    assert labels["accepted"].tolist() == ["NE|SE", "SW", "", "NW", "NE|NW|SW|SE", ""]
+    assert labels["mechanism"].tolist() == [1, -1, -1, 5, 2, -1]
+    assert labels["mechanism"].dtype == "int8"
+    assert list(no_labels().columns) == list(labels.columns)
+    assert no_labels()["mechanism"].dtype == "int8"
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("e,2,NE,NW|SW,end", r"accepted: 'NW\|SW' found, quadrants with '\|' between them are needed, the one of"),
+        ("e,2,NE,NE|N,end", r"accepted: 'NE\|N' found"),
+        ("e,2,NE,NE;SE,end", "accepted: 'NE;SE' found"),
+        ("e,2,,NE|SE,end", "quadrant: '' found"),
+        (
+            "e,2,NE,NE|SE,ends",
+            "mechanism: 'ends' found, one of corner, end, step, bowl, bending, several is needed, or an",
+        ),
+        ("e,0.1,,,sinkhole", "mechanism: 'sinkhole' found"),
+    ],
+)
+def test_a_bad_accepted_quadrant_or_mechanism_is_named_by_line(tmp_path, row, message):
+    with pytest.raises(InputError, match=rf"labels\.csv, line 3, column {message}"):
+        read_labels(write(tmp_path, WHERE_AND_HOW + "a,2,NE,NE|SE,end\n" + row + "\n"))
+
+
+def test_a_last_cell_that_was_cut_short_is_no_smaller_set_of_quadrants(tmp_path):
+    content = HEADER[:-1] + ",accepted\na,2,NE,NE|SE\nb,2,NE,NE|SE\n"
+    assert len(read_labels(write(tmp_path, content))) == 2
+    for cut in range(1, 7):
+        with pytest.raises(InputError, match=r"labels\.csv"):
+            read_labels(write(tmp_path, content[:-cut]))
 
 
 def test_a_quadrant_below_category_1_is_undefined_and_not_passed_on(tmp_path):
@@ -115,7 +160,7 @@ def test_files_that_are_no_labels_are_refused(tmp_path):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(position=st.floats(0, 1, exclude_max=True), junk=st.text(max_size=4), cut=st.booleans(), difficult=st.booleans())
 def test_damaged_labels_are_refused_or_read(tmp_path, position, junk, cut, difficult):
-    content = HEADER + GOOD
+    content = WHERE_AND_HOW + "a,0.5,NE,NE|SE,end\nb,0.4,,,\nc,2.25,SW,,bowl\nd,0,,,\n"
     if difficult:
         levels = ("difficulty", "easy", "", "hard", "medium")
         content = "".join(f"{line},{level}\n" for line, level in zip(content.splitlines(), levels, strict=True))
@@ -128,23 +173,26 @@ def test_damaged_labels_are_refused_or_read(tmp_path, position, junk, cut, diffi
         assert labels["building_id"].is_unique
         assert labels["severity_permille"].between(0, 1000).all()
         assert labels["quadrant"].isin(["NE", "NW", "SW", "SE", ""]).all()
+        assert all(
+            quadrant in accepted for quadrant, accepted in zip(labels["quadrant"], labels["accepted"], strict=True)
+        )
+        assert labels["mechanism"].between(-1, 5).all()
         assert labels["difficulty"].isin([-1, 0, 1, 2]).all()
 
 
 cells = st.one_of(
-    st.sampled_from(
-        ["a", "b", "", " ", "NE", "SW", "0.4", "2.5", "-1", "1e400", "nan", "inf", "easy", "hard", "0x1", "1,5"]
-    ),
+    st.sampled_from("a,b,, ,NE,SW,0.4,2.5,-1,1e400,nan,inf,easy,hard,0x1,NE|SW,NE|,bowl".split(",")),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
     st.floats().map(str),
 )
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
-@given(table=st.lists(st.lists(cells, min_size=3, max_size=5), max_size=5), level=st.booleans())
-def test_any_cells_are_refused_or_read(tmp_path, table, level):
+@given(table=st.lists(st.lists(cells, min_size=3, max_size=5), max_size=5), more=st.integers(0, 3))
+def test_any_cells_are_refused_or_read(tmp_path, table, more):
     path = tmp_path / "labels.csv"
-    lines = [HEADER[:-1] + ",difficulty" * level, *(",".join(row) for row in table)]
+    header = [HEADER[:-1], "difficulty", "accepted", "mechanism"][: 1 + more]
+    lines = [",".join(header), *(",".join(row) for row in table)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
     labels = unless_refused(lambda: read_labels(path), path)
     if labels is not None:
@@ -153,6 +201,8 @@ def test_any_cells_are_refused_or_read(tmp_path, table, level):
         assert labels["severity_permille"].between(0, 1000).all()
         damaged = category(labels["severity_permille"]) >= 1
         assert (labels["quadrant"].isin(["NE", "NW", "SW", "SE"]) == damaged).all()
+        assert ((labels["accepted"] != "") == damaged).all()
+        assert (labels["mechanism"][~damaged] == -1).all()
         assert labels["difficulty"].isin([-1, 0, 1, 2]).all()
 
 
