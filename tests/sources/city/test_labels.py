@@ -181,7 +181,10 @@ def test_damaged_labels_are_refused_or_read(tmp_path, position, junk, cut, diffi
 
 
 cells = st.one_of(
-    st.sampled_from("a,b,, ,NE,SW,0.4,2.5,-1,1e400,nan,inf,easy,hard,0x1,NE|SW,NE|,bowl".split(",")),
+    st.sampled_from(
+        ["a", "b", "", " ", "NE", "SW", "0.4", "2.5", "-1", "1e400", "nan", "inf", "easy", "hard", "0x1", "1,5"]
+    ),
+    st.sampled_from(["NE|SW", "NE|", "bowl"]),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
     st.floats().map(str),
 )
