@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 TOP_PERMILLE = 12.0
 """Upper end of the last level: twice the strain of the worst building that is simulated."""
 LEAST_RATE, MOST_RATE = 1e-5, 1 - 1e-5
-ROUNDS, ENOUGH = 500, 1e-7
+HALVINGS = 60
 STANDARD_ERROR, NINETY = 0.5, 1.353
 """What the log likelihood falls by one standard error from its largest, and at the ends of a 90 % interval."""
 
@@ -90,12 +90,13 @@ def estimate_rate(p_damaged: NDArray[np.floating[Any]], share: float) -> DamageR
     def likelihood(rate: float) -> float:
         return float(np.log(rate * damaged + (1 - rate) * sound).sum())
 
-    rate = share
-    for _ in range(ROUNDS):
-        before, rate = rate, float((rate * damaged / (rate * damaged + (1 - rate) * sound)).mean())
-        if abs(rate - before) < ENOUGH * max(rate, LEAST_RATE):
-            break
-    rate = min(max(rate, LEAST_RATE), MOST_RATE)
+    # A step of expectation maximisation leads towards the largest likelihood, but where answers are unsure by too little
+    # to ever arrive: halve the range that it points into.
+    rate, most = LEAST_RATE, MOST_RATE
+    for _ in range(HALVINGS):
+        middle = (rate + most) / 2
+        expected = float((middle * damaged / (middle * damaged + (1 - middle) * sound)).mean())
+        rate, most = (middle, most) if expected > middle else (rate, middle)
     best = likelihood(rate)
 
     def end(fall: float, towards: float) -> float:
@@ -103,7 +104,7 @@ def estimate_rate(p_damaged: NDArray[np.floating[Any]], share: float) -> DamageR
         inner, outer = rate, towards
         if likelihood(outer) > best - fall:
             return outer
-        for _ in range(60):
+        for _ in range(HALVINGS):
             middle = (inner + outer) / 2
             inner, outer = (middle, outer) if likelihood(middle) > best - fall else (inner, middle)
         return inner
