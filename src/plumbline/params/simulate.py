@@ -47,10 +47,10 @@ class Borrowed(Section):
 class Mechanisms(Section):
     """How buildings fail: a share of the failures for each, in any proportion; see `structure.mechanisms`."""
 
-    corner: float = Field(default=0.4, ge=0)
-    end: float = Field(default=0.15, ge=0)
-    step: float = Field(default=0.15, ge=0)
-    bowl: float = Field(default=0.2, ge=0)
+    corner: float = Field(default=0.45, ge=0)
+    end: float = Field(default=0.13, ge=0)
+    step: float = Field(default=0.13, ge=0)
+    bowl: float = Field(default=0.19, ge=0)
     bending: float = Field(default=0.1, ge=0)
     twice: Fraction = 0.15
     """Share of the failing buildings in which something else fails as well."""

@@ -90,8 +90,8 @@ def estimate_rate(p_damaged: NDArray[np.floating[Any]], share: float) -> DamageR
     def likelihood(rate: float) -> float:
         return float(np.log(rate * damaged + (1 - rate) * sound).sum())
 
-    # A step of expectation maximisation leads towards the largest likelihood, but where answers are unsure by too little
-    # to ever arrive: halve the range that it points into.
+    # A step of expectation maximisation leads towards the largest likelihood, but where answers are unsure by little
+    # too slowly to arrive: halve the range that it points into.
     rate, most = LEAST_RATE, MOST_RATE
     for _ in range(HALVINGS):
         middle = (rate + most) / 2

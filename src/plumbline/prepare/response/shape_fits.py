@@ -47,8 +47,8 @@ class ShapeFits(NamedTuple):
     corner_severity: Float
     """(b, 4) strain averaged over them by their evidence, permille."""
     best_gain: Float
-    """(b, 4) how much likelier the best plain shape that strains no quadrant much more than this one makes the
-    scatterers than no damage does (log likelihood ratio)."""
+    """(b, 4) how much more probable the best plain shape that strains no quadrant much more than this one is than no
+    damage (log odds)."""
     best_severity: Float
     """(b, 4) strain of that fit by the label definition, permille."""
     log_odds: Float
@@ -98,7 +98,7 @@ def fit_shapes(
     drop = fit.solution[..., -1]
     badness = _badness(fit, variance[:, None, :], mask[:, None, :], prior)
     evidence = nothing[:, None] - badness - np.log(fit.last_precision / prior[..., -1]) / 2 + LOG_PRIOR
-    gain, severity = nothing[:, None] - badness, np.abs(drop) * per_mm
+    severity = np.abs(drop) * per_mm
 
     right = accepted(by_quadrant)
     right = right / right.sum(2, keepdims=True)
@@ -107,7 +107,9 @@ def fit_shapes(
     of_corner = _softmax(evidence[:, corner]).reshape(len(xy), 4, -1)
     corner_share = of_corner.sum(2)
     own = [number == MECHANISM for number in range(len(FITTED))]
-    plain = np.where(right[:, PLAIN], gain[:, PLAIN, None], -np.inf)
+    # Of the quadrants that a shape strains alike, the one that it strains most.
+    worst = np.log(np.maximum(by_quadrant[:, PLAIN], 1e-9) / per_mm[:, PLAIN, None])
+    plain = np.where(right[:, PLAIN], evidence[:, PLAIN, None] + worst, -np.inf)
     best = plain.argmax(1)
     return ShapeFits(
         corner_drop=drop[:, corner].reshape(len(xy), 4, -1)[..., 0],
