@@ -54,6 +54,8 @@ class Manifest(BaseModel):
     outputs: list[dict[str, Any]]
     quadrants: list[str]
     category_bounds_permille: list[float]
+    category_share: list[float] = []
+    """Of the buildings that the default model was calibrated on: what its probabilities of categories stand for."""
     prepare: Prepare
     """How scatterers must be prepared for this model."""
     preparation: int = Field(default=1, ge=1)
@@ -79,7 +81,7 @@ def write_package(files: Mapping[str, Path], about: Mapping[str, Any], card: str
 
     Args:
         files: name in the package -> file to copy.
-        about: `name`, `default_model`, `prepare`, `hashes`, `metrics`, `gate` and `records` of the manifest.
+        about: `name`, `default_model`, `category_share`, `prepare`, `hashes`, `metrics`, `gate` and `records` of the manifest.
         card: text of MODEL_CARD.md.
         out: folder to write.
     """

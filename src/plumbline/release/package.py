@@ -11,6 +11,7 @@ import plumbline
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.export.package import write_package
+from plumbline.export.runtime import OnnxModel
 from plumbline.params import Params
 from plumbline.prepare.audit.reference import CONDITIONS_FILE as REFERENCE
 from plumbline.prepare.audit.reference import describe_conditions
@@ -74,6 +75,7 @@ def package(prepared: Path, exported: Path, validated: Path, params: Params, out
     about = {
         "name": params.package.name,
         "default_model": "model.onnx",
+        "category_share": OnnxModel(files["model.onnx"]).category_share,
         "prepare": params.prepare.model_dump(),
         "hashes": {
             "data": sha256_folder(prepared),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import geopandas
@@ -50,6 +50,8 @@ COLUMNS = (*DTYPES, "geometry")
 
 JUDGEMENT = COLUMNS[COLUMNS.index("quadrant") : COLUMNS.index("model_version")]
 """Columns that are empty where the status is not `ok`, and full where it is, but for `mechanism`."""
+ADDED = ("quadrants", "p_damaged", *CATEGORIES, "mechanism", "damage_rate")
+"""Of these, what tables of earlier versions lack."""
 SET_SHARE = 0.8
 """Of the probability of all quadrants, that those of the column `quadrants` hold."""
 SURE_MECHANISM = 0.6
@@ -188,6 +190,8 @@ def write_predictions(predictions: geopandas.GeoDataFrame, path: Path) -> None:
 def read_predictions(path: Path) -> geopandas.GeoDataFrame:
     """Read a table that `write_predictions` wrote, with its types. From a CSV it comes without a CRS.
 
+    Columns that an earlier version did not write are empty.
+
     Raises:
         InputError: the file is missing, of another suffix, unreadable, or not a predictions table.
     """
@@ -207,7 +211,8 @@ def read_predictions(path: Path) -> geopandas.GeoDataFrame:
             # GDAL guesses dates from strings in GeoJSON: a building may be called 2024-01-01.
             options = {"DATE_AS_STRING": "YES"} if suffix == ".geojson" else {}
             table = geopandas.read_file(path, **options)
-        return _checked(_typed(table))
+        missing = [name for name in ADDED if name not in table]
+        return _checked(_typed(table.assign(**dict.fromkeys(missing))), ("mechanism", *missing))
     except (OSError, ValueError, KeyError, shapely.errors.ShapelyError, DataSourceError, DataLayerError) as error:
         raise InputError(f"{path}: not readable as predictions ({error}).") from error
 
@@ -219,7 +224,9 @@ def _typed(table: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
     return table[list(COLUMNS)].astype(DTYPES)
 
 
-def _checked(predictions: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
+def _checked(
+    predictions: geopandas.GeoDataFrame, may_be_empty: Collection[str] = ("mechanism",)
+) -> geopandas.GeoDataFrame:
     """The table with the contract's columns and types, and nothing in it that a reader could misread."""
     table = _typed(predictions)
     judged = (table["status"] == "ok").to_numpy()
@@ -228,7 +235,7 @@ def _checked(predictions: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
         _refuse(table, table[name].isna().to_numpy(), f"{name} is empty")
     _refuse(table, ~table["status"].isin(STATUSES).to_numpy(), f"status is none of {', '.join(STATUSES)}")
     for i, name in enumerate(JUDGEMENT):
-        if name != "mechanism":
+        if name not in may_be_empty:
             _refuse(table, judged & empty[:, i], f"{name} is empty although the status is ok")
         _refuse(table, ~judged & ~empty[:, i], f"{name} is given although the status is not ok")
     _refuse(table, judged & ~table["quadrant"].isin(QUADRANTS).to_numpy(), f"quadrant is none of {QUADRANTS}")
