@@ -81,7 +81,8 @@ def write_package(files: Mapping[str, Path], about: Mapping[str, Any], card: str
 
     Args:
         files: name in the package -> file to copy.
-        about: `name`, `default_model`, `category_share`, `prepare`, `hashes`, `metrics`, `gate` and `records` of the manifest.
+        about: `name`, `default_model`, `category_share`, `prepare`, `hashes`, `metrics`, `gate` and `records` of the
+            manifest.
         card: text of MODEL_CARD.md.
         out: folder to write.
     """
