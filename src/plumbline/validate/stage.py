@@ -56,8 +56,7 @@ def validate(
 ) -> None:
     """Write `gate.json`, figures, the report and tables behind plots into `out`.
 
-    `metrics.json` has all figures on every slice, `summary/ARTIFACT.json` some of them on all, and `alarms.json` what
-    is said of sound buildings.
+    `metrics.json` has all figures on every slice, and `summary/ARTIFACT.json` some of them on all.
 
     A refusal is a result too.
 

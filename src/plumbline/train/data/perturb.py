@@ -1,7 +1,7 @@
 """Perturb examples as if there were fewer or worse scatterers: point dropout, track dropout and noise.
 
 Each perturbed building is fitted and described anew, by the code that prepares buildings. So no input contradicts
-another: corner fits, gradients and standard errors are those of the scatterers that are left.
+another: fits of shapes, gradients and standard errors are those of the scatterers that are left.
 """
 
 from __future__ import annotations
