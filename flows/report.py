@@ -21,6 +21,8 @@ ROWS = {
     "severity_mae": "severity MAE (permille)",
     "severity_r2": "severity R²",
     "interval_coverage": "interval coverage",
+    "missed_share": "missed, of 1.5 permille and more",
+    "damage_calibration_2": "calibration error of damage at 2 %",
     "parity_probability": "parity, probability",
     "parity_severity_permille": "parity, severity (permille)",
     "size_bytes": "size (bytes)",

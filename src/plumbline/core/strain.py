@@ -19,7 +19,8 @@ DIFFICULTIES = ("easy", "medium", "hard")
 """How hard a building is to judge: names of the codes 0, 1, 2."""
 CATEGORY_BOUNDS_PERMILLE = (0.5, 0.75, 1.5, 3.0)
 """Lower bounds of the categories 1 to 4."""
-MECHANISMS = ("corner", "end", "step", "bowl", "bending", "several")
+FAILURES = ("corner", "end", "step", "bowl", "bending")
+MECHANISMS = (*FAILURES, "several")
 """How a building fails: names of the codes 0 to 5. `several`: two at once, the smaller half of the larger at least."""
 ACCEPTED_SHARE = 0.9
 """A quadrant with this share of the building's largest strain is a right answer, too."""
@@ -57,7 +58,7 @@ def bay_length(side: float) -> float:
 def structure_strain(field: Field, side_x: float, side_y: float, spacing: float = 1.0) -> Strain:
     """Severity and quadrant of a noise-free displacement field over a rectangular footprint, by the definition itself.
 
-    Simulated labels come from `simulate.bays`, which is faster; tests hold it to this.
+    Simulated labels come from `simulate.structure.labels`, which is faster; tests hold it to this.
 
     Bays of exactly `bay_length` slide along both axes by at most `spacing` m, from edge to edge, on lines at most
     `spacing` m apart, edges included. The area-weighted least-squares plane of the vertical displacement over the

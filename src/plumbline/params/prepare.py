@@ -104,12 +104,12 @@ class Prepare(Section):
     """A building with fewer usable points is not prepared. It is judged where as many are left when each track has
     taken one (`prepare.abstention`)."""
     max_strain_error_permille: Positive = 0.6
-    """By the noise of a building's points alone (`prepare.resolution`). With a larger one it is prepared, trained on
+    """By the noise of a building's points alone (`prepare.features.strain_resolution`). With a larger one it is prepared, trained on
     and measured, but `predict` does not judge it: what makes category 1 (0.5) is then less than one standard error,
     and errors of position and of the shape come on top."""
     min_quadrant_confidence: Fraction = 0.55
-    """Where the likeliest quadrant of a building of 1.1 permille or more is less probable, `predict` does not judge it.
-    Below that severity less is asked for, and 0 judges all (`prepare.abstention.has_no_probable_quadrant`)."""
+    """`predict` does not judge a building where the chance that it is damaged and its quadrant wrong is above one less
+    this; 0 judges all (`prepare.abstention.has_no_probable_quadrant`)."""
     max_points: int = Field(default=128, ge=8, le=4096)
     """Longest sequence; a building with more points keeps a sample spread evenly along its long axis."""
     min_side_m: float = Field(default=2.0, ge=0, le=20)

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.strain import MECHANISMS
+from plumbline.core.strain import FAILURES
 
 PREPARATION = 7
 """Goes up when the same points give other numbers in the same columns: a model wants those that it was trained on.
@@ -95,8 +95,8 @@ GEOMETRY = (
     *_quadrants("bowl_log_odds", "log 1"),
     *_quadrants("bending_log_odds", "log 1"),
     *_quadrants("shape_severity", "permille"),
-    *(Column(f"{name}_gain", "log 1") for name in MECHANISMS[:5]),
-    *(Column(f"{name}_severity", "permille") for name in MECHANISMS[:5]),
+    *(Column(f"{name}_gain", "log 1") for name in FAILURES),
+    *(Column(f"{name}_severity", "permille") for name in FAILURES),
 )
 
 

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from plumbline.core.strain import FAILURES
 from plumbline.prepare.response.rigid_body import rigid_design
 from plumbline.prepare.response.robust import Fit, misfit, student_fit, student_fits
 from plumbline.prepare.response.shapes import (
     CORNER,
-    FITTED,
     LOG_PRIOR,
     MECHANISM,
     PLAIN,
@@ -106,7 +106,7 @@ def fit_shapes(
     corner = MECHANISM == CORNER
     of_corner = _softmax(evidence[:, corner]).reshape(len(xy), 4, -1)
     corner_share = of_corner.sum(2)
-    own = [number == MECHANISM for number in range(len(FITTED))]
+    own = [number == MECHANISM for number in range(len(FAILURES))]
     # Of the quadrants that a shape strains alike, the one that it strains most.
     worst = np.log(np.maximum(by_quadrant[:, PLAIN], 1e-9) / per_mm[:, PLAIN, None])
     plain = np.where(right[:, PLAIN], evidence[:, PLAIN, None] + worst, -np.inf)
@@ -121,8 +121,8 @@ def fit_shapes(
         log_odds=_log_odds(share, right),
         wary_log_odds=_log_odds(_softmax(evidence / WARY), right),
         **{
-            f"{FITTED[number]}_log_odds": _log_odds(_softmax(evidence[:, own[number]]), right[:, own[number]])
-            for number in range(1, len(FITTED))
+            f"{FAILURES[number]}_log_odds": _log_odds(_softmax(evidence[:, own[number]]), right[:, own[number]])
+            for number in range(1, len(FAILURES))
         },
         severity=np.einsum("bs,bs,bsq->bq", share, np.abs(drop), by_quadrant),
         mechanism_gain=np.stack([logsumexp(evidence[:, these], axis=1) for these in own], axis=1),

@@ -12,13 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.strain import ACCEPTED_SHARE, MECHANISMS, bay_length, principal_tensile_strain
+from plumbline.core.strain import ACCEPTED_SHARE, FAILURES, bay_length, principal_tensile_strain
 
 Float = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]
-CORNER, END, STEP, BOWL, BENDING = range(5)
-FITTED = MECHANISMS[:5]
-"""Names of the mechanisms that are fitted; `several` are not."""
+CORNER, END, STEP, BOWL, BENDING = range(len(FAILURES))
 SIGNS = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)])
 """Signs of x and y in the quadrants, in the order of `compass.QUADRANTS`."""
 SIDES = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)])
