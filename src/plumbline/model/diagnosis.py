@@ -77,10 +77,12 @@ class Diagnosis(nn.Module):
         self.register_buffer("severity_sd", torch.ones(()))
         self.register_buffer("severity_limit", torch.full((), torch.inf))
         self.register_buffer("temperature", torch.ones(()))
-        self.register_buffer("accepted_scale", torch.ones(()))
-        self.register_buffer("accepted_shift", torch.zeros(()))
-        self.register_buffer("level_scale", torch.ones(()))
-        self.register_buffer("level_shift", torch.zeros(len(CATEGORY_BOUNDS_PERMILLE) + 1))
+        # Of each kind of building: what few points tell is as unsure as it seems, what many tell is surer.
+        self.register_buffer("quadrant_scale", torch.ones(KINDS))
+        self.register_buffer("accepted_scale", torch.ones(KINDS))
+        self.register_buffer("accepted_shift", torch.zeros(KINDS))
+        self.register_buffer("level_scale", torch.ones(KINDS))
+        self.register_buffer("level_shift", torch.zeros(KINDS, len(CATEGORY_BOUNDS_PERMILLE) + 1))
         self.register_buffer("category_share", torch.full((len(CATEGORY_BOUNDS_PERMILLE) + 1,), 0.2))
         self.register_buffer("mechanism_scale", torch.ones(()))
         self.register_buffer("category_of_level", one_hot_categories(), persistent=False)
@@ -141,24 +143,30 @@ class Diagnosis(nn.Module):
             distance: (B, L, F). slope: (B, L, F). geometry: (B, F). mask: (B, L) bool, one True a building at least.
         """
         raw = self.raw(distance, slope, geometry, mask)
-        low_B1, high_B1 = self.interval(raw.severity_B3, kinds(geometry))
-        level_BK = self.level_logits(raw.levels_BK).softmax(-1)
+        kind_BG = kinds(geometry)
+        low_B1, high_B1 = self.interval(raw.severity_B3, kind_BG)
+        level_BK = self.level_logits(raw.levels_BK, kind_BG).softmax(-1)
+
+        def own(name: str) -> Tensor:
+            return of_kind(kind_BG, self.get_buffer(name)[:, None])
+
         return Answer(
-            quadrant_probability=(raw.logits_B4 / self.temperature).softmax(-1),  # type: ignore[operator]
+            quadrant_probability=(raw.logits_B4 * own("quadrant_scale") / self.temperature).softmax(-1),  # type: ignore[operator]
             severity_permille=self.permille(raw.severity_B3[:, 1:2]).squeeze(-1),
             severity_low=self.permille(low_B1).squeeze(-1),
             severity_high=self.permille(high_B1).squeeze(-1),
             novelty=self.novelty(geometry),
-            accepted_probability=(raw.accepted_B4 * self.accepted_scale + self.accepted_shift).sigmoid(),  # type: ignore[operator]
+            accepted_probability=(raw.accepted_B4 * own("accepted_scale") + own("accepted_shift")).sigmoid(),
             category_probability=(level_BK[:, :, None] * self.get_buffer("category_of_level")).sum(1),
             level_probability=level_BK,
             mechanism_probability=(raw.mechanism_BM * self.mechanism_scale).softmax(-1),  # type: ignore[operator]
         )
 
-    def level_logits(self, levels_BK: Tensor) -> Tensor:
-        """(B, K) calibrated: one scale for all, and a shift for each category."""
-        shift_K = (self.get_buffer("category_of_level") * self.get_buffer("level_shift")).sum(1)
-        return levels_BK * self.get_buffer("level_scale") + shift_K
+    def level_logits(self, levels_BK: Tensor, kind_BG: Tensor) -> Tensor:
+        """(B, K) calibrated: of each kind of building a scale for all, and a shift for each category."""
+        scale_B1 = of_kind(kind_BG, self.get_buffer("level_scale")[:, None])
+        shift_BC = of_kind(kind_BG, self.get_buffer("level_shift"))
+        return levels_BK * scale_B1 + (shift_BC[:, None, :] * self.get_buffer("category_of_level")).sum(-1)
 
     def interval(self, severity_B3: Tensor, kind_BK: Tensor) -> tuple[Tensor, Tensor]:
         """(B, 1) ends of the severity's interval, standardised, about the middle of `severity_B3`.
@@ -180,6 +188,11 @@ class Diagnosis(nn.Module):
     def category_edges(self) -> Tensor:
         """(E,) bounds between the categories, standardised."""
         return self.standard_severity(torch.tensor(CATEGORY_BOUNDS_PERMILLE).to(self.get_buffer("severity_sd")))
+
+
+def of_kind(kind_BG: Tensor, values_GN: Tensor) -> Tensor:
+    """(B, N) the values of each building's kind; sums of products, which a graph does not round with the network's."""
+    return (kind_BG[:, :, None] * values_GN).sum(1)
 
 
 def one_hot_categories() -> Tensor:

@@ -104,10 +104,10 @@ class Prepare(Section):
     """A building with fewer usable points is not prepared. It is judged where as many are left when each track has
     taken one (`prepare.abstention`)."""
     max_strain_error_permille: Positive = 0.6
-    """By the noise of a building's points alone (`prepare.features.strain_resolution`). With a larger one it is prepared, trained on
-    and measured, but `predict` does not judge it: what makes category 1 (0.5) is then less than one standard error,
-    and errors of position and of the shape come on top."""
-    min_quadrant_confidence: Fraction = 0.55
+    """By the noise of a building's points alone (`prepare.features.strain_resolution`). With a larger one it is
+    prepared, trained on and measured, but `predict` does not judge it: what makes category 1 (0.5) is then less than
+    one standard error, and errors of position and of the shape come on top."""
+    min_quadrant_confidence: Fraction = 0.65
     """`predict` does not judge a building where the chance that it is damaged and its quadrant wrong is above one less
     this; 0 judges all (`prepare.abstention.has_no_probable_quadrant`)."""
     max_points: int = Field(default=128, ge=8, le=4096)

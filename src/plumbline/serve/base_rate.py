@@ -77,7 +77,10 @@ def fixed_rate(rate: float) -> DamageRate:
 
 
 def estimate_rate(p_damaged: NDArray[np.floating[Any]], share: float) -> DamageRate:
-    """The likeliest share of damaged buildings, but at least one standard error above 0.
+    """The likeliest share of damaged buildings, at least one standard error above 0, and at most `share`.
+
+    Where noise is unlike that of the training, sound buildings look a little damaged, and the likeliest share of few
+    or unsure answers may be 1. More damage than in training is not taken for granted: a user may say so.
 
     Args:
         p_damaged: (B,) probabilities at the share of damaged buildings `share`.
@@ -111,7 +114,8 @@ def estimate_rate(p_damaged: NDArray[np.floating[Any]], share: float) -> DamageR
 
     least = end(STANDARD_ERROR, MOST_RATE) - rate
     low, high = end(NINETY, LEAST_RATE), end(NINETY, MOST_RATE)
-    return DamageRate(max(rate, least), low, max(high, rate, least), True)
+    used = min(max(rate, least), share)
+    return DamageRate(used, min(low, used), max(high, used), True)
 
 
 def at_rate(answers: Answers, share_C: NDArray[np.floating[Any]], rate: float) -> AtRate:

@@ -37,6 +37,7 @@ ADAPTERS = Path("adapters")
 WEIGHTS, ABOUT = "adapter.safetensors", "adapter.json"
 BUFFERS = (
     "temperature",
+    "quadrant_scale",
     "accepted_scale",
     "accepted_shift",
     "level_scale",
