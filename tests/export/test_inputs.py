@@ -46,14 +46,14 @@ WRONG = {
     "double": (turn("slope", lambda v: v.astype(float)), r"slope: type float64 found, float32 needed\. Give slope"),
     "bytes swapped": (turn("slope", lambda v: v.astype(">f4")), r"slope: type >f4 found, float32 needed"),
     "a mask of numbers": (turn("mask", lambda v: v.astype(np.float32)), r"mask: type float32 found, bool needed"),
-    "one building": (turn("geometry", lambda v: v[0]), r"geometry: shape \(38,\) found, \(batch, columns\) needed"),
+    "one building": (turn("geometry", lambda v: v[0]), r"geometry: shape \(56,\) found, \(batch, columns\) needed"),
     "flat": (turn("mask", lambda v: v[0]), r"mask: shape \(\d+,\) found, \(batch, length\) needed"),
     "a column short": (
         turn("slope", lambda v: v[..., :-1]),
         r"slope: 15 columns found, 16 needed: differential_displacement \(mm\), ",
     ),
     "turned": (turn("distance", lambda v: v.transpose(0, 2, 1)), r"distance: \d+ columns found, 6 needed: x \(m\), y"),
-    "other buildings": (turn("geometry", lambda v: v[:3]), r"geometry: shape \(3, 38\) found, but mask is 4 buildings"),
+    "other buildings": (turn("geometry", lambda v: v[:3]), r"geometry: shape \(3, 56\) found, but mask is 4 buildings"),
     "other padding": (turn("mask", lambda v: v[:, :2]), r"distance: shape .* found, but mask is 4 buildings by 2"),
     "an empty row": (put("mask", 2, False), r"mask: building 2 of the batch has no scatterer"),
     "turned round": (turn("mask", lambda v: v[:, ::-1].copy()), r"mask: building \d of the batch has padding before a"),
@@ -105,7 +105,7 @@ def test_longer_than_the_model_takes_is_refused_and_the_longest_is_not(model, da
 def test_an_empty_batch_has_no_answers(model, data):
     for length in (0, 1, 9):
         answers = model.run(data.pad(np.zeros(0, dtype=int), length))
-        assert [part.shape for part in answers] == [(0, 4), (0,), (0,), (0,), (0,)]
+        assert [part.shape for part in answers] == [(0, 4), (0,), (0,), (0,), (0,), (0, 4), (0, 5), (0, 16), (0, 6)]
 
 
 @pytest.mark.parametrize(

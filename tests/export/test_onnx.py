@@ -13,6 +13,7 @@ import torch
 import yaml
 
 from plumbline.core.errors import PlumblineError
+from plumbline.core.strain import category_of_levels
 from plumbline.export.fp16 import in_half
 from plumbline.export.interface import interface
 from plumbline.export.onnx import INPUTS, OUTPUTS, export_onnx, finish, said_by
@@ -150,6 +151,10 @@ def test_names_and_shapes_are_the_contract(tiny, artifact):
         "severity_low": ["batch"],
         "severity_high": ["batch"],
         "novelty": ["batch"],
+        "accepted_probability": ["batch", 4],
+        "category_probability": ["batch", 5],
+        "level_probability": ["batch", 16],
+        "mechanism_probability": ["batch", 6],
     }
     types = {value.name: value.type for value in (*session.get_inputs(), *session.get_outputs())}
     assert types.pop("mask") == "tensor(bool)"
@@ -161,7 +166,11 @@ def test_probabilities_sum_to_one_and_the_interval_holds_the_middle(tiny):
     for artifact in ARTIFACTS:
         inputs = batch_of(model, np.random.default_rng(6), 64, 17, np.full(64, 17))
         answer = whole(tiny.data("export") / f"{artifact}.onnx").run(inputs)
-        np.testing.assert_allclose(answer.quadrant_probability.sum(1), 1, atol=1e-5)
+        for name in ("quadrant", "category", "level", "mechanism"):
+            np.testing.assert_allclose(getattr(answer, f"{name}_probability").sum(1), 1, atol=1e-5)
+        levels = answer.level_probability @ (category_of_levels()[:, None] == np.arange(5))
+        np.testing.assert_allclose(answer.category_probability, levels, atol=1e-5)
+        assert ((answer.accepted_probability >= 0) & (answer.accepted_probability <= 1)).all()
         assert (answer.severity_low >= 0).all()
         assert (answer.severity_low <= answer.severity_permille).all()
         assert (answer.severity_permille <= answer.severity_high).all()
@@ -229,6 +238,10 @@ def test_it_says_what_it_is(tiny, artifact):
     about = whole(tiny.data("export") / f"{artifact}.onnx").about
     assert (about.name, about.preparation, about.max_length) == ("plumbline", PREPARATION, LENGTHS[-1])
     assert about.version
+    model = load_diagnosis(tiny.data("train" if artifact == "float32" else "compress"))
+    np.testing.assert_allclose(about.category_share, model.get_buffer("category_share"), atol=1e-6)
+    assert sum(about.category_share) == pytest.approx(1, abs=1e-5)
+    assert OnnxModel(tiny.data("export") / f"{artifact}.onnx").category_share == about.category_share
     for key, value in interface().items():
         assert getattr(about, key) == value
     assert [column["unit"] for column in about.inputs[0]["columns"]] == [column.unit for column in DISTANCE]
@@ -247,7 +260,8 @@ def test_most_weights_are_in_half_precision_and_what_decides_is_not(tiny):
         kinds.setdefault(tensor.data_type, set()).add(tensor.name)
     halves, floats = kinds[onnx.TensorProto.FLOAT16], kinds[onnx.TensorProto.FLOAT]
     assert sum(1 for name in halves if "encoder" in name or "join" in name) > 4
-    for part in ("quadrant_head", "severity_head", "distance_mean", "slope_sd", "whitening"):
+    heads = ("quadrant_head", "severity_head", "accepted_head", "level_head", "mechanism_head")
+    for part in (*heads, "distance_mean", "slope_sd", "whitening"):
         assert any(part in name for name in floats), part
         assert not any(part in name for name in halves), part
 

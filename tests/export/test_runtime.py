@@ -45,7 +45,7 @@ def test_many_small_batches_answer_like_one(model, data, monkeypatch):
 
 def test_no_buildings_give_no_answers_of_the_right_shapes(model, data):
     answers = model.answer(data.take(np.zeros(0, dtype=int)))
-    assert [part.shape for part in answers] == [(0, 4), (0,), (0,), (0,), (0,)]
+    assert [part.shape for part in answers] == [(0, 4), (0,), (0,), (0,), (0,), (0, 4), (0, 5), (0, 16), (0, 6)]
 
 
 @pytest.mark.parametrize(
@@ -85,6 +85,13 @@ def test_a_file_that_says_something_else_of_itself_is_refused(tiny, tmp_path, ch
     finish(path, {**said_by(path), **changed})
     with pytest.raises(InputError, match=rf"model\.onnx: its metadata are not those of a Plumbline model \({said}\)"):
         OnnxModel(path)
+
+
+def test_a_file_that_does_not_say_what_its_probabilities_stand_for_is_refused(tiny):
+    model = OnnxModel(tiny.data("export") / "pruned.onnx")
+    model.about = None
+    with pytest.raises(InputError, match=r"does not say what its probabilities stand for\. Export it again"):
+        _ = model.category_share
 
 
 def test_what_a_later_version_says_besides_is_no_fault(tiny, tmp_path):
