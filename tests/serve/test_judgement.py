@@ -1,4 +1,6 @@
-from types import SimpleNamespace
+"""From answers to the table: who is judged, at what share of damage, and what is said of it."""
+
+import logging
 
 import geopandas
 import numpy as np
@@ -7,41 +9,65 @@ import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.export.answers import Answers
+from plumbline.core.compass import QUADRANTS
+from plumbline.core.console import log
 from plumbline.params import Prepare
-from plumbline.prepare.abstention import UNSURE_WHERE, has_no_probable_quadrant, has_too_little_data, status_of
-from plumbline.serve.judgement import judge
+from plumbline.prepare.abstention import (
+    UNSURE_WHERE,
+    Asked,
+    has_no_probable_quadrant,
+    has_too_little_data,
+    is_judged,
+    quadrant_confidence,
+    status_of,
+)
+from plumbline.serve.base_rate import estimate_rate
+from plumbline.serve.judgement import Model, asked_of, judge, say_damaged
+from plumbline.serve.predictions import JUDGEMENT, PROBABILITIES, write_predictions
 from tests.prepare.features.test_strain_resolution import buildings
+from tests.serve.made import SHARE, answers_of
 
 LIMITS = Prepare(max_strain_error_permille=0.3, min_quadrant_confidence=0.55)
+CALIBRATED = sum(SHARE[1:])
+MODEL = Model("1", SHARE)
 CASES = {
-    # severity, confidence, error of each of 16 points in mm (10 m: strain error 0.058 of it), novelty -> status
-    "damaged in a place": (2.0, 0.56, 1.0, 0.2, "ok"),
-    "damaged, no telling where": (1.2, 0.54, 1.0, 0.2, "insufficient_points"),
-    "perhaps damaged, no telling where": (0.49, 0.34, 1.0, 0.2, "insufficient_points"),
-    "perhaps damaged, sooner there than elsewhere": (0.51, 0.39, 1.0, 0.2, "ok"),
-    "not damaged, so in no quadrant": (0.29, 0.26, 1.0, 0.2, "ok"),
-    "noisy points, whatever is found": (2.0, 0.9, 9.0, 0.2, "insufficient_points"),
-    "unlike training": (2.0, 0.9, 1.0, 1.2, "out_of_distribution"),
-    "unlike training, no telling where": (2.0, 0.3, 1.0, 1.2, "insufficient_points"),
+    # probability of damage, confidence, error of each of 16 points in mm (10 m: strain error 0.058 of it), novelty
+    "damaged in a place": (0.99, 0.56, 1.0, 0.2, "ok"),
+    "damaged, no telling where": (0.99, 0.53, 1.0, 0.2, "insufficient_points"),
+    "perhaps damaged, no telling where": (0.7, 0.34, 1.0, 0.2, "insufficient_points"),
+    "perhaps damaged, sooner there than elsewhere": (0.7, 0.39, 1.0, 0.2, "ok"),
+    "not damaged, so in no quadrant": (0.5, 0.26, 1.0, 0.2, "ok"),
+    "noisy points, whatever is found": (0.99, 0.9, 9.0, 0.2, "insufficient_points"),
+    "unlike training": (0.99, 0.9, 1.0, 1.2, "out_of_distribution"),
+    "unlike training, no telling where": (0.99, 0.3, 1.0, 1.2, "insufficient_points"),
     "no figure": (np.nan, 0.9, 1.0, 0.2, "out_of_distribution"),
 }
 
 
-def judged(cases, limits=LIMITS):
-    """The statuses of buildings in a row, and how many were only not sure where."""
-    severity, confidence, error, novelty = (np.array(column, np.float32) for column in zip(*cases, strict=True))
-    rest = (1 - confidence) / 3
-    answers = Answers(np.stack([rest, confidence, rest, rest], axis=1), severity, severity / 2, severity * 2, novelty)
-    count = len(cases)
-    prepared = SimpleNamespace(
-        sequences=buildings([[float(one)] * 16 for one in error], (10, 10)),
-        footprint=np.arange(count),
-        n_points=np.full(count, 16),
-    )
+def town(count):
     squares = [shapely.box(20 * i, 0, 20 * i + 10, 10) for i in range(count)]
-    frame = geopandas.GeoDataFrame({"building_id": [str(i) for i in range(count)]}, geometry=squares, crs="EPSG:3035")
-    table, reason = judge(prepared, answers, frame, limits, "1")
+    return geopandas.GeoDataFrame({"building_id": [str(i) for i in range(count)]}, geometry=squares, crs="EPSG:3035")
+
+
+def answered(p_damaged, confidence, novelty=0.2):
+    """Answers whose NW is the likeliest, and right with this probability."""
+    p_damaged, confidence = np.atleast_1d(p_damaged).astype(float), np.atleast_1d(confidence)
+    rest = (1 - confidence) / 3
+    return answers_of(
+        np.stack([rest, confidence, rest, rest], axis=1),
+        np.where(np.isnan(p_damaged), np.nan, np.where(p_damaged >= 0.5, 2.0, 0.2)),
+        novelty=novelty,
+        p_damaged=p_damaged,
+    )
+
+
+def judged(cases, limits=LIMITS, rate=CALIBRATED):
+    """The statuses of buildings in a row, and how many were only not sure where."""
+    p_damaged, confidence, error, novelty = (np.array(column, float) for column in zip(*cases, strict=True))
+    count = len(cases)
+    poor = has_too_little_data(buildings([[float(one)] * 16 for one in error], (10, 10)), limits)
+    asked = Asked(np.arange(count), np.full(count, 16), poor)
+    table, reason, _ = judge(asked, answered(p_damaged, confidence, novelty), town(count), limits, MODEL, rate)
     return table["status"].tolist(), (reason == UNSURE_WHERE).tolist()
 
 
@@ -61,43 +87,54 @@ def test_points_that_a_tilt_and_the_tracks_offsets_explain_say_nothing(points, t
     assert has_too_little_data(sequences, Prepare(min_points=5)).tolist() == [not judged]
 
 
-@pytest.mark.parametrize("severity", [0.4, 0.5, 0.6, 0.8, 1.0])
-def test_damage_elsewhere_than_said_has_at_most_a_chance_of_one_in_three(severity):
-    # s / (s + 0.5) of those said to have s are damaged, and 0.31 to 0.33 of all may be so in another quadrant.
-    least, most = (1 - chance * (severity + 0.5) / severity for chance in (0.33, 0.308))
-    assert asked(severity, least) == [True]
-    assert asked(severity, most) == [False]
-
-
-@pytest.mark.parametrize("severity", [1.1, 1.5, 3, 20])
-def test_from_there_on_a_quadrant_as_probable_as_the_limit_is_told(severity):
-    assert asked(severity, 0.551) == [False]
-    assert asked(severity, 0.549) == [True]
-
-
-def test_whoever_is_said_to_be_sound_needs_no_quadrant():
-    assert asked(0.0, 0.25) == asked(0.1, 0.25) == asked(0.38, 0.25) == [False]
-    assert asked(0.39, 0.25) == [True]
-
-
-@given(st.floats(0, 30), st.floats(0.25, 1), st.floats(0, 1))
-def test_the_limit_moves_what_is_asked_in_proportion(severity, confidence, full):
-    assert asked(severity, 0.25, 0.0) == [False]
-    assert asked(severity, max(confidence * 0.999, 0.25), full) >= asked(severity, confidence, full)
-    # The more severe, the more is asked for, up to the limit.
-    assert asked(severity, confidence, full) <= asked(1.2, confidence, full)
-    assert asked(1.2, confidence, full) == [float(np.float32(confidence)) < full]
-
-
-def asked(severity, confidence, full=0.55):
+def asked(p_damaged, confidence, limit=0.55):
     """Whether a building goes without an answer for want of a quadrant."""
-    limits = LIMITS.model_copy(update={"min_quadrant_confidence": full})
-    return has_no_probable_quadrant(answered_as(severity, confidence), limits).tolist()
+    limits = LIMITS.model_copy(update={"min_quadrant_confidence": limit})
+    answers = answers_of([[0.1, 0.7, 0.1, 0.1]], [1.0], accepted=[[1, confidence, 1, 1]], p_damaged=[p_damaged])
+    return has_no_probable_quadrant(answers, limits).tolist()
 
 
-def answered_as(severity, confidence):
-    probability = np.array([[confidence, *[(1 - confidence) / 3] * 3]], np.float32)
-    return Answers(probability, *(np.array([value], np.float32) for value in (severity, 0, 9, 0)))
+@pytest.mark.parametrize(
+    ("p_damaged", "confidence", "left_out"),
+    [
+        (1.0, 0.551, False),
+        (1.0, 0.549, True),
+        (0.75, 0.401, False),  # 0.75 x 0.6 = 0.45
+        (0.75, 0.399, True),
+        (0.5, 0.101, False),
+        (0.44, 0.0, False),
+        (0.46, 0.0, True),
+        (0.0, 0.0, False),
+    ],
+)
+def test_damage_elsewhere_than_said_has_at_most_the_chance_that_is_asked_for(p_damaged, confidence, left_out):
+    assert asked(p_damaged, confidence) == [left_out]
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.2))
+def test_the_surer_the_quadrant_and_the_less_probable_the_damage_the_sooner_it_is_judged(p, confidence, limit, more):
+    assert asked(p, confidence, 0.0) == [False]
+    assert asked(p, min(confidence + more, 1), limit) <= asked(p, confidence, limit)
+    assert asked(max(p - more, 0), confidence, limit) <= asked(p, confidence, limit)
+    assert asked(p, confidence, max(limit - more, 0)) <= asked(p, confidence, limit)
+
+
+def test_a_quadrant_is_as_sure_as_it_is_accepted_and_not_as_it_is_probable():
+    """A whole end: either quadrant is right for sure, though each has but half of the probability."""
+    answers = answers_of([[0.48, 0.02, 0.01, 0.49]], [2.0], accepted=[[0.97, 0.05, 0.02, 0.95]])
+    np.testing.assert_allclose(quadrant_confidence(answers), [0.95], rtol=1e-6)  # of the likeliest, SE
+    assert not has_no_probable_quadrant(answers, LIMITS)[0]
+    alone = answers._replace(accepted_probability=answers.quadrant_probability)
+    assert has_no_probable_quadrant(alone, LIMITS)[0]
+
+
+@pytest.mark.parametrize("name", ["level_probability", "accepted_probability", "mechanism_probability", "severity_low"])
+def test_an_answer_with_a_part_that_is_no_number_is_none(name):
+    answers = answered([0.9, 0.9], [0.9, 0.9])
+    part = getattr(answers, name).copy()
+    part[1] = np.nan
+    sequences = buildings([[1.0] * 16] * 2, (10, 10))
+    assert is_judged(sequences, answers._replace(**{name: part}), LIMITS).tolist() == [True, False]
 
 
 def test_those_only_unsure_of_the_place_are_told():
@@ -108,9 +145,16 @@ def test_those_only_unsure_of_the_place_are_told():
     ]
 
 
+def test_a_rare_damage_lets_more_be_judged():
+    """Where one in fifty is damaged, what looks like damage without a place is most probably none."""
+    case = (0.9, 0.3, 1.0, 0.2)
+    assert judged([case])[0] == ["insufficient_points"]
+    assert judged([case], rate=0.02)[0] == ["ok"]
+
+
 @given(
     st.lists(
-        st.tuples(st.floats(0.01, 10), st.floats(0.25, 1), st.floats(0.1, 20), st.floats(0, 2)), min_size=1, max_size=9
+        st.tuples(st.floats(0, 1), st.floats(0.25, 1), st.floats(0.1, 20), st.floats(0, 2)), min_size=1, max_size=9
     ),
     st.floats(0, 1),
 )
@@ -124,11 +168,141 @@ def test_a_limit_takes_answers_away_and_they_are_those_told(cases, bound):
     assert lost == unsure
 
 
+def nobody():
+    return answers_of(np.zeros((0, 4)), np.zeros(0), novelty=np.zeros(0))
+
+
 def test_footprints_that_were_not_prepared_have_a_reason_of_their_own():
-    empty = Answers(np.zeros((0, 4), np.float32), *(np.zeros(0, np.float32),) * 4)
-    none = buildings([[1.0]], (10, 10)).take(np.arange(0))
-    prepared = SimpleNamespace(sequences=none, footprint=np.arange(0), n_points=np.zeros(3, int))
+    asked = Asked(np.arange(0), np.zeros(3, int), np.zeros(0, bool))
     shapes = np.array([shapely.box(0, 0, 10, 10)] * 3)
-    found = status_of(prepared, empty, shapes, LIMITS)
+    found = status_of(asked, nobody(), shapes, LIMITS)
     assert found.status.tolist() == ["insufficient_points"] * 3
     assert found.reason.tolist() == ["no_points"] * 3
+
+
+def city(count=400, rate=0.1, seed=0):
+    """What a calibrated model says of a city, of which every fifth building has too poor points and one in nine none.
+
+    Returns what it was asked, its answers, the footprints, and which of those are damaged.
+    """
+    rng = np.random.default_rng(seed)
+    damaged = rng.random(count) < rate
+    sign = rng.normal(np.where(damaged, 2.5, 0.0), 1)
+    odds = np.exp(2.5 * sign - 2.5**2 / 2) * CALIBRATED / (1 - CALIBRATED)
+    there = np.flatnonzero(rng.random(count) > 1 / 9)
+    probability = rng.dirichlet(np.full(4, 0.3), len(there))
+    answers = answers_of(
+        probability,
+        np.where(odds > 1, 1.0, 0.3)[there],
+        accepted=np.minimum(1.2 * probability, 1),
+        p_damaged=(odds / (1 + odds))[there],
+        mechanism=rng.dirichlet(np.full(6, 0.3), len(there)),
+    )
+    points = np.zeros(count, int)
+    points[there] = 12
+    return Asked(there, points, there % 5 == 0), answers, town(count), damaged
+
+
+@pytest.fixture(scope="module")
+def result():
+    asked, answers, footprints, _ = city()
+    return judge(asked, answers, footprints, LIMITS, MODEL)
+
+
+def test_the_rate_is_estimated_from_those_that_can_be_judged(result):
+    asked, answers, *_ = city()
+    assert result.rate == estimate_rate(1 - answers.category_probability[~asked.poor, 0], CALIBRATED)
+    assert result.rate.low <= 0.1 <= result.rate.high
+    odd = answers._replace(novelty=np.where(asked.poor, 0.2, 2).astype(np.float32))
+    assert judge(asked, odd, town(400), LIMITS, MODEL).rate.high == 1.0  # nobody is left to tell
+
+
+def test_every_row_stands_for_the_estimated_rate(result, tmp_path):
+    table, ok = result.table, result.table["status"] == "ok"
+    asked, answers, footprints, _ = city()
+    assert table["building_id"].tolist() == footprints["building_id"].tolist()
+    assert ok.sum() > 150
+    assert (table.loc[ok, "damage_rate"] == result.rate.rate).all()
+    assert table.loc[~ok, list(JUDGEMENT)].isna().all(axis=None)
+    assert table.loc[ok, [name for name in JUDGEMENT if name != "mechanism"]].notna().all(axis=None)
+    assert (result.reason[~np.isin(np.arange(400), asked.footprint)] == "no_points").all()
+    categories = table.loc[ok, [f"p_category_{number}" for number in range(5)]].to_numpy(float)
+    np.testing.assert_allclose(categories.sum(1), 1, atol=1e-6)
+    np.testing.assert_allclose(table.loc[ok, "p_damaged"], 1 - categories[:, 0], atol=1e-9)
+    # Bayes' rule, by hand.
+    row = np.flatnonzero(ok)
+    said = 1 - answers.category_probability[np.searchsorted(asked.footprint, row), 0].astype(float)
+    odds = said / (1 - said) * (1 - CALIBRATED) / CALIBRATED * result.rate.rate / (1 - result.rate.rate)
+    np.testing.assert_allclose(table.loc[ok, "p_damaged"], odds / (1 + odds), rtol=1e-4, atol=1e-7)
+    write_predictions(table, tmp_path / "out.csv")  # which checks the contract
+
+
+def test_where_is_said_as_the_model_says_it(result):
+    asked, answers, *_ = city()
+    row = np.flatnonzero(result.table["status"] == "ok")
+    own = answers.quadrant_probability[np.searchsorted(asked.footprint, row)]
+    np.testing.assert_allclose(result.table.loc[row, list(PROBABILITIES)].to_numpy(float), own, rtol=1e-6)
+    assert result.table.loc[row, "quadrant"].tolist() == [QUADRANTS[code] for code in own.argmax(1)]
+    sure = result.table.loc[row, "quadrant_confidence"].to_numpy(float)
+    np.testing.assert_allclose(sure, np.minimum(1.2 * own.max(1), 1), rtol=1e-5)
+
+
+def test_as_many_are_damaged_as_their_probabilities_say(result):
+    """All that could be judged: who is unsure where is left out for being probably damaged."""
+    asked, answers, footprints, damaged = city(4000)
+    found = judge(asked, answers, footprints, LIMITS.model_copy(update={"min_quadrant_confidence": 0.0}), MODEL)
+    ok = (found.table["status"] == "ok").to_numpy()
+    said = found.table.loc[ok, "p_damaged"].to_numpy(float)
+    assert said.sum() == pytest.approx(damaged[ok].sum(), rel=0.15)
+    sure = said > 0.8
+    assert damaged[ok][sure].mean() == pytest.approx(said[sure].mean(), abs=0.06)
+
+
+def test_a_given_rate_is_taken_as_it_is():
+    asked, answers, footprints, _ = city()
+    found = judge(asked, answers, footprints, LIMITS, MODEL, 0.02)
+    assert (found.rate.rate, found.rate.low, found.rate.high, found.rate.estimated) == (0.02, 0.02, 0.02, False)
+    assert (found.table["damage_rate"].dropna() == 0.02).all()
+
+
+def test_a_town_without_any_answer_has_a_table():
+    asked = Asked(np.arange(0), np.zeros(3, int), np.zeros(0, bool))
+    found = judge(asked, nobody(), town(3), LIMITS, MODEL)
+    assert found.table["status"].tolist() == ["insufficient_points"] * 3
+
+
+def test_what_is_asked_of_prepared_buildings():
+    sequences = buildings([[1.0] * 16, [9.0] * 16], (10, 10))
+
+    class Prepared:
+        footprint, n_points = np.array([0, 2]), np.array([16, 0, 16])
+
+    Prepared.sequences = sequences
+    found = asked_of(Prepared, LIMITS)
+    assert found.poor.tolist() == [False, True]
+    assert found.footprint.tolist() == [0, 2]
+
+
+@pytest.fixture
+def said():
+    """Messages of the package's log."""
+    lines, level = [], log.level
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    yield lines
+    log.removeHandler(handler)
+    log.setLevel(level)
+
+
+def test_how_many_are_damaged_is_said_with_the_way_to_go_on(result, said):
+    say_damaged(result, "Rome: ")
+    p = result.table["p_damaged"].dropna()
+    assert said == [
+        f"Rome: A{str(result.rate)[1:]}. p_damaged is 0.9 or more for {(p >= 0.9).sum()} of the {len(p)} judged, "
+        f"0.5 or more for {(p >= 0.5).sum()}. Sort by p_damaged to triage"
+    ]
+    asked = Asked(np.arange(0), np.zeros(3, int), np.zeros(0, bool))
+    say_damaged(judge(asked, nobody(), town(3), LIMITS, MODEL))
+    assert len(said) == 1

@@ -12,23 +12,29 @@ import shapely
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.serve.predictions import (
     COLUMNS,
     DTYPES,
     JUDGEMENT,
+    SET_SHARE,
     STATUSES,
     SUFFIXES,
     check_output,
     make_predictions,
+    named_mechanism,
+    probable_set,
     read_predictions,
     write_predictions,
 )
 from tests.full_disk import largest_file
+from tests.serve.made import table_of
 
 CONTRACT = (
-    "building_id status n_points quadrant quadrant_confidence p_ne p_nw p_sw p_se severity_permille severity_low "
-    "severity_high burland_category model_version geometry"
+    "building_id status n_points quadrant quadrant_confidence quadrants p_ne p_nw p_sw p_se severity_permille "
+    "severity_low severity_high burland_category p_damaged p_category_0 p_category_1 p_category_2 p_category_3 "
+    "p_category_4 mechanism damage_rate model_version geometry"
 )
 AWKWARD_IDS = ["007", "NA", "2024-01-01", '{"a": 1}', 'comma, "quote"\nline', "Straße 7", "𠠀", "<script>"]
 
@@ -42,7 +48,7 @@ def predictions(ids: list[str], status: list[str] | None = None, seed: int = 0) 
     rng = np.random.default_rng(seed)
     count = len(ids)
     severity = rng.uniform(0, 5, count)
-    return make_predictions(
+    return table_of(
         buildings(ids),
         status or [STATUSES[i % 3] for i in range(count)],
         rng.integers(0, 200, count),
@@ -51,7 +57,42 @@ def predictions(ids: list[str], status: list[str] | None = None, seed: int = 0) 
         severity * 0.7,
         severity * 1.4,
         "3",
+        p_damaged=rng.random(count),
+        mechanism=rng.dirichlet(np.full(6, 0.3), count),
     )
+
+
+@pytest.mark.parametrize(
+    ("probability", "wanted"),
+    [
+        ([0.8, 0.1, 0.05, 0.05], "NE"),
+        ([0.79, 0.1, 0.05, 0.06], "NE|NW"),
+        ([0.1, 0.45, 0.45, 0.0], "NW|SW"),
+        ([0.05, 0.3, 0.05, 0.6], "NW|SE"),
+        ([0.25] * 4, "NE|NW|SW|SE"),
+        ([0.27, 0.27, 0.26, 0.2], "NE|NW|SW"),
+        ([0.0, 0.0, 0.0, 1.0], "SE"),
+    ],
+)
+def test_the_fewest_quadrants_with_four_fifths_of_the_probability_are_named(probability, wanted) -> None:
+    assert probable_set(np.array([probability])).tolist() == [wanted]
+
+
+@given(st.lists(st.floats(0.001, 1), min_size=4, max_size=4))
+def test_no_smaller_set_holds_as_much(weights: list[float]) -> None:
+    p = np.array(weights) / sum(weights)
+    chosen = [QUADRANTS.index(name) for name in probable_set(p[None])[0].split("|")]
+    assert chosen == sorted(chosen)
+    assert p[chosen].sum() >= SET_SHARE - 1e-9
+    largest = np.sort(p)[::-1]
+    assert largest[: len(chosen) - 1].sum() < SET_SHARE + 1e-9
+    assert p[chosen].sum() == pytest.approx(largest[: len(chosen)].sum())
+
+
+def test_a_mechanism_is_named_where_it_and_damage_are_probable() -> None:
+    at = np.array([[0.6, 0.4, 0, 0, 0, 0], [0.59, 0.41, 0, 0, 0, 0], [0, 0, 0, 0, 0.1, 0.9], [1, 0, 0, 0, 0, 0]])
+    assert named_mechanism(at, np.array([0.9, 0.9, 0.5, 0.49])).tolist() == ["corner", None, "several", None]
+    assert named_mechanism(np.full((1, 6), np.nan), np.array([np.nan])).tolist() == [None]
 
 
 def assert_same(read: geopandas.GeoDataFrame, written: geopandas.GeoDataFrame) -> None:
@@ -70,13 +111,23 @@ def test_answers_become_judgements_and_abstentions_become_nulls() -> None:
         ["ok", "insufficient_points", "ok"],
         [12, 2, 40],
         [[0.1, 0.2, 0.6, 0.1], [np.nan] * 4, [0.7, 0.1, 0.1, 0.1]],
+        [0.65, np.nan, 0.8],
         [1.5, np.nan, 0.49],
         [1.0, np.nan, 0.1],
         [2.0, np.nan, 0.9],
+        [[0.1, 0.1, 0.1, 0.4, 0.3], [np.nan] * 5, [0.75, 0.25, 0, 0, 0]],
+        [[0.1, 0.1, 0.1, 0.7, 0, 0], [np.nan] * 6, [1, 0, 0, 0, 0, 0]],
+        0.03,
         "7",
     )
     assert table["quadrant"].tolist()[::2] == ["SW", "NE"]
-    assert table["quadrant_confidence"].tolist()[::2] == [0.6, 0.7]
+    assert table["quadrant_confidence"].tolist()[::2] == [0.65, 0.8]
+    assert table["quadrants"].tolist()[::2] == ["NW|SW", "NE|NW"]
+    assert table["p_damaged"].tolist()[::2] == [0.9, 0.25]
+    assert table["p_category_3"].tolist()[::2] == [0.4, 0.0]
+    assert table["mechanism"].tolist()[0] == "bowl"
+    assert table["mechanism"].isna().tolist() == [False, True, True]  # the last is probably sound
+    assert table["damage_rate"].tolist()[::2] == [0.03, 0.03]
     assert table["burland_category"].tolist()[::2] == [3, 0]
     assert table.loc[1, list(JUDGEMENT)].isna().all()
     assert table["n_points"].tolist() == [12, 2, 40]
@@ -139,8 +190,8 @@ def test_csv_is_plain(tmp_path: Path) -> None:
     write_predictions(predictions(["a", "b"], ["insufficient_points", "ok"]), path)
     header, abstained, judged = path.read_text(encoding="utf-8").splitlines()
     assert header == ",".join(CONTRACT.split())
-    assert abstained.split(",")[3:13] == [""] * 10
-    assert judged.split(",")[12] in "01234"
+    assert abstained.split(",")[3:21] == [""] * 18
+    assert judged.split(",")[13] in "01234"
     assert "POLYGON ((" in judged
 
 

@@ -20,6 +20,7 @@ from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import reasons
+from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.map import page as drawing
 from plumbline.serve.map.content import (
     MapPoints,
@@ -31,10 +32,11 @@ from plumbline.serve.map.content import (
 )
 from plumbline.serve.map.layers import COLOURS, draw_points, groups
 from plumbline.serve.map.page import write_map
-from plumbline.serve.predictions import STATUSES, make_predictions
+from plumbline.serve.predictions import STATUSES
 from plumbline.sources.track import Track
 from tests.browser import browse, complaints, framed, in_browser
 from tests.full_disk import largest_file
+from tests.serve.made import judged_of, table_of
 
 EAST, NORTH = 337000.0, 4285000.0
 HOSTILE = "</script><img src=x onerror=\"document.title='taken'\"><b>@{text}"
@@ -62,7 +64,7 @@ def town(count: int = 40, crs: str = "EPSG:32633") -> geopandas.GeoDataFrame:
     status[5:7] = STATUSES[1:]
     probability = np.full((count, 4), 0.1)
     probability[:, 1] = 0.7
-    return make_predictions(buildings, status, np.arange(count), probability, severity, severity / 2, severity * 2, "3")
+    return table_of(buildings, status, np.arange(count), probability, severity, severity / 2, severity * 2, "3")
 
 
 def track(count: int, name: str = "T_044", crs: str = "EPSG:32633", seed: int = 0) -> Track:
@@ -156,23 +158,27 @@ def test_points_of_another_crs_land_in_the_map() -> None:
 
 
 def test_descriptions() -> None:
-    table = make_predictions(
+    table = table_of(
         geopandas.GeoDataFrame({"building_id": list("abc<")}, geometry=[house(0, 0)] * 4, crs="EPSG:32633"),
         ["ok", "ok", *STATUSES[1:]],
         [14, 1200, 1, 30],
-        [[0.1, 0.1, 0.1, 0.7]] * 4,
+        [[0.15, 0.1, 0.05, 0.7]] * 4,
         [1.84, 0.3, 0, 0],
         [1.1, 0.2, 0, 0],
         [2.94, 0.4, 0, 0],
         "1",
+        [0.93, 0.31, 0, 0],
+        [[0.05, 0.9, 0.05, 0, 0, 0]] * 4,
     )
     said = [
         re.findall("<div>(.*?)</div>", description(row, said))
         for row, said in zip(table.itertuples(), ["", "", "no point", "1 < 2"], strict=True)
     ]
     severity = "Severity 1.8 permille (1.1 to 2.9)"
-    assert said[0] == ["<b>a</b>", "Category 3, moderate", severity, "Quadrant SE, confidence 70%", "14 points"]
-    assert said[1] == ["<b>b</b>", "Category 0, negligible", "Severity 0.3 permille (0.2 to 0.4)", "1,200 points"]
+    where = ["Damaged with 93%", "Quadrant NE or SE", "Fails like: end"]
+    assert said[0] == ["<b>a</b>", "Category 3, moderate", severity, *where, "14 points"]
+    sound = ["Category 0, negligible", "Severity 0.3 permille (0.2 to 0.4)", "Damaged with 31%"]
+    assert said[1] == ["<b>b</b>", *sound, "1,200 points"]
     assert said[2] == ["<b>c</b>", "Not judged: no point", "1 point"]
     assert said[3][:2] == ["<b>&lt;</b>", "Not judged: 1 &lt; 2"]
 
@@ -187,7 +193,7 @@ def test_every_building_has_one_line_of_the_legend() -> None:
 
 def test_the_map_says_what_is_wrong_with_the_building_and_what_with_its_points(tmp_path: Path) -> None:
     footprints = [house(0, 0), shapely.box(50, 0, 51, 20), shapely.box(100, 0, 500, 50), house(0, 50), house(0, 90)]
-    table = make_predictions(
+    table = table_of(
         geopandas.GeoDataFrame({"building_id": list("abcde")}, geometry=footprints, crs="EPSG:32633"),
         ["ok", *["insufficient_points"] * 4],
         [9, 3, 400, 0, 2],
@@ -205,7 +211,7 @@ def test_the_map_says_what_is_wrong_with_the_building_and_what_with_its_points(t
         "no_points",
         "insufficient_points",
     ]
-    write_map(table, [], tmp_path / "map.html", "Town", prepare)
+    write_map(judged_of(table, why_not(table, prepare)), [], tmp_path / "map.html", "Town", prepare)
     page = (tmp_path / "map.html").read_text()
     for said in (
         "shorter side is below 3 m",
@@ -219,7 +225,7 @@ def test_the_map_says_what_is_wrong_with_the_building_and_what_with_its_points(t
 
 def test_a_building_that_may_be_damaged_is_told_apart(tmp_path: Path) -> None:
     houses = [house(0, 50 * i) for i in range(3)]
-    table = make_predictions(
+    table = table_of(
         geopandas.GeoDataFrame({"building_id": list("abc")}, geometry=houses, crs="EPSG:32633"),
         ["insufficient_points", "ok", "insufficient_points"],
         [9] * 3,
@@ -235,7 +241,7 @@ def test_a_building_that_may_be_damaged_is_told_apart(tmp_path: Path) -> None:
         "ok",
         "unsure_where",
     ]
-    write_map(table, [], tmp_path / "map.html", "Town", Prepare(), reason=reason)
+    write_map(judged_of(table, reason), [], tmp_path / "map.html", "Town", Prepare())
     page = (tmp_path / "map.html").read_text()
     assert page.count("Not judged: it may be damaged, and its points do not tell in which quadrant") == 1
     assert "damaged? unsure where: 1" in page
@@ -267,7 +273,7 @@ class Tags(HTMLParser):
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("map") / "map.html"
     write_map(
-        town(),
+        judged_of(town()),
         [track(300, "A_<i>044</i>"), track(200, "A_117", "EPSG:32633", 1)],
         path,
         "Ours <i>& theirs</i>",
@@ -293,36 +299,44 @@ def test_the_page_is_whole_and_asks_for_nothing(page: Path) -> None:
 
 def test_the_page_says_that_points_are_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "MAX_POINTS", 100)
-    write_map(town(), [track(300)], tmp_path / "map.html", "Thin", Prepare())
+    write_map(judged_of(town()), [track(300)], tmp_path / "map.html", "Thin", Prepare())
     assert "Of 300 points near the buildings, 100 can be shown, evenly thinned." in (tmp_path / "map.html").read_text()
 
 
 @pytest.mark.parametrize("status", STATUSES)
 def test_without_points_and_with_one_building_there_is_still_a_map(tmp_path: Path, status: str) -> None:
     one = geopandas.GeoDataFrame({"building_id": ["a"]}, geometry=[house(12.5, 41.9)], crs="EPSG:32633")
-    table = make_predictions(one, [status], [3], [[0.25] * 4], [1.0], [0.5], [2.0], "1")
-    write_map(table.to_crs("EPSG:4326"), [], tmp_path / "map.html", "One", Prepare())
+    table = table_of(one, [status], [3], [[0.25] * 4], [1.0], [0.5], [2.0], "1")
+    write_map(judged_of(table.to_crs("EPSG:4326")), [], tmp_path / "map.html", "One", Prepare())
     text, judged = (tmp_path / "map.html").read_text(), status == "ok"
     assert f"{int(judged)} buildings judged" in text
-    assert ("1 of the 1 judged have their whole interval in category 1 or above." in text) == judged
-    assert "were all of them sound" not in text
+    assert ("for a city like this: 10 % of the buildings are taken to be damaged, as given." in text) == judged
 
 
-def test_the_page_says_how_many_sound_ones_would_be_flagged(tmp_path: Path) -> None:
-    table = town()
-    judged, whole = (table["status"] == "ok").sum(), (table["severity_low"] >= 0.5).sum()
-    told = {"bounds_permille": [0.5], "points_from": [0], "sound": [1000], "flagged": [[300]]}
-    write_map(table, [], tmp_path / "map.html", "Town", Prepare(), metrics={"false_alarms": told})
+def test_the_page_says_what_share_of_damage_it_stands_for(tmp_path: Path) -> None:
+    judged = judged_of(town())._replace(rate=DamageRate(0.031, 0.014, 0.066, True))
+    write_map(judged, [], tmp_path / "map.html", "Town", Prepare())
+    said = "about 3.1 % of the judged buildings are damaged (90 % interval 1.4 to 6.6 %)."
+    assert f"Severities and probabilities are for a city like this: {said}" in (tmp_path / "map.html").read_text()
+
+
+def test_the_worst_are_those_most_surely_damaged_and_the_sound_are_not_listed(tmp_path: Path) -> None:
+    houses = [house(EAST, NORTH + 40 * i) for i in range(5)]
+    frame = geopandas.GeoDataFrame({"building_id": list("abcde")}, geometry=houses, crs="EPSG:32633")
+    said = ([[0.7, 0.1, 0.1, 0.1]] * 5, [1.0, 4.0, 2.0, 5.0, 0.3], [0.1] * 5, [9.0] * 5, "1")
+    table = table_of(frame, ["ok"] * 4 + ["insufficient_points"], [9] * 5, *said, [0.99, 0.6, 0.8, 0.4, 0.9])
+    write_map(judged_of(table), [], tmp_path / "map.html", "Town", Prepare())
     page = (tmp_path / "map.html").read_text()
-    assert f"{whole} of the {judged} judged have their whole interval in category 1 or above; were all" in page
-    assert f"about {0.3 * judged:.0f} would." in page
+    listed = re.findall(r"u2068([a-e])[^:]*: (\d+)%, ([\d.]+) permille, NE\|NW", page)
+    assert [name for name, *_ in listed] == ["a", "c", "b"]
+    assert listed[0][1:] == ("99", "1.0")
 
 
 def test_a_disk_that_fills_up_leaves_no_page(tmp_path: Path) -> None:
     with largest_file(100_000):
         for path in (tmp_path / "map.html", tmp_path / ".map.4711.part.html"):  # as `atomic_file` names it
             with pytest.raises(InputError, match=r"/map\.html: could not be written"):
-                write_map(town(), [], path, "Full", Prepare())
+                write_map(judged_of(town()), [], path, "Full", Prepare())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -449,7 +463,7 @@ def test_the_legend_ends_within_a_phone(tmp_path: Path, width: int) -> None:
     table = town()
     table.loc[10:19, "status"] = STATUSES[1]
     reason = why_not(table, Prepare(), np.isin(np.arange(len(table)), [10, 11, 12]))
-    write_map(table, [], tmp_path / "map.html", "Town", Prepare(), reason=reason)
+    write_map(judged_of(table, reason), [], tmp_path / "map.html", "Town", Prepare())
     said = framed(tmp_path / "map.html", tmp_path, LOOK, width, 844)
     assert said["width"] == width
     assert "damaged? unsure where: 3" in said["right"]
@@ -462,10 +476,10 @@ def test_the_legend_ends_within_a_phone(tmp_path: Path, width: int) -> None:
 def test_a_map_of_few_buildings_shows_them_whole(tmp_path: Path, count: int) -> None:
     footprints = [house(EAST, NORTH + 40 * i) for i in range(count)]
     few = geopandas.GeoDataFrame({"building_id": list("ab"[:count])}, geometry=footprints, crs="EPSG:32633")
-    table = make_predictions(
+    table = table_of(
         few, ["ok"] * count, [3] * count, [[0.25] * 4] * count, [1.0] * count, [0.5] * count, [2.0] * count, "1"
     )
-    write_map(table, [], tmp_path / "map.html", "Few", Prepare())
+    write_map(judged_of(table), [], tmp_path / "map.html", "Few", Prepare())
     west, east, south, north = framed(tmp_path / "map.html", tmp_path, LOOK, 1000, 700)["range"]
     half = [10, 6 + 20 * (count - 1)]
     assert (west < -half[0], east > half[0], south < -half[1], north > half[1]) == (True,) * 4
@@ -491,7 +505,7 @@ onload = () => {
 @pytest.mark.parametrize("name", ["\u05d1\u05d9\u05ea 12", "\u202e12", "plain"])
 def test_a_name_from_right_to_left_does_not_turn_the_severity(tmp_path: Path, name: str) -> None:
     one = geopandas.GeoDataFrame({"building_id": [name]}, geometry=[house(EAST, NORTH)], crs="EPSG:32633")
-    table = make_predictions(one, ["ok"], [3], [[0.7, 0.1, 0.1, 0.1]], [3.7], [0.5], [7.0], "1")
+    table = table_of(one, ["ok"], [3], [[0.7, 0.1, 0.1, 0.1]], [3.7], [0.5], [7.0], "1")
     (worst,) = drawing._worst_first(figure(), ColumnDataSource(), table)
     line = tmp_path / "line.html"
     line.write_text(f'<meta charset="utf-8"><body><p id="line">{worst.options[1][1]}</p></body>', encoding="utf-8")

@@ -8,8 +8,8 @@ import geopandas
 import pytest
 import shapely
 
-from plumbline.serve.predictions import make_predictions
 from plumbline.serve.score.changes import COLUMNS, compare_predictions
+from tests.serve.made import table_of
 
 SE = (0.1, 0.1, 0.1, 0.7)
 NE = (0.7, 0.1, 0.1, 0.1)
@@ -20,7 +20,7 @@ def table(crs: str = "EPSG:3035", **buildings) -> geopandas.GeoDataFrame:
     rows = list(buildings.values())
     square = [shapely.box(4e6 + 50 * row[0], 3e6, 4e6 + 50 * row[0] + 10, 3e6 + 10) for row in rows]
     frame = geopandas.GeoDataFrame({"building_id": list(buildings)}, geometry=square, crs="EPSG:3035").to_crs(crs)
-    return make_predictions(
+    return table_of(
         frame,
         [row[1] for row in rows],
         [9] * len(rows),

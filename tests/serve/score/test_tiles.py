@@ -2,30 +2,83 @@ from types import SimpleNamespace
 
 import geopandas
 import numpy as np
+import pytest
 import shapely
 
-from plumbline.prepare.abstention import UNSURE_WHERE
-from plumbline.serve.predictions import make_predictions, write_predictions
-from plumbline.serve.score.tiles import ANSWERS, REASON, ROWS, read_answers
+from plumbline.params import Prepare
+from plumbline.prepare.abstention import UNSURE_WHERE, Asked
+from plumbline.serve.judgement import Model, judge
+from plumbline.serve.score import tiles as tiles_module
+from plumbline.serve.score.tiles import ANSWERS, BUILDINGS, ROWS, read_answers
+from tests.serve.made import SHARE, answers_of
+
+PREPARE = Prepare(min_quadrant_confidence=0.55)
 
 
-def tile(folder, rows, unsure):
-    """Answers for the buildings at `rows` of the file, some of which want a probable quadrant alone."""
-    folder.mkdir()
+@pytest.fixture(autouse=True)
+def package(monkeypatch):
+    """A package and its model, as far as they are asked."""
+    manifest, model = SimpleNamespace(prepare=PREPARE, version="7"), SimpleNamespace(category_share=SHARE)
+    monkeypatch.setattr(tiles_module, "_opened", lambda package, version: (manifest, model))
+
+
+def said_of(rows, unsure, poor=()):
+    """Footprints at `rows` of the file, and answers for all but the last of them: some unsure where."""
     shapes = [shapely.box(20 * row, 0, 20 * row + 9, 9) for row in rows]
     frame = geopandas.GeoDataFrame({"building_id": [f"B{row}" for row in rows]}, geometry=shapes, crs="EPSG:32633")
-    status = ["insufficient_points" if one else "ok" for one in unsure]
-    ones = np.ones(len(rows))
-    table = make_predictions(frame, status, 9 * ones.astype(int), np.full((len(rows), 4), 0.25), ones, ones, ones, "1")
-    write_predictions(table, folder / ANSWERS)
+    asked = len(rows) - 1
+    confidence = np.where(unsure, 0.3, 0.9)[:asked, None]
+    probability = np.concatenate([confidence, np.repeat((1 - confidence) / 3, 3, axis=1)], axis=1)
+    answers = answers_of(probability, np.linspace(0.3, 3, asked), p_damaged=np.linspace(0.85, 0.99, asked))
+    is_poor = np.isin(np.arange(asked), poor)
+    return Asked(np.arange(asked), np.array([9] * asked + [2]), is_poor), answers, frame
+
+
+def tile(folder, rows, *said):
+    folder.mkdir()
+    asked, answers, frame = said_of(rows, *said)
+    frame.to_parquet(folder / BUILDINGS)
+    np.savez(folder / ANSWERS, **asked._asdict(), **answers._asdict())
     np.save(folder / ROWS, np.array(rows))
-    np.save(folder / REASON, np.where(unsure, UNSURE_WHERE, "ok"))
-    return SimpleNamespace(folder=folder)
+    return SimpleNamespace(folder=folder, package=None, version="7")
 
 
 def test_tiles_together_are_in_the_order_of_the_file(tmp_path):
-    tiles = [tile(tmp_path / "a", [3, 0], [True, False]), tile(tmp_path / "b", [2, 1, 4], [False, True, False])]
-    table, reason = read_answers(tiles)
-    assert table["building_id"].tolist() == [f"B{row}" for row in range(5)]
-    assert reason.tolist() == ["ok", UNSURE_WHERE, "ok", UNSURE_WHERE, "ok"]
+    tiles = [
+        tile(tmp_path / "a", [3, 0, 5], [True, False, False]),
+        tile(tmp_path / "b", [2, 1, 4, 6], [False, True, False, False]),
+    ]
+    table, reason, _ = read_answers(tiles)
+    assert table["building_id"].tolist() == [f"B{row}" for row in range(7)]
+    assert reason.tolist() == [
+        "ok",
+        UNSURE_WHERE,
+        "ok",
+        UNSURE_WHERE,
+        "ok",
+        "insufficient_points",
+        "insufficient_points",
+    ]
     assert (table["status"] != "ok").tolist() == (reason != "ok").tolist()
+    assert table["n_points"].tolist() == [9] * 5 + [2] * 2
+
+
+def test_the_damage_rate_is_that_of_all_tiles_together(tmp_path):
+    """However a city is cut, each building is judged as one of the whole."""
+    rows, unsure = np.arange(41), np.arange(41) % 5 == 0
+    asked, answers, frame = said_of(rows, unsure, poor=[3, 4])
+    whole = judge(asked, answers, frame, PREPARE, Model("7", SHARE))
+    parts = []
+    for number, own in enumerate((rows[:10], rows[10:])):
+        inside = np.isin(asked.footprint, own)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        part = Asked(asked.footprint[inside] - own[0], asked.n_points[own], asked.poor[inside])
+        frame.iloc[own].to_parquet(folder / BUILDINGS)
+        np.savez(folder / ANSWERS, **part._asdict(), **{k: v[inside] for k, v in answers._asdict().items()})
+        np.save(folder / ROWS, own)
+        parts.append(SimpleNamespace(folder=folder, package=None, version="7"))
+    found = read_answers(parts)
+    assert found.rate == whole.rate
+    assert found.reason.tolist() == whole.reason.tolist()
+    assert found.table.drop(columns="geometry").equals(whole.table.drop(columns="geometry"))

@@ -1,0 +1,95 @@
+"""Answers and tables of predictions made up: consistent in themselves, with what a test does not say left plain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import geopandas
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from plumbline.core.strain import MECHANISMS, category, category_of_levels
+from plumbline.export.answers import Answers
+from plumbline.serve.base_rate import fixed_rate
+from plumbline.serve.judgement import Judged
+from plumbline.serve.predictions import make_predictions
+
+OF_LEVEL = category_of_levels()
+SHARE = [0.2, 0.1, 0.2, 0.25, 0.25]
+"""Of the categories, in the data that a model was calibrated on."""
+
+
+def levels(p_damaged: ArrayLike, severity: ArrayLike) -> NDArray[np.float64]:
+    """(B, 16) probabilities of levels: the damaged part is in the category of the severity, or else in all alike."""
+    p, own = np.asarray(p_damaged, float), category(np.nan_to_num(np.asarray(severity, float)))
+    sound, same = (OF_LEVEL == 0)[None], own[:, None] == OF_LEVEL
+    damaged = np.where((own > 0)[:, None], same, ~sound)
+    return (1 - p)[:, None] * sound / sound.sum() + p[:, None] * damaged / damaged.sum(1, keepdims=True)
+
+
+def answers_of(
+    probability: ArrayLike,
+    severity: ArrayLike,
+    low: ArrayLike | None = None,
+    high: ArrayLike | None = None,
+    novelty: ArrayLike = 0.2,
+    accepted: ArrayLike | None = None,
+    p_damaged: ArrayLike | None = None,
+    mechanism: ArrayLike | None = None,
+) -> Answers:
+    """Answers for B buildings; without, a quadrant is as sure to be right as it is probable, and damage as said."""
+    probability = np.asarray(probability, np.float32).reshape(-1, 4)
+    severity = np.asarray(severity, float)
+    count = len(severity)
+    if p_damaged is None:
+        p_damaged = np.where(severity >= 0.5, 0.95, 0.05)
+    level = levels(np.broadcast_to(p_damaged, count), severity)
+    mechanism = np.full((count, len(MECHANISMS)), 1 / len(MECHANISMS)) if mechanism is None else mechanism
+    parts = (
+        probability,
+        severity,
+        severity / 2 if low is None else low,
+        severity * 2 if high is None else high,
+        np.broadcast_to(novelty, count),
+        probability if accepted is None else np.asarray(accepted).reshape(-1, 4),
+        level @ (OF_LEVEL[:, None] == np.arange(5)),
+        level,
+        mechanism,
+    )
+    return Answers(*(np.asarray(part, np.float32) for part in parts))
+
+
+def table_of(
+    buildings: geopandas.GeoDataFrame,
+    status: Sequence[str],
+    n_points: ArrayLike,
+    probability: ArrayLike,
+    severity: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+    version: str = "1",
+    p_damaged: ArrayLike | None = None,
+    mechanism: ArrayLike | None = None,
+    rate: float = 0.1,
+) -> geopandas.GeoDataFrame:
+    """A table of predictions; see `answers_of`."""
+    said = answers_of(np.nan_to_num(np.asarray(probability, float)), severity, p_damaged=p_damaged, mechanism=mechanism)
+    return make_predictions(
+        buildings,
+        status,
+        n_points,
+        probability,
+        np.asarray(probability, float).max(1),
+        severity,
+        low,
+        high,
+        said.category_probability.astype(float),
+        said.mechanism_probability,
+        rate,
+        version,
+    )
+
+
+def judged_of(table: geopandas.GeoDataFrame, reason: NDArray[np.object_] | None = None, rate: float = 0.1) -> Judged:
+    """The same with the reason of each, or else its status."""
+    return Judged(table, table["status"].to_numpy(object) if reason is None else reason, fixed_rate(rate))

@@ -1,0 +1,229 @@
+"""The share of damaged buildings, and answers at that share."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+
+from plumbline.core.errors import InputError
+from plumbline.core.strain import LEVEL_EDGES_PERMILLE
+from plumbline.export.answers import Answers
+from plumbline.serve.base_rate import (
+    LEAST_RATE,
+    MOST_RATE,
+    TOP_PERMILLE,
+    DamageRate,
+    at_rate,
+    estimate_rate,
+    fixed_rate,
+    given_rate,
+)
+from tests.serve.made import OF_LEVEL, SHARE, answers_of
+
+CALIBRATED = sum(SHARE[1:])
+EDGES = np.array([0.0, *LEVEL_EDGES_PERMILLE, TOP_PERMILLE])
+
+
+def drawn(rng, count, rate, apart=2.0, share=CALIBRATED):
+    """What a calibrated model says, at `share`, of a city of which `rate` is damaged: a normal sign of each."""
+    damaged = rng.random(count) < rate
+    sign = rng.normal(np.where(damaged, apart, 0.0), 1)
+    odds = np.exp(apart * sign - apart**2 / 2) * share / (1 - share)
+    return odds / (1 + odds)
+
+
+def likelihood(p, share):
+    return lambda rate: np.log(rate * p / share + (1 - rate) * (1 - p) / (1 - share)).sum()
+
+
+def brute(p, share):
+    """The likeliest rate of all, and how far above it the likelihood is less by half."""
+    of = likelihood(p, share)
+    rates = np.concatenate([np.geomspace(LEAST_RATE, 0.01, 400), np.linspace(0.01, 0.99, 981), [MOST_RATE]])
+    for _ in range(3):
+        best = int(np.argmax([of(rate) for rate in rates]))
+        rates = np.linspace(rates[max(best - 1, 0)], rates[min(best + 1, len(rates) - 1)], 101)
+    rate = rates[int(np.argmax([of(one) for one in rates]))]
+    fall = of(rate) - 0.5
+    above = MOST_RATE if of(MOST_RATE) > fall else brentq(lambda one: of(one) - fall, rate, MOST_RATE)
+    return rate, above - rate
+
+
+@pytest.mark.parametrize("apart", [0.8, 2.0, 4.0])
+@pytest.mark.parametrize("rate", [0.0, 0.03, 0.3, 0.9, 1.0])
+def test_the_rate_is_that_of_the_largest_likelihood(rate, apart):
+    """By expectation maximisation, as by trying all; and never below one standard error."""
+    for seed in range(3):
+        p = drawn(np.random.default_rng(seed), 400, rate, apart)
+        best, error = brute(p, CALIBRATED)
+        found = estimate_rate(p, CALIBRATED)
+        assert found.rate == pytest.approx(max(best, error), rel=0.01, abs=5e-4)
+        assert found.low <= found.rate <= found.high
+        assert found.estimated
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.2, 0.5])
+def test_the_interval_holds_the_true_rate_in_nine_of_ten_cities(rate):
+    """Wilks: where the likelihood falls by 1.353, half of 1.645 squared, from its largest."""
+    rng, held = np.random.default_rng(0), []
+    for _ in range(400):
+        found = estimate_rate(drawn(rng, 300, rate), CALIBRATED)
+        held.append(found.low <= rate <= found.high)
+    assert np.mean(held) == pytest.approx(0.9, abs=0.04)
+
+
+def test_more_buildings_make_it_surer():
+    width = [
+        np.mean(
+            [(r := estimate_rate(drawn(np.random.default_rng(s), n, 0.1), CALIBRATED)).high - r.low for s in range(9)]
+        )
+        for n in (50, 500, 5000)
+    ]
+    assert width[0] > 2 * width[1] > 4 * width[2]
+
+
+@pytest.mark.parametrize("count", [1, 30, 3000])
+def test_a_city_that_looks_sound_has_a_rate_above_nothing(count):
+    """As many as could be overlooked: in a city of three thousand fewer than in one of thirty."""
+    found = estimate_rate(np.full(count, 0.05), CALIBRATED)
+    assert 0 < found.rate < 1
+    assert found.low <= 1.01 * LEAST_RATE
+    assert found.rate == pytest.approx(min(0.5 / count, 0.5), rel=0.5)
+
+
+def test_of_no_buildings_nothing_is_known():
+    assert estimate_rate(np.zeros(0), 0.8) == DamageRate(0.8, 0.0, 1.0, True)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.floats(0.01, 0.99))
+def test_any_answers_have_a_rate(p, share):
+    found = estimate_rate(np.array(p), share)
+    assert 0 < found.rate < 1
+    assert 0 <= found.low <= found.rate <= found.high <= 1
+
+
+def test_a_rate_is_said_in_words():
+    assert str(fixed_rate(0.02)) == "2 % of the buildings are taken to be damaged, as given"
+    assert str(DamageRate(0.0312, 0.014, 0.0666, True)) == (
+        "about 3.1 % of the judged buildings are damaged (90 % interval 1.4 to 6.7 %)"
+    )
+
+
+@pytest.mark.parametrize("text", ["0", "1", "-0.1", "2", "2%", "0,02", "nan", "inf", "", "Auto"])
+def test_what_is_no_rate_is_refused(text):
+    with pytest.raises(InputError, match=r"--damage-rate .*: a number above 0 and below 1 is needed, as 0\.02 for 2 %"):
+        given_rate(text)
+
+
+def test_a_rate_is_a_number_or_none():
+    assert given_rate("auto") is None
+    assert (given_rate("0.02"), given_rate("1e-3"), given_rate(".5")) == (0.02, 0.001, 0.5)
+
+
+def any_answers(seed, count=40) -> Answers:
+    """Answers of any distribution of levels, with severities anywhere in it."""
+    rng = np.random.default_rng(seed)
+    level = rng.dirichlet(np.full(16, 0.4), count)
+    severity = np.sort(rng.uniform(0, 11, (count, 3)), axis=1)
+    plain = answers_of(np.full((count, 4), 0.25), severity[:, 1], severity[:, 0], severity[:, 2])
+    of_category = level @ (OF_LEVEL[:, None] == np.arange(5))
+    return plain._replace(level_probability=level, category_probability=of_category)
+
+
+def place_of(value, level):
+    """(B,) the share of a distribution (B, 16) that lies below a value, which is spread evenly within a level."""
+    below = np.concatenate([np.zeros((len(level), 1)), np.cumsum(level, axis=1)], axis=1)
+    return np.array([np.interp(one, EDGES, row) for one, row in zip(value, below, strict=True)])
+
+
+seeds, rates = st.integers(0, 500), st.floats(0.001, 0.999)
+
+
+@given(seeds)
+def test_at_the_share_of_its_calibration_nothing_moves(seed):
+    answers = any_answers(seed)
+    found = at_rate(answers, np.array(SHARE), CALIBRATED)
+    np.testing.assert_allclose(found.category_BC, answers.category_probability, atol=1e-9)
+    same = np.array([found.severity_B, found.low_B, found.high_B])
+    wanted = np.array([answers.severity_permille, answers.severity_low, answers.severity_high])
+    # Where nothing is probable, all places are one.
+    inside = np.take_along_axis(answers.level_probability, np.digitize(wanted, EDGES).T - 1, axis=1).T > 1e-4
+    np.testing.assert_allclose(same[inside], wanted[inside], atol=1e-3)
+
+
+@given(seeds, rates)
+def test_probabilities_sum_to_one_and_follow_bayes(seed, rate):
+    answers = any_answers(seed)
+    found = at_rate(answers, np.array(SHARE), rate).category_BC
+    np.testing.assert_allclose(found.sum(1), 1, atol=1e-9)
+    now = np.array([1 - rate, *(rate * np.array(SHARE[1:]) / CALIBRATED)])
+    wanted = answers.category_probability * now / SHARE
+    np.testing.assert_allclose(found, wanted / wanted.sum(1, keepdims=True), atol=1e-9)
+
+
+@given(seeds, rates, rates)
+def test_the_more_are_damaged_the_more_severe_is_each(seed, one, other):
+    low, high = (at_rate(any_answers(seed), np.array(SHARE), rate) for rate in sorted((one, other)))
+    for name in ("severity_B", "low_B", "high_B"):
+        assert (getattr(low, name) <= getattr(high, name) + 1e-9).all(), name
+    assert (low.category_BC[:, 0] >= high.category_BC[:, 0] - 1e-12).all()
+    assert (high.low_B <= high.severity_B + 1e-9).all()
+    assert (high.severity_B <= high.high_B + 1e-9).all()
+
+
+@given(seeds, rates)
+def test_what_was_the_median_stays_the_median(seed, rate):
+    answers = any_answers(seed)
+    median = np.array([np.interp(0.5, np.cumsum(row), EDGES[1:]) for row in answers.level_probability])
+    answers = answers._replace(severity_permille=median)
+    now = np.array([1 - rate, *(rate * np.array(SHARE[1:]) / CALIBRATED)])
+    moved = answers.level_probability * (now / SHARE)[OF_LEVEL]
+    moved /= moved.sum(1, keepdims=True)
+    before = place_of(median, answers.level_probability)
+    found = at_rate(answers, np.array(SHARE), rate).severity_B
+    np.testing.assert_allclose(place_of(found, moved), before, atol=1e-6)
+
+
+def test_a_rare_damage_is_called_sound_unless_it_is_sure():
+    """Of a city with 2 % damaged, odds of 4 to 1 at 80 % are odds of 1 to 49."""
+    answers = answers_of(np.full((2, 4), 0.25), [1.0, 1.0], p_damaged=[0.8, 0.9999])
+    found = at_rate(answers, np.array(SHARE), 0.02)
+    assert 1 - found.category_BC[0, 0] == pytest.approx(0.02, rel=0.01)
+    assert found.severity_B[0] < 0.5
+    assert 1 - found.category_BC[1, 0] == pytest.approx(1 - 1 / (1 + 2499.75 / 49), rel=0.01)
+    assert found.severity_B[1] > 0.75
+
+
+def test_an_answer_that_is_no_number_stays_none_and_takes_no_other_with_it():
+    answers = any_answers(1)
+    level = answers.level_probability.copy()
+    level[3], severity = np.nan, answers.severity_permille.copy()
+    severity[5] = np.nan
+    found = at_rate(answers._replace(level_probability=level, severity_permille=severity), np.array(SHARE), 0.1)
+    whole = at_rate(answers, np.array(SHARE), 0.1)
+    assert np.isnan(found.severity_B[[3, 5]]).all()
+    assert np.isnan(found.low_B[3])
+    rest = np.delete(np.arange(40), [3, 5])
+    np.testing.assert_array_equal(found.severity_B[rest], whole.severity_B[rest])
+
+
+def test_of_no_buildings_there_is_nothing():
+    answers = Answers(*(part[:0] for part in any_answers(0)))
+    found = at_rate(answers, np.array(SHARE), 0.1)
+    assert [part.shape for part in found] == [(0, 5), (0,), (0,), (0,)]
+
+
+def test_at_the_estimated_rate_as_many_are_expected_as_are_estimated():
+    """What expectation maximisation ends at: the mean probability of damage is the rate."""
+    p = drawn(np.random.default_rng(4), 3000, 0.15)
+    rate = estimate_rate(p, CALIBRATED).rate
+    answers = answers_of(np.full((3000, 4), 0.25), np.where(p > 0.5, 1.0, 0.2), p_damaged=p)
+    # All damage in the proportions of the calibration, as among the damaged the categories keep theirs.
+    share = np.array(SHARE)
+    of_category = np.column_stack([1 - p, p[:, None] * share[1:] / share[1:].sum()])
+    level = of_category[:, OF_LEVEL] / np.bincount(OF_LEVEL)[OF_LEVEL]
+    found = at_rate(answers._replace(level_probability=level), share, rate)
+    assert (1 - found.category_BC[:, 0]).mean() == pytest.approx(rate, rel=1e-3)
+    assert rate == pytest.approx(0.15, abs=0.03)
