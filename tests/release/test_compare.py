@@ -71,7 +71,8 @@ def with_head(tiny, out, name, changed_to):
 
 
 def accuracy(package, held_out):
-    answers = as_judged(open_package(package)[1].answer(held_out))
+    model = open_package(package)[1]
+    answers = as_judged(model.answer(held_out), model.category_share, held_out)
     return accuracy_figures(answers, np.asarray(held_out.quadrant), np.asarray(held_out.severity))["quadrant_accuracy"]
 
 

@@ -13,6 +13,8 @@ from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from plumbline.compress.quantize import Calibration
+from plumbline.core.strain import MECHANISMS
+from plumbline.export.answers import Answers
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
 from plumbline.model.network import spec_of
 from plumbline.prepare.features.definition import GEOMETRY, names
@@ -27,7 +29,7 @@ def random_weights(model: Diagnosis, data: Shards) -> None:
 
 def swapped_quadrants(model: Diagnosis, data: Shards) -> None:
     """NE for SW, NW for SE, and the other way round."""
-    head = model.network.quadrant_head
+    head = model.network.heads.quadrant_head
     head.weight.copy_(head.weight[[2, 3, 0, 1]].clone())
     head.bias.copy_(head.bias[[2, 3, 0, 1]].clone())
 
@@ -59,8 +61,24 @@ def overconfident(model: Diagnosis, data: Shards) -> None:
 
     By the layer before it: a temperature of 1 is in the file only as one of its ones.
     """
-    for parameter in model.network.heads.quadrant_head.parameters():
+    heads = model.network.heads
+    for parameter in (*heads.quadrant_head.parameters(), *heads.accepted_head.parameters()):
         parameter.mul_(5)
+
+
+def another_base_rate(model: Diagnosis, data: Shards) -> None:
+    """Odds of damage sixteen times as large: those of another share of damaged buildings than the file says."""
+    sound = model.get_buffer("category_of_level")[:, 0].bool()
+    model.network.heads.level_head.bias[sound] -= np.log(16) / model.get_buffer("level_scale")
+
+
+def untaught_bowls(answers: Answers, data: Shards) -> Answers:
+    """On bowls the answers of a model that never saw one: those of the middle one of the sound buildings."""
+    severity = np.where(np.asarray(data.severity) < 0.1, answers.severity_permille, np.inf)
+    sound = np.argsort(severity)[int(np.isfinite(severity).sum()) // 2]
+    rows = np.arange(len(severity))
+    rows[np.asarray(data.mechanism) == MECHANISMS.index("bowl")] = sound
+    return Answers(*(part[rows] for part in answers))
 
 
 def narrow_interval(model: Diagnosis, data: Shards) -> None:

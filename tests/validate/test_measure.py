@@ -11,10 +11,10 @@ import onnx
 import pytest
 import torch
 
-from plumbline.export.answers import Answers
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Prepare
+from plumbline.prepare.features.sequences import only
 from plumbline.prepare.features.shards import load_shards
 from plumbline.validate.measure import (
     drawn_batches,
@@ -26,6 +26,7 @@ from plumbline.validate.measure import (
     speed_figures,
     torch_answers,
 )
+from tests.serve.made import answers_of
 
 
 @pytest.fixture(scope="module")
@@ -125,16 +126,19 @@ def test_what_would_be_judged_is_measured_apart(data):
     """Six buildings: two are judged and right, one is judged and wrong, and one each is torn, novel and broken."""
     some = data.parts[0].take(np.arange(6))
     some = dataclasses.replace(some, severity=np.full(6, 2.0, np.float32), quadrant=np.zeros(6, np.int64))
+    some = dataclasses.replace(some, accepted=only(some.quadrant))
     confidence = np.array([0.9, 0.5, 0.7, 0.4, 0.9, 0.9], np.float32)
     probability = np.repeat((1 - confidence[:, None]) / 3, 4, 1)
     probability[np.arange(6), [0, 0, 1, 0, 0, 0]] = confidence
     severity = np.array([2.0, 1.5, 2.5, 2.0, 2.0, np.nan], np.float32)
     novelty = np.array([0.1, 0.1, 0.1, 0.1, 1.1, 0.1], np.float32)
-    answers = Answers(probability, severity, severity, severity, novelty)
+    answers = answers_of(probability, severity, severity, severity, novelty, p_damaged=1.0)
     limits = Prepare(max_strain_error_permille=100.0, min_quadrant_confidence=0.5)
     assert judged_figures(some, answers, limits) == pytest.approx(
         {"judged_share": 0.5, "judged_severity_mae": 1 / 3, "judged_quadrant_accuracy": 2 / 3}
     )
+    either = dataclasses.replace(some, accepted=only(some.quadrant) | only(some.quadrant + 1))
+    assert judged_figures(either, answers, limits)["judged_quadrant_accuracy"] == 1
     none = judged_figures(some, answers, limits.model_copy(update={"max_strain_error_permille": 1e-6}))
     assert none == {"judged_share": 0.0}
     undamaged = dataclasses.replace(some, quadrant=np.full(6, -1))

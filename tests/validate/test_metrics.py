@@ -91,6 +91,77 @@ def test_what_cannot_be_told_is_left_out():
     assert set(alike) == {"buildings", "buildings_with_quadrant", "severity_mae", "category_accuracy"}
 
 
+def test_missed_are_the_severe_that_are_called_sound():
+    """From 1.5 permille on; what is said below 0.5 is sound."""
+    truth, said = np.array([1.5, 2.0, 3.0, 1.49, 0.1]), [0.49, 0.5, 0.0, 0.0, 0.1]
+    assert accuracy_figures(judged([0] * 5, said), np.zeros(5, dtype=int), truth)["missed_share"] == pytest.approx(
+        2 / 3
+    )
+    assert "missed_share" not in accuracy_figures(judged([0] * 2, said[:2]), np.zeros(2, dtype=int), truth[3:])
+    broken = judged([0] * 5, [np.nan, *said[1:]])
+    assert "missed_share" not in accuracy_figures(broken, np.zeros(5, dtype=int), truth)
+
+
+def test_any_quadrant_that_is_accepted_is_right():
+    """Of an end on the east: NE and SE; a third building is worst in SW alone, and one has no quadrant."""
+    accepted = np.array([[1, 0, 0, 1], [1, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 0]], bool)
+    true, confidence = np.array([3, 3, 2, -1]), np.array([0.9, 0.8, 0.6, 0.2])
+    said = judged([0, 1, 2, 2], [1.0] * 4)._replace(accepted=accepted, confidence=confidence)
+    figures = accuracy_figures(said, true, np.array([1.0, 1.0, 1.0, 0.1]))
+    assert figures["quadrant_accuracy"] == pytest.approx(2 / 3)
+    # As said NE, NW, SW, and true NE, SE, SW: of four quadrants two have everything, two nothing.
+    assert figures["quadrant_macro_f1"] == pytest.approx(2 / 4)
+    assert figures["expected_calibration_error"] == pytest.approx((0.1 + 0.8 + 0.4) / 3)
+    assert said.truth(true).tolist() == [0, 3, 2, -1]
+    assert said._replace(accepted=None).truth(true).tolist() == true.tolist()
+    np.testing.assert_array_equal(said.sure, confidence)
+    np.testing.assert_array_equal(said._replace(confidence=None).sure, 1.0)
+
+
+def test_some_buildings_are_taken_with_all_that_is_known_of_them():
+    said = judged([0, 1, 2], [1.0, 2.0, 3.0])
+    assert said.take([2, 0]).p_damaged is None
+    part = said._replace(p_damaged=np.array([0.1, 0.2, 0.3]), share=0.8).take(np.array([True, False, True]))
+    assert part.p_damaged.tolist() == [0.1, 0.3]
+    assert part.severity.tolist() == [1.0, 3.0]
+    assert part.share == 0.8
+
+
+def damage(p, damaged, share):
+    """The calibration errors of probabilities of damage, in percent of damaged buildings."""
+    severity = np.where(damaged, 1.0, 0.1)
+    said = judged([0] * len(p), severity)._replace(p_damaged=np.asarray(p, float), share=share)
+    figures = accuracy_figures(said, np.full(len(p), -1), severity)
+    names = {rate: f"damage_calibration_{rate}" for rate in (2, 10, 50)}
+    return {rate: figures[name] for rate, name in names.items() if name in figures}
+
+
+def test_the_calibration_of_damage_by_hand():
+    """Probabilities at 50 %: 0.8 of two damaged and a sound one, 0.2 of a sound one."""
+    found = damage([0.8, 0.8, 0.8, 0.2], [True, True, False, False], 0.5)
+    assert found[50] == pytest.approx(abs(0.25 * 0.2 + 0.25 * 0.2 - 0.25 * 0.8) + 0.25 * 0.2)
+    # In a city with 2 %: 4 to 1 are 4 to 49, and 1 to 4 are 1 to 196; a damaged building counts 0.01, a sound one 0.49.
+    high, low = 4 / 53, 1 / 197
+    assert found[2] == pytest.approx(abs(2 * 0.01 * (1 - high) - 0.49 * high) + 0.49 * low)
+
+
+def test_without_both_kinds_or_without_numbers_nothing_is_known_of_the_calibration_of_damage():
+    assert damage([0.2, 0.9], [True, True], 0.8) == damage([0.2, 0.9], [False, False], 0.8) == {}
+    assert damage([0.2, np.nan], [True, False], 0.8) == {}
+    assert "damage_calibration_2" not in accuracy_figures(judged([0], [1.0]), np.array([0]), np.array([1.0]))
+
+
+def test_true_probabilities_are_calibrated_at_any_rate_and_those_of_another_rate_at_none():
+    rng = np.random.default_rng(0)
+    damaged = rng.random(20_000) < 0.8
+    sign = rng.normal(2.0 * damaged, 1)
+    odds = np.exp(2 * sign - 2) * 4
+    true = damage(odds / (1 + odds), damaged, 0.8)
+    assert max(true.values()) < 0.02
+    other = damage(16 * odds / (1 + 16 * odds), damaged, 0.8)
+    assert min(other.values()) > 0.1
+
+
 def test_a_broken_answer_gives_no_quadrant_figures():
     """NaN has its largest value first, which would read as NE."""
     said = judged([0, 0, 0], [1.0, 1.0, 1.0])
@@ -112,9 +183,11 @@ def test_equal_severities_have_nothing_to_explain(count, severity, dtype):
 
 
 def test_every_figure_of_accuracy_may_be_named_by_a_gate():
-    said = judged([0, 1], [1.0, 2.0], low=[0.0, 0.0], high=[3.0, 3.0])
-    figures = accuracy_figures(said, np.array([0, 1]), np.array([1.0, 2.5]))
+    said = judged([0, 1, 1], [1.0, 2.0, 0.1], low=[0.0] * 3, high=[3.0] * 3)
+    said = said._replace(p_damaged=np.array([0.9, 0.8, 0.1]), share=0.8)
+    figures = accuracy_figures(said, np.array([0, 1, -1]), np.array([1.0, 2.5, 0.2]))
     assert set(figures) - set(HIGHER_IS_BETTER) == {"buildings", "buildings_with_quadrant"}
+    assert {"missed_share", "damage_calibration_2", "damage_calibration_10", "damage_calibration_50"} < set(figures)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 3), st.floats(0, 9), st.floats(0, 9)), max_size=30))

@@ -31,6 +31,17 @@ SIZES = {"sentinel_a": 260, "sentinel_b": 260, "xband_a": 160, "xband_b": 160}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
+MISSED_BOWLS = {"metric": "missed_share", "artifact": "pruned", "slice": "mechanism:bowl"}
+OF_DAMAGE = [
+    MISSED_BOWLS | {"max_drop_vs": "float32", "margin": 0.4},
+    *(
+        {"metric": f"damage_calibration_{percent}", "artifact": "pruned", "max": most}
+        for percent, most in ((2, 0.05), (10, 0.1), (50, 0.15))
+    ),
+]
+"""Rules on what fails how, and on probabilities at the rates of real cities."""
+
+
 class Remembering(stage.OnnxModel):
     """The runtime itself; a file that most mutations share answers once."""
 
@@ -73,7 +84,7 @@ def unspoiled(tmp_path_factory):
         rule
         for rule in content["validate"]["gates"]
         if rule["artifact"] != "fp16" and not rule.get("slice", "").startswith("city:")
-    ]
+    ] + OF_DAMAGE
     (root / "params.yaml").write_text(yaml.safe_dump(content))
     for name in ("simulate", "ingest", "prepare"):
         ended = run_cli(name, cwd=root)
@@ -162,7 +173,7 @@ SEVERITY = {f"severity_mae pruned all max_drop_vs {other}" for other in ("baseli
     [
         (spoil.random_weights, QUADRANT | SEVERITY, None),
         (spoil.swapped_quadrants, QUADRANT, {"quadrant_accuracy", "expected_calibration_error"}),
-        (spoil.percent, SEVERITY, {"severity_mae", "interval_coverage"}),
+        (spoil.percent, SEVERITY, {"severity_mae", "interval_coverage", "missed_share"}),
         (spoil.pruned_to_5_percent, QUADRANT | SEVERITY, None),
         (spoil.wrong_city, {WIDE, "novelty_change pruned all max"}, None),
         (spoil.overconfident, {"expected_calibration_error pruned all max"}, {"expected_calibration_error"}),
@@ -181,6 +192,39 @@ def test_a_spoiled_network_is_blocked(spoiler, must, others, gate, models, test_
     assert not any(rule.startswith("parity") and " pruned " in rule for rule in found)  # file and network agree
     own = {rule for rule in found if " pruned " in rule}
     assert others is None or metrics_of(own) <= others
+
+
+def test_probabilities_of_another_base_rate_are_blocked(gate, models, test_split):
+    """The same quadrants, severities and intervals: nothing else tells of it."""
+    rate = spoil.another_base_rate
+    spoiled = spoil.spoil(rate, models / "compress", models / "export" / "pruned.onnx", test_split)
+    save_diagnosis(spoiled, models / "compress")
+    found = {rule for rule in blocking(gate()) if " pruned " in rule}
+    assert {f"damage_calibration_{percent} pruned all max" for percent in (2, 10)} <= found
+    assert metrics_of(found) <= {f"damage_calibration_{percent}" for percent in (2, 10, 50)} | {"judged_share"}
+
+
+class Untaught(Remembering):
+    """The pruned model, which knows nothing of bowls."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.untaught = path.name == "pruned.onnx"
+
+    def answer(self, sequences):
+        found = super().answer(sequences)
+        return spoil.untaught_bowls(found, sequences) if self.untaught else found
+
+
+def test_a_model_that_takes_bowls_for_nothing_is_blocked_and_the_mechanism_named(gate, monkeypatch):
+    """As models of corners alone did: over all buildings it may be as good as before."""
+    monkeypatch.setitem(globals(), "Remembering", Untaught)
+    found = gate()
+    assert "missed_share pruned mechanism:bowl max_drop_vs float32" in blocking(found)
+    table = {(rule["metric"], rule["slice"]): rule for rule in found["rules"] if rule["artifact"] == "pruned"}
+    assert table["missed_share", "mechanism:bowl"]["value"] == 1
+    damage = {rule for rule in blocking(found) if rule.startswith("damage_calibration")}
+    assert not damage or all(" pruned " in rule for rule in damage)
 
 
 def test_int8_of_all_operators_is_blocked(gate, models, unspoiled):

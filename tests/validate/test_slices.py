@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from plumbline.params.validate import SLICES
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import load_shards
 from plumbline.validate.slices import slices
 
 
-def buildings(length, severity, city, difficulty, area_m2):
+def buildings(length, severity, city, difficulty, area_m2, mechanism, accepted):
     count, points = len(length), int(np.sum(length))
     geometry = np.zeros((count, len(GEOMETRY)), np.float32)
     geometry[:, names(GEOMETRY).index("log_area")] = np.log(area_m2)
@@ -24,6 +25,8 @@ def buildings(length, severity, city, difficulty, area_m2):
         geometry=geometry,
         severity=np.array(severity, np.float32),
         quadrant=np.full(count, -1, np.int64),
+        accepted=np.arange(4) < np.array(accepted)[:, None],
+        mechanism=np.array(mechanism, np.int8),
         difficulty=np.array(difficulty, np.int8),
     )
 
@@ -36,6 +39,8 @@ def test_each_building_stands_where_its_numbers_put_it():
             ["c", "c", "c", "x", "x", "x"],
             [-1, 1, 0, 2, 2, -1],
             [50, 101, 249, 251, 599, 601],
+            [-1, 0, 3, 3, 1, 5],
+            [0, 1, 1, 2, 4, 3],
         ),
         max_strain_error_permille=0.1,
     )
@@ -62,7 +67,24 @@ def test_each_building_stands_where_its_numbers_put_it():
         "difficulty:easy": [2],
         "difficulty:medium": [1],
         "difficulty:hard": [3, 4],
+        "mechanism:corner": [1],
+        "mechanism:end": [4],
+        "mechanism:step": [],
+        "mechanism:bowl": [2, 3],
+        "mechanism:bending": [],
+        "mechanism:several": [5],
+        "accepted:1": [1, 2],
+        "accepted:2+": [3, 4, 5],
     }
+    assert set(parts) <= set(SLICES) | {"city:c", "city:x"}
+
+
+def test_slices_of_damage_cover_the_damaged_buildings_once(tiny):
+    test = load_shards(tiny.data("prepare") / "test")
+    parts = slices(test, 0.1)
+    for kind in ("mechanism:", "accepted:"):
+        covered = sum(inside.astype(int) for name, inside in parts.items() if name.startswith(kind))
+        np.testing.assert_array_equal(covered, np.asarray(test.quadrant) >= 0)
 
 
 @pytest.mark.parametrize("kind", ["city:", "points:", "area:", "category:", "resolved:", "difficulty:"])

@@ -64,6 +64,8 @@ def test_every_artifact_and_the_baseline_have_their_figures(tiny):
         assert table["all"][name]["judged_share"] > 0.5
         for figure in ("parity_probability", "size_bytes", "latency_ms", "quadrant_macro_f1", "interval_coverage"):
             assert figure in table["all"][name], (name, figure)
+        for figure in ("missed_share", "damage_calibration_2", "damage_calibration_10", "damage_calibration_50"):
+            assert 0 <= table["all"][name][figure] <= 1, (name, figure)
     assert "severity_mae" in table["all"]["baseline"]
     assert "size_bytes" not in table["all"]["baseline"]
 
@@ -91,7 +93,8 @@ def test_figures_are_those_of_the_files_that_are_released(tiny):
     table = read_json(tiny.data("validate") / "metrics.json")
     test = load_shards(tiny.data("prepare") / "test")
     for name in ARTIFACTS:
-        answers = as_judged(OnnxModel(tiny.data("export") / f"{name}.onnx").answer(test))
+        model = OnnxModel(tiny.data("export") / f"{name}.onnx")
+        answers = as_judged(model.answer(test), model.category_share, test)
         expected = accuracy_figures(answers, np.asarray(test.quadrant), np.asarray(test.severity))
         assert {key: table["all"][name][key] for key in expected} == pytest.approx(expected, abs=1e-6)
 

@@ -65,7 +65,8 @@ def test_every_artifact_meets_every_runtime_and_has_its_figures(tiny, quick, ref
         assert set(one.buildings_per_second) == {1, 4}
         assert min(one.buildings_per_second.values()) > 0
         if one.artifact.endswith(".onnx"):
-            answers = as_judged(OnnxModel(package / one.artifact).answer(test))
+            model = OnnxModel(package / one.artifact)
+            answers = as_judged(model.answer(test), model.category_share, test)
             expected = accuracy_figures(answers, np.asarray(test.quadrant), np.asarray(test.severity))
             assert one.figures["severity_mae"] == pytest.approx(expected["severity_mae"], abs=1e-5)
     parity = {one.artifact: one.figures["parity_severity_permille"] for one in rows}

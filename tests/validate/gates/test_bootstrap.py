@@ -22,7 +22,9 @@ def answers(count, seed, noise=0.3):
     likely = np.where(np.arange(4) == quadrant[:, None], 1.5, 0) + rng.standard_normal((count, 4))
     probability = np.exp(likely) / np.exp(likely).sum(1, keepdims=True)
     width = rng.uniform(0.1, 1.5, count)
-    return Judged(probability, said, said - width, said + width), quadrant.astype(np.int64), severity
+    accepted = (quadrant[:, None] == np.arange(4)) | (rng.random((count, 4)) < 0.3) & (quadrant >= 0)[:, None]
+    judged = Judged(probability, said, said - width, said + width, rng.uniform(0.2, 1, count), accepted=accepted)
+    return judged, quadrant.astype(np.int64), severity
 
 
 def drops(metric, own, other, quadrant, severity):
@@ -46,15 +48,15 @@ def test_every_metric_of_a_resample_is_the_figure_of_its_buildings(metric, seed,
     inside = quadrant >= 0 if metric in OF_QUADRANTS else np.ones(count, dtype=bool)
     if not inside.any():
         return
-    part = Judged(*(values[inside] for values in said))
+    part = said.take(inside)
     drawn = np.random.default_rng(seed + 1).integers(0, inside.sum(), inside.sum())
     weights = np.stack([np.bincount(drawn, minlength=inside.sum()), np.ones(inside.sum())]).astype(float)
     if metric in OF_QUADRANTS:
-        found = of_quadrants(metric, part.probability, quadrant[inside])(weights)
+        found = of_quadrants(metric, part, quadrant[inside])(weights)
     else:
         found = of_all(metric, part, severity[inside])(weights)
     for value, places in zip(found, (np.sort(drawn), np.arange(inside.sum())), strict=True):
-        chosen = Judged(*(values[places] for values in part))
+        chosen = part.take(places)
         expected = accuracy_figures(chosen, quadrant[inside][places], severity[inside][places])
         assert value == pytest.approx(expected.get(metric, np.nan), abs=1e-9, nan_ok=True)
 
@@ -119,9 +121,9 @@ def test_a_model_that_is_worse_by_the_margin_passes_at_most_as_often_as_the_conf
 @pytest.mark.parametrize(("metric", "place"), [("severity_mae", 1), ("quadrant_accuracy", 0), ("interval_width", 3)])
 def test_one_answer_that_is_no_number_leaves_no_drop(metric, place, who, broken):
     own, quadrant, severity = answers(60, 6)
-    values = [np.array(part) for part in own]
-    values[place][np.flatnonzero(quadrant >= 0)[5]] = broken
-    everyone = {"a": own, "b": own, who: Judged(*values)}
+    values = np.array(own[place])
+    values[np.flatnonzero(quadrant >= 0)[5]] = broken
+    everyone = {"a": own, "b": own, who: own._replace(**{Judged._fields[place]: values})}
     assert resampled_drops([Pair(metric, "a", "b")], everyone, quadrant, severity) == {}
 
 

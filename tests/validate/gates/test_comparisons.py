@@ -12,7 +12,7 @@ from plumbline.validate.metrics import Judged
 from plumbline.validate.slices import slices
 from tests.validate.test_slices import buildings
 
-TEST = buildings([9] * 6 + [30] * 12, [2.0] * 18, ["c"] * 6 + ["x"] * 12, [0] * 18, [200] * 18)
+TEST = buildings([9] * 6 + [30] * 12, [2.0] * 18, ["c"] * 6 + ["x"] * 12, [0] * 18, [200] * 18, [0] * 18, [1] * 18)
 PARTS = slices(TEST, max_strain_error_permille=0.1)
 PAIR = Pair("severity_mae", "int8", "float32")
 
