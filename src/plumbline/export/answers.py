@@ -58,6 +58,12 @@ class Answers(NamedTuple):
     mechanism_probability: NDArray[np.float32]
 
 
+def empty_answers(buildings: int) -> Answers:
+    """Zeros for so many buildings, to be filled in."""
+    shapes: tuple[tuple[int, ...], ...] = ((4,), (), (), (), (), (4,), (5,), (16,), (6,))
+    return Answers(*(np.zeros((buildings, *shape), np.float32) for shape in shapes))
+
+
 class Released(ABC):
     """A released model under some runtime."""
 
@@ -93,18 +99,12 @@ class Released(ABC):
             parts.append(self._ask(inputs))
             at.append(index)
         if not parts:
-            return _nothing()
+            return empty_answers(0)
         back = np.argsort(np.concatenate(at))
         return Answers(*(np.concatenate(part)[back] for part in zip(*parts, strict=True)))
 
     def _ask(self, inputs: Mapping[str, NDArray[Any]]) -> Answers:
-        return Answers(*self.execute(inputs)) if len(inputs[MASK]) else _nothing()
-
-
-def _nothing() -> Answers:
-    """Answers for no buildings."""
-    shapes = ((0, 4), (0,), (0,), (0,), (0,), (0, 4), (0, 5), (0, 16), (0, 6))
-    return Answers(*(np.zeros(shape, np.float32) for shape in shapes))
+        return Answers(*self.execute(inputs)) if len(inputs[MASK]) else empty_answers(0)
 
 
 LEAST_CELLS = 2048

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from plumbline.export.answers import Answers, batches
+from plumbline.export.answers import Answers, batches, empty_answers
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.explain import explain
 from plumbline.prepare.features.definition import GEOMETRY
@@ -43,7 +43,7 @@ class Reasons(NamedTuple):
 
 def answer(model: Diagnosis, sequences: Sequences) -> Answers:
     """The network's answers, as `OnnxModel.answer` gives those of an artifact."""
-    found = Answers(*(np.zeros((len(sequences), *shape), np.float32) for shape in ((4,), (), (), (), ())))
+    found = empty_answers(len(sequences))
     with torch.inference_mode():
         for index in batches(sequences.length, CELLS, "fill"):
             for whole, part in zip(found, model(**_inputs(sequences, index)), strict=True):
