@@ -40,7 +40,6 @@ OUTPUTS = {
     "validate": {
         "gate.json",
         "metrics.json",
-        "alarms.json",
         "summary",
         "severity.csv",
         "reliability.csv",
