@@ -111,7 +111,9 @@ def test_every_footprint_gets_a_row_in_every_format(case, suffix):
     assert set(table["model_version"]) == {verify_package(case.model).version}
     judged = table["status"] == "ok"
     assert judged.any()
-    assert table.loc[judged, list(JUDGEMENT)].notna().all(axis=None)
+    assert table.loc[judged, [name for name in JUDGEMENT if name != "mechanism"]].notna().all(axis=None)
+    assert table.loc[judged, "damage_rate"].nunique() == 1
+    assert "% of the judged buildings are damaged (90 % interval" in ended.err
     assert table.loc[~judged, list(JUDGEMENT)].isna().all(axis=None)
     said = table[judged]
     assert (said["severity_low"] <= said["severity_permille"]).all()
@@ -157,26 +159,21 @@ def test_a_damaged_building_is_judged_where_a_quadrant_is_probable_enough(case):
     case.model = pretrained.PACKAGE
     case.more = ["--min-quadrant-confidence", "0"]
     loose = answers(case)
-    damaged = (loose["status"] == "ok") & (loose["severity_permille"] >= 1.1)
+    damaged = (loose["status"] == "ok") & (loose["p_damaged"] >= 0.5)
     bound = loose.loc[damaged, "quadrant_confidence"].quantile(0.6)
     case.more = ["--min-quadrant-confidence", str(bound), "--map", case.folder / "map.html"]
     ended = case.run()
     assert ended.code == 0, ended.err
     table = read_predictions(case.output)
-    # From 1.1 permille on all of it; below, so much less as damage elsewhere is less likely (0.33 of s / (s + 0.5)).
-    told = loose["severity_permille"]
-    asked = bound * ((1 - 0.33 * (1 + 0.5 / told)) / (1 - 0.33 * (1 + 0.5 / 1.1))).clip(0, 1)
-    unsure = (loose["status"] == "ok") & (loose["quadrant_confidence"] < asked)
+    elsewhere = loose["p_damaged"] * (1 - loose["quadrant_confidence"])
+    unsure = (loose["status"] == "ok") & (elsewhere > 1 - bound)
     assert 0 < (unsure & damaged).sum() < damaged.sum()
     assert (table.loc[unsure, "status"] == "insufficient_points").all()
     pd.testing.assert_frame_equal(table[~unsure], loose[~unsure])
     assert f"INFO {unsure.sum()} of the insufficient_points may be damaged, and no quadrant of theirs" in ended.err
-    category, low = table["burland_category"].fillna(0), table["severity_low"].fillna(0)
-    told = f"INFO {(category >= 1).sum()} of the ok are of category 1 or above, {(low >= 0.5).sum()} of them with"
-    assert f"{told} their whole interval" in ended.err
-    # Of those whom another bound lets be judged nothing is known to compare with.
-    assert "sound buildings would have" not in ended.err
-    assert "were all of them sound" not in (case.folder / "map.html").read_text()
+    p = table["p_damaged"]
+    told = f"for {(p >= 0.9).sum()} of the {p.notna().sum()} judged, 0.5 or more for {(p >= 0.5).sum()}"
+    assert told in ended.err
     assert f"damaged? unsure where: {unsure.sum()}" in (case.folder / "map.html").read_text()
     case.more = ["--min-quadrant-confidence", "1.5"]
     assert case.run().code == 2
@@ -215,7 +212,44 @@ def test_zipped_products_and_other_order_answer_the_same(case):
     pd.testing.assert_frame_equal(answers(case)[numbers], plain[numbers], atol=1e-3)
 
 
+@pytest.mark.parametrize(("rate", "said"), [("0.02", "2 %"), ("0.5", "50 %")])
+def test_a_given_damage_rate_is_taken(case, rate, said):
+    case.more = ["--damage-rate", rate, "--map", case.folder / "map.html"]
+    ended = case.run()
+    assert ended.code == 0, ended.err
+    table = read_predictions(case.output)
+    assert (table.loc[table["status"] == "ok", "damage_rate"] == float(rate)).all()
+    assert f"INFO {said} of the buildings are taken to be damaged, as given. p_damaged is 0.9 or more for" in ended.err
+    assert f"{said} of the buildings are taken to be damaged, as given." in (case.folder / "map.html").read_text()
+
+
+def test_the_rarer_damage_is_the_less_each_building_is_damaged(case):
+    found = {}
+    for rate in ("0.02", "0.5", "0.9"):
+        case.more = ["--damage-rate", rate]
+        found[rate] = answers(case)
+    for less, more in (("0.02", "0.5"), ("0.5", "0.9")):
+        both = (found[less]["status"] == "ok") & (found[more]["status"] == "ok")
+        assert both.sum() > 5
+        for name in ("p_damaged", "severity_permille", "severity_low", "severity_high"):
+            assert (found[less].loc[both, name] <= found[more].loc[both, name] + 1e-6).all(), name
+        assert (found[less].loc[both, "p_damaged"] < found[more].loc[both, "p_damaged"]).any()
+        for name in ("p_ne", "p_nw", "p_sw", "p_se", "quadrant_confidence"):
+            pd.testing.assert_series_equal(found[less].loc[both, name], found[more].loc[both, name])
+
+
+@pytest.mark.parametrize("rate", ["0", "1", "2%", "much"])
+def test_a_damage_rate_that_is_none_is_refused(case, rate):
+    case.more = ["--damage-rate", rate]
+    ended = case.run()
+    assert ended.code == 2
+    assert f"--damage-rate {rate}: a number above 0 and below 1 is needed, as 0.02 for 2 %, or auto" in ended.err
+    assert not case.output.exists()
+
+
 def test_a_building_is_judged_alike_without_the_others(case):
+    """At a given damage rate: an estimated one is of all of them."""
+    case.more = ["--damage-rate", "0.3"]
     plain = answers(case).set_index("building_id")
     footprints = geopandas.read_file(case.buildings)
     # Points between two houses belong to the nearer one, so only what stands apart keeps its points for certain.
@@ -224,7 +258,7 @@ def test_a_building_is_judged_alike_without_the_others(case):
     alone = np.bincount(near[near != other], minlength=len(footprints)) == 0
     judged = (plain["status"] == "ok").to_numpy() & alone
     assert judged.sum() >= 2
-    numbers = list(JUDGEMENT[1:-1])
+    numbers = [name for name in JUDGEMENT if name not in ("quadrant", "quadrants", "mechanism")]
     for row in np.flatnonzero(judged)[:3]:
         footprints.iloc[[row]].to_file(case.buildings, driver="GeoJSON")
         (single,) = answers(case).itertuples()

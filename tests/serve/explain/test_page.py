@@ -167,6 +167,7 @@ def tables(count, category=2):
             "n_points": 4,
             "quadrant": "NE",
             "quadrant_confidence": 0.7,
+            "quadrants": "NE|NW",
             "p_ne": 0.7,
             "p_nw": 0.1,
             "p_sw": 0.1,
@@ -175,6 +176,8 @@ def tables(count, category=2):
             "severity_low": 0.5,
             "severity_high": 9.0,
             "burland_category": category,
+            "p_damaged": 0.9 if category else 0.1,
+            "mechanism": None,
             "model_version": "v1",
             **{f"{question}_{part}": 0.01 for question in QUESTIONS for part in PARTS},
         }

@@ -34,7 +34,7 @@ from tests.prepare.made import PARAMS, make_scene
 from tests.tiny import Tiny, run_cli
 
 QUESTIONS = ("quadrant", "severity")
-NUMBERS = ("p_ne", "p_nw", "p_sw", "p_se", "quadrant_confidence")
+NUMBERS = ("p_ne", "p_nw", "p_sw", "p_se", "quadrant_confidence", "p_damaged", "p_category_3", "damage_rate")
 
 
 def arguments(tiny: Tiny, command: str, output: Path, *more: object) -> list[object]:
@@ -47,7 +47,8 @@ def arguments(tiny: Tiny, command: str, output: Path, *more: object) -> list[obj
 def folder(tiny: Tiny, tmp_path_factory) -> Path:
     """Predictions of the showcase, and the reasons for all of them, by the commands."""
     folder = tmp_path_factory.mktemp("explained")
-    for words in (["predict", "p.csv"], ["explain", "e.gpkg", "--plan", "e.html"]):
+    rate = ["--damage-rate", "0.3"]
+    for words in (["predict", "p.csv", *rate], ["explain", "e.gpkg", "--plan", "e.html", *rate]):
         ended = run_cli(*arguments(tiny, words[0], Path(words[1]), *words[2:]), cwd=folder)
         assert ended.code == 0, ended.err
         (folder / f"{words[0]}.log").write_text(ended.err)
@@ -76,7 +77,7 @@ def buildings(folder):
 
 def test_the_answers_are_those_of_predict(judged, buildings):
     assert buildings.index.tolist() == judged.index.tolist()
-    for name in ("status", "quadrant", "burland_category", "n_points", "model_version"):
+    for name in ("status", "quadrant", "quadrants", "burland_category", "n_points", "model_version"):
         assert buildings[name].tolist() == judged[name].tolist(), name
     for name in NUMBERS:
         np.testing.assert_allclose(buildings[name], judged[name], atol=1e-4)
@@ -137,7 +138,8 @@ def test_attributions_are_those_of_the_library(tiny, scatterers, judged):
 @pytest.mark.parametrize("suffix", ["csv", "geojson", "parquet"])
 def test_one_building_is_explained_alike_in_every_format(tiny, folder, tmp_path, scatterers, buildings, suffix):
     name, output = buildings.index[1], tmp_path / f"one.{suffix}"
-    ended = run_cli(*arguments(tiny, "explain", output, "--building", name, "--building", name), cwd=tmp_path)
+    words = ["--building", name, "--building", name, "--damage-rate", "0.3"]
+    ended = run_cli(*arguments(tiny, "explain", output, *words), cwd=tmp_path)
     assert ended.code == 0, ended.err
     read = {"csv": pd.read_csv, "parquet": geopandas.read_parquet, "geojson": geopandas.read_file}[suffix]
     found, wanted = read(output), scatterers[scatterers["building_id"] == name].reset_index(drop=True)
@@ -154,8 +156,8 @@ def test_one_building_is_explained_alike_in_every_format(tiny, folder, tmp_path,
     text = {"model_version": str}
     table = pd.read_parquet(beside) if beside.suffix == ".parquet" else pd.read_csv(beside, dtype=text)
     pd.testing.assert_series_equal(
-        table.iloc[0, 1:],
-        buildings.loc[name],
+        table.iloc[0, 1:].fillna(""),
+        buildings.loc[name].fillna(""),
         check_dtype=False,
         check_names=False,
         check_index=True,
@@ -221,9 +223,7 @@ def test_the_limit_of_what_is_judged_is_that_of_predict(tiny, tmp_path):
         found[bound] = geopandas.read_file(tmp_path / "e.gpkg", layer="buildings").set_index("building_id")
     (told,) = re.findall(r"not judged \(it may be damaged, .* 0 explains them too\): (.*)", ended.err)
     assert set(told.split(", ")) == set(found[0].index) - set(found[0.6].index)
-    # As in `test_predict`: from 1.1 permille on all of it, below less.
-    asked = 0.6 * ((1 - 0.33 * (1 + 0.5 / found[0]["severity_permille"])) / (1 - 0.33 * (1 + 0.5 / 1.1))).clip(0, 1)
-    sure = found[0]["quadrant_confidence"] >= asked
+    sure = found[0]["p_damaged"] * (1 - found[0]["quadrant_confidence"]) <= 1 - 0.6
     assert 0 < sure.sum() < len(sure)
     assert set(found[0.6].index) == set(found[0].index[sure])
 

@@ -11,6 +11,7 @@ import yaml
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.params import load_params, parse_params
+from plumbline.params.simulate import Mechanisms
 from plumbline.serve.score import lend_to_training as lending
 from plumbline.serve.score.lend_to_training import city_of, lend, take_back, with_borrowed
 from plumbline.simulate.borrowed.borrowed_city import write_borrowed
@@ -170,7 +171,7 @@ def test_what_made_the_delivery_readable_is_lent_with_it(town: Town, monkeypatch
     said = yaml.safe_load(Path("params.yaml").read_text())["simulate"]["borrowed"][PLACE]
     assert said["products"] == {"Café_*.csv": about}
     assert said["footprints"] == {"*.geojson": {"id_column": "building_id"}}
-    write_borrowed(Path("cities"), PLACE, lent, 0, 0.5)
+    write_borrowed(Path("cities"), PLACE, lent, 0, 0.5, Mechanisms())
     assert {path.name for path in Path("cities", PLACE).iterdir()} == {
         "Café_0.csv",
         "Café_1.csv",

@@ -49,7 +49,7 @@ def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_ti
     assert plain.code == 0, plain.err
     found, wanted = read_predictions(result / "predictions.gpkg"), read_predictions(town.folder / "plain.gpkg")
     pd.testing.assert_frame_equal(pd.DataFrame(found), pd.DataFrame(wanted), atol=1e-4)
-    (told,) = re.findall("INFO (.* of the ok are of category 1 or above.*)", plain.err)
+    (told,) = re.findall("INFO (About .*)", plain.err)
     assert f"INFO {PLACE}: {told}" in ended.err
 
     manifest = json.loads((result / "manifest.json").read_text())
@@ -60,6 +60,8 @@ def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_ti
     assert {name: about["sha256"] for name, about in manifest["files"].items()} == {
         name: sha256_file(result / name) for name in ("drift.json", "map.html", "predictions.gpkg")
     }
+    assert manifest["damage_rate"]["rate"] == pytest.approx(found["damage_rate"].max())
+    assert manifest["damage_rate"]["low"] <= manifest["damage_rate"]["rate"] <= manifest["damage_rate"]["high"]
     assert manifest["tiles"] > 3
     assert sum(manifest["statuses"].values()) == manifest["buildings"] == len(found)
     assert sum(manifest["categories"].values()) == manifest["statuses"]["ok"]
