@@ -86,7 +86,7 @@ def trained(data: Shards, strategy: str, masked: bool, seed: int, epochs: int) -
     for epoch in range(epochs):
         for batch in batches(data, strategy, masked, None, seed, epoch):
             answer = model.raw(*batch[:4])
-            loss = QuadrantLoss()(answer, batch.quadrant_B)
+            loss = QuadrantLoss()(answer, batch.quadrant_B, batch.accepted_B4)
             loss = loss + 2 * SeverityLoss()(answer, model.standard_severity(batch.severity_B))
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

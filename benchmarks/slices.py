@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from benchmarks.common import head, line, parse, parser, stamp, toy
 from plumbline import pretrained
-from plumbline.export.answers import Answers
 from plumbline.export.package import verify_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.model.diagnosis import load_diagnosis
@@ -28,7 +27,9 @@ from plumbline.prepare.features.shards import load_shards
 from plumbline.validate.gates.bootstrap import resamples
 from plumbline.validate.gates.resampled_metrics import of_quadrants
 from plumbline.validate.measure import torch_answers
+from plumbline.validate.metrics import Judged
 from plumbline.validate.slices import slices
+from plumbline.validate.stage import as_judged
 
 RESAMPLES = 200
 MOST_POINTS, MOST_PERCENT = 0.5, 2.0
@@ -36,9 +37,9 @@ MOST_POINTS, MOST_PERCENT = 0.5, 2.0
 Float = NDArray[np.floating]
 
 
-def fall_of_f1(whole: Answers, small: Answers, quadrant: NDArray[np.int64]) -> tuple[float, float]:
+def fall_of_f1(whole: Judged, small: Judged, quadrant: NDArray[np.int64]) -> tuple[float, float]:
     """Points of macro-F1 that `small` loses against `whole`, and the standard error by a paired bootstrap."""
-    before, after = (of_quadrants("quadrant_macro_f1", said.quadrant_probability, quadrant) for said in (whole, small))
+    before, after = (of_quadrants("quadrant_macro_f1", said, quadrant) for said in (whole, small))
 
     def fall(weights: Float) -> Float:
         return 100 * (before(weights) - after(weights))
@@ -47,16 +48,11 @@ def fall_of_f1(whole: Answers, small: Answers, quadrant: NDArray[np.int64]) -> t
     return float(fall(np.ones((1, len(quadrant))))[0]), float(drawn.std())
 
 
-def rise_of_error(whole: Answers, small: Answers, severity: Float) -> tuple[float, float]:
+def rise_of_error(whole: Judged, small: Judged, severity: Float) -> tuple[float, float]:
     """Percent by which the severity error of `small` is above that of `whole`, and its standard error (pairs)."""
-    before, after = (np.abs(said.severity_permille.astype(float) - severity) for said in (whole, small))
+    before, after = (np.abs(said.severity.astype(float) - severity) for said in (whole, small))
     change = after - before
     return 100 * change.mean() / before.mean(), 100 * change.std() / np.sqrt(len(change)) / before.mean()
-
-
-def part(said: Answers, inside: NDArray[np.bool_]) -> Answers:
-    """The answers for some of the buildings."""
-    return Answers(*(values[inside] for values in said))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -76,9 +72,11 @@ def measure(given: Namespace, prepared: Path) -> None:
     """Print the table."""
     manifest = verify_package(given.package)
     data = load_shards(prepared)
-    whole = torch_answers(load_diagnosis(given.unpruned), data)
+    unpruned = load_diagnosis(given.unpruned)
+    whole = as_judged(torch_answers(unpruned, data), unpruned.get_buffer("category_share").tolist(), data)
     artifacts = {"pruned": "model.onnx", "int8": "model.int8.onnx"}
-    said = {name: OnnxModel(given.package / file).answer(data) for name, file in artifacts.items()}
+    models = {name: OnnxModel(given.package / file) for name, file in artifacts.items()}
+    said = {name: as_judged(model.answer(data), model.category_share, data) for name, model in models.items()}
     quadrant, severity = np.asarray(data.quadrant), np.asarray(data.severity, float)
     print(f"{stamp()}, package {manifest.version}; ", end="")
     print(f"{len(data):,} buildings. Against the unpruned network: points of macro-F1 lost, and percent by which the")
@@ -95,8 +93,8 @@ def measure(given: Namespace, prepared: Path) -> None:
         for artifact, answers in said.items():
             fall = (np.nan, np.nan)
             if defined.sum() >= given.least:
-                fall = fall_of_f1(part(whole, defined), part(answers, defined), quadrant[defined])
-            rise = rise_of_error(part(whole, inside), part(answers, inside), severity[inside])
+                fall = fall_of_f1(whole.take(defined), answers.take(defined), quadrant[defined])
+            rise = rise_of_error(whole.take(inside), answers.take(inside), severity[inside])
             beyond[artifact] += fall[0] > MOST_POINTS or rise[0] > MOST_PERCENT
             cells += [_cell(*fall, MOST_POINTS), _cell(*rise, MOST_PERCENT)]
         print(line(name, f"{int(inside.sum()):,}", *cells))

@@ -157,7 +157,7 @@ def first_generation(params: Params, case: dict[str, Any]) -> Result:
         began = time.perf_counter()
         for batch in loader:
             answer = model.raw(*batch[:4])
-            loss = QuadrantLoss()(answer, batch.quadrant_B)
+            loss = QuadrantLoss()(answer, batch.quadrant_B, batch.accepted_B4)
             loss = loss + 2 * SeverityLoss()(answer, model.standard_severity(batch.severity_B))
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -169,7 +169,7 @@ def first_generation(params: Params, case: dict[str, Any]) -> Result:
 def collate(data: Sequences, rows: list[int]) -> Batch:
     """One sample after another into lists, each padded by itself."""
     width = max(int(data.offsets[row + 1] - data.offsets[row]) for row in rows)
-    parts: list[list[torch.Tensor]] = [[], [], [], [], [], [], []]
+    parts: list[list[torch.Tensor]] = [[] for _ in Batch._fields]
     for row in rows:
         points = slice(int(data.offsets[row]), int(data.offsets[row + 1]))
         missing = width - (points.stop - points.start)
@@ -179,7 +179,9 @@ def collate(data: Sequences, rows: list[int]) -> Batch:
         parts[3].append(torch.arange(width) < width - missing)
         parts[4].append(torch.tensor(float(data.severity[row])))
         parts[5].append(torch.tensor(int(data.quadrant[row])))
-        parts[6].append(torch.tensor(1.0))
+        parts[6].append(torch.tensor(np.array(data.accepted[row])))
+        parts[7].append(torch.tensor(int(data.mechanism[row])))
+        parts[8].append(torch.tensor(1.0))
     return Batch(*(torch.stack(part) for part in parts))
 
 
