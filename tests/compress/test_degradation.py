@@ -45,6 +45,6 @@ def test_judging_agrees_with_the_metrics_of_training(tiny):
     error = np.abs(answer.severity_permille.numpy() - np.asarray(tune.severity))
     assert found.severity_mae == pytest.approx(error.mean(), rel=1e-5)
     defined = np.asarray(tune.quadrant) >= 0
-    hit = answer.quadrant_probability.numpy().argmax(1)[defined] == np.asarray(tune.quadrant)[defined]
+    hit = np.asarray(tune.accepted)[np.arange(len(tune)), answer.quadrant_probability.numpy().argmax(1)][defined]
     assert found.quadrant_accuracy == pytest.approx(hit.mean())
     assert len(found.right) == defined.sum()

@@ -280,19 +280,16 @@ def test_each_stream_keeps_a_multiple_in_steps_too(tiny, data, monkeypatch, step
 def test_slopes_are_those_of_the_losses(tiny, data):
     """By a difference: a step along one bias changes the summed loss by its slope times the step."""
     whole = network(data).double()
-    bias = whole.network.severity_head.bias
+    bias = whole.network.heads.severity_head.bias
 
     def loss():
-        model_losses = tiny.params.train
-        chosen = build_losses(model_losses)
+        chosen = build_losses(tiny.params.train)
         (batch,) = (batch for number, batch in enumerate(loader(data, 128, 0)) if number == 0)
         inputs = (batch.distance_BLF.double(), batch.slope_BLF.double(), batch.geometry_BF.double(), batch.mask_BL)
         with torch.no_grad():
             answer = whole.raw(*inputs)
-            severity = chosen.severity(answer, whole.standard_severity(batch.severity_B.double()))
-            return model_losses.quadrant_weight * chosen.quadrant(answer, batch.quadrant_B) + (
-                model_losses.severity_weight * severity
-            )
+            standard = whole.standard_severity(batch.severity_B.double())
+            return chosen.where(answer, batch) + chosen.how_much(answer, batch, standard)
 
     slope = slopes(network(data), data, tiny.params.train, 1, 0)["network.heads.severity_head.bias"][0]
     before = loss()

@@ -27,8 +27,9 @@ def graph(path):
     return onnx.load(path).graph
 
 
-KEPT = ("whitening", "network.geometry", "quadrant_head", "severity_head")
-"""The whitening, which tells the unlike from the like, the layer that reads the same numbers, and both heads."""
+HEADS = ("quadrant_head", "severity_head", "accepted_head", "level_head", "mechanism_head")
+KEPT = ("whitening", "network.geometry", *HEADS)
+"""The whitening, which tells the unlike from the like, the layer that reads the same numbers, and all heads."""
 
 
 def products(nodes, initialisers):

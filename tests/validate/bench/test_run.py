@@ -246,7 +246,7 @@ def test_labels_of_buildings_that_are_not_there_are_refused_and_blanks_overlooke
     labels.write_text("\n".join([lines[0], *(f" {line}" for line in lines[1:])]) + "\n")
     ended = run_cli("bench", tiny.data("package"), *given, "--labels", labels, cwd=tmp_path)
     assert ended.code == 0, ended.err
-    labels.write_text("\n".join([*lines, "nobody,1.2,NE,,"]) + "\n")
+    labels.write_text("\n".join([*lines, "nobody,1.2,NE,,,,"]) + "\n")
     ended = run_cli("bench", tiny.data("package"), *given, "--labels", labels, cwd=tmp_path)
     assert ended.code == 2
     assert f"{labels}: not in {tiny.footprints}: 1 of the labelled buildings ('nobody')" in ended.err
