@@ -52,7 +52,7 @@ from tests.tiny import PARAMS, run_cli
 HERE = importlib.util.find_spec("tensorrt") is not None and torch.cuda.is_available()
 without = pytest.mark.skipif(HERE, reason="TensorRT and a GPU are here")
 DEVICE = Device(gpu="NVIDIA H200", compute_capability="9.0", tensorrt="11.0.0.114", driver="590.12")
-COLUMNS = {"distance": 6, "slope": 16, "geometry": 56}
+COLUMNS = {"distance": 6, "slope": 16, "geometry": 76}
 KEY = Key(artifact="fp16", through="onnx", onnx_sha256="0" * 64, device=DEVICE, profile=profile(256, 128))
 
 
@@ -64,7 +64,7 @@ def test_a_profile_takes_any_batch_and_length_up_to_the_largest(batch, length):
         assert all(a <= b <= c for a, b, c in zip(least, best, most, strict=True))
     assert shapes["slope"][0] == (1, 1, 16)
     assert shapes["slope"][2] == (batch, length, 16)
-    assert shapes["geometry"][2] == (batch, 56)
+    assert shapes["geometry"][2] == (batch, 76)
     assert shapes["mask"][2] == (batch, length)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plumbline.core.strain import MECHANISMS, structure_strain
+from plumbline.core.strain import FAILURES, structure_strain
 from plumbline.prepare.features.definition import PREPARATION, quadrant_symmetry
 from plumbline.prepare.response import shapes
 from plumbline.prepare.response.shapes import (
@@ -16,13 +16,13 @@ from plumbline.prepare.response.shapes import (
     BOWL,
     CORNER,
     END,
-    FITTED,
     LOG_PRIOR,
     MECHANISM,
     OPENINGS,
     PLAIN,
     PRIOR,
     PULLS,
+    RADII_M,
     SIGNS,
     STEP,
     Shape,
@@ -79,9 +79,10 @@ def test_an_end_turns_about_its_hinge_and_a_joint_steps():
 
 
 def test_a_bowl_is_deepest_in_its_middle_and_draws_inwards():
-    bowl = Shape(BOWL, 1, (0.45, 0.0), 0.0, 0.0, 1.0)  # radius 9 m, about (5.4, 0)
-    np.testing.assert_allclose(at(bowl, (5.4, 0), (8.4, 0), (5.4, -9)), [1, np.exp(-0.5), np.exp(-4.5)])
-    _, way = displacement(bowl, np.array([[[8.4, 0.0], [5.4, -3.0]]]), SIDE)
+    bowl, radius = Shape(BOWL, 1, (0.45, 0.0), 0.0, 0.0, 1.0), RADII_M[1]  # about (5.4, 0)
+    aside, away = 5.4 + radius / 3, (5.4, -radius)
+    np.testing.assert_allclose(at(bowl, (5.4, 0), (aside, 0), away), [1, np.exp(-0.5), np.exp(-4.5)])
+    _, way = displacement(bowl, np.array([[[aside, 0.0], [5.4, -radius / 3]]]), SIDE)
     np.testing.assert_allclose(way[0], [[-1 / 3, 0], [0, 1 / 3]], atol=1e-12)
 
 
@@ -91,7 +92,7 @@ def test_a_trough_bends_across_its_axis_alone():
 
 
 def test_what_a_building_may_do_begins_with_what_the_engineer_fits():
-    assert (FITTED, set(MECHANISM)) == (MECHANISMS[:5], set(range(5)))
+    assert set(MECHANISM) == set(range(len(FAILURES)))
     assert all(ALL[number].pull < 0.1 for number in PLAIN)
     assert {ALL[number].mechanism for number in PLAIN} == set(range(5))
     for number, corner in enumerate(SIGNS):  # in this order, corner by corner, and the first of each is plain
@@ -114,11 +115,12 @@ def test_shares_before_looking_are_those_of_the_tables():
 def test_how_probable_each_shape_is_belongs_to_what_models_were_trained_on():
     """Other shares or shapes change what models read in the same columns: `PREPARATION` must rise with them, and models
     of before be trained anew. Where it rises for another reason, write the new number here."""
-    assert (PULLS, OPENINGS, PRIOR, len(ALL), PREPARATION) == (
+    assert (PULLS, OPENINGS, PRIOR, RADII_M, len(ALL), PREPARATION) == (
         {0.0: 0.6, 0.4: 0.25, 0.9: 0.15},
         {0.0: 0.6, 0.5: 0.4},
         (0.4, 0.15, 0.15, 0.2, 0.1),
-        132,
+        (3.5, 8.0),
+        143,
         7,
     )
 
@@ -132,7 +134,7 @@ def test_a_response_is_the_displacement_along_the_line_of_sight():
         np.testing.assert_allclose(one, (np.column_stack([x, y, up]) * los[0]).sum(1), atol=1e-12)
 
 
-CLOSE = {CORNER: 0.01, END: 0.02, STEP: 0.04, BENDING: 0.03, BOWL: 0.14}
+CLOSE = {CORNER: 0.01, END: 0.02, STEP: 0.04, BENDING: 0.03, BOWL: 0.18}
 """Largest error of a strain; of a narrow bowl under a long building it is twice that, as its lines are 3 m apart."""
 
 
