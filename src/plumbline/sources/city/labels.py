@@ -100,7 +100,7 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
         (
             MECHANISM,
             how,
-            (mechanism == UNKNOWN) & (how != ""),
+            damaged & (mechanism == UNKNOWN) & (how != ""),  # of a sound building it may say none
             f"one of {', '.join(MECHANISMS)} is needed, or an empty cell where it is not known",
         ),
         (
