@@ -11,7 +11,7 @@ import yaml
 
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
-from plumbline.export.package import verify_package
+from plumbline.export.package import open_package, verify_package
 from plumbline.release.package import FILES, package, require_pass
 from tests.tiny import PARAMS, run_cli
 
@@ -32,6 +32,7 @@ def test_the_package_is_what_was_validated(tiny):
     assert manifest.gate == read_json(tiny.data("validate") / "gate.json")
     metrics = read_json(tiny.data("validate") / "metrics.json")["all"]
     assert manifest.metrics == metrics
+    assert manifest.category_share == open_package(tiny.data("package"))[1].category_share
     assert manifest.hashes["test_data"] == sha256_folder(tiny.data("prepare") / "test")
     assert manifest.hashes["data"] == sha256_folder(tiny.data("prepare"))
     assert manifest.prepare == tiny.params.prepare

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.serve.predictions import (
+    ADDED,
     COLUMNS,
     DTYPES,
     JUDGEMENT,
@@ -150,6 +151,25 @@ def test_round_trip(tmp_path: Path, suffix: str, status: list[str]) -> None:
         read = read.to_crs(written.crs)
     apart = shapely.hausdorff_distance(read.geometry.to_numpy(), written.geometry.to_numpy())
     assert apart.max() < 0.02  # GeoJSON: seven decimals of a degree
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_table_of_an_earlier_version_is_read_with_empty_columns(tmp_path: Path, suffix: str) -> None:
+    written, path = predictions(["a", "b", "c"]), tmp_path / f"out{suffix}"
+    write_predictions(written, path)
+    if suffix == ".csv":
+        pd.read_csv(path, dtype=str).drop(columns=list(ADDED)).to_csv(path, index=False)
+    elif suffix == ".parquet":
+        geopandas.read_parquet(path).drop(columns=list(ADDED)).to_parquet(path)
+    else:
+        driver = {".gpkg": "GPKG", ".geojson": "GeoJSON"}[suffix]
+        earlier = geopandas.read_file(path).drop(columns=list(ADDED))
+        path.unlink()
+        earlier.to_file(path, driver=driver, **({"layer": "predictions"} if driver == "GPKG" else {}))
+    found = read_predictions(path)
+    assert list(found.columns) == CONTRACT.split()
+    assert found[list(ADDED)].isna().all(axis=None)
+    assert found["quadrant"].isna().tolist() == written["quadrant"].isna().tolist()
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

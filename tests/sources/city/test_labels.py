@@ -56,7 +56,9 @@ WHERE_AND_HOW = HEADER[:-1] + ",accepted,mechanism\n"
 
 def test_all_right_quadrants_and_the_mechanism_are_read(tmp_path):
     """An empty cell: the quadrant alone; below category 1 nothing is passed on."""
-    rows = "a,2,NE,NE|SE,end\nb,1,SW,,\nc,0.1,NW,NW|NE,bowl\nd,9,NW, NW ,several\ne,1,SE,NE|NW|SW|SE, step \nf,0,,,\n"
+    rows = (
+        "a,2,NE,NE|SE,end\nb,1,SW,,\nc,0.1,NW,NW|NE,bowl\nd,9,NW, NW ,several\ne,1,SE,NE|NW|SW|SE, step \nf,0,,,none\n"
+    )
     labels = read_labels(write(tmp_path, WHERE_AND_HOW + rows))
     assert labels["accepted"].tolist() == ["NE|SE", "SW", "", "NW", "NE|NW|SW|SE", ""]
     assert labels["mechanism"].tolist() == [1, -1, -1, 5, 2, -1]
@@ -76,7 +78,7 @@ def test_all_right_quadrants_and_the_mechanism_are_read(tmp_path):
             "e,2,NE,NE|SE,ends",
             "mechanism: 'ends' found, one of corner, end, step, bowl, bending, several is needed, or an",
         ),
-        ("e,0.1,,,sinkhole", "mechanism: 'sinkhole' found"),
+        ("e,0.5,NE,NE,none", "mechanism: 'none' found"),
     ],
 )
 def test_a_bad_accepted_quadrant_or_mechanism_is_named_by_line(tmp_path, row, message):
