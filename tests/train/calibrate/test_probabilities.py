@@ -5,13 +5,14 @@ import pytest
 import torch
 
 from plumbline.core.strain import LEVEL_EDGES_PERMILLE, MECHANISMS, category
+from plumbline.model.interval import KINDS
 from plumbline.train.calibrate.conformal import RawAnswers
 from plumbline.train.calibrate.probabilities import set_probabilities
 from tests.model.made import raw_answer, small_model
 
 EDGES = np.array([0.0, *LEVEL_EDGES_PERMILLE, 8.0])
 OF_LEVEL = torch.from_numpy(category(EDGES[:-1]))
-SET = ("accepted_scale", "accepted_shift", "level_scale", "level_shift", "mechanism_scale")
+SET = ("quadrant_scale", "accepted_scale", "accepted_shift", "level_scale", "level_shift", "mechanism_scale")
 NEUTRAL = {name: float(name.endswith("scale")) for name in SET}
 
 
@@ -63,18 +64,32 @@ def distorted(raw):
 
 def test_a_known_distortion_is_mended(model):
     set_probabilities(model, distorted(honest(model, 20_000)))
-    assert model.get_buffer("level_scale").item() == pytest.approx(1.6, rel=0.05)
-    shift = model.get_buffer("level_shift")
-    torch.testing.assert_close(shift - shift.mean(), SHIFT - SHIFT.mean(), atol=0.1, rtol=0)
-    assert model.get_buffer("accepted_scale").item() == pytest.approx(1.5, rel=0.05)
-    assert model.get_buffer("accepted_shift").item() == pytest.approx(-0.7, abs=0.07)
+    for kind in range(KINDS):
+        assert model.get_buffer("level_scale")[kind].item() == pytest.approx(1.6, rel=0.05)
+        shift = model.get_buffer("level_shift")[kind]
+        torch.testing.assert_close(shift - shift.mean(), SHIFT - SHIFT.mean(), atol=0.1, rtol=0)
+        assert model.get_buffer("accepted_scale")[kind].item() == pytest.approx(1.5, rel=0.05)
+        assert model.get_buffer("accepted_shift")[kind].item() == pytest.approx(-0.7, abs=0.07)
     assert model.get_buffer("mechanism_scale").item() == pytest.approx(0.5, rel=0.05)
+
+
+def test_each_kind_of_building_has_its_own(model):
+    """Surer than they say: buildings of the second kind alone. Of the third there are none: it is as all are."""
+    first, second = honest(model, 10_000), honest(model, 10_000, seed=1)
+    second = second._replace(accepted_logits_B4=second.accepted_logits_B4 / 1.5)
+    both = RawAnswers(*(torch.cat(parts) for parts in zip(first, second, strict=True)))
+    kind = torch.nn.functional.one_hot(torch.arange(2).repeat_interleave(10_000), KINDS).float()
+    set_probabilities(model, both._replace(kind_BK=kind))
+    scale = model.get_buffer("accepted_scale")
+    assert scale[:2].tolist() == pytest.approx([1.0, 1.5], rel=0.06)
+    assert 1.05 < scale[2] < 1.45
 
 
 def test_what_is_said_of_others_is_then_as_often_true(model):
     set_probabilities(model, distorted(honest(model, 20_000)))
     other = honest(model, 20_000, seed=1)
-    levels = model.level_logits(distorted(other).levels_BK).softmax(-1)
+    kind = torch.nn.functional.one_hot(torch.zeros(20_000, dtype=torch.long), KINDS).float()
+    levels = model.level_logits(distorted(other).levels_BK, kind).softmax(-1)
     said = levels @ torch.nn.functional.one_hot(OF_LEVEL, 5).float()
     true = torch.from_numpy(category(model.permille(other.standard_B).numpy()))
     for number in range(5):
@@ -88,7 +103,7 @@ def test_honest_answers_are_left_as_they_are(model):
     set_probabilities(model, honest(model, 20_000))
     for name, value in NEUTRAL.items():
         found = model.get_buffer(name)
-        found = found - found.mean() if name == "level_shift" else found
+        found = found - found.mean(-1, keepdim=True) if name == "level_shift" else found
         torch.testing.assert_close(found, torch.full_like(found, value), atol=0.08, rtol=0)
 
 
