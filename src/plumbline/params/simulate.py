@@ -45,7 +45,7 @@ class Borrowed(Section):
 
 
 class Mechanisms(Section):
-    """How buildings fail: a share of the failures for each, in any proportion; see `structure.mechanisms`."""
+    """How buildings fail: a share of the failures for each, in any proportion; see `structure.other_failures`."""
 
     corner: float = Field(default=0.45, ge=0)
     end: float = Field(default=0.13, ge=0)

@@ -26,9 +26,9 @@ from plumbline.prepare.response.shapes import (
     responses,
     strains_per_mm,
 )
-from plumbline.simulate.structure.failures import draw_hinges
+from plumbline.simulate.structure.corner_failures import draw_hinges
 from plumbline.simulate.structure.labels import strains
-from plumbline.simulate.structure.mechanisms import draw_failures
+from plumbline.simulate.structure.other_failures import draw_failures
 from tests.prepare.made import ASCENDING, DESCENDING, los_of
 
 SIDE = np.array([[24.0, 18.0]])

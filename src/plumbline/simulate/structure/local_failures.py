@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from plumbline.core.strain import MECHANISMS
 from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.random_numbers import log_uniform
-from plumbline.simulate.structure.failures import Hinges, draw_hinges
+from plumbline.simulate.structure.corner_failures import Hinges, draw_hinges
 from plumbline.simulate.structure.labels import Strains, strains
-from plumbline.simulate.structure.mechanisms import Failures, draw_failures
+from plumbline.simulate.structure.other_failures import Failures, draw_failures
 
 Array = NDArray[np.float64]
 CORNER, BENDING, SEVERAL = (MECHANISMS.index(name) for name in ("corner", "bending", "several"))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.strain import MECHANISMS
 from plumbline.simulate.random_numbers import log_uniform
-from plumbline.simulate.structure.failures import OPENING_SHARE, smoothstep, softplus
+from plumbline.simulate.structure.corner_failures import OPENING_SHARE, smoothstep, softplus
 
 Array = NDArray[np.float64]
 END, STEP, BOWL, BENDING = (MECHANISMS.index(name) for name in ("end", "step", "bowl", "bending"))

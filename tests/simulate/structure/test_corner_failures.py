@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from plumbline.simulate.structure.failures import (
+from plumbline.simulate.structure.corner_failures import (
     DIAGONAL,
     FAMILY_SHARES,
     PRODUCT,
