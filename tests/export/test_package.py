@@ -37,7 +37,7 @@ FILES = (
     "reference.json",
     "weights.safetensors",
 )
-ABOUT = ("name", "default_model", "prepare", "hashes", "metrics", "gate", "records")
+ABOUT = ("name", "default_model", "category_share", "prepare", "hashes", "metrics", "gate", "records")
 
 
 @pytest.fixture

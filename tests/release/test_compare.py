@@ -25,7 +25,7 @@ from plumbline.validate.metrics import accuracy_figures
 from plumbline.validate.stage import as_judged
 
 OUT = Path("release")
-ABOUT = ("name", "default_model", "prepare", "hashes", "metrics", "gate")
+ABOUT = ("name", "default_model", "category_share", "prepare", "hashes", "metrics", "gate")
 HEAD = "network.heads.quadrant_head."
 
 
