@@ -77,7 +77,8 @@ def judged(model: Diagnosis, sequences: Sequences) -> Hits:
     with torch.inference_mode():
         for batch in loader(sequences, 512):
             answer = model(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-            hit = (answer.quadrant_probability.argmax(1) == batch.quadrant_B).double()
+            said_B1 = answer.quadrant_probability.argmax(1, keepdim=True)
+            hit = batch.accepted_B4.gather(1, said_B1)[:, 0].double()
             inside = (answer.severity_low <= batch.severity_B) & (batch.severity_B <= answer.severity_high)
             error = (answer.severity_permille - batch.severity_B).abs().double()
             parts.append((hit.masked_fill(batch.quadrant_B < 0, torch.nan), error, inside.double()))

@@ -193,7 +193,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="cities for (a) and `ingest` alone, in which fixed costs weigh less: a loop over them would take hours",
     )
     asked.add_argument("--turns", type=int, default=3)
-    given = parse(asked, argv, buildings=60, larger=[90], turns=1)
+    given = parse(asked, argv, buildings=90, larger=[60], turns=1)
     with tempfile.TemporaryDirectory() as temporary, contextlib.chdir(temporary):
         sizes = []
         for count in given.larger:

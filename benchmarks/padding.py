@@ -104,7 +104,7 @@ def answers(
     with torch.inference_mode():
         for batch in batches(data, strategy, masked, length, None):
             answer = model(*batch[:4])
-            parts.append((answer.quadrant_probability, answer.severity_permille, batch.quadrant_B, batch.severity_B))
+            parts.append((answer.quadrant_probability, answer.severity_permille, batch.accepted_B4, batch.severity_B))
     probability, severity, quadrant, truth = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
     return probability, severity, quadrant, truth
 
