@@ -69,7 +69,7 @@ def overconfident(model: Diagnosis, data: Shards) -> None:
 def another_base_rate(model: Diagnosis, data: Shards) -> None:
     """Odds of damage sixteen times as large: those of another share of damaged buildings than the file says."""
     sound = model.get_buffer("category_of_level")[:, 0].bool()
-    model.network.heads.level_head.bias[sound] -= np.log(16) / model.get_buffer("level_scale")
+    model.network.heads.level_head.bias[sound] -= np.log(16) / model.get_buffer("level_scale").mean()
 
 
 def untaught_bowls(answers: Answers, data: Shards) -> Answers:

@@ -61,7 +61,9 @@ class Pruning:
     def _pruned(self, model: Diagnosis, part: float, ratio: float, slopes: Slopes) -> Diagnosis:
         section = self.section
         parts = step_shares(self.start, model, part, ratio, section)
-        return prune(model, 0.0, slopes, section.importance, parts, section.heads, section.multiple if part == 1 else 1)
+        # Before the last step nothing is rounded, but a stream with a channel or two could give no more of them away.
+        multiple = section.multiple if part == 1 else 1
+        return prune(model, 0.0, slopes, section.importance, parts, section.heads, multiple, section.multiple)
 
     def tune(self, model: Diagnosis) -> None:
         """Fine-tune shortly: towards the labels and the teacher's answers."""

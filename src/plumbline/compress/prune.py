@@ -31,9 +31,12 @@ class Split:
     How many each keeps is what `scores` would keep, rounded; which ones, they say.
     """
 
-    def __init__(self, scores: Any, first: nn.Module, multiple: int, share_of: Callable[[nn.Module], float]) -> None:
-        """`first`: the layer that makes the first stream's channels. `share_of`: what goes, by a group's first."""
-        self.scores, self.first, self.multiple, self.share_of = scores, first, multiple, share_of
+    def __init__(
+        self, scores: Any, first: nn.Module, multiple: int, least: int, share_of: Callable[[nn.Module], float]
+    ) -> None:
+        """`first`: the layer that makes the first stream's channels. `least`: channels that each keeps, where there are
+        twice as many. `share_of`: what goes, by a group's first."""
+        self.scores, self.first, self.multiple, self.least, self.share_of = scores, first, multiple, least, share_of
 
     def __call__(self, group: Any) -> Any:
         """(C,) of the group's channels."""
@@ -48,7 +51,7 @@ class Split:
         most, other = int(is_first_C.sum()), int((~is_first_C).sum())
         wanted = self.multiple * round(int(is_first_C[best].sum()) / self.multiple)
         # Also of a stream of which all would go, or all would stay: what is left over is the other's width.
-        least = self.multiple if left >= 2 * self.multiple else 1
+        least = self.least if left >= 2 * self.least else 1
         lowest, highest = max(left - other, least), min(most, left - least)
         # The nearest multiple that both can have.
         able = range(-(-lowest // self.multiple) * self.multiple, highest + 1, self.multiple)
@@ -68,6 +71,7 @@ def prune(
     parts: Mapping[str, float] | None = None,
     heads: int | None = None,
     multiple: int = 1,
+    least: int | None = None,
 ) -> Diagnosis:
     """A copy of `model` without the least important channels.
 
@@ -79,6 +83,7 @@ def prune(
         parts: name of one of `channel_groups` -> a share of its own; as much of it as `largest_shares` allows.
         heads: of each attention layer that stay at most; whole heads go beside the channels of the others. None: all.
         multiple: each stream keeps a multiple of it of the channels that both streams share.
+        least: so many of them each keeps in any case; `multiple`, unless given.
     """
     copy = _copy(model)
     for name, parameter in copy.named_parameters():
@@ -88,7 +93,7 @@ def prune(
     own = {layers[name]: _share(min(share, largest[name])) for name, share in (parts or {}).items()}
     scores = IMPORTANCE[importance]()
     stem = copy.network.encoder.distance.stem
-    scores = Split(scores, stem, multiple, lambda layer: own.get(layer, _share(ratio)))
+    scores = Split(scores, stem, multiple, least or multiple, lambda layer: own.get(layer, _share(ratio)))
     pruner = _pruner(copy.network, _share(ratio), scores, own, heads)
     _step(pruner, copy.network)
     if heads and any(layer.attention.heads > heads for layer in copy.network.neck.layers):
