@@ -309,7 +309,7 @@ def test_steps_that_torch_has_compiled_are_rounded_too(work, monkeypatch):
 
 def test_int8_of_a_badly_scaled_network_loses_less(work, data):
     """Against what int8 adds to the error of a network tuned without it; both are rounded as a file is, see above."""
-    changed = {"epochs": 6, "patience": 6, "learning_rate": 0.01}
+    changed = {"epochs": 12, "patience": 12, "learning_rate": 0.01}
 
     def error(severity):
         return np.abs(np.asarray(severity) - np.asarray(data.severity)).mean()
@@ -320,12 +320,14 @@ def test_int8_of_a_badly_scaled_network_loses_less(work, data):
         rounding.remove()
         return found
 
-    run("plain", **changed)
-    run("aware", quantisation_aware=6, **changed)
+    # Severity alone is looked at, as twelve epochs of 700 buildings are few for five losses.
+    train = {f"{name}_weight": 0 for name in ("accepted", "level", "mechanism")}
+    run("plain", train=train, **changed)
+    run("aware", quantisation_aware=12, train=train, **changed)
     plain = load_diagnosis(Path("plain"))
     before = error(answers(plain, data).severity_permille)
     without, aware = rounded(plain), rounded(load_diagnosis(Path("aware")))
-    assert without > 1.2 * before
+    assert without > 1.3 * before
     assert aware - before < 0.5 * (without - before)
 
 
