@@ -23,7 +23,13 @@ class Adapt(Section):
     )
     """Matrices and convolutions that get a low-rank change: patterns of their names in the network. Of the default ones
     the first, as many as `max_share` holds at this rank."""
-    unfreeze: list[str] = ["*norm*", "heads.join_*.bias", "heads.*_head.*"]
+    unfreeze: list[str] = [
+        "*norm*",
+        "heads.join_*.bias",
+        "heads.quadrant_head.*",
+        "heads.severity_head.*",
+        "heads.accepted_head.*",
+    ]
     """Parameters that are changed as a whole, late."""
     unfreeze_at: Fraction = 0.5
     """Share of the epochs after which they are."""

@@ -182,7 +182,7 @@ def test_an_adapter_of_the_default_network_is_small(tmp_path):
         count_changes(attached(spec).network),
         sum(p.numel() for p in small_model(128, channels=32, heads=4, hidden=96).network.parameters()),
     )
-    assert trained / total < 0.09  # of which a run of `adapt` leaves out what is above its `max_share`
+    assert trained / total < 0.08
     assert 4 * trained < MAX_BYTES
 
 
@@ -194,13 +194,13 @@ def test_of_default_targets_as_many_are_changed_as_may_be(rank, caplog):
     assert share(start) < 0.08
     low = {name for name, change in changes(start.network).items() if not change.late}
     assert "heads.join_geometry.weight" in low
-    assert ("heads.join_pooled.0.weight" in low) == (rank <= 6)
-    assert "neck.attention.0.attention.query.weight" not in low
+    assert ("heads.join_pooled.0.weight" in low) == (rank <= 10)
+    assert ("neck.attention.0.attention.query.weight" in low) == (rank <= 5)
     with caplog.at_level("INFO", logger="plumbline"):
         _check_share(start, default, section)
     said = [record.getMessage().split(" at ")[0] for record in caplog.records]
-    left = ["heads.join_pooled.*.weight"] * (rank > 6) + ["neck.attention.*.attention.*.weight"]
-    assert said == [f"adapt: no change of {', '.join(left)}"]
+    left = ["heads.join_pooled.*.weight"] * (rank > 10) + ["neck.attention.*.attention.*.weight"]
+    assert said == [f"adapt: no change of {', '.join(left)}"] * (rank > 5)
     assert share(unchanged(default, Adapt(rank=rank, targets=section.targets))) >= share(start)
 
 
