@@ -335,6 +335,6 @@ def test_an_application_needs_numpy_and_onnx_runtime_only(tiny, tmp_path):
 
 def test_a_package_from_before_there_was_a_limit_of_probability_judges_whom_it_judged():
     content = read_json(PACKAGE / MANIFEST)
-    assert Manifest.model_validate(content).prepare.min_quadrant_confidence == 0.55
+    assert Manifest.model_validate(content).prepare.min_quadrant_confidence == 0.65
     del content["prepare"]["min_quadrant_confidence"]
     assert Manifest.model_validate(content).prepare.min_quadrant_confidence == 0.0

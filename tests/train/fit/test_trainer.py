@@ -193,7 +193,8 @@ def test_intervals_are_calibrated_on_buildings_that_training_has_not_seen(work):
 
 
 CALIBRATED = (
-    *("temperature", "interval_below", "interval_above", "interval_length", "accepted_scale", "accepted_shift"),
+    *("temperature", "interval_below", "interval_above", "interval_length"),
+    *("quadrant_scale", "accepted_scale", "accepted_shift"),
     *("level_scale", "level_shift", "mechanism_scale", "category_share"),
 )
 """What `calibrate` sets."""
