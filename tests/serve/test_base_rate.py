@@ -186,6 +186,17 @@ def test_what_was_the_median_stays_the_median(seed, rate):
     np.testing.assert_allclose(place_of(found, moved), before, atol=1e-6)
 
 
+def test_an_interval_lets_category_0_in_where_it_becomes_probable():
+    """Damaged with 0.95 where half are; where one in fifty is, sound with more than a tenth: 0 must not be left out."""
+    answers = answers_of([0.9, 0.05, 0.03, 0.02], [2.2], low=[2.1], high=[2.4], p_damaged=0.95)
+    kept, let_in = (at_rate(answers, SHARE, rate) for rate in (CALIBRATED, 0.02))
+    assert kept.low_B[0] == pytest.approx(2.1, abs=1e-3)
+    assert let_in.category_BC[0, 0] > 0.1
+    assert let_in.low_B[0] == 0
+    surely = answers_of([0.9, 0.05, 0.03, 0.02], [2.2], low=[2.1], high=[2.4], p_damaged=0.9999)
+    assert at_rate(surely, SHARE, 0.02).low_B[0] > 0
+
+
 def test_a_rare_damage_is_called_sound_unless_it_is_sure():
     """Of a city with 2 % damaged, odds of 4 to 1 at 80 % are odds of 1 to 49."""
     answers = answers_of(np.full((2, 4), 0.25), [1.0, 1.0], p_damaged=[0.8, 0.9999])

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
-from plumbline.core.strain import LEVEL_EDGES_PERMILLE, category_of_levels
+from plumbline.core.strain import INTERVAL_SHARE, LEVEL_EDGES_PERMILLE, category_of_levels
 from plumbline.export.answers import Answers
 
 Array = NDArray[np.float64]
@@ -24,6 +24,8 @@ TOP_PERMILLE = 12.0
 """Upper end of the last level: twice the strain of the worst building that is simulated."""
 LEAST_RATE, MOST_RATE = 1e-5, 1 - 1e-5
 HALVINGS = 60
+ROUNDING = 1e-6
+"""Of probabilities in float32."""
 STANDARD_ERROR, NINETY = 0.5, 1.353
 """What the log likelihood falls by one standard error from its largest, and at the ends of a 90 % interval."""
 
@@ -123,7 +125,8 @@ def at_rate(answers: Answers, share_C: NDArray[np.floating[Any]], rate: float) -
 
     Each level of strain becomes more or less probable as its category does; among the damaged the categories keep
     their proportions. Severity and the ends of its interval keep their place in the distribution: what was its median
-    stays its median.
+    stays its median. Where category 0 becomes so probable that an interval without it would miss too often, it is let
+    in whole.
 
     Args:
         share_C: of the buildings that the model was calibrated on.
@@ -134,11 +137,13 @@ def at_rate(answers: Answers, share_C: NDArray[np.floating[Any]], rate: float) -
     moved_BK = level_BK * (now_C / share_C)[category_of_levels()]
     moved_BK = moved_BK / np.maximum(moved_BK.sum(1, keepdims=True), 1e-300)
     category_BC = moved_BK @ (category_of_levels()[:, None] == np.arange(len(share_C)))
-    ends = (
+    severity_B, low_B, high_B = (
         _moved(np.asarray(values, float), level_BK, moved_BK)
         for values in (answers.severity_permille, answers.severity_low, answers.severity_high)
     )
-    return AtRate(category_BC, *ends)
+    before_B = level_BK[:, category_of_levels() == 0].sum(1)
+    let_in_B = (category_BC[:, 0] > 1 - INTERVAL_SHARE) & (category_BC[:, 0] > before_B + ROUNDING)
+    return AtRate(category_BC, severity_B, np.where(let_in_B, 0.0, low_B), high_B)
 
 
 def _moved(value_B: Array, before_BK: Array, after_BK: Array) -> Array:
