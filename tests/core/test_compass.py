@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shapely import affinity
 
-from plumbline.core.compass import QUADRANTS, frames, join_quadrants, quadrant_code
+from plumbline.core.compass import QUADRANTS, frames, join_quadrants, of_likeliest, quadrant_code
 
 
 def rectangle(length, width, degrees=0.0, centre=(0.0, 0.0)):
@@ -110,3 +110,10 @@ def test_quadrants_are_joined_in_the_order_of_their_codes():
     assert join_quadrants(np.array([0, 1, 0, 0])) == "NW"
     assert join_quadrants([False] * 4) == ""
     assert join_quadrants([True] * 4).split("|") == list(QUADRANTS)
+
+
+def test_what_stands_for_the_likeliest_quadrant_is_taken_of_each_building():
+    probability = np.array([[0.1, 0.2, 0.6, 0.1], [0.4, 0.4, 0.1, 0.1]])  # of equals the first
+    values = np.arange(8).reshape(2, 4)
+    np.testing.assert_array_equal(of_likeliest(probability, values), [2, 4])
+    assert of_likeliest(probability[:0], values[:0]).shape == (0,)

@@ -81,3 +81,8 @@ def quadrant_code(x: NDArray[np.floating[Any]], y: NDArray[np.floating[Any]]) ->
 def join_quadrants(these: Iterable[object]) -> str:
     """Names of the quadrants that are true of four, as `NE|NW`."""
     return BETWEEN_QUADRANTS.join(name for name, true in zip(QUADRANTS, these, strict=True) if true)
+
+
+def of_likeliest(probability: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+    """(B,) what stands in (B, 4) `values` for the quadrant that is the most probable by (B, 4) `probability`."""
+    return np.take_along_axis(np.asarray(values), np.asarray(probability).argmax(axis=1)[:, None], axis=1)[:, 0]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.compass import frames
+from plumbline.core.compass import frames, of_likeliest
 from plumbline.params import Prepare
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.prepare.features.strain_resolution import points_and_tracks, strain_error
@@ -317,5 +317,4 @@ def quadrant_confidence(answers: Answered) -> NDArray[np.float64]:
 
     Where a whole end fails, either of its quadrants is right for sure, though each has but half of the probability.
     """
-    best = answers.quadrant_probability.argmax(axis=1)[:, None]
-    return np.take_along_axis(answers.accepted_probability, best, axis=1)[:, 0].astype(float)
+    return of_likeliest(answers.quadrant_probability, answers.accepted_probability).astype(float)

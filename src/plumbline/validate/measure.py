@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from plumbline.core.compass import of_likeliest
 from plumbline.export.runtime import Answers, OnnxModel
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import is_judged
@@ -77,8 +78,7 @@ def judged_figures(sequences: SequenceSet, answers: Answers, limits: Prepare) ->
     true = np.asarray(sequences.quadrant)
     damaged = inside & (true >= 0)
     if damaged.any():
-        said = answers.quadrant_probability.argmax(axis=1)[:, None]
-        right = np.take_along_axis(np.asarray(sequences.accepted), said, axis=1)[:, 0]
+        right = of_likeliest(answers.quadrant_probability, sequences.accepted)
         figures["judged_quadrant_accuracy"] = float(right[damaged].mean())
     return figures
 

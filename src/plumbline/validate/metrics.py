@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.compass import of_likeliest
 from plumbline.core.strain import category
 from plumbline.validate.confidence import BINS, COVERED, accuracy_at, bin_of, expected_calibration_error
 
@@ -74,9 +75,8 @@ class Judged(NamedTuple):
         """(B,) the true quadrant; of several right answers, the one that was said."""
         if self.accepted is None or not len(quadrant_true):
             return quadrant_true
-        said = self.probability.argmax(1)
-        right = np.take_along_axis(self.accepted, said[:, None], axis=1)[:, 0]
-        return np.where(right & (quadrant_true >= 0), said, quadrant_true)
+        right = of_likeliest(self.probability, self.accepted)
+        return np.where(right & (quadrant_true >= 0), self.probability.argmax(1), quadrant_true)
 
     @property
     def sure(self) -> Float:

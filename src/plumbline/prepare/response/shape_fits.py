@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from plumbline.core.strain import FAILURES
 from plumbline.prepare.response.rigid_body import rigid_design
@@ -102,9 +102,9 @@ def fit_shapes(
 
     right = accepted(by_quadrant)
     right = right / right.sum(2, keepdims=True)
-    share = _softmax(evidence)
+    share = softmax(evidence, axis=1)
     corner = MECHANISM == CORNER
-    of_corner = _softmax(evidence[:, corner]).reshape(len(xy), 4, -1)
+    of_corner = softmax(evidence[:, corner], axis=1).reshape(len(xy), 4, -1)
     corner_share = of_corner.sum(2)
     own = [number == MECHANISM for number in range(len(FAILURES))]
     # Of the quadrants that a shape strains alike, the one that it strains most.
@@ -119,22 +119,17 @@ def fit_shapes(
         best_gain=np.where(np.isfinite(found := np.take_along_axis(plain, best[:, None], 1)[:, 0]), found, 0.0),
         best_severity=np.where(np.isfinite(found), np.take_along_axis(severity[:, PLAIN], best, 1), 0.0),
         log_odds=_log_odds(share, right),
-        wary_log_odds=_log_odds(_softmax(evidence / WARY), right),
+        wary_log_odds=_log_odds(softmax(evidence / WARY, axis=1), right),
         **{
-            f"{FAILURES[number]}_log_odds": _log_odds(_softmax(evidence[:, own[number]]), right[:, own[number]])
+            f"{FAILURES[number]}_log_odds": _log_odds(softmax(evidence[:, own[number]], axis=1), right[:, own[number]])
             for number in range(1, len(FAILURES))
         },
         severity=np.einsum("bs,bs,bsq->bq", share, np.abs(drop), by_quadrant),
         mechanism_gain=np.stack([logsumexp(evidence[:, these], axis=1) for these in own], axis=1),
         mechanism_severity=np.stack(
-            [_average(severity[:, these], _softmax(evidence[:, these])) for these in own], axis=1
+            [_average(severity[:, these], softmax(evidence[:, these], axis=1)) for these in own], axis=1
         ),
     )
-
-
-def _softmax(evidence: Float) -> Float:
-    share = np.exp(evidence - evidence.max(1, keepdims=True))
-    return np.asarray(share / share.sum(1, keepdims=True))
 
 
 def _log_odds(share: Float, right: Float) -> Float:

@@ -36,7 +36,7 @@ class Shape(NamedTuple):
 
     mechanism: int
     form: int
-    """Which of the corners' three forms, or which of the bowls' radii."""
+    """Which of the corners' three forms, of the bowls' radii, or of the troughs."""
     towards: tuple[float, float]
     """Corner, end or direction in which the step goes or the trough is crossed; relative place of a bowl."""
     start: float

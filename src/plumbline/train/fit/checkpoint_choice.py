@@ -10,6 +10,8 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from numpy.typing import NDArray
 
+from plumbline.core.compass import of_likeliest
+
 LEAST_BLIND_PERMILLE = 0.05
 """Error of the best constant answer that counts at least: where severities are equal, or there is one building, any
 error is many times theirs, and the score would say nothing else. Splits of simulated cities have some twenty times
@@ -95,7 +97,7 @@ def checkpoint_score(
         probability: (B, 4). severity: (B,) permille. accepted_true: (B, 4) right answers. severity_true: (B,) permille.
     """
     defined = accepted_true.any(1)
-    hits = np.take_along_axis(accepted_true, probability.argmax(1)[:, None], axis=1)[defined]
+    hits = of_likeliest(probability, accepted_true)[defined]
     accuracy = float(hits.mean()) if defined.any() else 0.0
     error = float(np.abs(severity - severity_true).mean())
     blind = float(np.abs(severity_true - np.median(severity_true)).mean())
