@@ -22,6 +22,7 @@ LIBRARIES = {
         "mlflow",
         "alembic",
     ),
+    "restore": ("diffusers", "peft"),
     "deepspeed": ("deepspeed",),
 }
 """Extra -> the modules that it brings and the package imports, the smallest extra first."""

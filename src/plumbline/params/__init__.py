@@ -20,7 +20,7 @@ from plumbline.params.score import Score
 from plumbline.params.section import Fraction, Positive, Section
 from plumbline.params.simulate import Borrowed, City, Simulate
 from plumbline.params.tidy import Tidy
-from plumbline.params.train import Optimise, Train
+from plumbline.params.train import FitOptions, Optimise, Train
 from plumbline.params.validate import Gate, Validate
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "ColumnRole",
     "Compress",
     "Export",
+    "FitOptions",
     "Footprints",
     "Format",
     "Fraction",

@@ -111,7 +111,70 @@ class Alarms(Section):
     action: Literal["stop", "warn"] = "warn"
 
 
-class Train(Optimise):
+class FitOptions(Optimise):
+    """What every run of training is told, whatever is trained."""
+
+    gradient_clip: Positive = 1.0
+    seed: int = Field(default=0, ge=0, le=2**32 - 1)
+    threads: int = Field(default=0, ge=0, le=MAX_THREADS)
+    """CPU threads; 0: all."""
+    freeze: list[str] = []
+    """Parameters that keep their values: patterns of their names in the network, as `encoder.*` or `*.bias`."""
+    start_from: list[str] = Field(default=["checkpoint", "random"], min_length=1)
+    """Where the weights come from; the first that is there is taken. `checkpoint`: of this same run, interrupted;
+    `random`: drawn anew; `pretrained`: those that come with Plumbline; else the folder of a trained model."""
+    precision: Literal[32, "bf16", "fp16"] = 32
+    """Of products in training; weights stay in float32. fp16 (with scaled loss) needs a GPU, deepspeed_stage_2 32."""
+    compile: bool = False
+    """Let torch compile what a step computes, for GPUs; docs/training.md says what it needs and costs."""
+    accelerator: Literal["auto", "cpu", "gpu"] = "auto"
+    devices: int = Field(default=1, ge=1, le=1024)
+    """Processes on each machine, each with its own GPU where there are any; torchrun starts them."""
+    nodes: int = Field(default=1, ge=1, le=4096)
+    """Machines. Each runs the same command under torchrun or SLURM."""
+    strategy: Literal["auto", "ddp", "fsdp", "deepspeed_stage_2"] = "auto"
+    """How the processes share the work; `auto`: ddp where there are several."""
+    communication: Literal["none", "fp16", "bf16", "powersgd", "int8"] = "none"
+    """How the gradients are made smaller on their way between processes; only by ddp."""
+    powersgd_rank: int = Field(default=2, ge=1, le=64)
+    powersgd_start: int = Field(default=10, ge=2)
+    """Steps with whole gradients before PowerSGD begins."""
+    alarms: Alarms = Alarms()
+    device_stats: bool = False
+    """Also record everything that Lightning's device monitor sees."""
+    profile: Literal["none", "simple", "pytorch"] = "none"
+    """Write where the time goes into `.plumbline/profile`, for each process: `simple` a table of the parts of a run;
+    `pytorch` a table of operators in a few steps, and these as a trace that a browser draws (`chrome://tracing`)."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if "checkpoint" in self.start_from[1:] or "random" in self.start_from[:-1]:
+            raise ValueError(
+                f"start_from: {self.start_from} found; checkpoint can only come first, and random only last"
+            )
+        if self.communication != "none" and self.strategy in ("fsdp", "deepspeed_stage_2"):
+            raise ValueError(f"communication: {self.communication} works with strategy ddp, not {self.strategy}")
+        if self.precision != 32 and self.strategy == "deepspeed_stage_2":
+            raise ValueError(
+                f"precision: {self.precision} found with strategy deepspeed_stage_2, which would round weights, "
+                "features and statistics as well. Use precision 32, or another strategy"
+            )
+        if self.compile and self.strategy in ("fsdp", "deepspeed_stage_2"):
+            raise ValueError(
+                f"compile: true found with strategy {self.strategy}, which deals the weights out. Use false, or "
+                "strategy auto or ddp"
+            )
+        if self.communication in OWING and self.precision == "fp16":
+            raise ValueError(
+                f"communication: {self.communication} found with precision fp16; it keeps what it loses, and an "
+                "overflow would never leave it. Use precision bf16, or communication fp16"
+            )
+        if self.ema_decay and self.strategy in ("fsdp", "deepspeed_stage_2"):
+            raise ValueError(f"ema_decay: needs strategy auto or ddp, because {self.strategy} has parts of the weights")
+        return self
+
+
+class Train(FitOptions):
     """Training."""
 
     quadrant_weight: float = Field(default=1.0, ge=0, le=MAX_WEIGHT)
@@ -147,39 +210,8 @@ class Train(Optimise):
     around its own. With `augment`, quadrants are turned into each other and balanced already."""
     balance_strength: Fraction = 1.0
     """Power of the rarity: 1 makes all classes count the same, 0 changes nothing, 0.5 is the square root."""
-    gradient_clip: Positive = 1.0
-    seed: int = Field(default=0, ge=0, le=2**32 - 1)
-    threads: int = Field(default=0, ge=0, le=MAX_THREADS)
-    """CPU threads; 0: all."""
-    freeze: list[str] = []
-    """Parameters that keep their values: patterns of their names in the network, as `encoder.*` or `*.bias`."""
-    start_from: list[str] = Field(default=["checkpoint", "random"], min_length=1)
-    """Where the weights come from; the first that is there is taken. `checkpoint`: of this same run, interrupted;
-    `random`: drawn anew; `pretrained`: those that come with Plumbline; else the folder of a trained model."""
-    precision: Literal[32, "bf16", "fp16"] = 32
-    """Of products in training; weights stay in float32. fp16 (with scaled loss) needs a GPU, deepspeed_stage_2 32."""
-    compile: bool = False
-    """Let torch compile what a step computes, for GPUs; docs/training.md says what it needs and costs."""
-    accelerator: Literal["auto", "cpu", "gpu"] = "auto"
-    devices: int = Field(default=1, ge=1, le=1024)
-    """Processes on each machine, each with its own GPU where there are any; torchrun starts them."""
-    nodes: int = Field(default=1, ge=1, le=4096)
-    """Machines. Each runs the same command under torchrun or SLURM."""
-    strategy: Literal["auto", "ddp", "fsdp", "deepspeed_stage_2"] = "auto"
-    """How the processes share the work; `auto`: ddp where there are several."""
-    communication: Literal["none", "fp16", "bf16", "powersgd", "int8"] = "none"
-    """How the gradients are made smaller on their way between processes; only by ddp."""
-    powersgd_rank: int = Field(default=2, ge=1, le=64)
-    powersgd_start: int = Field(default=10, ge=2)
-    """Steps with whole gradients before PowerSGD begins."""
-    alarms: Alarms = Alarms()
-    device_stats: bool = False
-    """Also record everything that Lightning's device monitor sees."""
     resident: Literal["auto", "always", "never"] = "auto"
     """Keep the data on the device; `auto`: on a GPU that has room for them, where nothing is perturbed."""
-    profile: Literal["none", "simple", "pytorch"] = "none"
-    """Write where the time goes into `.plumbline/profile`, for each process: `simple` a table of the parts of a run;
-    `pytorch` a table of operators in a few steps, and these as a trace that a browser draws (`chrome://tracing`)."""
 
     @property
     def perturbs(self) -> bool:
@@ -187,34 +219,11 @@ class Train(Optimise):
         return self.perturb > 0 and max(self.point_dropout, self.track_dropout, self.noise) > 0
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _learns(self) -> Self:
         check_weights(self.quadrant_weight, self.severity_weight)
-        if "checkpoint" in self.start_from[1:] or "random" in self.start_from[:-1]:
-            raise ValueError(
-                f"start_from: {self.start_from} found; checkpoint can only come first, and random only last"
-            )
-        if self.communication != "none" and self.strategy in ("fsdp", "deepspeed_stage_2"):
-            raise ValueError(f"communication: {self.communication} works with strategy ddp, not {self.strategy}")
-        if self.precision != 32 and self.strategy == "deepspeed_stage_2":
-            raise ValueError(
-                f"precision: {self.precision} found with strategy deepspeed_stage_2, which would round weights, "
-                "features and statistics as well. Use precision 32, or another strategy"
-            )
-        if self.compile and self.strategy in ("fsdp", "deepspeed_stage_2"):
-            raise ValueError(
-                f"compile: true found with strategy {self.strategy}, which deals the weights out. Use false, or "
-                "strategy auto or ddp"
-            )
-        if self.communication in OWING and self.precision == "fp16":
-            raise ValueError(
-                f"communication: {self.communication} found with precision fp16; it keeps what it loses, and an "
-                "overflow would never leave it. Use precision bf16, or communication fp16"
-            )
         if self.resident == "always" and (self.padding != "mask" or self.perturbs):
             raise ValueError(
                 "resident: always found, with padding other than mask, or with point_dropout, track_dropout or noise: "
                 "these are made anew for each batch. Use auto"
             )
-        if self.ema_decay and self.strategy in ("fsdp", "deepspeed_stage_2"):
-            raise ValueError(f"ema_decay: needs strategy auto or ddp, because {self.strategy} has parts of the weights")
         return self

@@ -91,7 +91,7 @@ def write_model(module: Optimisation, out: Path, beside: Callable[[Path], None] 
     """
     with atomic_folder(out) as folder:
         save_diagnosis(module.model, folder)
-        write_history(module.history, folder / "history.csv")
+        write_history(module.history, module.metrics, folder / "history.csv")
         counts = count_parameters(module.model.network)
         write_json(
             folder / "metrics.json",

@@ -30,7 +30,7 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from plumbline.core.console import log
-from plumbline.params import Train
+from plumbline.params import FitOptions
 from plumbline.params.train import OWING
 
 BLOCK = 2048
@@ -99,7 +99,7 @@ def dequantise(code_WC: Tensor, scale_WK: Tensor) -> Tensor:
 class Hook:
     """One way of sending. `step_bytes` is what this process sent in the last step, `step_plain_bytes` in float32."""
 
-    def __init__(self, losses: Train) -> None:
+    def __init__(self, losses: FitOptions) -> None:
         self.step_bytes = self.step_plain_bytes = 0.0
         self._bytes = self._plain = 0.0
         world = dist.get_world_size()
@@ -148,7 +148,7 @@ class PowerSGD(Hook):
     Vectors are sent whole.
     """
 
-    def __init__(self, losses: Train) -> None:
+    def __init__(self, losses: FitOptions) -> None:
         super().__init__(losses)
         self.state = PowerSGDState(
             _everybody(),
@@ -171,7 +171,7 @@ class PowerSGD(Hook):
 class Int8(Hook):
     """In 8 bits, see `int8_hook`."""
 
-    def __init__(self, losses: Train) -> None:
+    def __init__(self, losses: FitOptions) -> None:
         super().__init__(losses)
         self.state = Int8State()
 
@@ -185,7 +185,7 @@ def _everybody() -> dist.ProcessGroup:
     return group
 
 
-HOOKS: dict[str, Callable[[Train], Hook]] = {
+HOOKS: dict[str, Callable[[FitOptions], Hook]] = {
     "none": Hook,
     "fp16": Float16,
     "bf16": BFloat16,
@@ -195,7 +195,7 @@ HOOKS: dict[str, Callable[[Train], Hook]] = {
 """`train.communication` -> how gradients are sent."""
 
 
-def say_what_is_lost(losses: Train, resuming: bool) -> None:
+def say_what_is_lost(losses: FitOptions, resuming: bool) -> None:
     """What a user might expect of `train.communication`, and does not get."""
     if losses.communication != "none" and losses.devices * losses.nodes == 1:
         log.info("train.communication: %s changes nothing with one process", losses.communication)
@@ -209,7 +209,7 @@ def say_what_is_lost(losses: Train, resuming: bool) -> None:
 class Communication(Callback):
     """Registers the hook of `train.communication` and counts its bytes."""
 
-    def __init__(self, losses: Train) -> None:
+    def __init__(self, losses: FitOptions) -> None:
         self.losses = losses
         self.hook: Hook | None = None
 

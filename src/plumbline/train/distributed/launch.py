@@ -23,13 +23,13 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from plumbline.core.console import log, setup_logging
 from plumbline.core.errors import InputError
 from plumbline.core.jobs import die_with_parent
-from plumbline.params import Train
+from plumbline.params import FitOptions
 
 GLOO_NETWORK = "GLOO_SOCKET_IFNAME"
 """Variable by which gloo is told the network. By itself it takes that of the machine's name, which may be loopback."""
 
 
-def one_process_a_device(losses: Train) -> None:
+def one_process_a_device(losses: FitOptions) -> None:
     """Go on in each of `train.devices` processes: this one starts them, waits, and ends with their exit code.
 
     Returns at once where one process is enough, and in the processes that torchrun or SLURM have started.

@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from plumbline.core.console import log
 from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.jobs import alone
-from plumbline.params import Train
+from plumbline.params import FitOptions
 
 AnyThing = TypeVar("AnyThing")
 ENDING_SECONDS = 10.0
@@ -61,7 +61,7 @@ class DeepSpeed(DeepSpeedStrategy):
         return divided
 
 
-def choose_strategy(losses: Train) -> Strategy | str:
+def choose_strategy(losses: FitOptions) -> Strategy | str:
     """The strategy of `train.strategy`.
 
     Raises:
@@ -87,7 +87,7 @@ def choose_strategy(losses: Train) -> Strategy | str:
     return name
 
 
-def check_devices(losses: Train, attention: str = "sdpa") -> None:
+def check_devices(losses: FitOptions, attention: str = "sdpa") -> None:
     """Refuse what the machine does not have; `attention` is that of the network, for which torch may compile.
 
     Raises:
@@ -131,7 +131,7 @@ def _check_compiler(wanted: str, variable: str, usual: tuple[str, ...], language
         )
 
 
-def gpus(losses: Train) -> int:
+def gpus(losses: FitOptions) -> int:
     """GPUs that a run may use on this machine."""
     return 0 if losses.accelerator == "cpu" else torch.cuda.device_count()
 
@@ -191,7 +191,7 @@ def first_alone(stage: str) -> Iterator[None]:
         yield
 
 
-def threads(losses: Train) -> int:
+def threads(losses: FitOptions) -> int:
     """CPU threads of one process: as asked for, or its share of the cores."""
     return losses.threads or max(1, len(os.sched_getaffinity(0)) // losses.devices)
 

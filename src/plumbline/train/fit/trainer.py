@@ -8,10 +8,10 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from lightning import Callback, Trainer, seed_everything
@@ -39,6 +39,7 @@ from plumbline.train.distributed.strategies import (
 from plumbline.train.fit.auto_batch_size import batch_size
 from plumbline.train.fit.checkpoint_choice import Best, Checkpoint, Patience
 from plumbline.train.fit.ema import Ema
+from plumbline.train.fit.fitting import Fitting
 from plumbline.train.fit.initial_weights import CHECKPOINT, RANDOM
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.resume import (
@@ -56,9 +57,6 @@ from plumbline.train.monitor.loggers import log_record, loggers, recorded
 from plumbline.train.monitor.progress import EpochLine, monitors
 from plumbline.train.monitor.record import begin_record, rounded
 
-METRICS = ("score", "quadrant_accuracy", "severity_mae")
-"""Of the best epoch, on the tune split."""
-
 
 @contextmanager
 def interruptible(trainer: Trainer) -> Iterator[None]:
@@ -75,10 +73,23 @@ PRECISION: dict[Any, Any] = {32: "32-true", "bf16": "bf16-mixed", "fp16": "16-mi
 """`train.precision` -> Lightning's name."""
 
 
-class Fitted(NamedTuple):
+class RunData(Protocol):
+    """What gives Lightning the data of a run."""
+
+    batch_size: int
+    complete: int
+    """The first epoch, counted from 0, in which everything is drawn."""
+    steps_vary: bool
+    """Whether epochs may differ in their number of steps."""
+
+
+AnyFitting = TypeVar("AnyFitting", bound=Fitting)
+
+
+class Fitted(NamedTuple, Generic[AnyFitting]):
     """A finished run."""
 
-    module: Optimisation
+    module: AnyFitting
     """With the weights of the best epoch, whole, in memory of the CPU."""
     checkpoints: Path
     """Their folder. The caller removes it once the results are written: until then a kill costs nothing."""
@@ -95,14 +106,47 @@ def fit(
     seed: int,
     settings: dict[str, Any],
     start_from: Sequence[str] = (CHECKPOINT, RANDOM),
-) -> Fitted:
+) -> Fitted[Optimisation]:
+    """Train the diagnosis network; `train`, `tune`: data to fit, and to choose the epoch by. The rest: see `run`."""
+    optimise, losses, section = module.optimise, module.losses, module.section
+    check_devices(losses, module.model.network.spec.attention)
+
+    def data(folder: Path, going_on: bool) -> Data:
+        # It must not depend on the memory that happens to be free when a run is gone on with.
+        known = remembered(folder, BATCH_SIZE, int) if going_on else None
+        size = known or batch_size(module.model, train, optimise, losses, section)
+        return Data(train, tune, optimise, losses, seed, size, folder / BATCH_SIZE, going_on, section)
+
+    return run(
+        module,
+        data,
+        name=name,
+        key=key,
+        data_sha256=data_sha256,
+        seed=seed,
+        settings=settings,
+        start_from=start_from,
+    )
+
+
+def run(
+    module: AnyFitting,
+    make_data: Callable[[Path, bool], RunData],
+    *,
+    name: str,
+    key: str,
+    data_sha256: str,
+    seed: int,
+    settings: dict[str, Any],
+    start_from: Sequence[str] = (CHECKPOINT, RANDOM),
+) -> Fitted[AnyFitting]:
     """Train `module`. Of several processes only the first returns; the others end here.
 
     A checkpoint is kept after every epoch under `key`; a run with the same key that did not finish is resumed.
 
     Args:
         module: what to optimise.
-        train, tune: data to fit, and to choose the epoch by.
+        make_data: called with the folder of the checkpoints, and whether the run is gone on with.
         name: of the stage, for the record.
         key: changes whenever the inputs of the run do.
         data_sha256: of the data, for the record.
@@ -115,29 +159,25 @@ def fit(
     """
     started = time.monotonic()
     optimise, losses = module.optimise, module.losses
-    check_devices(losses, module.model.network.spec.attention)
     # Which devices there are not, and advertisements, are no news in a log of epochs.
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
     torch.set_num_threads(threads(losses))
     seed_everything(seed, verbose=False)
     repeatable()
-    run = f"{name}-{key[:16]}"
-    folder = WORK / "checkpoints" / run
+    label = f"{name}-{key[:16]}"
+    folder = WORK / "checkpoints" / label
     last = resumed(folder, name, start_from)
     if last is None and CHECKPOINT in start_from and not process_number():
         say_others(folder, name, settings)
-    # It must not depend on the memory that happens to be free when a run is gone on with.
-    known = last and remembered(folder, BATCH_SIZE, int)
-    size = known or batch_size(module.model, train, optimise, losses, module.section)
     say_what_is_lost(losses, last is not None)
-    data = Data(train, tune, optimise, losses, seed, size, folder / BATCH_SIZE, last is not None, module.section)
+    data = make_data(folder, last is not None)
     module.chosen_from = max(module.chosen_from, data.complete)
     kept: dict[str, Any] = {"mode": "max", "save_on_train_epoch_end": True, "enable_version_counter": False}
     best = Best(module.chosen_from, folder, BEST, monitor="tune/score", **kept)
     module.last = folder / f"{LAST}{Checkpoint.FILE_EXTENSION}"
     # `save_last` of `best` would write only when there is a new best.
     newest = Checkpoint(folder, LAST, **kept)
-    module.record = begin_record(module.model, key, data_sha256, settings)
+    module.record = begin_record(module.parameter_counts(), key, data_sha256, settings)
     records = loggers(name, module.record, WORK, (last and remembered(folder, RECORDED, dict)) or {})
     # A strategy that deals the weights out leaves parts of them in `module`.
     whole = copy.deepcopy(module) if losses.strategy in PARTED else module
@@ -145,7 +185,7 @@ def fit(
     callbacks: list[Callback] = [
         *([Ema(optimise.ema_decay)] if optimise.ema_decay else []),
         Communication(losses),
-        *monitors(losses, WORK / "runs" / run / "train.jsonl", module.last, module.section),
+        *monitors(losses, WORK / "runs" / label / "train.jsonl", module.last, module.section),
         best,
         newest,  # behind `best`, whose state is in it
         Patience(
@@ -178,7 +218,7 @@ def fit(
             gradient_clip_val=losses.gradient_clip,
             logger=records,
             callbacks=callbacks,
-            profiler=_profiler(losses, run),
+            profiler=_profiler(losses, label),
             enable_progress_bar=not quiet,
             enable_model_summary=False,
             num_sanity_val_steps=0,
@@ -201,8 +241,8 @@ def fit(
         **module.record,
         "batch_size": data.batch_size,
         "best_epoch": chosen["epoch"] + 1,
-        "curve": rounded(module.history),
-        "metrics": {name: round(row[name], 5) for name in METRICS},
+        "curve": rounded(module.history, module.metrics),
+        "metrics": {name: round(row[name], 5) for name in module.metrics},
     }
     log_record(records, whole.record)
     log.info(

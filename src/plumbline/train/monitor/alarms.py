@@ -11,7 +11,7 @@ from torch import Tensor
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.params import Train
+from plumbline.params import FitOptions
 from plumbline.train.monitor.memory import memory_share
 
 MOST_LEFT_OUT = 25
@@ -21,7 +21,7 @@ MOST_LEFT_OUT = 25
 class StepAlarm:
     """Looks at each step before it changes the weights."""
 
-    def __init__(self, losses: Train, section: str = "train") -> None:
+    def __init__(self, losses: FitOptions, section: str = "train") -> None:
         """
         Args:
             losses: `alarms` and `precision` of it count.
@@ -87,7 +87,7 @@ class StepAlarm:
 class MemoryAlarm(Callback):
     """Looks at the memory in every batch, where it holds most: all is computed, and no gradient yet."""
 
-    def __init__(self, losses: Train, last: Path | None = None, section: str = "train") -> None:
+    def __init__(self, losses: FitOptions, last: Path | None = None, section: str = "train") -> None:
         """`last`, `section`: as for `StepAlarm`."""
         self.losses, self.last, self.section = losses, last, section
         self.most = 0.0
@@ -107,7 +107,7 @@ class MemoryAlarm(Callback):
             )
 
 
-def _raise_alarm(losses: Train, what: str, last: Path | None, section: str) -> None:
+def _raise_alarm(losses: FitOptions, what: str, last: Path | None, section: str) -> None:
     if losses.alarms.action == "stop":
         raise InputError(f"{section}: {what}. Stopped, because train.alarms.action is stop.{_kept(last, go_on=True)}")
     log.warning("%s: %s", section, what)

@@ -14,11 +14,9 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 from plumbline.core.console import log
 from plumbline.core.files import atomic_file
-from plumbline.params import Train
+from plumbline.params import FitOptions
 from plumbline.train.monitor.alarms import MemoryAlarm
 from plumbline.train.monitor.memory import gpu_share, memory_bytes
-
-SAID = ("train_loss", "score", "quadrant_accuracy", "severity_mae")
 
 
 class EpochLine(Callback):
@@ -30,13 +28,10 @@ class EpochLine(Callback):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Say how far the run is and how good its answers are."""
         history: Any = getattr(pl_module, "history", None)
+        metrics: Any = getattr(pl_module, "metrics", ())
         row = history[-1] if history else {}
-        log.info(
-            "epoch %d of at most %d: loss %.3f, score %.3f, quadrant accuracy %.3f, severity error %.3f permille",
-            trainer.current_epoch + 1,
-            self.epochs,
-            *(row.get(key, float("nan")) for key in SAID),
-        )
+        said = [f"{name.replace('_', ' ')} {row.get(name, math.nan):.3f}" for name in ("train_loss", *metrics)]
+        log.info("epoch %d of at most %d: %s", trainer.current_epoch + 1, self.epochs, ", ".join(said))
 
 
 class Monitor(Callback):
@@ -133,7 +128,7 @@ def _epoch(line: str) -> float:
         return math.inf
 
 
-def monitors(losses: Train, path: Path, last: Path, section: str) -> list[Callback]:
+def monitors(losses: FitOptions, path: Path, last: Path, section: str) -> list[Callback]:
     """What watches a run, by the section; arguments as for `MemoryAlarm`, and `path` of the lines."""
     memory = MemoryAlarm(losses, last, section)
     return [memory, Monitor(path, memory, losses.device_stats)]

@@ -7,38 +7,32 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plumbline.core.extras import is_installed
 from plumbline.core.files import atomic_file
 from plumbline.train.monitor.memory import total_bytes
 
-if TYPE_CHECKING:
-    from plumbline.model.diagnosis import Diagnosis
-
-HISTORY = ("epoch", "train_loss", "score", "quadrant_accuracy", "severity_mae", "learning_rate")
 PACKAGES = ("torch", "lightning", "numpy")
 
 
-def begin_record(model: Diagnosis, key: str, data_sha256: str, settings: dict[str, Any]) -> dict[str, Any]:
+def begin_record(parameters: Mapping[str, int], key: str, data_sha256: str, settings: dict[str, Any]) -> dict[str, Any]:
     """What is known before the first step.
 
     Args:
-        model: what is trained.
+        parameters: how many there are, by part of the network.
         key: of the run: the hash of its data, settings and other inputs.
         data_sha256: of the data alone.
         settings: sections of the params file.
     """
-    from plumbline.model.network import count_parameters
-
-    trained = sum(p.numel() for p in model.network.parameters() if p.requires_grad)
     return {
         "run_key": key,
         "data_sha256": data_sha256,
         "git": git_commit(Path.cwd()),
         "params": settings,
-        "parameters": {**count_parameters(model.network), "trained": trained},
+        "parameters": dict(parameters),
         **surroundings(),
     }
 
@@ -101,15 +95,19 @@ def _processor() -> str:
     return named[0] if named else platform.machine()
 
 
-def write_history(history: list[dict[str, float]], path: Path) -> None:
+def write_history(history: list[dict[str, float]], metrics: Sequence[str], path: Path) -> None:
     """The run's curve as CSV, one row an epoch."""
     with atomic_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, HISTORY, lineterminator="\n")
+        writer = csv.DictWriter(stream, _columns(metrics), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rounded(history))
+        writer.writerows(rounded(history, metrics))
 
 
-def rounded(history: list[dict[str, float]]) -> list[dict[str, float]]:
-    """The columns of `HISTORY`; epochs count from 1."""
-    rows = [{key: round(row.get(key, float("nan")), 6) for key in HISTORY} for row in history]
+def rounded(history: list[dict[str, float]], metrics: Sequence[str]) -> list[dict[str, float]]:
+    """Epoch (from 1), loss, the `metrics` of the tune split and the rate of each epoch."""
+    rows = [{key: round(row.get(key, float("nan")), 6) for key in _columns(metrics)} for row in history]
     return [{**row, "epoch": int(row["epoch"]) + 1} for row in rows]
+
+
+def _columns(metrics: Sequence[str]) -> tuple[str, ...]:
+    return "epoch", "train_loss", *metrics, "learning_rate"

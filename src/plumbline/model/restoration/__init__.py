@@ -1,0 +1,1 @@
+"""The denoiser of fields, its diffusion, and its adapters."""

@@ -1,0 +1,185 @@
+"""Parameters of the second family, restoration: the sections of `restoration/params.yaml`, named as the stages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from plumbline.params.ingest import Ingest
+from plumbline.params.section import Fraction, Positive, Section
+from plumbline.params.train import FitOptions
+
+DOMAINS = ("plain", "noise", "atmosphere", "unwrapping", "sparse")
+"""What stands between the ground and a product; `plain` has a little of all, the others are each adapter's own."""
+Domain = Literal["plain", "noise", "atmosphere", "unwrapping", "sparse"]
+AdapterDomain = Literal["noise", "atmosphere", "unwrapping", "sparse"]
+
+
+class BorrowedScenes(Section):
+    """Scenes over a user's own points: their places, lines of sight and residuals, with a known movement put in."""
+
+    points: list[Path] = Field(min_length=1)
+    scenes: int = Field(ge=1, le=10_000)
+
+
+class SimulateFields(Section):
+    """Scenes of ground movement, seen by one to three tracks."""
+
+    seed: int = Field(default=0, ge=0)
+    cells: int = Field(default=96, ge=32, le=1024)
+    """Of a side of a scene."""
+    cell_m: Positive = 10.0
+    scenes: dict[Domain, int]
+    """How many of each domain; their difficulty is easy, medium and hard in turn."""
+    borrowed: dict[str, BorrowedScenes] = {}
+
+
+class Shares(Section):
+    """Of the scenes, by what they are used for; the rest is trained on."""
+
+    tune: Fraction = 0.08
+    calibrate: Fraction = 0.08
+    test: Fraction = 0.1
+
+    @model_validator(mode="after")
+    def _leaves_some(self) -> Self:
+        if self.tune + self.calibrate + self.test >= 0.9:
+            raise ValueError("tune, calibrate and test leave less than a tenth of the scenes to train on")
+        return self
+
+
+class PrepareFields(Section):
+    """How scenes are described to the network."""
+
+    halo_m: float = Field(default=160.0, ge=0, le=2000)
+    """How far beyond a window points count."""
+    shares: Shares = Shares()
+
+
+class Denoiser(Section):
+    """The network that takes noise off a field (`diffusers.UNet2DModel`), and the diffusion that it is trained for."""
+
+    channels: list[Annotated[int, Field(ge=8, multiple_of=8)]] = Field(min_length=2, max_length=6)
+    """Of each level, each half as fine as the one before."""
+    layers: int = Field(default=1, ge=1, le=4)
+    """Residual blocks of a level."""
+    train_steps: int = Field(default=1000, ge=10, le=10_000)
+    """Steps of the diffusion."""
+    schedule: Literal["linear", "squaredcos_cap_v2"] = "squaredcos_cap_v2"
+
+
+class TrainFields(FitOptions):
+    """Training of the denoiser."""
+
+    crop: int = Field(default=64, ge=16, le=512)
+    """Cells of a side of a training example, cut from a scene at random."""
+    crops_a_scene: int = Field(default=4, ge=1, le=1000)
+    """Examples that each scene gives in an epoch."""
+    loss: Literal["mse", "l1", "charbonnier"] = "mse"
+    """Of the restored field. Only `mse` makes the samples' mean the expected field."""
+    regression_share: Fraction = 0.1
+    """Of the examples, that begin with noise alone: what the first step of restoring sees."""
+    tune_steps: int = Field(default=8, ge=1, le=1000)
+    """Steps of restoring by which an epoch is judged."""
+
+
+class AdapterFields(FitOptions):
+    """Training of one low-rank adapter for each domain."""
+
+    domains: list[AdapterDomain] = ["noise", "atmosphere", "unwrapping", "sparse"]
+    rank: int = Field(default=8, ge=1, le=64)
+    alpha: Positive = 8.0
+    """The low-rank change counts `alpha / rank` times."""
+    unfreeze_from: Fraction = 0.5
+    """Share of the epochs after which `unfreeze` is trained as well."""
+    unfreeze: list[str] = ["conv_out", "conv_norm_out"]
+    """Parts of the base that are trained late, by the beginning of their names."""
+    crop: int = Field(default=64, ge=16, le=512)
+    crops_a_scene: int = Field(default=8, ge=1, le=1000)
+    loss: Literal["mse", "l1", "charbonnier"] = "mse"
+    regression_share: Fraction = 0.1
+    tune_steps: int = Field(default=8, ge=1, le=1000)
+
+
+class Restoring(Section):
+    """How fields are sampled, in calibration and test as for users."""
+
+    steps: int = Field(default=25, ge=1, le=1000)
+    samples: int = Field(default=16, ge=2, le=256)
+    eta: float = Field(default=1.0, ge=0, le=1)
+    """Share of fresh noise at each step: 0 none (DDIM), 1 as much as in training (DDPM)."""
+
+
+class CompressFields(Section):
+    """Fewer steps, where that costs nothing."""
+
+    tried_steps: list[Annotated[int, Field(ge=1, le=1000)]] = [2, 5, 10, 25, 50]
+    max_loss: Fraction = 0.02
+    """Relative rise of the root mean square error, at most, over that of the most steps."""
+
+
+class ExportFields(Section):
+    """One denoising step as ONNX."""
+
+    opset: int = Field(default=20, ge=18, le=20)
+    calibration_batches: int = Field(default=4, ge=1)
+    """Of conditions in training, by which int8 has its ranges."""
+
+
+class FieldGate(Section):
+    """One rule: a metric of an artifact on a slice, and one bound."""
+
+    metric: Literal[
+        "rmse_mm", "psnr_db", "ssim", "gradient_error_mm_m", "crps_mm", "coverage", "parity_mm", "size_bytes"
+    ]
+    artifact: Literal["float32", "fp16", "int8"]
+    slice: str = "all"
+    """`all`; `domain:NAME`, `density:LOW`, `density:HIGH`; with an adapter, `adapter:NAME`."""
+    min: float | None = None
+    max: float | None = None
+    max_ratio_to: Literal["gaussian_process", "champion", "float32"] | None = None
+    """With `bound`: the one-sided confidence bound of the ratio of means may not exceed it."""
+    bound: Positive | None = None
+
+    @model_validator(mode="after")
+    def _one_bound(self) -> Self:
+        given = [name for name in ("min", "max", "max_ratio_to") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"one of min, max, max_ratio_to is needed, {' and '.join(given) or 'none'} found")
+        if (self.bound is None) != (self.max_ratio_to is None):
+            raise ValueError("bound goes with max_ratio_to, and max_ratio_to with bound")
+        return self
+
+
+class ValidateFields(Section):
+    """The gates, and how the evidence is measured."""
+
+    gates: list[FieldGate] = Field(min_length=1)
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    min_scenes: int = Field(default=8, ge=2)
+    """A slice with fewer test scenes has no figure."""
+
+
+class PackageFields(Section):
+    """The released package."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")] = "plumbline-restoration"
+
+
+class RestorationParams(Section):
+    """The whole file."""
+
+    family: Literal["restoration"]
+    simulate: SimulateFields
+    ingest: Ingest = Ingest()
+    prepare: PrepareFields = PrepareFields()
+    model: Denoiser
+    train: TrainFields
+    adapt: AdapterFields
+    restore: Restoring = Restoring()
+    compress: CompressFields = CompressFields()
+    export: ExportFields = ExportFields()
+    validate_: ValidateFields = Field(alias="validate")
+    package: PackageFields = PackageFields()

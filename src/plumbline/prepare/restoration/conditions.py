@@ -1,0 +1,95 @@
+"""Describe a window of a grid to the network: what was observed in its cells, and what a Gaussian process makes of it.
+
+The network is told everything relative to the Gaussian process: it restores what that process misses, in units of that
+process's own uncertainty, so that a field ten times as large is the same problem.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from plumbline.prepare.restoration.gaussian_process import Estimate
+from plumbline.prepare.restoration.grid import Binned
+
+Float = NDArray[np.floating[Any]]
+MAPS = (
+    *("mean_up", "mean_east", "deviation_up", "deviation_east"),
+    *(f"{name}_{side}" for side in ("west", "east") for name in ("change", "error", "count", "los_east", "los_up")),
+)
+"""Raw maps of a window, in this order; mm, but for counts and lines of sight."""
+CHANNELS = (
+    *("residual_west", "precision_west", "count_west", "los_east_west", "near_residual_west", "near_precision_west"),
+    *("residual_east", "precision_east", "count_east", "los_east_east", "near_residual_east", "near_precision_east"),
+    *("shape_up", "shape_east", "deviation_up", "deviation_east", "contrast_up", "contrast_east", "distance"),
+)
+"""What the network is given for each cell; no unit."""
+NEAR_CELLS = 2.0
+"""Standard deviation of the Gaussian window around a cell in which residuals are averaged."""
+LARGEST = 4.0
+FAR_CELLS = 10.0
+
+
+class Conditions(NamedTuple):
+    """What the network is told of a window."""
+
+    channels: NDArray[np.float32]
+    """(C, rows, columns) `CHANNELS`."""
+    mean: NDArray[np.float32]
+    """(2, rows, columns) up and east by the Gaussian process, mm."""
+    scale: NDArray[np.float32]
+    """(2,) mm: the field is `mean + scale * r`, and `r` is what the network restores."""
+
+
+def stack_maps(estimate: Estimate, binned: Binned) -> NDArray[np.float32]:
+    """(len(MAPS), rows, columns) of an estimate and the observations; empty cells hold 0."""
+    sides = [
+        np.nan_to_num(part[side])
+        for side in (0, 1)
+        for part in (binned.change, binned.error, binned.count, binned.los_east, binned.los_up)
+    ]
+    return np.stack([*estimate.mean, *estimate.deviation, *sides]).astype(np.float32)
+
+
+def describe(maps: Float) -> Conditions:
+    """The conditions of a window from its raw maps (len(MAPS), rows, columns)."""
+    named = dict(zip(MAPS, np.asarray(maps, np.float32), strict=True))
+    mean = np.stack([named["mean_up"], named["mean_east"]])
+    deviation = np.stack([named["deviation_up"], named["deviation_east"]])
+    scale = np.sqrt((deviation**2).mean(axis=(1, 2))).clip(0.02, None)
+    channels: list[Float] = []
+    for side in ("west", "east"):
+        channels += _side(named, side, scale)
+    level = mean.mean(axis=(1, 2), keepdims=True)
+    amplitude = np.sqrt(((mean - level) ** 2).mean(axis=(1, 2), keepdims=True)) + scale[:, None, None]
+    channels += list((mean - level) / amplitude)
+    channels += list(np.log(deviation / scale[:, None, None]).clip(-LARGEST, LARGEST))
+    contrast = np.log(amplitude / scale[:, None, None])
+    channels += [np.broadcast_to(part, mean.shape[1:]) for part in contrast]
+    seen = (named["count_west"] + named["count_east"]) > 0
+    away = ndimage.distance_transform_edt(~seen) if seen.any() else np.full(seen.shape, FAR_CELLS)
+    channels.append(np.log1p(np.minimum(away, FAR_CELLS)))
+    return Conditions(np.stack(channels).astype(np.float32), mean, scale.astype(np.float32))
+
+
+def _side(named: dict[str, Float], side: str, scale: Float) -> list[Float]:
+    """The six channels of the scatterers that are seen from one side."""
+    count, up, east = (named[f"{name}_{side}"] for name in ("count", "los_up", "los_east"))
+    seen = count > 0
+    unit = np.where(seen, np.hypot(up * scale[0], east * scale[1]), 1.0)
+    error = np.where(seen, named[f"error_{side}"], 1.0)
+    left = named[f"change_{side}"] - up * named["mean_up"] - east * named["mean_east"]
+    residual, precision = np.where(seen, left / unit, 0), np.where(seen, (unit / error) ** 2, 0)
+    total = ndimage.gaussian_filter(precision, NEAR_CELLS, mode="constant")
+    near = ndimage.gaussian_filter(precision * residual, NEAR_CELLS, mode="constant") / (total + 0.02)
+    return [
+        np.arcsinh(residual),
+        np.log1p(precision) / 2,
+        np.log1p(count),
+        np.where(seen, east, 0),
+        np.arcsinh(near),
+        np.log1p(8 * np.pi * total) / 2,
+    ]

@@ -1,0 +1,109 @@
+"""Tell how far each scatterer moved along its line of sight, and how surely."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from plumbline.core.errors import InputError
+from plumbline.prepare.periods import check_epochs, period_overlap
+from plumbline.prepare.series.noise import COLUMNS
+from plumbline.prepare.series.trend import estimate_trend
+from plumbline.sources.points.epochs import DAYS_A_YEAR
+from plumbline.sources.track import Track
+
+Float = NDArray[np.floating[Any]]
+GROUP_M = 60.0
+"""Scatterers of a square of this side choose one curve in time together, as those of a building do."""
+NEIGHBOURS = 9
+"""Of a scatterer and its side, itself among them, that tell whether it moves by itself."""
+NEAR_M = 80.0
+SUSPECT = 3.0
+"""Standard deviations from its neighbours' median, beyond which a scatterer counts as less sure."""
+WEST, EAST = 0, 1
+"""Sides that a satellite looks from: its horizontal direction seen from the ground."""
+
+
+@dataclass(frozen=True)
+class Observations:
+    """N scatterers of all tracks."""
+
+    east_north: Float
+    """(N, 2) m, in the products' CRS."""
+    los: Float
+    """(N, 3) unit vector from ground to satellite."""
+    change: Float
+    """(N,) from the first to the last epoch of all tracks, mm towards the satellite."""
+    error: Float
+    """(N,) standard error, mm; larger for those that stand out from their neighbours."""
+    track: NDArray[np.intp]
+    """(N,) index of the track."""
+
+    def __len__(self) -> int:
+        return len(self.change)
+
+    @property
+    def side(self) -> NDArray[np.intp]:
+        """(N,) `WEST` or `EAST`."""
+        return np.where(self.los[:, 0] > 0, EAST, WEST)
+
+    def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Self:
+        """The rows `index`, in that order."""
+        return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+
+def observe(tracks: Sequence[Track]) -> Observations:
+    """Changes of all scatterers over the common period; those with too few epochs are left out.
+
+    Raises:
+        InputError: a track has too few epochs, or no scatterer is left.
+    """
+    check_epochs(tracks, 2)
+    periods = period_overlap(tracks)
+    years = float((periods.end - periods.start) / np.timedelta64(1, "D")) / DAYS_A_YEAR
+    parts = [_of_track(tracks[number], number, periods.start, years) for number in periods.kept]
+    whole = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Observations)
+    }
+    found = Observations(**whole)
+    if not len(found):
+        raise InputError(
+            f"none of the points has {COLUMNS + 1} or more epochs with a value; a change cannot be told. Give products "
+            "of a longer time."
+        )
+    return found
+
+
+def _of_track(track: Track, number: int, start: np.datetime64, years: float) -> Observations:
+    when = (track.epochs - start) / np.timedelta64(1, "D") / DAYS_A_YEAR / max(years, 1e-9)
+    known = np.isfinite(track.displacement).sum(axis=1) > COLUMNS
+    place = np.column_stack([track.easting, track.northing])
+    known &= np.isfinite(place).all(axis=1)
+    rows = np.flatnonzero(known)
+    cell = np.floor(place[rows] / GROUP_M).astype(np.int64)
+    group = np.unique(cell[:, 0] * 2**32 + cell[:, 1], return_inverse=True)[1]
+    order = np.argsort(group, kind="stable")
+    rows, group = rows[order], group[order]
+    trend = estimate_trend(track.displacement[rows], when, years, group)
+    found = Observations(
+        place[rows], track.los[rows].astype(float), trend.change, trend.change_se, np.full(len(rows), number, np.intp)
+    )
+    return replace(found, error=found.error * _standing_out(found))
+
+
+def _standing_out(found: Observations) -> Float:
+    """(N,) by how much a scatterer's error grows: 1 where it agrees with the median of its neighbours."""
+    if len(found) < NEIGHBOURS:
+        return np.ones(len(found))
+    distance, near = cKDTree(found.east_north).query(found.east_north, k=NEIGHBOURS)
+    values = np.where(distance <= NEAR_M, found.change[near], np.nan)
+    median = np.nanmedian(values, axis=1)
+    spread = 1.4826 * np.nanmedian(np.abs(values - median[:, None]), axis=1)
+    enough = np.isfinite(values).sum(axis=1) >= 4
+    away = np.abs(found.change - median) / np.sqrt(found.error**2 + spread**2 + 0.1)
+    return np.where(enough, np.maximum(1.0, away / SUSPECT) ** 2, 1.0)

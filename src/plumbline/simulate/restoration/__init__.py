@@ -1,0 +1,1 @@
+"""Simulate ground movement as dense fields, and the scatterers that see it."""

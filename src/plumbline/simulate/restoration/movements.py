@@ -1,0 +1,197 @@
+"""Closed forms of ground movement: troughs, bowls, mining basins, steps, slopes, buildings apart from the ground.
+
+Lengths in m, displacements in mm; east, north and up positive. Peck (1969) and O'Reilly and New (1982) for troughs and
+point sinks; Knothe (1957), Observations of surface movements under influence of mining, for basins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erf
+
+Array = NDArray[np.float64]
+KNOTHE_HORIZONTAL = 0.4
+"""Horizontal displacement over slope, in radii of main influence (Awershin's B, Knothe and Budryk)."""
+
+
+class Movement(Protocol):
+    """Something that moves the ground."""
+
+    def displacement(self, east_north: Array) -> Array:
+        """(N, 3) east, north, up in mm at positions (N, 2)."""
+
+
+@dataclass(frozen=True)
+class Trough:
+    """Settle over a tunnel whose axis is straight or an arc of a circle: `S = Smax exp(-d^2 / 2 i^2)`."""
+
+    centre: tuple[float, float]
+    """Of the arc, m."""
+    radius: float
+    """Of the arc, m; an axis of a kilometre is straight at 1e5."""
+    depth: float
+    """`z0`, m."""
+    width: float
+    """`i = K z0`, m."""
+    settlement: float
+    """`Smax`, mm."""
+
+    def displacement(self, east_north: Array) -> Array:
+        """Horizontal movement is `(d / z0) S` towards the axis."""
+        from_centre = east_north - np.array(self.centre)
+        reach = np.maximum(np.hypot(*from_centre.T), 1e-6)
+        distance = reach - self.radius
+        sunk = self.settlement * np.exp(-0.5 * (distance / self.width) ** 2)
+        sideways = -distance / self.depth * sunk
+        return np.column_stack([from_centre / reach[:, None] * sideways[:, None], -sunk])
+
+
+@dataclass(frozen=True)
+class Bowl:
+    """Settle over a point sink: a void, a leak, a well; `S = Smax exp(-r^2 / 2 i^2)`, towards the centre by `r / z0`.
+
+    A negative settlement is a heave.
+    """
+
+    centre: tuple[float, float]
+    depth: float
+    width: float
+    settlement: float
+
+    def displacement(self, east_north: Array) -> Array:
+        """See the class."""
+        from_centre = east_north - np.array(self.centre)
+        sunk = self.settlement * np.exp(-0.5 * (from_centre**2).sum(axis=1) / self.width**2)
+        return np.column_stack([-from_centre / self.depth * sunk[:, None], -sunk])
+
+
+@dataclass(frozen=True)
+class Basin:
+    """Settle over a rectangular mined panel by Knothe's influence function of radius `r`."""
+
+    centre: tuple[float, float]
+    half: tuple[float, float]
+    """Half of the panel's sides, m."""
+    angle: float
+    """Of the panel's first side, rad counter-clockwise from east."""
+    radius: float
+    """Of main influence, m."""
+    settlement: float
+    """Over a panel that is large beside the radius, mm."""
+
+    def displacement(self, east_north: Array) -> Array:
+        """Horizontal movement is `-0.4 r grad(S)` (Awershin)."""
+        cos, sin = np.cos(self.angle), np.sin(self.angle)
+        axes = np.array([[cos, sin], [-sin, cos]])
+        local = (east_north - np.array(self.centre)) @ axes.T
+        share, slope = zip(*(self._along(local[:, k], self.half[k]) for k in (0, 1)), strict=True)
+        sunk = self.settlement * share[0] * share[1]
+        gradient = self.settlement * np.column_stack([slope[0] * share[1], share[0] * slope[1]])
+        return np.column_stack([KNOTHE_HORIZONTAL * self.radius * gradient @ axes, -sunk])
+
+    def _along(self, x: Array, half: float) -> tuple[Array, Array]:
+        """Influence of the panel along one side, 0 to 1, and its derivative, 1/m."""
+        scale = np.sqrt(np.pi) / self.radius
+        share = 0.5 * (erf(scale * (x + half)) - erf(scale * (x - half)))
+        slope = (np.exp(-((scale * (x + half)) ** 2)) - np.exp(-((scale * (x - half)) ** 2))) / self.radius
+        return share, slope
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Move a strip of ground: one side of a fault, or an embankment that settles under its own weight."""
+
+    point: tuple[float, float]
+    direction: float
+    """Of the strike, rad counter-clockwise from east."""
+    wide: float
+    """Width of the strip, m; beyond the scene for a fault."""
+    long: float
+    """Half of its length, m, over which it dies out."""
+    edge: float
+    """Over which the step rises, m."""
+    moved: tuple[float, float, float]
+    """East, north, up, mm."""
+
+    def displacement(self, east_north: Array) -> Array:
+        """A smooth step at both sides, and a slow end along the strike."""
+        cos, sin = np.cos(self.direction), np.sin(self.direction)
+        offset = east_north - np.array(self.point)
+        along, across = offset @ np.array([cos, sin]), offset @ np.array([-sin, cos])
+        share = _step(across, self.edge) * _step(self.wide - across, self.edge)
+        share = share * np.exp(-(np.maximum(np.abs(along) / self.long - 1, 0) ** 2) * 8)
+        return share[:, None] * np.array(self.moved)
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Let an ellipse of a hillside creep downhill."""
+
+    centre: tuple[float, float]
+    half: tuple[float, float]
+    angle: float
+    edge: float
+    """Over which the movement dies out at its rim, m."""
+    moved: tuple[float, float, float]
+
+    def displacement(self, east_north: Array) -> Array:
+        """See the class."""
+        cos, sin = np.cos(self.angle), np.sin(self.angle)
+        local = (east_north - np.array(self.centre)) @ np.array([[cos, -sin], [sin, cos]])
+        inside = (1 - np.hypot(*(local / np.array(self.half)).T)) * min(self.half)
+        return _step(inside, self.edge)[:, None] * np.array(self.moved)
+
+
+@dataclass(frozen=True)
+class Buildings:
+    """Move buildings apart from the ground: each settles and tilts inside its walls, and the ground beside it stays."""
+
+    centre: Array
+    """(B, 2)"""
+    half: Array
+    """(B, 2) half of the sides, m."""
+    angle: Array
+    """(B,) rad."""
+    settled: Array
+    """(B,) mm, down."""
+    tilt: Array
+    """(B, 2) of the up displacement along both sides, mm/m."""
+
+    def displacement(self, east_north: Array) -> Array:
+        """See the class; positions are looked up building by building, which are few."""
+        up = np.zeros(len(east_north))
+        for number in np.flatnonzero((self.settled != 0) | self.tilt.any(axis=1)):
+            local = self.local(number, east_north)
+            inside = (np.abs(local) <= self.half[number]).all(axis=1)
+            up[inside] += -self.settled[number] + local[inside] @ self.tilt[number]
+        return np.column_stack([np.zeros((len(up), 2)), up])
+
+    def local(self, number: int, east_north: Array) -> Array:
+        """(N, 2) positions in the frame of one building."""
+        cos, sin = np.cos(self.angle[number]), np.sin(self.angle[number])
+        return np.asarray((east_north - self.centre[number]) @ np.array([[cos, -sin], [sin, cos]]), float)
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """A Gaussian random field by random Fourier features (Rahimi and Recht 2007): what no closed form says."""
+
+    waves: Array
+    """(K, 2) rad/m."""
+    phases: Array
+    """(K,) rad."""
+    weights: Array
+    """(K, 3) mm."""
+
+    def displacement(self, east_north: Array) -> Array:
+        """See the class."""
+        return np.asarray(np.cos(east_north @ self.waves.T + self.phases) @ self.weights, float)
+
+
+def _step(x: Array, width: float) -> Array:
+    """From 0 to 1 around 0; 76 % of it over `width`."""
+    return np.asarray(0.5 * (1 + np.tanh(2 * x / width)), float)

@@ -1,0 +1,1 @@
+"""Read the products of scenes."""

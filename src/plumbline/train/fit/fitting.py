@@ -1,0 +1,118 @@
+"""Optimise any network under Lightning: rate, clipping, alarms, history and checkpoints, whatever the losses are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from lightning import LightningModule
+from torch import Tensor
+from torch.optim import AdamW, Optimizer
+
+from plumbline.params import FitOptions, Optimise
+from plumbline.train.distributed.strategies import clip, gather
+from plumbline.train.fit.schedule import rate_factor
+from plumbline.train.monitor.alarms import StepAlarm
+
+
+class Fitting(LightningModule):
+    """What the runs of both families share; a family adds its steps, and calls `end_epoch` when the tune split is seen.
+
+    A training step appends its loss, detached, to `step_losses`.
+    """
+
+    metrics: ClassVar[tuple[str, ...]] = ("score",)
+    """Figures of the tune split that are kept for each epoch; `score` chooses the best, and larger is better."""
+
+    def __init__(self, optimise: Optimise, losses: FitOptions, section: str = "train") -> None:
+        """`section`: of the params, that `optimise` is; for messages."""
+        super().__init__()
+        self.optimise = optimise
+        self.losses = losses
+        self.section = section
+        self.history: list[dict[str, float]] = []
+        self.chosen_from = 0
+        """first epoch, counted from 0, that the run may end with: with a curriculum, that in which all are drawn"""
+        self.record: dict[str, Any] = {}
+        """what is known of the run, see `monitor.record`"""
+        self.gradient_norm = torch.zeros(())
+        """of the last step, before clipping"""
+        self.last: Path | None = None
+        """where the newest checkpoint is, once there is one"""
+        self.alarm = StepAlarm(losses, section)
+        self.step_losses: list[Tensor] = []
+
+    def parameter_counts(self) -> dict[str, int]:
+        """How many parameters are trained."""
+        return {"trained": sum(p.numel() for p in self.parameters() if p.requires_grad)}
+
+    def on_fit_start(self) -> None:
+        """Know the device: FSDP moves the weights behind the module's back, whose `device` would stay the CPU."""
+        self._device = self.trainer.strategy.root_device
+
+    def on_train_batch_start(self, batch: Any, batch_index: int) -> None:
+        """Set the rate, and draw random numbers from seed and place in the run: a resumed run has the same ones."""
+        place = (self.losses.seed, self.current_epoch, batch_index, self.global_rank)
+        number = int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0])
+        # Not `torch.manual_seed`, which notes the stack at each call for every kind of device that there is not.
+        torch.default_generator.manual_seed(number)
+        if self.device.type == "cuda":
+            torch.cuda.default_generators[self.device.index].manual_seed(number)
+        turns = self.optimise.accumulate
+        # In the middle of the step, so that neither the first nor the last goes nowhere.
+        done = (batch_index // turns + 0.5) / (self.trainer.num_training_batches // turns)
+        scores = [row["score"] for row in self.history[self.chosen_from :]]
+        rate = self.optimise.learning_rate * rate_factor(self.optimise, self.current_epoch + done, scores)
+        for optimiser in self.trainer.optimizers:
+            for group in optimiser.param_groups:
+                group["lr"] = rate
+
+    def configure_gradient_clipping(
+        self, optimizer: Optimizer, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
+    ) -> None:
+        """Clip by the norm, and look at it before the weights change.
+
+        Raises:
+            InputError: loss or gradient is no finite number, or the norm is beyond a bound that stops the run.
+        """
+        self.gradient_norm = clip(self, gradient_clip_val)
+        turns = torch.stack(self.step_losses[-self.optimise.accumulate :])
+        self.alarm.look(self.current_epoch, self.global_step, turns.mean(), self.gradient_norm, self.last)
+
+    def end_epoch(self, result: dict[str, float], finite: bool) -> None:
+        """Log the figures of the tune split and keep them.
+
+        Args:
+            result: `metrics` and more.
+            finite: whether all answers were finite numbers.
+
+        Raises:
+            InputError: they were not.
+        """
+        self.alarm.look_at_answers(self.current_epoch, finite, self.last)
+        loss = float(np.mean(gather(float(torch.stack(self.step_losses).mean()))))
+        self.step_losses.clear()
+        rate = float(self.trainer.optimizers[0].param_groups[0]["lr"])
+        self.log_dict({"train/loss": loss, "learning_rate": rate})
+        self.log_dict({f"tune/{name}": value for name, value in result.items()})
+        epoch = float(self.current_epoch)
+        self.history.append({"epoch": epoch, "train_loss": loss, "learning_rate": rate, **result})
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep the history, so that a resumed run's curve is whole."""
+        checkpoint["history"] = self.history
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take the history up again."""
+        self.history = list(checkpoint["history"])
+
+    def configure_optimizers(self) -> Optimizer:
+        """AdamW; its rate is set at each step, see `schedule`."""
+        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        # One pass over all weights; a scaled loss, or weights in parts, would have to be dealt with inside of it.
+        fused = self.losses.precision != "fp16" and self.losses.strategy in ("auto", "ddp")
+        return AdamW(
+            trained, lr=self.optimise.learning_rate, weight_decay=self.optimise.weight_decay, fused=fused or None
+        )

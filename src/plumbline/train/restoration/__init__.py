@@ -1,0 +1,1 @@
+"""Train the denoiser and its adapters, and calibrate its spread."""
