@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from plumbline.cli.families import family_in
 from plumbline.cli.options import DATA, PARAMS, RARE, ParamsOption, print_table
 from plumbline.core.console import log
 from plumbline.core.errors import GateRefused, InputError
-from plumbline.params import Params, load_params
+from plumbline.params import load_params
 
 app = typer.Typer(help="The registry of released models: promote, roll back, list.", no_args_is_help=True)
 
@@ -30,12 +31,16 @@ def promote(
     """
     from plumbline.release.promotion import promote as run
 
-    given = load_params(params)
-    section = given.validate_
-
     def compare(candidate: Path, champion: Path) -> Path:
-        from plumbline.release.compare import compare_with_champion  # seconds to load, and seldom needed
+        # Seconds to load, and seldom needed.
+        if family_in(params).name == "restoration":
+            from plumbline.params.load_restoration import load_restoration
+            from plumbline.release.restoration.compare import compare_fields
 
+            return compare_fields(candidate, champion, DATA / "prepare", load_restoration(params), DATA / "release")
+        from plumbline.release.compare import compare_with_champion
+
+        section = load_params(params).validate_
         return compare_with_champion(candidate, champion, DATA / "prepare", section, DATA / "release")
 
     done = run(package, compare, again=again)
@@ -44,21 +49,30 @@ def promote(
         log.info("champion is now %s%s", done.champion.version, former)
     else:
         log.info("%s is the champion already; nothing was registered", done.champion.version)
-    _warn_of_name(package, given)
+    _warn_of_name(package, _name_in(params))
 
 
-def _warn_of_name(package: Path, given: Params) -> None:
+def _name_in(params: Path) -> str:
+    """Name of the registered model of a project, of whatever family."""
+    if family_in(params).name == "restoration":
+        from plumbline.params.load_restoration import load_restoration
+
+        return load_restoration(params).package.name
+    return load_params(params).package.name
+
+
+def _warn_of_name(package: Path, given: str) -> None:
     """Say so where a package is registered under a name that nothing in this project asks for."""
-    from plumbline.export.package import verify_package
+    from plumbline.release.families import verify_package
 
     name = verify_package(package).name
-    if name != given.package.name:
+    if name != given:
         log.warning(
             "%s: its name is %s, under which it is registered; this project's is %s (package.name in params.yaml), and "
             "its champion and challenger stay what they were.",
             package,
             name,
-            given.package.name,
+            given,
         )
 
 
@@ -79,7 +93,7 @@ def rollback(params: ParamsOption = PARAMS) -> None:
     """Make the champion before the present one the champion again."""
     from plumbline.release.promotion import rollback as run
 
-    done = run(load_params(params).package.name)
+    done = run(_name_in(params))
     log.info("champion is %s again%s", done.champion.version, f"; it was {done.former.version}" if done.former else "")
 
 
@@ -96,11 +110,11 @@ def challenge(
     if (package is None) != none:
         raise InputError("release challenge: give the folder of a package, or --none.")
     if package is None:
-        Registry(load_params(params).package.name).challenge(None)
+        Registry(_name_in(params)).challenge(None)
         log.info("there is no challenger any more")
     else:
         log.info("challenger is now %s", run(package).version)
-        _warn_of_name(package, load_params(params))
+        _warn_of_name(package, _name_in(params))
 
 
 @app.command(epilog="Example: `plumbline release tidy --dry-run`")
@@ -130,7 +144,7 @@ def list_versions(params: ParamsOption = PARAMS) -> None:
     """List the registered packages, the newest first."""
     from plumbline.release.promotion import list_versions as run
 
-    versions = run(load_params(params).package.name)
+    versions = run(_name_in(params))
     if not versions:
         log.info("nothing was released yet")
     table = Table("number", "version", "registered", "champion")

@@ -1,19 +1,18 @@
-"""One command a stage, in the order of the data's way."""
+"""One command a stage, in the order of the data's way; `params.yaml` says of which family of models."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from plumbline.cli.families import family_in
 from plumbline.cli.options import DATA, PARAMS, ParamsOption, WorkersOption
-from plumbline.core.errors import InputError, ParameterError
+from plumbline.core.errors import InputError
 from plumbline.core.extras import need
 from plumbline.core.jobs import one_thread
-from plumbline.params import Export, Train, load_params, load_section
+from plumbline.params import Export, load_section
 
 app = typer.Typer()
 
@@ -21,62 +20,33 @@ app = typer.Typer()
 @app.command(epilog="Example: `plumbline simulate`")
 def simulate(params: ParamsOption = PARAMS) -> None:
     """Write labelled cities and a showcase, as EGMS and GeoJSON files, into data/simulate."""
-    from plumbline.simulate.stage import simulate as run
-
-    run(load_params(params).simulate, DATA / "simulate")
+    family_in(params).simulate(params, DATA)
 
 
 @app.command(epilog="Example: `plumbline ingest` after putting a city's files into data/raw/CITY/")
 def ingest(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> None:
     """Read the files of every city in data/simulate/cities and data/raw into points and buildings tables."""
     one_thread()
-    from plumbline.sources.city.files import city_folders
-    from plumbline.sources.ingest.stage import ingest as run
-
-    given, cities = load_params(params), city_folders(DATA)
-    if cities:
-        with _named(params):
-            given.validate_.check_cities(folder.name for folder in cities)  # else the run would end with it
-    run(cities, given.ingest, DATA / "ingest", workers)
+    family_in(params).ingest(params, DATA, workers)
 
 
 @app.command(epilog="Example: `plumbline prepare`")
 def prepare(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> None:
     """Assign points to buildings, decouple, and write split sequences into data/prepare."""
     one_thread()
-    from plumbline.prepare.stage import prepare as run
-
-    run(DATA / "ingest", load_params(params).prepare, DATA / "prepare", workers)
+    family_in(params).prepare(params, DATA, workers)
 
 
 @app.command(epilog="Example: `plumbline train`; killed and started again, it resumes from its last epoch")
 def train(params: ParamsOption = PARAMS) -> None:
     """Train the two-stream network; curves go to TensorBoard (.plumbline/tensorboard) and MLflow."""
-    need("pipeline", "train")
-    given = load_params(params)
-    _on_all_devices(given.train)
-    from plumbline.train.stage import train as run
-
-    run(DATA / "prepare", given, DATA / "train")
+    family_in(params).train(params, DATA)
 
 
 @app.command(epilog="Example: `plumbline compress`")
 def compress(params: ParamsOption = PARAMS) -> None:
     """Prune channels of the trained network and fine-tune what is left."""
-    need("pipeline", "compress")
-    given = load_params(params)
-    _on_all_devices(given.train)
-    from plumbline.compress.stage import compress as run
-
-    run(DATA / "prepare", DATA / "train", given, DATA / "compress")
-
-
-def _on_all_devices(losses: Train) -> None:
-    """With several, what follows is done in a process for each."""
-    if losses.devices > 1 or losses.nodes > 1:
-        from plumbline.train.distributed.launch import one_process_a_device
-
-        one_process_a_device(losses)
+    family_in(params).compress(params, DATA)
 
 
 @app.command(
@@ -103,10 +73,7 @@ def export(
         section = load_section(params, "export", Export) if params != PARAMS or params.is_file() else None
         export_model(base_of(model), section or Export(), output)
         return
-    need("pipeline", "export")
-    from plumbline.export.stage import export as run
-
-    run(DATA / "prepare", DATA / "train", DATA / "compress", load_params(params).export, DATA / "export")
+    family_in(params).export(params, DATA)
 
 
 @app.command(epilog="Example: `plumbline validate`, then read data/validate/gate.json")
@@ -115,35 +82,10 @@ def validate(params: ParamsOption = PARAMS) -> None:
 
     Ends with 0 whatever the verdict: the evidence is the result. `plumbline package` is what refuses.
     """
-    need("pipeline", "validate")
-    from plumbline.validate.stage import validate as run
-
-    given = load_params(params)
-    with _named(params):
-        run(
-            DATA / "prepare",
-            DATA / "train",
-            DATA / "compress",
-            DATA / "export",
-            given.validate_,
-            given.prepare,
-            DATA / "validate",
-        )
+    family_in(params).validate(params, DATA)
 
 
 @app.command(epilog="Example: `plumbline package`; exit code 3: a gate refused")
 def package(params: ParamsOption = PARAMS) -> None:
     """Write the model package into data/package, if every gate was passed."""
-    need("pipeline", "package")
-    from plumbline.release.package import package as run
-
-    run(DATA / "prepare", DATA / "export", DATA / "validate", load_params(params), DATA / "package")
-
-
-@contextmanager
-def _named(params: Path) -> Iterator[None]:
-    """Before what is said of a parameter, the name of the file that it stands in."""
-    try:
-        yield
-    except ParameterError as error:
-        raise InputError(f"{params}: {error}") from None
+    family_in(params).package(params, DATA)

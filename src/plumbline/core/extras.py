@@ -23,6 +23,7 @@ LIBRARIES = {
         "alembic",
     ),
     "restore": ("diffusers", "peft"),
+    "picture": ("matplotlib",),
     "deepspeed": ("deepspeed",),
 }
 """Extra -> the modules that it brings and the package imports, the smallest extra first."""

@@ -2,72 +2,42 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.core.files import atomic_folder, check_place, read_json, sha256_file, write_json
+from plumbline.core.files import check_place
+from plumbline.export.folder import CARD as CARD
+from plumbline.export.folder import FORMAT as FORMAT
+from plumbline.export.folder import MANIFEST as MANIFEST
+from plumbline.export.folder import PackageManifest, family_of, verify_folder, write_folder
 from plumbline.export.interface import interface, same_inputs
 from plumbline.export.runtime import OnnxModel
-from plumbline.model.weights import MANIFEST as MANIFEST
 from plumbline.params import Prepare
 from plumbline.prepare.features.definition import PREPARATION
 
-CARD = "MODEL_CARD.md"
-FORMAT = 2
-EVIDENCE = ("metrics", "gate", "records")
-"""What the manifest tells about the model, with times, dates and machines in it."""
+FAMILY = "diagnosis"
 MODELS = {"model.onnx": "pruned", "model.fp16.onnx": "fp16", "model.int8.onnx": "int8"}
 """Files of the package and the exported artifact each of them is; packages from before fp16 hold the other two."""
 
 
-class File(BaseModel):
-    """One file of a package."""
-
-    model_config = ConfigDict(extra="forbid")
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    bytes: int = Field(ge=0)
-
-
-class Manifest(BaseModel):
+class Manifest(PackageManifest):
     """`manifest.json`."""
 
-    model_config = ConfigDict(extra="forbid")
-    format: int = Field(ge=1, le=FORMAT)
-    """1: the version is the hash of all else in the manifest, also of times; so one model packed twice had two."""
-    name: str
-    version: str
-    """First 12 hex digits of the SHA-256 of what the package *is*: of all in the manifest but what was measured or
-    noted about it (`EVIDENCE`), and of every file but the card. Measured again, the same model keeps its version."""
-    evidence: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
-    """SHA-256 of the rest: metrics, gate, records, card. Empty in format 1."""
-    default_model: str
     inputs: list[dict[str, Any]]
     outputs: list[dict[str, Any]]
     quadrants: list[str]
     category_bounds_permille: list[float]
-    category_share: list[float] = []
+    category_share: list[float] = Field(default_factory=list)
     """Of the buildings that the default model was calibrated on: what its probabilities of categories stand for."""
     prepare: Prepare
     """How scatterers must be prepared for this model."""
     preparation: int = Field(default=1, ge=1)
     """`features.PREPARATION` of the version of Plumbline that made it; 1 in packages from before there was one."""
-    hashes: dict[str, str]
-    """SHA-256 of the data, the test data, the code and the parameters that the model comes from."""
-    metrics: dict[str, Any]
-    """On the whole test split, per artifact, and of the baseline."""
-    gate: dict[str, Any]
-    records: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Stage (`train`, `compress`) -> record of its run: data, commit, params, parameters, hardware, curve, metrics."""
-    files: dict[str, File]
 
     @field_validator("prepare", mode="before")
     @classmethod
@@ -86,17 +56,7 @@ def write_package(files: Mapping[str, Path], about: Mapping[str, Any], card: str
         card: text of MODEL_CARD.md.
         out: folder to write.
     """
-    with atomic_folder(out) as folder:
-        for name, source in files.items():
-            shutil.copyfile(source, folder / name)
-        (folder / CARD).write_text(card, encoding="utf-8")
-        listed = {path.name: _file(path) for path in sorted(folder.iterdir())}
-        content = {"format": FORMAT, "preparation": PREPARATION, **interface(), **about, "files": listed}
-        manifest = Manifest.model_validate({**content, "version": ""})
-        content_sha256, evidence = _identity(manifest.model_dump(mode="json"))
-        manifest = manifest.model_copy(update={"version": version_of(content_sha256), "evidence": evidence})
-        write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
-        return verify_package(folder)
+    return write_folder(files, {"preparation": PREPARATION, **interface(), **about}, card, Manifest, out)
 
 
 def check_replaced(folder: Path, gate: Mapping[str, Any]) -> None:
@@ -119,53 +79,15 @@ def check_replaced(folder: Path, gate: Mapping[str, Any]) -> None:
 
 
 def verify_package(folder: Path) -> Manifest:
-    """Check that a package is whole and unchanged.
+    """Check that a package of diagnosis is whole and unchanged.
 
     Raises:
-        InputError: the folder or its manifest is missing, a file is missing, added or changed, or the manifest itself
-            does not belong to its version.
+        InputError: as `verify_folder`; or it is of another family.
     """
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; a model package is a folder with a {MANIFEST}.")
-    path = folder / MANIFEST
-    if not path.exists():
-        trained = (folder / "model.safetensors").is_file()
-        what = "a trained model, and no model package" if trained else "no model package"
-        raise InputError(
-            f"{folder}: {what}: {MANIFEST} is missing. Give the folder of a package, as data/package, which "
-            "`plumbline package` makes of a trained model that passes the gates."
-        )
-    content = read_json(path)
-    try:
-        manifest = Manifest.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{path}: {place}: {first['msg']}. Get the package again.") from None
-    found = {item.relative_to(folder).as_posix() for item in folder.rglob("*") if not item.is_dir()} - {MANIFEST}
-    for name in sorted(found ^ set(manifest.files)):
-        state = "is not in the manifest" if name in found else "is missing"
-        raise InputError(f"{folder / name}: {state}. Get the package again.")
-    for name, listed in manifest.files.items():
-        if not (folder / name).is_file():  # a link to nowhere, as an emptied cache leaves it
-            raise InputError(f"{folder / name}: is missing. Get the package again.")
-        actual = _file(folder / name)
-        if actual != listed.model_dump():
-            raise InputError(
-                f"{folder / name}: changed since it was released (SHA-256 {actual['sha256'][:12]}… found, "
-                f"{listed.sha256[:12]}… in the manifest). Get the package again."
-            )
-    # The text too, as `write_json` makes it: a changed space in JSON leaves the content as it was.
-    text = json.dumps(content, indent=2) + "\n"
-    content_sha256, evidence = _identity(content)
-    versions = (version_of(content_sha256), content_sha256[:12])  # the second: of packages made before 2026-11-25
-    same = manifest.version in versions and manifest.evidence == evidence
-    if not same or path.read_bytes() != text.encode():
-        raise InputError(
-            f"{path}: changed since it was released (its content is not that of version "
-            f"{manifest.version}). Get the package again."
-        )
-    return manifest
+    family = family_of(folder)
+    if family != FAMILY:
+        raise InputError(f"{folder}: a package of {family}, which judges no buildings. Give one of {FAMILY}.")
+    return verify_folder(folder, Manifest)
 
 
 def open_package(folder: Path, artifact: str | None = None) -> tuple[Manifest, OnnxModel]:
@@ -195,32 +117,3 @@ def open_package(folder: Path, artifact: str | None = None) -> tuple[Manifest, O
         inside = ", ".join(f"{kind} ({file})" for file, kind in MODELS.items() if file in manifest.files)
         raise InputError(f"{folder}: model {artifact!r} asked for; in it: {inside}.")
     return manifest, OnnxModel(folder / chosen)
-
-
-def _file(path: Path) -> dict[str, Any]:
-    return {"sha256": sha256_file(path), "bytes": path.stat().st_size}
-
-
-def version_of(content_sha256: str) -> str:
-    """The first 12 digits together that pandas or a spreadsheet, which read a column of versions, take for no number.
-
-    Else 777267e60777 would be infinity, and 012345678901 lose its 0: 1 in 140 begin so.
-    """
-    places = range(len(content_sha256) - 11)
-    parts = (content_sha256[place : place + 12] for place in places)
-    return next((part for part in parts if not re.fullmatch(r"\d+(e\d+)?", part)), content_sha256[:12])
-
-
-def _identity(manifest: Mapping[str, Any]) -> tuple[str, str]:
-    """SHA-256 of what makes a version, and that of the evidence, of what stands in a manifest."""
-    rest = {key: value for key, value in manifest.items() if key not in ("version", "evidence")}
-    if rest["format"] == 1:
-        return _sha256(rest), ""
-    told = {key: rest.pop(key) for key in EVIDENCE if key in rest}
-    rest["files"] = dict(rest["files"])
-    told["card"] = rest["files"].pop(CARD, None)
-    return _sha256(rest), _sha256(told)
-
-
-def _sha256(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -24,6 +24,8 @@ from plumbline.params.train import Train
 from plumbline.params.validate import Validate
 
 AnySection = TypeVar("AnySection", bound=Section)
+FAMILY = "family"
+"""Key of a params file that says of what family of models it is; diagnosis without it."""
 
 
 class Params(Section):
@@ -61,7 +63,7 @@ def load_params(path: Path = Path("params.yaml")) -> Params:
         InputError: the file is missing, is not YAML, or a key is unknown, missing, of the wrong type or out of
             range; the message names every such key, what was found and what is allowed.
     """
-    return parse_params(_read(path), str(path))
+    return parse_params(read_yaml(path), str(path))
 
 
 def load_ingest(path: Path) -> Ingest:
@@ -79,7 +81,7 @@ def is_partial(path: Path) -> bool:
     Raises:
         InputError: it is missing or not YAML.
     """
-    content = _read(path)
+    content = read_yaml(path)
     needed = {field.alias or name for name, field in Params.model_fields.items() if field.is_required()}
     return isinstance(content, dict) and bool(content) and not needed <= content.keys()
 
@@ -100,9 +102,9 @@ def load_section(path: Path, name: str, kind: type[AnySection]) -> AnySection | 
     Raises:
         InputError: the file is missing, is not YAML, has a key that is no section, or the section is wrong.
     """
-    content = _read(path)
+    content = read_yaml(path)
     content = {} if content is None else content
-    sections = {field.alias or name for name, field in Params.model_fields.items()}
+    sections = {field.alias or name for name, field in Params.model_fields.items()} | {FAMILY}
     unknown = sorted(map(str, set(content) - sections)) if isinstance(content, dict) else ["its content"]
     if unknown:
         raise InputError(
@@ -124,8 +126,17 @@ def parse_params(content: Any, source: str = "params.yaml") -> Params:
     Raises:
         InputError: as `load_params`.
     """
+    return validated(Params, content, source)
+
+
+def validated(kind: type[AnySection], content: Any, source: str) -> AnySection:
+    """The content of a whole params file, checked.
+
+    Raises:
+        InputError: a key is unknown, missing, of the wrong type or out of range; the message names every such key.
+    """
     try:
-        return Params.model_validate(content)
+        return kind.model_validate(content)
     except ValidationError as error:
         lines = [f"{source}: {_explain(item)}" for item in error.errors()]
         raise InputError("\n".join(lines)) from None
@@ -146,7 +157,12 @@ class _EachKeyOnce(yaml.SafeLoader):
         return node
 
 
-def _read(path: Path) -> Any:
+def read_yaml(path: Path) -> Any:
+    """The content of a params file.
+
+    Raises:
+        InputError: it is missing or not YAML.
+    """
     try:
         return _EachKeyOnce(path.read_text(encoding="utf-8")).get_single_data()
     except FileNotFoundError:

@@ -94,7 +94,7 @@ class AdapterFields(FitOptions):
     """The low-rank change counts `alpha / rank` times."""
     unfreeze_from: Fraction = 0.5
     """Share of the epochs after which `unfreeze` is trained as well."""
-    unfreeze: list[str] = ["conv_out", "conv_norm_out"]
+    unfreeze: list[str] = ["conv_in", "conv_out"]
     """Parts of the base that are trained late, by the beginning of their names."""
     crop: int = Field(default=64, ge=16, le=512)
     crops_a_scene: int = Field(default=8, ge=1, le=1000)
@@ -158,6 +158,11 @@ class ValidateFields(Section):
 
     gates: list[FieldGate] = Field(min_length=1)
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    steps: int = Field(default=0, ge=0, le=1000)
+    """Of restoring test scenes; 0: as `restore` says."""
+    samples: int = Field(default=0, ge=0, le=256)
+    max_scenes: int = Field(default=40, ge=2)
+    """Of each domain, that are restored."""
     min_scenes: int = Field(default=8, ge=2)
     """A slice with fewer test scenes has no figure."""
 

@@ -12,6 +12,8 @@ CHALLENGER = "challenger"
 """Alias of a version whose answers are recorded beside the champion's; see `serve.score.shadow`."""
 DEFAULT_NAME = "plumbline"
 """Of the registered model, where nobody gives another."""
+RESTORATION_NAME = "plumbline-restoration"
+"""The same of packages of fields."""
 PARAMS = Path("params.yaml")
 
 

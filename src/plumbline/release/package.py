@@ -80,7 +80,7 @@ def package(prepared: Path, exported: Path, validated: Path, params: Params, out
         "hashes": {
             "data": sha256_folder(prepared),
             "test_data": test_data,
-            "code": _code(),
+            "code": code_sha256(),
             "params": hashlib.sha256(params.model_dump_json(exclude=NO_PART).encode()).hexdigest(),
         },
         "metrics": figures,
@@ -94,7 +94,7 @@ def package(prepared: Path, exported: Path, validated: Path, params: Params, out
         write_package({**files, REFERENCE: reference}, about, model_card(report, read_json(audit)), out)
 
 
-def _code() -> str:
+def code_sha256() -> str:
     """Hash of the code that makes and judges a model; that of the map or the command line does not change one."""
     root = Path(plumbline.__file__).parent
     parts = (root / name for name in CODE)

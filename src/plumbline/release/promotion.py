@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plumbline.core.errors import GateRefused, InputError
-from plumbline.export.package import MANIFEST, Manifest, verify_package
+from plumbline.export.folder import MANIFEST, PackageManifest
+from plumbline.release.families import verify_package
 from plumbline.release.names import DEFAULT_NAME
 from plumbline.release.registered_versions import Registered
 from plumbline.release.registry import Registry
@@ -67,7 +68,7 @@ def is_champion(package: Path, registry: Registry | None = None) -> bool:
     return former is not None and former == candidate
 
 
-def _passed(package: Path) -> Manifest:
+def _passed(package: Path) -> PackageManifest:
     manifest = verify_package(package)
     if manifest.gate.get("verdict") != "pass":
         raise GateRefused(
@@ -77,7 +78,9 @@ def _passed(package: Path) -> Manifest:
     return manifest
 
 
-def _standing(manifest: Manifest, registry: Registry) -> tuple[list[Registered], Registered | None, Registered | None]:
+def _standing(
+    manifest: PackageManifest, registry: Registry
+) -> tuple[list[Registered], Registered | None, Registered | None]:
     """All that is registered, the champion, and the entry of this very package whose files are unharmed."""
     known = registry.versions()
     former = next((item for item in known if item.champion), None)
@@ -85,7 +88,7 @@ def _standing(manifest: Manifest, registry: Registry) -> tuple[list[Registered],
     return known, former, candidate
 
 
-def _promote(package: Path, manifest: Manifest, compare: Compare, registry: Registry, again: bool) -> Promotion:
+def _promote(package: Path, manifest: PackageManifest, compare: Compare, registry: Registry, again: bool) -> Promotion:
     known, former, candidate = _standing(manifest, registry)
     evidence = None
     if former is None or former.version != manifest.version:

@@ -14,7 +14,7 @@ from mlflow.entities.model_registry import RegisteredModel
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder
-from plumbline.export.package import Manifest
+from plumbline.export.folder import PackageManifest
 from plumbline.release.mlflow_runs import Records
 from plumbline.release.names import CHALLENGER, CHAMPION, DEFAULT_NAME
 from plumbline.release.registered_versions import (
@@ -92,7 +92,7 @@ class Registry:
             else:
                 self._client.set_registered_model_alias(self.name, CHALLENGER, str(number))
 
-    def register(self, package: Path, manifest: Manifest) -> Registered:
+    def register(self, package: Path, manifest: PackageManifest) -> Registered:
         """Copy the files of `package` into the registry as a new version; the champion stays what it was.
 
         Raises:

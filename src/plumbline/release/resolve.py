@@ -6,23 +6,33 @@ from pathlib import Path
 
 from plumbline.core.errors import InputError
 from plumbline.core.extras import need
+from plumbline.pretrained import FIELDS, PACKAGE
 from plumbline.pretrained import NAME as PRETRAINED
-from plumbline.pretrained import PACKAGE
-from plumbline.release.names import CHAMPION, name_here
+from plumbline.release.names import CHAMPION, RESTORATION_NAME, name_here
 
 
-def resolve_model(name_or_path: str, name: str | None = None) -> Path:
+def resolve_fields(name_or_path: str) -> Path:
+    """Folder of a package of fields, named as for `resolve_model`.
+
+    Raises:
+        InputError: as `resolve_model`.
+    """
+    return resolve_model(name_or_path, RESTORATION_NAME, FIELDS)
+
+
+def resolve_model(name_or_path: str, name: str | None = None, pretrained: Path = PACKAGE) -> Path:
     """Folder of a model package: `pretrained`, `champion` for the released one, or the path of a package.
 
     Args:
         name_or_path: which.
         name: of the registered model whose champion is meant; None: that of the project here (`name_here`).
+        pretrained: the one that comes with Plumbline.
 
     Raises:
         InputError: it is neither, nothing was released yet, or the registry does not answer.
     """
     if name_or_path == PRETRAINED:
-        return PACKAGE
+        return pretrained
     if name_or_path == CHAMPION:
         need("pipeline", CHAMPION, f"Or give `{PRETRAINED}` or a package's folder.")
         # MLflow takes two seconds to load, and nobody else asks it.

@@ -42,7 +42,7 @@ class FieldDenoiser(nn.Module):
     alphas: Tensor
 
     def __init__(self, spec: DenoiserSpec) -> None:
-        """Weights are drawn by torch's generator; the last layer begins at 0, with the Gaussian process's own answer."""
+        """Draw the weights; the last layer begins at 0, which is the Gaussian process's own answer."""
         super().__init__()
         need("restore", "the denoiser")
         from diffusers import UNet2DModel

@@ -59,18 +59,20 @@ def describe(maps: Float) -> Conditions:
     named = dict(zip(MAPS, np.asarray(maps, np.float32), strict=True))
     mean = np.stack([named["mean_up"], named["mean_east"]])
     deviation = np.stack([named["deviation_up"], named["deviation_east"]])
-    scale = np.sqrt((deviation**2).mean(axis=(1, 2))).clip(0.02, None)
+    seen = (named["count_west"] + named["count_east"]) > 0
+    away = ndimage.distance_transform_edt(~seen) if seen.any() else np.full(seen.shape, FAR_CELLS)
+    # Of the part that can be told: the rest, as water, would say how little is known of nothing.
+    told = away < FAR_CELLS if seen.any() else np.ones_like(seen)
+    scale = np.sqrt((deviation[:, told] ** 2).mean(axis=1)).clip(0.02, None)
     channels: list[Float] = []
     for side in ("west", "east"):
         channels += _side(named, side, scale)
-    level = mean.mean(axis=(1, 2), keepdims=True)
-    amplitude = np.sqrt(((mean - level) ** 2).mean(axis=(1, 2), keepdims=True)) + scale[:, None, None]
+    level = mean[:, told].mean(axis=1)[:, None, None]
+    amplitude = np.sqrt(((mean - level)[:, told] ** 2).mean(axis=1))[:, None, None] + scale[:, None, None]
     channels += list((mean - level) / amplitude)
     channels += list(np.log(deviation / scale[:, None, None]).clip(-LARGEST, LARGEST))
     contrast = np.log(amplitude / scale[:, None, None])
     channels += [np.broadcast_to(part, mean.shape[1:]) for part in contrast]
-    seen = (named["count_west"] + named["count_east"]) > 0
-    away = ndimage.distance_transform_edt(~seen) if seen.any() else np.full(seen.shape, FAR_CELLS)
     channels.append(np.log1p(np.minimum(away, FAR_CELLS)))
     return Conditions(np.stack(channels).astype(np.float32), mean, scale.astype(np.float32))
 

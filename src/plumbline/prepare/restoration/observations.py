@@ -12,14 +12,11 @@ from scipy.spatial import cKDTree
 
 from plumbline.core.errors import InputError
 from plumbline.prepare.periods import check_epochs, period_overlap
-from plumbline.prepare.series.noise import COLUMNS
-from plumbline.prepare.series.trend import estimate_trend
+from plumbline.prepare.restoration.changes import estimate_changes
 from plumbline.sources.points.epochs import DAYS_A_YEAR
 from plumbline.sources.track import Track
 
 Float = NDArray[np.floating[Any]]
-GROUP_M = 60.0
-"""Scatterers of a square of this side choose one curve in time together, as those of a building do."""
 NEIGHBOURS = 9
 """Of a scatterer and its side, itself among them, that tell whether it moves by itself."""
 NEAR_M = 80.0
@@ -73,25 +70,18 @@ def observe(tracks: Sequence[Track]) -> Observations:
     found = Observations(**whole)
     if not len(found):
         raise InputError(
-            f"none of the points has {COLUMNS + 1} or more epochs with a value; a change cannot be told. Give products "
-            "of a longer time."
+            "no point has enough epochs with a value; a change cannot be told. Give products of a longer time."
         )
     return found
 
 
 def _of_track(track: Track, number: int, start: np.datetime64, years: float) -> Observations:
     when = (track.epochs - start) / np.timedelta64(1, "D") / DAYS_A_YEAR / max(years, 1e-9)
-    known = np.isfinite(track.displacement).sum(axis=1) > COLUMNS
     place = np.column_stack([track.easting, track.northing])
-    known &= np.isfinite(place).all(axis=1)
-    rows = np.flatnonzero(known)
-    cell = np.floor(place[rows] / GROUP_M).astype(np.int64)
-    group = np.unique(cell[:, 0] * 2**32 + cell[:, 1], return_inverse=True)[1]
-    order = np.argsort(group, kind="stable")
-    rows, group = rows[order], group[order]
-    trend = estimate_trend(track.displacement[rows], when, years, group)
+    change, error = estimate_changes(track.displacement, when, years)
+    rows = np.flatnonzero(np.isfinite(change) & np.isfinite(place).all(axis=1))
     found = Observations(
-        place[rows], track.los[rows].astype(float), trend.change, trend.change_se, np.full(len(rows), number, np.intp)
+        place[rows], track.los[rows].astype(float), change[rows], error[rows], np.full(len(rows), number, np.intp)
     )
     return replace(found, error=found.error * _standing_out(found))
 

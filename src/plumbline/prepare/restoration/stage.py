@@ -99,9 +99,7 @@ def _stack(out: Path, parts: list[Path]) -> None:
     for number, part in enumerate(parts):
         own = np.load(part)
         if own.shape != first.shape:
-            raise InputError(
-                f"{part.parent.name}: {own.shape[-2:]} cells found, {first.shape[-2:]} in {parts[0].parent.name}. Scenes of "
-                "one training need one size."
-            )
+            sizes = f"{own.shape[-2:]} cells found, {first.shape[-2:]} in {parts[0].parent.name}"
+            raise InputError(f"{part.parent.name}: {sizes}. Scenes of one training need one size.")
         whole[number] = own
     whole.flush()

@@ -17,10 +17,12 @@ from plumbline.simulate.structure.time_courses import Histories, draw_histories
 
 Array = NDArray[np.float64]
 BAND = "C"
-EPOCHS = (20, 90)
+EPOCHS = (30, 120)
 REVISIT_DAYS = 12
 ON_BUILDINGS = 0.75
 """Share of the scatterers."""
+COAST_SHARE = 0.35
+"""Of the scenes, a part of which has no scatterer: water, a forest, the end of what was processed."""
 HOLES = 3
 """At most: parks, water, new building sites, without a scatterer."""
 BAD_EPOCH_SHARE = 0.02
@@ -106,6 +108,10 @@ def make_scene(about: SceneAbout) -> Scene:
     holes = [
         (rng.uniform(-0.5, 0.5, 2) * about.extent, rng.uniform(40, 160)) for _ in range(rng.integers(0, HOLES + 1))
     ]
+    if rng.random() < COAST_SHARE:  # a circle so large that its rim is a coast
+        where, radius = rng.uniform(-np.pi, np.pi), float(log_uniform(rng, 1, 20, 1)[0]) * about.extent
+        away = radius + rng.uniform(-0.05, 0.4) * about.extent
+        holes.append((away * np.array([np.cos(where), np.sin(where)]), radius))
     length = max(float(a.days[-1]) for a in chosen)
     start = min(float(a.days[0]) for a in chosen)
     tracks = []
@@ -160,4 +166,4 @@ def _track(
     series += rng.uniform(0, THERMAL_MM) * rng.random(count)[:, None] * season
     series += rng.normal(0, 3)  # histories start anywhere
     place = true + rng.normal(0, degradation.position_m, (count, 2))
-    return SceneTrack(acquisition, place, 50 + rng.uniform(0, 20, count), los, series)
+    return SceneTrack(acquisition, place, 50 + rng.normal(0, 1, count), los, series)

@@ -13,11 +13,12 @@ from torch.utils.data import DataLoader, Dataset
 
 from plumbline.core.errors import InputError
 from plumbline.params.restoration import AdapterFields, TrainFields
-from plumbline.prepare.restoration.conditions import MAPS, describe
+from plumbline.prepare.restoration.conditions import CHANNELS, FAR_CELLS, MAPS, describe
 from plumbline.prepare.restoration.scenes import SceneSet
 
 LEVELS = ("easy", "medium", "hard")
 TUNE_BATCH = 32
+DISTANCE = CHANNELS.index("distance")
 MIRRORS = 4
 """Symmetries that leave the viewing geometry what it is: north-south, east-west, both, none."""
 _EAST = [MAPS.index(name) for name in ("mean_east", "los_east_west", "los_east_east")]
@@ -43,6 +44,8 @@ class FieldBatch(NamedTuple):
     scale_BF: Tensor
     deviation_BFHW: Tensor
     """Of the Gaussian process, mm."""
+    near_BHW: Tensor
+    """1 where a scatterer is near enough to tell anything, else 0."""
     symmetry_B: Tensor
 
 
@@ -127,7 +130,8 @@ def make_batch(scenes: SceneSet, crop: int, rows: NDArray[np.int64]) -> FieldBat
         maps, truth = mirrored(np.asarray(scenes.maps[scene][cut]), np.asarray(scenes.truth[scene][cut]), int(mirror))
         told = describe(maps)
         clean = (truth - told.mean) / told.scale[:, None, None]
-        found.append((told.channels, clean, told.mean, told.scale, maps[2:4]))
+        near = told.channels[DISTANCE] < np.log1p(FAR_CELLS) - 1e-3
+        found.append((told.channels, clean, told.mean, told.scale, maps[2:4], near))
     parts = [torch.from_numpy(np.stack(part).astype(np.float32)) for part in zip(*found, strict=True)]
     return FieldBatch(*parts, symmetry_B=torch.from_numpy(rows[:, 3].copy()))
 

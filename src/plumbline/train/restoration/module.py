@@ -10,6 +10,7 @@ from torch import Tensor
 
 from plumbline.model.restoration.denoiser import FieldDenoiser, count_parameters
 from plumbline.model.restoration.diffusion import draws, restore_steps
+from plumbline.model.restoration.scores import normal_crps
 from plumbline.params.restoration import AdapterFields, TrainFields
 from plumbline.train.distributed.strategies import gather
 from plumbline.train.fit.fitting import Fitting
@@ -18,6 +19,8 @@ from plumbline.train.restoration.crops import FieldBatch
 CHARBONNIER = 0.1
 """Where the loss turns from square to linear, in units of the scale (Charbonnier et al. 1994)."""
 TUNE_SAMPLES = 2
+FAR_WEIGHT = 0.05
+"""Of cells too far from scatterers, in the loss."""
 
 
 class FieldOptimisation(Fitting):
@@ -48,8 +51,11 @@ class FieldOptimisation(Fitting):
         alone = torch.rand(len(clean), device=clean.device) < self.params.regression_share
         step_B = torch.where(alone, last, step_B)
         found = self.model(self.model.noisy(clean, noise, step_B), step_B, batch.conditions_BCHW).float()
-        size_B = (clean**2).mean(dim=(1, 2, 3)).clamp_min(1.0)
-        loss = (field_loss(found - clean, self.params.loss).mean(dim=(1, 2, 3)) / self._unit(size_B)).mean()
+        weight = batch.near_BHW.clamp_min(FAR_WEIGHT)[:, None]
+        weight = weight / weight.mean(dim=(1, 2, 3), keepdim=True)
+        size_B = (weight * clean**2).mean(dim=(1, 2, 3)).clamp_min(1.0)
+        each_B = (weight * field_loss(found - clean, self.params.loss)).mean(dim=(1, 2, 3))
+        loss = (each_B / self._unit(size_B)).mean()
         self.step_losses.append(loss.detach())
         return loss
 
@@ -78,9 +84,11 @@ class FieldOptimisation(Fitting):
         # Fair for two samples (Ferro 2014): the mean distance to the truth, less half of that to each other.
         crps = (np.abs(off[0]) + np.abs(off[1]) - np.abs(off[0] - off[1])) / 2
         square = ((off[0] + off[1]) / 2) ** 2
-        process = gaussian_crps(clean * scale, batch.deviation_BFHW.cpu().numpy())
+        process = normal_crps(clean * scale, batch.deviation_BFHW.cpu().numpy())
+        near = batch.near_BHW.cpu().numpy()[:, None]
+        share = near / near.mean(axis=(1, 2, 3), keepdims=True).clip(1e-6)
         axes = (1, 2, 3)
-        per_scene = [values.mean(axis=axes) for values in (crps, process, square, (clean * scale) ** 2)]
+        per_scene = [(share * values).mean(axis=axes) for values in (crps, process, square, (clean * scale) ** 2)]
         self._seen.append(per_scene)
 
     def on_validation_epoch_end(self) -> None:
@@ -106,11 +114,3 @@ def field_loss(error: Tensor, kind: str) -> Tensor:
     if kind == "l1":
         return error.abs()
     return (error**2 + CHARBONNIER**2).sqrt() - CHARBONNIER
-
-
-def gaussian_crps(error: Any, deviation: Any) -> Any:
-    """Continuous ranked probability score of a normal distribution (Gneiting and Raftery 2007, equation 21)."""
-    z = torch.from_numpy(np.asarray(error / deviation))
-    normal = torch.distributions.Normal(0.0, 1.0)
-    density, below = normal.log_prob(z).exp(), normal.cdf(z)
-    return deviation * (z * (2 * below - 1) + 2 * density - 1 / np.sqrt(np.pi)).numpy()

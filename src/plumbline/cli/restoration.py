@@ -1,0 +1,80 @@
+"""The stages of restoration: a dense field from sparse points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from plumbline.core.extras import need
+from plumbline.params.load_restoration import load_restoration
+
+name = "restoration"
+
+
+def simulate(params: Path, data: Path) -> None:
+    """See `families.Family`."""
+    from plumbline.simulate.restoration.stage import simulate as run
+
+    run(load_restoration(params).simulate, data / "simulate")
+
+
+def ingest(params: Path, data: Path, workers: int | None) -> None:
+    """See `families.Family`."""
+    from plumbline.sources.restoration.stage import ingest as run
+
+    run(data / "simulate" / "scenes", load_restoration(params).ingest, data / "ingest", workers)
+
+
+def prepare(params: Path, data: Path, workers: int | None) -> None:
+    """See `families.Family`."""
+    from plumbline.prepare.restoration.stage import prepare as run
+
+    run(data / "ingest", load_restoration(params).prepare, data / "prepare", workers)
+
+
+def train(params: Path, data: Path) -> None:
+    """See `families.Family`."""
+    given = load_restoration(params)
+    _ready("train")
+    from plumbline.cli.families import on_all_devices
+
+    on_all_devices(given.train)
+    from plumbline.train.restoration.stage import train as run
+
+    run(data / "prepare", given, data / "train")
+
+
+def compress(params: Path, data: Path) -> None:
+    """See `families.Family`."""
+    _ready("compress")
+    from plumbline.compress.restoration.stage import compress as run
+
+    run(data / "prepare", data / "train", load_restoration(params), data / "compress")
+
+
+def export(params: Path, data: Path) -> None:
+    """See `families.Family`."""
+    _ready("export")
+    from plumbline.export.restoration.stage import export as run
+
+    run(data / "prepare", data / "train", load_restoration(params), data / "export")
+
+
+def validate(params: Path, data: Path) -> None:
+    """See `families.Family`."""
+    _ready("validate")
+    from plumbline.validate.restoration.stage import validate as run
+
+    run(data / "prepare", data / "export", load_restoration(params), data / "validate")
+
+
+def package(params: Path, data: Path) -> None:
+    """See `families.Family`."""
+    _ready("package")
+    from plumbline.release.restoration.package import package as run
+
+    run(data / "prepare", data / "export", data / "validate", load_restoration(params), data / "package")
+
+
+def _ready(stage: str) -> None:
+    need("pipeline", stage)
+    need("restore", stage)

@@ -1,0 +1,95 @@
+"""Open a package of fields: its manifest, its model with the adapters that are wanted, and its spread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from plumbline.core.errors import InputError
+from plumbline.export.folder import PackageManifest, family_of, verify_folder
+from plumbline.export.restoration.runtime import FieldModel
+from plumbline.model.restoration.adapter_files import SUFFIX, combined, parse_adapters, weight_changes
+from plumbline.model.restoration.spread import FILE as SPREAD
+from plumbline.model.restoration.spread import Spread, read_spread
+from plumbline.params.restoration import PrepareFields, Restoring
+
+ADAPTERS = "adapters"
+FAMILY: Literal["restoration"] = "restoration"
+MODELS = {"model.onnx": "fp16", "model.int8.onnx": "int8"}
+"""Files of the package and the exported artifact each of them is."""
+
+
+class FieldManifest(PackageManifest):
+    """`manifest.json` of a package of fields."""
+
+    family: Literal["restoration"] = FAMILY
+    conditions: list[str]
+    """Channels that the network is given, in this order; see `prepare.restoration.conditions`."""
+    fields: list[str]
+    """Channels that it gives."""
+    restore: Restoring
+    """How fields were sampled when the spread was calibrated."""
+    prepare: PrepareFields
+
+
+@dataclass(frozen=True)
+class FieldPackage:
+    """A package that is ready to restore."""
+
+    name: str
+    version: str
+    model: FieldModel
+    spread: Spread
+    eta: float
+    halo_m: float
+    adapters: tuple[str, ...]
+    """That act, as they were asked for."""
+
+
+def adapters_in(folder: Path) -> list[str]:
+    """Names of the adapters of a package or a trained model."""
+    return sorted(path.name.removesuffix(SUFFIX) for path in (folder / ADAPTERS).glob(f"*{SUFFIX}"))
+
+
+def verify_fields(folder: Path) -> FieldManifest:
+    """Check that a package of fields is whole and unchanged.
+
+    Raises:
+        InputError: as `verify_folder`; or it is of another family.
+    """
+    family = family_of(folder)
+    if family != FAMILY:
+        raise InputError(f"{folder}: a package of {family}, which restores no fields. Give one of {FAMILY}.")
+    return verify_folder(folder, FieldManifest)
+
+
+def open_fields(folder: Path, adapters: Sequence[str] = (), artifact: str = "model.onnx") -> FieldPackage:
+    """Verify a package of fields and open it.
+
+    Args:
+        folder: the package. adapters: `NAME` or `NAME=WEIGHT` of those that shall act. artifact: file of `MODELS`.
+
+    Raises:
+        InputError: it is damaged, or of another family; or there is no such adapter in it.
+    """
+    manifest = verify_fields(folder)
+    asked = parse_adapters(adapters)
+    there = adapters_in(folder)
+    unknown = [name for name, _ in asked if name not in there]
+    if unknown:
+        raise InputError(f"--adapter {unknown[0]}: no such adapter in {folder}; in it: {', '.join(there) or 'none'}.")
+    changes = [(weight_changes(folder / ADAPTERS / f"{name}{SUFFIX}"), weight) for name, weight in asked]
+    main = max(asked, key=lambda item: item[1], default=None)
+    spread = folder / SPREAD if main is None else folder / ADAPTERS / f"{main[0]}.json"
+    model = FieldModel(folder / artifact, combined(changes) if changes else None)
+    return FieldPackage(
+        manifest.name,
+        manifest.version,
+        model,
+        read_spread(spread),
+        manifest.restore.eta,
+        manifest.prepare.halo_m,
+        tuple(adapters),
+    )

@@ -1,0 +1,124 @@
+"""Restore test scenes and score them: figures of each scene, of a model and of the Gaussian process."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.core.console import track
+from plumbline.model.restoration import scores
+from plumbline.model.restoration.sampling import (
+    COUNTS,
+    Denoiser,
+    Float,
+    component,
+    distances,
+    draw_samples,
+    mean_view,
+    summarise,
+)
+from plumbline.model.restoration.spread import Spread
+from plumbline.prepare.restoration.scenes import SceneSet
+
+METRICS = ("rmse_mm", "psnr_db", "ssim", "gradient_error_mm_m", "crps_mm", "coverage")
+HIGHER_IS_BETTER = {"psnr_db", "ssim"}
+NORMAL_90 = 1.6449
+"""Standard deviations to the ends of the 90 % interval of a normal distribution."""
+Figures = dict[str, float]
+
+
+class Settings(NamedTuple):
+    """How test scenes are restored."""
+
+    steps: int
+    samples: int
+    eta: float
+    seed: int
+    cell_m: float
+    window: int
+    """Cells of a side of the middle of each scene."""
+
+
+def restore_scenes(model: Denoiser, spread: Spread, scenes: SceneSet, how: Settings, what: str) -> list[Figures]:
+    """Figures of each scene, means over up and east, or of the line of sight where one direction sees it."""
+    found = []
+    for number in track(range(len(scenes)), len(scenes), what):
+        maps, truth = _middle(scenes, number, how.window)
+        rng = np.random.default_rng([how.seed, number])
+        drawn = draw_samples(model, maps, how.steps, how.samples, how.eta, rng)
+        away = distances(maps[COUNTS].sum(axis=0), how.cell_m)
+        told = away <= spread.farthest_m
+        parts = []
+        for name, true, view in _asked(maps, truth):
+            one = summarise(*component(drawn, name, view), name, spread, away)
+            parts.append(_figures(one.mean, one.deviation, one.half_width, true, told, how.cell_m))
+        found.append(_mean(parts))
+    return found
+
+
+def process_figures(scenes: SceneSet, farthest_m: float, how: Settings) -> list[Figures]:
+    """The same of the Gaussian process."""
+    found = []
+    for number in range(len(scenes)):
+        maps, truth = _middle(scenes, number, how.window)
+        told = distances(maps[COUNTS].sum(axis=0), how.cell_m) <= farthest_m
+        parts = []
+        for name, true, (up, east) in _asked(maps, truth):
+            mean = {"up": maps[0], "east": maps[1], "los": up * maps[0] + east * maps[1]}[name]
+            deviation = {"up": maps[2], "east": maps[3], "los": np.hypot(up * maps[2], east * maps[3])}[name]
+            parts.append(_figures(mean, deviation, NORMAL_90 * deviation, true, told, how.cell_m))
+        found.append(_mean(parts))
+    return found
+
+
+def _middle(scenes: SceneSet, number: int, window: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    first = max(0, (scenes.truth.shape[-1] - window) // 2)
+    cut = (slice(None), slice(first, first + window), slice(first, first + window))
+    return np.asarray(scenes.maps[number])[cut], np.asarray(scenes.truth[number])[cut]
+
+
+def _asked(maps: NDArray[np.float32], truth: NDArray[np.float32]) -> list[tuple[str, Float, tuple[float, float]]]:
+    """Components that a scene tells, the truth of each, and the line of sight."""
+    sides = [bool(maps[k].sum()) for k in COUNTS]
+    if all(sides):
+        return [("up", truth[0], (1.0, 0.0)), ("east", truth[1], (0.0, 1.0))]
+    up, east = mean_view(maps, sides.index(True) if any(sides) else 0)
+    return [("los", up * truth[0] + east * truth[1], (up, east))]
+
+
+def _figures(
+    mean: Float, deviation: Float, half: Float, true: Float, told: NDArray[np.bool_], cell_m: float
+) -> Figures:
+    if not told.any():
+        return dict.fromkeys(METRICS, float("nan"))
+    filled = np.where(told, mean, true)  # where nothing is told, nothing is judged
+    error = (mean - true)[told]
+    share = float(told.mean())
+    return {
+        "rmse_mm": float(np.sqrt((error**2).mean())),
+        "psnr_db": float(20 * np.log10(max(float(np.ptp(true)), 1e-3) / max(float(np.sqrt((error**2).mean())), 1e-3))),
+        "ssim": scores.ssim(filled, true),
+        "gradient_error_mm_m": scores.gradient_error(filled, true, cell_m) / share,
+        "crps_mm": float(scores.normal_crps(error, deviation[told]).mean()),
+        "coverage": float((np.abs(error) <= half[told]).mean()),
+    }
+
+
+def _mean(parts: list[Figures]) -> Figures:
+    return {name: float(np.mean([part[name] for part in parts])) for name in METRICS}
+
+
+def largest_difference(reference: Denoiser, other: Denoiser, scenes: SceneSet, how: Settings) -> float:
+    """Largest difference of one step's field between two models, mm, over up to eight scenes and three steps."""
+    from plumbline.prepare.restoration.conditions import describe
+
+    most = 0.0
+    for number in range(min(8, len(scenes))):
+        told = describe(_middle(scenes, number, how.window)[0])
+        noise = np.random.default_rng(number).standard_normal((2, *told.mean.shape)).astype(np.float32)
+        for step in np.linspace(0, len(reference.alphas) - 1, 3).astype(int):
+            both: list[Any] = [model.denoise(noise, int(step), told.channels) for model in (reference, other)]
+            most = max(most, float((np.abs(both[0] - both[1]) * told.scale[:, None, None]).max()))
+    return most

@@ -1,0 +1,148 @@
+"""Tell the change of each series over a period from the courses in time that the series of a track share.
+
+Movements of one place differ in size and are alike in time, so the courses are found in the series themselves:
+principal components of their smooth parts (Kositsky and Avouac 2010, Inverting geodetic time series with a principal
+component analysis-based inversion method). A series then needs a few amplitudes, and its change is theirs; a straight
+line alone would lose a movement that began late, and a free curve a series would drown it in noise.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import BSpline
+
+Float = NDArray[np.floating[Any]]
+MOST_MODES = 4
+EPOCHS_A_KNOT, MOST_TERMS = 6, 10
+"""Of the smooth part of a series: terms of a cubic spline."""
+SEASON_YEARS = 1.0
+"""Over less, a yearly term takes the movement along, and none is fitted."""
+LEAST_SERIES = 25
+"""From fewer no course can be found; then it is a line."""
+ABOVE_NOISE = 1.3
+"""A course counts if it is as many times stronger than the strongest that noise alone would have."""
+ROUNDS = 3
+HUBER = 2.0
+"""Residuals beyond as many robust standard deviations count less."""
+LEAST_ERROR_MM = 0.1
+
+
+class Changes(NamedTuple):
+    """Of N series, mm."""
+
+    change: Float
+    error: Float
+    """Standard error."""
+
+
+def estimate_changes(displacement: NDArray[np.float32], when: Float, years: float) -> Changes:
+    """Change from 0 to 1 of each series.
+
+    Args:
+        displacement: (N, T) mm, NaN where missing.
+        when: (T,) epochs as a share of the period; a track may cover less than all of it.
+        years: length of the period.
+
+    Returns:
+        (N,) arrays; NaN for series with too few values for the terms.
+    """
+    known = np.isfinite(displacement)
+    y = np.where(known, displacement, 0).astype(float)
+    season = _season(when, years)
+    fixed = np.column_stack([np.ones_like(when), *season])
+    line = when - when.mean()
+    modes = (
+        _modes(y, known, when, np.column_stack([fixed, line])) if len(y) >= LEAST_SERIES else np.zeros((len(when), 0))
+    )
+    design = np.column_stack([fixed, line, modes])
+    # What each term adds from the beginning to the end of the period; a course is level beyond its track's epochs.
+    gain = np.concatenate([np.zeros(fixed.shape[1]), [1.0], modes[-1] - modes[0]])
+    found, error = _fit(y, known.astype(float), design, gain)
+    enough = known.sum(axis=1) > design.shape[1] + 2
+    return Changes(np.where(enough, found, np.nan), np.where(enough, np.maximum(error, LEAST_ERROR_MM), np.nan))
+
+
+def _season(when: Float, years: float) -> list[Float]:
+    if float(np.ptp(when)) * years < SEASON_YEARS:
+        return []
+    return [np.cos(2 * np.pi * years * when), np.sin(2 * np.pi * years * when)]
+
+
+def _modes(y: Float, known: NDArray[np.bool_], when: Float, fixed: Float) -> Float:
+    """(T, K) courses beside a line that stand out of the noise."""
+    terms = min(MOST_TERMS, len(when) // EPOCHS_A_KNOT)
+    if terms < 4:
+        return np.zeros((len(when), 0))
+    whole = known.mean(axis=1) >= 0.5
+    first = (
+        np.linalg.lstsq(fixed, y[whole].T, rcond=None)[0]
+        if known[whole].all()
+        else _gapped(y[whole], known[whole], fixed)
+    )
+    left = np.where(known[whole], y[whole] - (fixed @ first).T, 0)
+    scale = 1.4826 * np.median(np.abs(left), axis=1, keepdims=True) + 1e-6
+    left = np.clip(left, -6 * scale, 6 * scale)
+    smooth = _splines(when, terms)
+    smooth = smooth - fixed @ np.linalg.lstsq(fixed, smooth, rcond=None)[0]
+    basis, size, _ = np.linalg.svd(smooth, full_matrices=False)
+    basis = basis[:, size > 1e-6 * size[0]]
+    weight = 1 / scale
+    parts = (left * weight) @ basis
+    # Noise of unit variance has eigenvalues up to this (Marchenko and Pastur 1967); its memory in time makes it larger.
+    rough = left * weight - parts @ basis.T
+    noise = float(np.median((rough**2).mean(axis=1))) * len(when) / max(1, len(when) - basis.shape[1])
+    memory = _memory(rough)
+    count = len(parts)
+    edge = noise * memory * (1 + np.sqrt(basis.shape[1] / count)) ** 2
+    value, vector = np.linalg.eigh(parts.T @ parts / count)
+    strong = np.flatnonzero(value > ABOVE_NOISE * edge)[::-1][:MOST_MODES]
+    return np.asarray(basis @ vector[:, strong], float)
+
+
+def _memory(rough: Float) -> float:
+    """How much slower parts of the noise are stronger than white noise: by its correlation from epoch to epoch."""
+    both = (rough[:, 1:] * rough[:, :-1]).mean() / max(float((rough**2).mean()), 1e-12)
+    rho = float(np.clip(both + 0.1, 0, 0.7))  # taking the slow part off has lowered it
+    return (1 + rho) / (1 - rho)
+
+
+def _gapped(y: Float, known: NDArray[np.bool_], design: Float) -> Float:
+    """(P, N) least squares of series with gaps."""
+    weight = known.astype(float)
+    normal = np.einsum("nt,tp,tq->npq", weight, design, design, optimize=True) + 1e-6 * np.eye(design.shape[1])
+    return np.linalg.solve(normal, ((y * weight) @ design)[..., None])[..., 0].T
+
+
+def _splines(when: Float, terms: int) -> Float:
+    """(T, terms) cubic B-splines over the epochs."""
+    low, high = float(when.min()), float(when.max())
+    inner = np.linspace(low, high, terms - 2)
+    knots = np.concatenate([[low] * 3, inner, [high] * 3])
+    inside = np.clip(when, low, high)
+    return np.asarray(BSpline.design_matrix(inside, knots, 3).toarray(), float)
+
+
+def _fit(y: Float, known: Float, design: Float, gain: Float) -> tuple[Float, Float]:
+    """(N,) `gain` of robust least squares, and its standard error, which counts how the noise hangs together."""
+    weight = known
+    small = 1e-6 * np.eye(design.shape[1])
+    for _ in range(ROUNDS):
+        normal = np.einsum("nt,tp,tq->npq", weight, design, design, optimize=True) + small
+        found = np.linalg.solve(normal, ((y * weight) @ design)[..., None])[..., 0]
+        left = (y - found @ design.T) * known
+        scale = 1.4826 * np.median(
+            np.where(known > 0, np.abs(left), np.nan_to_num(np.abs(left))), axis=1, keepdims=True
+        )
+        size = np.abs(left) / np.maximum(scale, 1e-6)
+        weight = known * np.where(size > HUBER, HUBER / np.maximum(size, 1e-9), 1.0)
+    inverse = np.linalg.inv(normal)
+    count = known.sum(axis=1)
+    variance = (weight * left**2).sum(axis=1) / np.maximum(count - design.shape[1], 1)
+    pairs = known[:, 1:] * known[:, :-1]
+    lagged = (left[:, 1:] * left[:, :-1]).sum(axis=1) / np.maximum(pairs.sum(axis=1), 1)
+    rho = float(np.clip(np.median(lagged / np.maximum(variance, 1e-9)), 0, 0.8))
+    spread = np.einsum("p,npq,q->n", gain, inverse, gain, optimize=True)
+    return found @ gain, np.sqrt(variance * spread * (1 + rho) / (1 - rho))

@@ -1,0 +1,1 @@
+"""Package and compare models of fields."""

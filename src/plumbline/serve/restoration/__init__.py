@@ -1,0 +1,1 @@
+"""Restore a dense displacement field from a user's own points."""

@@ -1,0 +1,133 @@
+"""Read a restored field off at footprints: its gradient and the angular distortion across each, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import geopandas
+import numpy as np
+import pandas as pd
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.core.console import log, track
+from plumbline.core.files import atomic_file
+from plumbline.prepare.restoration.grid import Grid
+from plumbline.serve.restoration.field import RestoredWindow, restore_window
+from plumbline.serve.restoration.windows import WINDOW
+from plumbline.sources.checks.overlap import check_overlap
+from plumbline.sources.footprints.buildings import read_buildings
+
+if TYPE_CHECKING:
+    from plumbline.serve.restoration.restore import Field
+
+Float = NDArray[np.floating[Any]]
+FIGURES = ("up_mm", "gradient_mm_m", "angular_distortion_permille")
+"""Of each footprint, each with `_low` and `_high`: a 90 % interval.
+
+`up_mm`: mean over it. `gradient_mm_m`: steepest slope of the plane through it, its tilt. `angular_distortion_permille`:
+the largest slope between neighbouring cells less that plane (Boscardin and Cording 1989: what the tilt does not
+explain).
+"""
+LOW, HIGH = 5, 95
+MARGIN_CELLS = 8
+
+
+def write_buildings(field: Field, buildings: Path, out: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
+    """Write a table of all footprints with `FIGURES`, as csv, GeoPackage, GeoJSON or Parquet by the name's ending.
+
+    A footprint whose cells are too far from points has no figures, and `told` false.
+
+    Raises:
+        InputError: the footprints are refused, or lie elsewhere than the points.
+    """
+    footprints = read_buildings(buildings, field.crs, None, layer)
+    inside = field.grid.near(np.column_stack([footprints.centroid.x, footprints.centroid.y]), 0)
+    check_place = [_as_track(field)] if not inside.any() else []
+    if check_place:
+        check_overlap(check_place, footprints, "the points", str(buildings))
+    rows: dict[int, dict[str, float]] = {}
+    groups = list(_groups(field.grid, footprints[inside]))
+    for grid, members in track(groups, len(groups), "buildings"):
+        one = restore_window(field.found, grid, field.package.model, field.settings)
+        if one is not None:
+            for number in members:
+                rows[number] = _figures(footprints.geometry.iloc[number], grid, one, field)
+    columns = [name + end for name in FIGURES for end in ("", "_low", "_high")]
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=columns).reindex(range(len(footprints)))
+    result = footprints.reset_index(drop=True)
+    result["told"] = table["up_mm"].notna().to_numpy()
+    for column in columns:
+        result[column] = table[column].to_numpy()
+    _save(result, out)
+    log.info("%s: %d of %d footprints near enough to points", out, int(result["told"].sum()), len(result))
+    return result
+
+
+def _as_track(field: Field) -> Any:
+    from plumbline.sources.track import Track
+
+    place, count = field.found.east_north, len(field.found)
+    return Track(
+        "points",
+        field.crs,
+        np.array(["2020-01-01"], "datetime64[D]"),
+        np.arange(count).astype(str).astype(object),
+        place[:, 0],
+        place[:, 1],
+        np.zeros(count),
+        field.found.los,
+        np.zeros((count, 1), np.float32),
+    )
+
+
+def _groups(grid: Grid, footprints: geopandas.GeoDataFrame) -> Iterator[tuple[Grid, list[int]]]:
+    """Windows in whose middle the footprints lie, so that each is seen as a whole."""
+    if footprints.empty:
+        return
+    row, column = grid.place(np.column_stack([footprints.centroid.x, footprints.centroid.y]))
+    step = WINDOW - 2 * MARGIN_CELLS
+    key = np.column_stack([row // step, column // step])
+    for place in np.unique(key, axis=0):
+        members = footprints.index[(key == place).all(axis=1)].tolist()
+        yield grid.window(*(place * step - MARGIN_CELLS), WINDOW, WINDOW), members
+
+
+def _figures(footprint: shapely.Geometry, grid: Grid, one: RestoredWindow, field: Field) -> dict[str, float]:
+    """Figures of one footprint from the samples of its window, whose spread is widened to the calibrated one."""
+    east, north = np.meshgrid(grid.eastings, grid.northings)
+    cells = shapely.contains_xy(footprint.buffer(0.75 * grid.cell_m), east, north)
+    told = cells & np.isfinite(one.bands[0])
+    if told.sum() < 3 or told.sum() < 0.5 * cells.sum():
+        return dict.fromkeys([name + end for name in FIGURES for end in ("", "_low", "_high")], np.nan)
+    samples = one.samples.field_mm[:, 0][:, told]
+    spread = samples.std(axis=0, ddof=1)
+    wider = one.bands[1][told] / np.maximum(spread, 1e-6)
+    mean = samples.mean(axis=0)
+    samples = mean + (samples - mean) * np.minimum(wider, 10)
+    place = np.column_stack([east[told] - east[told].mean(), north[told] - north[told].mean()])
+    planes = np.linalg.lstsq(np.column_stack([place, np.ones(len(place))]), samples.T, rcond=None)[0]
+    tilt = np.hypot(planes[0], planes[1])
+    left = np.full((len(samples), *told.shape), np.nan)
+    left[:, told] = samples - (np.column_stack([place, np.ones(len(place))]) @ planes).T
+    slopes = [np.abs(np.diff(left, axis=axis)) / grid.cell_m for axis in (1, 2)]
+    flat = np.concatenate([slope.reshape(len(samples), -1) for slope in slopes], axis=1)
+    distortion = np.nanmax(np.where(np.isfinite(flat), flat, 0), axis=1)
+    found: dict[str, float] = {}
+    for name, values in zip(FIGURES, (samples.mean(axis=1), tilt, distortion), strict=True):
+        found[name] = float(values.mean())
+        found[f"{name}_low"], found[f"{name}_high"] = map(float, np.percentile(values, [LOW, HIGH]))
+    return found
+
+
+def _save(table: geopandas.GeoDataFrame, out: Path) -> None:
+    suffix = out.suffix.lower()
+    with atomic_file(out) as temporary:
+        if suffix == ".csv":
+            table.drop(columns="geometry").to_csv(temporary, index=False)
+        elif suffix == ".parquet":
+            table.to_parquet(temporary)
+        else:
+            table.to_file(temporary, driver="GPKG" if suffix == ".gpkg" else "GeoJSON", engine="pyogrio")

@@ -1,0 +1,111 @@
+"""Train an adapter for each domain of degradation on a denoiser that stays as it is, but for a little of it late."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.core.files import write_json
+from plumbline.model.restoration.adapter_files import SUFFIX, write_adapter
+from plumbline.model.restoration.adapters import adapter_parts, add_adapter, late_parameters
+from plumbline.model.restoration.denoiser import FieldDenoiser, count_parameters, load_denoiser
+from plumbline.params.restoration import AdapterFields, RestorationParams
+from plumbline.prepare.restoration.scenes import SceneSet
+from plumbline.train.fit.trainer import run
+from plumbline.train.restoration.calibrate import calibrate
+from plumbline.train.restoration.crops import CropData
+from plumbline.train.restoration.module import FieldOptimisation
+from plumbline.train.stage import run_key
+
+ADAPTERS = "adapters"
+
+
+class AdapterOptimisation(FieldOptimisation):
+    """Fits an adapter; the weights `late` join after a share of the epochs. Checkpoints hold these alone."""
+
+    def __init__(self, model: FieldDenoiser, params: AdapterFields, late: dict[str, Tensor]) -> None:
+        super().__init__(model, params, "adapt")
+        self.strict_loading = False
+        self._late = list(late.values())
+        self._begins = params.unfreeze_from * params.epochs
+        for parameter in self._late:
+            parameter.requires_grad_(True)
+
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        """Leave the late weights alone until their time has come."""
+        if self.current_epoch < self._begins:
+            for parameter in self._late:
+                parameter.grad = None
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep what is trained."""
+        super().on_save_checkpoint(checkpoint)
+        trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
+        checkpoint["state_dict"] = {k: v for k, v in checkpoint["state_dict"].items() if k in trained}
+
+    def load_state_dict(self, state_dict: Any, strict: bool = False, assign: bool = False) -> Any:
+        """Take up what was kept; the rest is the base's."""
+        return nn.Module.load_state_dict(self, state_dict, strict=False, assign=assign)
+
+
+def train_adapter(
+    base: Path, domain: str, train: SceneSet, tune: SceneSet, params: RestorationParams, data_sha256: str, out: Path
+) -> dict[str, Any]:
+    """Write `NAME.safetensors` and the spread `NAME.json` of one adapter into `out`.
+
+    Args:
+        base: folder of the trained denoiser. domain: name of the adapter. train, tune: scenes of the domain.
+        params: `adapt` and `restore` of it. data_sha256: of the prepared data. out: folder, which exists.
+
+    Returns:
+        Figures for the record: share of parameters that are trained, seconds an epoch, bytes.
+
+    Raises:
+        InputError: there are no scenes of the domain.
+    """
+    if not len(train) or not len(tune):
+        raise InputError(
+            f"adapt.domains: no scene of {domain} to train on and choose by. Give it scenes in simulate.scenes."
+        )
+    model = load_denoiser(base)
+    whole = count_parameters(model)
+    add_adapter(model, domain, params.adapt.rank, params.adapt.alpha)
+    late = late_parameters(model, params.adapt.unfreeze)
+    before = {name: parameter.detach().clone() for name, parameter in late.items()}
+    module = AdapterOptimisation(model, params.adapt, late)
+    settings = {"adapt": params.adapt.model_dump(), "train": params.train.model_dump(), "domain": domain}
+    began = time.monotonic()
+    done = run(
+        module,
+        lambda folder, going_on: CropData(train, tune, params.adapt),
+        name=f"adapt-{domain}",
+        key=run_key(data_sha256, settings, base),
+        data_sha256=data_sha256,
+        seed=params.adapt.seed,
+        settings=settings,
+    )
+    parts, scaling = adapter_parts(done.module.model, domain, before)
+    path = out / f"{domain}{SUFFIX}"
+    write_adapter(parts, scaling, path)
+    cell_m = params.simulate.cell_m
+    spread = calibrate(done.module.model, tune, params.restore, params.adapt.seed, cell_m)
+    write_json(out / f"{domain}.json", spread.model_dump())
+    shutil.rmtree(done.checkpoints)
+    trained = done.module.record["parameters"]["trained"]
+    figures = {
+        "trained_share": trained / whole,
+        "seconds_an_epoch": (time.monotonic() - began) / max(1, len(done.module.history)),
+        "bytes": path.stat().st_size,
+        **done.module.record["metrics"],
+    }
+    log.info(
+        "adapter %s: %.1f %% of the parameters, %d bytes", domain, 100 * figures["trained_share"], figures["bytes"]
+    )
+    return figures

@@ -1,0 +1,128 @@
+"""Fit the spread on scenes held back from training, so that 90 % means 90 %, and find how far a field may be told."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import optimize
+
+from plumbline.core.console import log, track
+from plumbline.model.restoration.denoiser import FieldDenoiser
+from plumbline.model.restoration.sampling import COUNTS, Float, component, distances, draw_samples, mean_view
+from plumbline.model.restoration.scores import normal_crps
+from plumbline.model.restoration.spread import COMPONENTS, COVERAGE, LEAST_MM, Component, Spread
+from plumbline.params.restoration import Restoring
+from plumbline.prepare.restoration.scenes import SceneSet
+
+BINS_M = (5.0, 15.0, 25.0, 45.0, 80.0)
+LEAST_CELLS = 400
+"""A bin of distance with fewer cells takes its neighbour's reach."""
+MOST_SCENES, WINDOW = 48, 64
+"""Scenes that are restored at most, and cells of a side of their middle."""
+CELLS = 600
+"""Of each scene, drawn to fit by; neighbours say the same."""
+KNOWN_SHARE = 0.5
+"""A field is told as far from scatterers as its error is at most this share of the movement's standard deviation."""
+FARTHEST_M = (40.0, 200.0)
+
+
+class _Cells(NamedTuple):
+    """Of one component: n cells of all scenes."""
+
+    error: Float
+    samples: Float
+    """Standard deviation of the samples, mm."""
+    process: Float
+    distance: Float
+    moved: Float
+    """Standard deviation of the truth in the cell's scene, mm."""
+
+
+class TorchDenoiser:
+    """The network in torch, as `sampling.Denoiser`."""
+
+    def __init__(self, model: FieldDenoiser) -> None:
+        self.model = model.eval()
+        self.alphas = model.alphas.double().cpu().numpy()
+
+    def denoise(self, noisy: Float, step: int, conditions: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `sampling.Denoiser`."""
+        device = next(self.model.parameters()).device
+        given = torch.from_numpy(conditions).to(device)[None].expand(len(noisy), -1, -1, -1)
+        with torch.inference_mode():
+            step_B = torch.full((len(noisy),), step, device=device)
+            found = self.model(torch.from_numpy(noisy.astype(np.float32)).to(device), step_B, given)
+        return np.asarray(found.cpu().numpy(), np.float32)
+
+
+def calibrate(model: FieldDenoiser, scenes: SceneSet, restore: Restoring, seed: int, cell_m: float) -> Spread:
+    """The spread by which 90 % of the truth of `scenes` lies in the intervals, at every distance."""
+    denoiser = TorchDenoiser(model)
+    gathered: dict[str, list[_Cells]] = {name: [] for name in COMPONENTS}
+    count, size = min(len(scenes), MOST_SCENES), scenes.truth.shape[-1]
+    first = max(0, (size - WINDOW) // 2)
+    middle = (slice(None), slice(first, first + WINDOW), slice(first, first + WINDOW))
+    for number in track(range(count), count, "calibrate"):
+        rng = np.random.default_rng([seed, number])
+        maps, truth = np.asarray(scenes.maps[number])[middle], np.asarray(scenes.truth[number])[middle]
+        found = draw_samples(denoiser, maps, restore.steps, restore.samples, restore.eta, rng)
+        sides = [bool(maps[k].sum()) for k in COUNTS]
+        away = distances(maps[COUNTS].sum(axis=0), cell_m)
+        names = ("up", "east") if all(sides) else ("los",)
+        view = mean_view(maps, sides.index(True))
+        for name in names:
+            samples, process = component(found, name, view)
+            true = {"up": truth[0], "east": truth[1], "los": view[0] * truth[0] + view[1] * truth[1]}[name]
+            drawn = rng.choice(true.size, min(CELLS, true.size), replace=False)
+            parts = (samples.mean(axis=0) - true, samples.std(axis=0, ddof=1), process, away)
+            values = [np.asarray(part, float).ravel()[drawn] for part in parts]
+            gathered[name].append(_Cells(*values, np.full(len(drawn), true.std())))
+    if not gathered["los"]:  # without a scene of one track, up stands for it
+        gathered["los"] = gathered["up"]
+    cells = {name: _Cells(*map(np.concatenate, zip(*parts, strict=True))) for name, parts in gathered.items()}
+    components = {name: _fit(own) for name, own in cells.items()}
+    spread = Spread(distance_m=list(BINS_M), components=components, farthest_m=_farthest(cells["up"]))
+    log.info("spread: %s; told up to %.0f m from a point", _said(components), spread.farthest_m)
+    return spread
+
+
+def _fit(cells: _Cells) -> Component:
+    """Shares by the least continuous ranked probability score, then the reach by quantiles."""
+
+    def score(logs: Float) -> float:
+        deviation = np.sqrt(
+            (np.exp(logs[0]) * cells.samples) ** 2 + (np.exp(logs[1]) * cells.process) ** 2 + LEAST_MM**2
+        )
+        # Each cell in units of its scene's movement: one that moves much would outweigh all others.
+        return float((normal_crps(cells.error, deviation) / (cells.moved + 0.3)).mean())
+
+    best = optimize.minimize(score, np.log([1.0, 0.3]), method="Nelder-Mead", options={"maxiter": 200})
+    samples, process = map(float, np.exp(best.x))
+    deviation = np.sqrt((samples * cells.samples) ** 2 + (process * cells.process) ** 2 + LEAST_MM**2)
+    ratio, number = np.abs(cells.error) / deviation, np.searchsorted(np.array(BINS_M), cells.distance)
+    whole = float(np.quantile(ratio, COVERAGE))
+    reach = []
+    for place in range(len(BINS_M) + 1):
+        own = ratio[number == place]
+        reach.append(float(np.quantile(own, COVERAGE)) if len(own) >= LEAST_CELLS else (reach or [whole])[-1])
+    return Component(samples=samples, process=process, reach=reach)
+
+
+def _farthest(cells: _Cells) -> float:
+    """The distance up to which the error is at most `KNOWN_SHARE` of the movement, in scenes that move."""
+    moving = cells.moved > 1.0
+    share = np.abs(cells.error) / cells.moved
+    edges = np.arange(0, FARTHEST_M[1] + 1, 20.0)
+    for low, high in itertools.pairwise(edges):
+        own = share[moving & (cells.distance > low) & (cells.distance <= high)]
+        if len(own) >= LEAST_CELLS // 4 and np.sqrt((own**2).mean()) > KNOWN_SHARE and high > FARTHEST_M[0]:
+            return float(max(low, FARTHEST_M[0]))
+    return FARTHEST_M[1]
+
+
+def _said(components: dict[str, Component]) -> str:
+    return ", ".join(f"{n} {c.samples:.2f} x samples, {c.process:.2f} x process" for n, c in components.items())
