@@ -15,8 +15,8 @@ from benchmarks.makers.fields.lines import Line, draw_line
 from benchmarks.makers.fields.settings import PEAK_MM, Array, draw_place, log_uniform
 from benchmarks.makers.fields.subsidence import Drawn
 
-SCARP_M, DECAY_M, DIP_DEG, TIP_M = (1.0, 4.0), (120.0, 600.0), (50.0, 80.0), (15.0, 60.0)
-"""Standard width of the step, decay behind it, dip, and how slowly a fault's ends die out."""
+SCARP_M, DECAY_M, DIP_DEG = (1.0, 4.0), (120.0, 600.0), (50.0, 80.0)
+"""Standard width of the step, decay behind it, and dip of a fault."""
 CROWN_M, LAYER_M, SPREADING = (6.0, 18.0), (2.0, 7.0), (0.08, 0.3)
 """Half width of an embankment, depth of the soft layer, and sideways movement at the toe by settlement."""
 SLIDE_M, MARGIN_M, SLOPE_DEG = (60.0, 260.0), (3.0, 25.0), (6.0, 30.0)
@@ -28,13 +28,13 @@ class Fault:
     """A normal fault: the hanging wall goes down the plane's dip as a block and bends back behind the scarp.
 
     The horizontal part is the throw by the tangent of the dip (Jackson and McKenzie 1983); the bending is exponential,
-    as a beam on a viscous or elastic bed has it (Turcotte and Schubert 2002, chapter 3).
+    as a beam on an elastic bed has it (Turcotte and Schubert 2002, chapter 3). Along the fault the throw is a parabola,
+    0 at both ends (Walsh and Watterson 1987).
     """
 
     line: Line
     scarp: float
     decay: float
-    tip: float
     dip: float
     """rad"""
     peak: float
@@ -44,7 +44,7 @@ class Fault:
         """Return movements (N, 3), mm."""
         x, y, across, _ = self.line.beside(place)
         throw = self.peak * ndtr(x / self.scarp) * np.exp(-np.maximum(x, 0) / self.decay)
-        throw *= self.line.within(y, self.tip)
+        throw *= np.maximum(1 - (2 * y / self.line.length) ** 2, 0)
         return np.column_stack([(throw / np.tan(self.dip))[:, None] * across, -throw])
 
 
@@ -115,7 +115,6 @@ def draw_fault(generator: Generator) -> Drawn:
         line,
         log_uniform(generator, SCARP_M),
         generator.uniform(*DECAY_M),
-        generator.uniform(*TIP_M),
         np.radians(generator.uniform(*DIP_DEG)),
         log_uniform(generator, PEAK_MM),
     )
