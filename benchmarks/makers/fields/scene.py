@@ -33,8 +33,8 @@ from benchmarks.makers.fields.town import draw_town
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder
 
-OFFSET_MM, DRIFT_MM = 4.0, 0.2
-"""Most that a track's level is off, and the standard deviation of its reference's velocity, mm a year."""
+OFFSET_MM = 4.0
+"""Most that a track's level is off. Its reference does not move: a product cannot show whether it does."""
 GROUND_M = 45.0
 TRUTH, ABOUT = "truth.npz", "scene.json"
 
@@ -122,8 +122,7 @@ def observe(
     series += draw_screens(generator, domain, orbit.days, seen.place)
     jumps, patches = draw_patches(generator, domain, epochs, seen.place)
     series += jumps
-    years = (orbit.days - period[0]) / 365.25
-    series += generator.uniform(-OFFSET_MM, OFFSET_MM) + generator.normal(0, DRIFT_MM) * years
+    series += generator.uniform(-OFFSET_MM, OFFSET_MM)
     series[draw_gaps(generator, points, epochs)] = np.nan
     table = pd.DataFrame(_columns(generator, seen, orbit, size))
     return table.join(pd.DataFrame(series.round(1), columns=dates.strftime("%Y%m%d"))), patches

@@ -46,7 +46,7 @@ class Domain:
 DOMAINS = {
     "plain": Domain(),
     "noise": Domain(noise_mm=(5.0, 9.0), outliers=0.06),
-    "atmosphere": Domain(screen_mm=(4.0, 9.0), screen_memory_days=(5.0, 25.0)),
+    "atmosphere": Domain(screen_mm=(3.0, 6.0), screen_memory_days=(3.0, 15.0)),
     "unwrapping": Domain(patches=(2, 5)),
     "sparse": Domain(density_km2=(150.0, 300.0)),
 }
