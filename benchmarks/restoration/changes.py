@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.prepare.series.trend import LEAST_LINE_ERROR, LEAST_YEARS, estimate_trend
+from plumbline.prepare.series.trend import LEAST_LINE_ERROR, LEAST_YEARS, estimate_trend, line_changes
 from plumbline.sources.track import Track
 
 Array = NDArray[np.float64]
@@ -29,7 +29,9 @@ class Changes(NamedTuple):
     change: Array
     """(N,) mm towards the satellite, from the first epoch of any track to the last of any."""
     error: Array
-    """(N,) standard error of a straight line, with noise correlated in time, mm."""
+    """(N,) standard error of a straight line if all noise were white, mm: how points weigh against each other."""
+    own_error: Array
+    """(N,) the same with noise correlated in time, mm: how far a point's change is off."""
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Changes:
         """Return some of the points."""
@@ -37,7 +39,7 @@ class Changes(NamedTuple):
 
     def known(self) -> Changes:
         """Return the points whose series say something."""
-        return self.take(np.isfinite(self.change) & np.isfinite(self.error))
+        return self.take(np.isfinite(self.change) & np.isfinite(self.error) & np.isfinite(self.own_error))
 
     @property
     def directions(self) -> int:
@@ -50,8 +52,9 @@ def take_changes(tracks: Sequence[Track], way: str = WAYS[0]) -> Changes:
 
     Args:
         tracks: of one place.
-        way: `line` fits a straight line, `course` the curve that suits a square of 50 m best. Both have the error of
-            the line: that of a course is larger where something moves, and a process would smooth just that away.
+        way: `line` fits a straight line, `course` the curve that suits a square of 50 m best. Both have the
+            errors of the line: those of a course are larger where something moves, and a process would smooth just
+            that away.
     """
     first, last = min(track.epochs[0] for track in tracks), max(track.epochs[-1] for track in tracks)
     days = float((last - first) / np.timedelta64(1, "D"))
@@ -60,17 +63,19 @@ def take_changes(tracks: Sequence[Track], way: str = WAYS[0]) -> Changes:
     for track in tracks:
         when = (track.epochs - first) / np.timedelta64(1, "D") / days
         if days < LEAST_YEARS * DAYS:
-            parts.append(np.stack(_bare_line(track.displacement.astype(float), when)))
+            change, error = _bare_line(track.displacement.astype(float), when)
+            parts.append(np.stack([change, error, error]))
             continue
         square = np.floor(np.column_stack([track.easting, track.northing]) / GROUP_M).astype(np.int64)
         _, group = np.unique(square, axis=0, return_inverse=True)
         order = np.argsort(group.ravel(), kind="stable")
         trend = estimate_trend(track.displacement[order], when, days / DAYS, group.ravel()[order])
         found = np.empty((2, len(track)))
-        found[:, order] = trend.line if way == "line" else trend.change, trend.line_se
-        parts.append(found)
-    change, error = np.concatenate(parts, axis=1)
-    return Changes(place, np.concatenate([track.los for track in tracks]), change, error)
+        found[:, order] = trend.change, trend.line_se
+        line, error = line_changes(track.displacement, when, days / DAYS)
+        parts.append(np.stack([line if way == "line" else found[0], error, found[1]]))
+    change, error, own_error = np.concatenate(parts, axis=1)
+    return Changes(place, np.concatenate([track.los for track in tracks]), change, error, own_error)
 
 
 def _bare_line(series: Array, when: Array) -> tuple[Array, Array]:

@@ -146,7 +146,7 @@ def judge(
     return [
         _compare(held_out, who, noise, prediction, own, sigma, answered)
         for who, prediction in said.items()
-        for noise, sigma in ((SERIES, own.error), (FITTED, found.noise(own.error)))
+        for noise, sigma in ((SERIES, own.own_error), (FITTED, found.noise(own.error)))
     ]
 
 
@@ -205,8 +205,8 @@ def markdown(names: Sequence[str], results: Sequence[Result]) -> str:
             "# Restoration of left-out points",
             stamp(*names),
             "The change of each left-out point along its line of sight, and what the other points say of it. Its own "
-            f"noise is in both figures: its standard error by its series ({SERIES}), or that and a nugget as the "
-            f"likelihood of the Gaussian process has them ({FITTED}). All answers are compared at the points that "
+            f"noise is in both figures: its standard error by its series, correlated in time ({SERIES}), or what the "
+            f"likelihood of the Gaussian process makes of it ({FITTED}). All answers are compared at the points that "
             "`plumbline restore` answers. Errors of up and east are taken as independent: a field does not say how "
             f"they hang together. Coverage outside {COVERAGE[0]} to {COVERAGE[1]} is bold.",
             "\n".join(lines),
