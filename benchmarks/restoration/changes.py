@@ -14,7 +14,7 @@ from plumbline.sources.track import Track
 Array = NDArray[np.float64]
 GROUP_M = 50.0
 """Side of the squares whose points of a track choose one course in time together."""
-WAYS = ("line", "course")
+WAYS = ("course", "line")
 DAYS, OUTLYING = 365.25, 4.0
 """Of a year; and the number of standard deviations from which a value is an outlier."""
 
