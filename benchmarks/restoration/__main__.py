@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--steps-of", type=int, default=3, help="scenes on which 25 and 50 steps are compared; default 3"
     )
     asked.add_argument("--process-only", action="store_true", help="judge the Gaussian process alone")
-    asked.add_argument("--covariance", choices=["likelier", *CORRELATIONS], default="matern32")
+    asked.add_argument("--covariance", choices=["likelier", *CORRELATIONS], default="exponential")
     asked.add_argument("--changes", choices=WAYS, default=WAYS[0], help="how each point's change is taken")
     given = parse(asked, argv, process_only=True)
     with tempfile.TemporaryDirectory() as scratch, refusing():

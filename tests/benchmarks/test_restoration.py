@@ -139,18 +139,23 @@ def test_a_short_series_has_no_season(tmp_path):
     assert np.std(z) == pytest.approx(1.05, abs=0.15)
 
 
-def test_a_field_is_read_where_it_is(tmp_path):
+def write_field(path):
+    """Write a field of 3 x 4 cells, whose first is empty; band n holds 100 n and the number of the cell."""
     rasterio = pytest.importorskip("rasterio")
     values = np.arange(12.0).reshape(3, 4)
     values[0, 0] = np.nan
     profile = {"driver": "GTiff", "width": 4, "height": 3, "count": 9, "dtype": "float32", "crs": "EPSG:3035"}
-    transform = rasterio.transform.from_origin(4_321_000, 3_210_030, 10, 10)
-    path = tmp_path / "field.tif"
+    transform = rasterio.Affine(10, 0, 4_321_000, 0, -10, 3_210_030)
     with rasterio.open(path, "w", **profile, transform=transform, nodata=np.nan) as target:
         names = [name + suffix for name in ("up", "east") for suffix in fields.SUFFIXES]
         for number, name in enumerate([*names, "gradient_mm_m"], 1):
             target.write((values + 100 * number).astype(np.float32), number)
             target.set_band_description(number, name)
+    return path
+
+
+def test_a_field_is_read_where_it_is(tmp_path):
+    path = write_field(tmp_path / "field.tif")
     field = fields.read_field(path)
     assert field.names() == ["up", "east"]
     place = np.array([[4_321_015.0, 3_210_025.0], [4_321_005.0, 3_210_025.0], [4_320_995.0, 3_210_025.0]])
@@ -159,10 +164,33 @@ def test_a_field_is_read_where_it_is(tmp_path):
     np.testing.assert_array_equal(field.on("up", same).low[1], [304, 305, 306, 307, np.nan])
     shifted = Truth({"up": np.zeros((1, 2))}, 4_321_015, 3_210_020, 10.0)
     np.testing.assert_allclose(field.on("up", shifted).mean, [[105.5, 106.5]])
-    with rasterio.open(tmp_path / "none.tif", "w", **profile | {"count": 1}, transform=transform) as target:
-        target.write(values.astype(np.float32), 1)
+
+
+def test_a_command_is_run_and_what_it_takes_is_seen(tmp_path, monkeypatch):
+    made, command = write_field(tmp_path / "made.tif"), tmp_path / "python"
+    # In place of Python: keeps its words, and copies the field to what stands behind --output.
+    command.write_text(
+        f'#!/bin/sh\necho "$@" > {tmp_path}/words\nsleep 0.3\n'
+        f'while [ "$1" != --output ]; do shift; done\ncp {made} "$2"\n'
+    )
+    command.chmod(0o755)
+    monkeypatch.setattr(fields.sys, "executable", str(command))
+    run = fields.restore([tmp_path / "a.csv", tmp_path / "b.csv"], ["--steps", "50"])
+    words = (tmp_path / "words").read_text().split()
+    assert words[:7] == ["-m", "plumbline", "restore", "--points", f"{tmp_path}/a.csv", "--points", f"{tmp_path}/b.csv"]
+    assert words[-2:] == ["--steps", "50"]
+    assert run.field.names() == ["up", "east"]
+    assert 0.3 <= run.seconds < 30
+    assert 0.1 < run.peak_mb < 100
+
+
+def test_a_field_without_a_complete_component_is_refused(tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    profile = {"driver": "GTiff", "width": 4, "height": 3, "count": 1, "dtype": "float32", "crs": "EPSG:3035"}
+    with rasterio.open(tmp_path / "a.tif", "w", **profile, transform=rasterio.Affine(10, 0, 0, 0, -10, 0)) as target:
+        target.write(np.zeros((3, 4), np.float32), 1)
     with pytest.raises(InputError, match="up_mm"):
-        fields.read_field(tmp_path / "none.tif")
+        fields.read_field(tmp_path / "a.tif")
 
 
 def test_bars_are_those_of_the_issue():
