@@ -79,6 +79,7 @@ TABLES = {
     ],
     "makers.eighth": [WRITTEN],
     "makers.ninth": [(WRITTEN[0], 3)],
+    "makers.fields": [(WRITTEN[0], 2)],
     "makers.seventh": [WRITTEN],
     "padding": [
         (
@@ -99,6 +100,12 @@ TABLES = {
             1 + len(PADDING),
         ),
     ],
+    "restoration": [
+        (("scene", "who", "component", "RMSE, mm", "PSNR, dB", "SSIM", "gradient, mm/m", "CRPS, mm", "coverage"), 3)
+    ],
+    "restoration.left_out": [
+        (("left out", "who", "own noise", "points", "answered", "RMSE, mm", "CRPS, mm", "coverage of 90 %"), 4)
+    ],
     "scale": [(("stage", "s", "points/s", "peak memory of all its processes, MB"), 3)],
     "simulate": [
         (("histories to text", "million numbers/s", "times the baseline"), 3),
@@ -117,7 +124,7 @@ TABLES = {
         (("checkpoint_activations", "ms", "memory, MB"), 2),
     ],
 }
-WORDS = {"who", "component", "bar", "counts as", "chosen", "holds", "recovered: quadrant / severity"}
+WORDS = {"who", "own noise", "component", "bar", "counts as", "chosen", "holds", "recovered: quadrant / severity"}
 """Columns that hold no number."""
 TRAINED = {
     "artifacts": ("--data", "data"),
