@@ -6,12 +6,23 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from plumbline.cli.options import RARE, FormatOption, PointsCommand, PointsOption, ProductsOption
+from plumbline.cli.options import (
+    RARE,
+    FormatOption,
+    PackageOption,
+    PointsCommand,
+    PointsOption,
+    ProductsOption,
+    print_table,
+)
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest, load_ingest
 
 app = typer.Typer()
+fields = typer.Typer(help="Models of fields: their adapters, listed and merged.", no_args_is_help=True)
+app.add_typer(fields, name="fields")
 TABLES = (".csv", ".gpkg", ".geojson", ".parquet")
 
 
@@ -34,7 +45,7 @@ def restore(
         Path | None, typer.Option(help="Table of the footprints: .csv, .gpkg, .geojson or .parquet.")
     ] = None,
     picture: Annotated[Path | None, typer.Option(help="Also draw field, uncertainty and points: a PNG file.")] = None,
-    model: Annotated[str, typer.Option(help="`pretrained`, `champion`, or a package's folder.")] = "pretrained",
+    model: PackageOption = "pretrained",
     seed: Annotated[int, typer.Option(min=0, help="Of the samples.", rich_help_panel=RARE)] = 0,
     format_: FormatOption = None,
     params: ProductsOption = None,
@@ -62,3 +73,36 @@ def restore(
         buildings_output,
         picture,
     )
+
+
+@fields.command("adapters", epilog="Example: `plumbline fields adapters`")
+def list_adapters(model: PackageOption = "pretrained") -> None:
+    """List the adapters of a package of fields, each for one kind of degradation."""
+    from plumbline.export.restoration.package import ADAPTERS, adapters_in, verify_fields
+    from plumbline.model.restoration.adapter_files import SUFFIX, weight_changes
+    from plumbline.release.resolve import resolve_fields
+
+    folder = resolve_fields(model)
+    verify_fields(folder)
+    table = Table("adapter", "bytes", "weights that it changes", box=None)
+    for name in adapters_in(folder):
+        path = folder / ADAPTERS / f"{name}{SUFFIX}"
+        table.add_row(name, str(path.stat().st_size), str(len(weight_changes(path))))
+    print_table(table)
+
+
+@fields.command(
+    epilog="Example: `plumbline fields merge --adapter noise=0.7 --adapter sparse=0.3 --output merged.onnx`"
+)
+def merge(
+    adapter: Annotated[list[str], typer.Option(help="NAME or NAME=WEIGHT; may be repeated.")],
+    output: Annotated[Path, typer.Option(help="ONNX file to write.")],
+    model: PackageOption = "pretrained",
+) -> None:
+    """Write one denoising step with adapters merged into its weights, for applications that run ONNX themselves."""
+    from plumbline.export.restoration.package import merge_adapters
+    from plumbline.release.resolve import resolve_fields
+
+    if output.suffix != ".onnx":
+        raise InputError(f"--output {output}: an ONNX file is written; give a name that ends in .onnx.")
+    merge_adapters(resolve_fields(model), adapter, output)

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import onnx
+
 from plumbline.core.errors import InputError
+from plumbline.core.files import atomic_file
 from plumbline.export.folder import PackageManifest, family_of, verify_folder
-from plumbline.export.restoration.runtime import FieldModel
-from plumbline.model.restoration.adapter_files import SUFFIX, combined, parse_adapters, weight_changes
+from plumbline.export.restoration.runtime import FieldModel, change_weights
+from plumbline.model.restoration.adapter_files import SUFFIX, Arrays, combined, parse_adapters, weight_changes
 from plumbline.model.restoration.spread import FILE as SPREAD
 from plumbline.model.restoration.spread import Spread, read_spread
 from plumbline.params.restoration import PrepareFields, Restoring
@@ -75,15 +78,10 @@ def open_fields(folder: Path, adapters: Sequence[str] = (), artifact: str = "mod
         InputError: it is damaged, or of another family; or there is no such adapter in it.
     """
     manifest = verify_fields(folder)
-    asked = parse_adapters(adapters)
-    there = adapters_in(folder)
-    unknown = [name for name, _ in asked if name not in there]
-    if unknown:
-        raise InputError(f"--adapter {unknown[0]}: no such adapter in {folder}; in it: {', '.join(there) or 'none'}.")
-    changes = [(weight_changes(folder / ADAPTERS / f"{name}{SUFFIX}"), weight) for name, weight in asked]
+    asked, changes = _changes(folder, adapters)
     main = max(asked, key=lambda item: item[1], default=None)
     spread = folder / SPREAD if main is None else folder / ADAPTERS / f"{main[0]}.json"
-    model = FieldModel(folder / artifact, combined(changes) if changes else None)
+    model = FieldModel(folder / artifact, changes or None)
     return FieldPackage(
         manifest.name,
         manifest.version,
@@ -93,3 +91,27 @@ def open_fields(folder: Path, adapters: Sequence[str] = (), artifact: str = "mod
         manifest.prepare.halo_m,
         tuple(adapters),
     )
+
+
+def merge_adapters(folder: Path, adapters: Sequence[str], out: Path) -> None:
+    """Write the package's model with adapters in its weights.
+
+    Raises:
+        InputError: the package is damaged, or there is no such adapter in it.
+    """
+    verify_fields(folder)
+    model = onnx.load(folder / "model.onnx")
+    change_weights(model, _changes(folder, adapters)[1], out)
+    with atomic_file(out) as temporary:
+        onnx.save(model, temporary)
+
+
+def _changes(folder: Path, adapters: Sequence[str]) -> tuple[list[tuple[str, float]], Arrays]:
+    """Adapters that are asked for, with their weights, and what all add to the network's weights."""
+    asked = parse_adapters(adapters)
+    there = adapters_in(folder)
+    unknown = [name for name, _ in asked if name not in there]
+    if unknown:
+        raise InputError(f"--adapter {unknown[0]}: no such adapter in {folder}; in it: {', '.join(there) or 'none'}.")
+    parts = [(weight_changes(folder / ADAPTERS / f"{name}{SUFFIX}"), weight) for name, weight in asked]
+    return asked, combined(parts)

@@ -18,7 +18,6 @@ Array = NDArray[np.float64]
 TRUTH, ABOUT = "truth.npz", "scene.json"
 PLACE = (4321000.0, 3210000.0)
 """Of the scene's centre in EPSG:3035, m; nobody's real ground."""
-START = np.datetime64("2019-01-02")
 
 
 class Truth(NamedTuple):
@@ -50,7 +49,9 @@ def write_scene(scene: Scene, out: Path) -> None:
             east_mm=moved[..., 0].astype(np.float32),
             **{"left": left, "top": top, "cell_m": about.cell_m},
         )
-        write_json(folder / ABOUT, {**vars(about), "degradation": vars(scene.degradation)})
+        write_json(
+            folder / ABOUT, {**vars(about), "degradation": vars(scene.degradation) if scene.degradation else None}
+        )
 
 
 def read_truth(folder: Path) -> Truth:
@@ -68,21 +69,19 @@ def read_truth(folder: Path) -> Truth:
 
 
 def _write_track(track: SceneTrack, number: int, seed: int, folder: Path) -> None:
-    a = track.acquisition
-    dates = np.asarray(START + a.days.astype(int))
-    years = dates[[0, -1]].astype("datetime64[Y]").astype(str)
-    name = f"EGMS_L2b_{a.track:03d}_{a.burst:04d}_IW{a.swath}_VV_{years[0]}_{years[1]}_1.csv"
-    product = EgmsProduct(name, dates, BANDS[BAND].wavelength_mm)
+    years = track.dates[[0, -1]].astype("datetime64[Y]").astype(str)
+    name = f"EGMS_L2b_{number + 1:03d}_{100 + number:04d}_IW2_VV_{years[0]}_{years[1]}_1.csv"
+    product = EgmsProduct(name, track.dates, BANDS[BAND].wavelength_mm)
     count = len(track.east_north)
-    in_range, in_azimuth = range_and_azimuth(a.heading_deg) @ (track.east_north + 1e4).T
+    in_range, in_azimuth = range_and_azimuth(track.heading_deg) @ (track.east_north + 1e4).T
     azimuth_m, slant_m = BANDS[BAND].pixel_m
     points = EgmsPoints(
         number=np.arange(count, dtype=np.int64) + 1 + (number + 1) * 62**6,
         position=track.east_north + np.array(PLACE),
         height=track.height,
         los=track.los,
-        incidence=a.incidence(track.east_north),
-        track_angle=np.full(count, a.track_angle),
+        incidence=track.incidence_deg,
+        track_angle=np.full(count, track.heading_deg),
         line=np.floor(np.abs(in_azimuth) / azimuth_m),
         pixel=np.floor(np.abs(in_range) / slant_m),
     )

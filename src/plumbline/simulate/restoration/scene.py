@@ -19,6 +19,7 @@ Array = NDArray[np.float64]
 BAND = "C"
 EPOCHS = (30, 120)
 REVISIT_DAYS = 12
+START = np.datetime64("2019-01-02")
 ON_BUILDINGS = 0.75
 """Share of the scatterers."""
 COAST_SHARE = 0.35
@@ -74,7 +75,12 @@ class Ground:
 class SceneTrack:
     """One track's scatterers."""
 
-    acquisition: Acquisition
+    dates: NDArray[np.datetime64]
+    """(T,)"""
+    heading_deg: float
+    """Direction of flight, clockwise from north."""
+    incidence_deg: Array
+    """(N,)"""
     east_north: Array
     """(N, 2) as the product has them, m from the scene's centre."""
     height: Array
@@ -88,7 +94,8 @@ class Scene:
     """A scene as it is written."""
 
     about: SceneAbout
-    degradation: Degradation
+    degradation: Degradation | None
+    """None where the noise is that of real points."""
     ground: Ground
     tracks: list[SceneTrack]
 
@@ -166,4 +173,12 @@ def _track(
     series += rng.uniform(0, THERMAL_MM) * rng.random(count)[:, None] * season
     series += rng.normal(0, 3)  # histories start anywhere
     place = true + rng.normal(0, degradation.position_m, (count, 2))
-    return SceneTrack(acquisition, place, 50 + rng.normal(0, 1, count), los, series)
+    return SceneTrack(
+        np.asarray(START + acquisition.days.astype(int)),
+        acquisition.heading_deg,
+        acquisition.incidence(place),
+        place,
+        50 + rng.normal(0, 1, count),
+        los,
+        series,
+    )
