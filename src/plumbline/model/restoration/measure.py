@@ -47,7 +47,7 @@ def restore_scenes(model: Denoiser, spread: Spread, scenes: SceneSet, how: Setti
     for number in track(range(len(scenes)), len(scenes), what):
         maps, truth = _middle(scenes, number, how.window)
         rng = np.random.default_rng([how.seed, number])
-        drawn = draw_samples(model, maps, how.steps, how.samples, how.eta, rng)
+        drawn = draw_samples(model, maps, how.steps, how.samples, how.eta, rng).weighted(spread)
         away = distances(maps[COUNTS].sum(axis=0), how.cell_m)
         told = away <= spread.farthest_m
         parts = []

@@ -34,6 +34,13 @@ class Samples(NamedTuple):
     """(K, 2, rows, columns)"""
     process_mm: NDArray[np.float32]
     """(2, rows, columns) standard deviation of the Gaussian process."""
+    process_mean_mm: NDArray[np.float32]
+    """(2, rows, columns) its mean."""
+
+    def weighted(self, spread: Spread) -> Samples:
+        """The samples with as much of what they say beyond the Gaussian process as counts."""
+        gain = np.array([spread.components[name].gain for name in ("up", "east")], np.float32)[:, None, None]
+        return self._replace(field_mm=self.process_mean_mm + gain * (self.field_mm - self.process_mean_mm))
 
 
 class Restored(NamedTuple):
@@ -54,7 +61,7 @@ def draw_samples(
     clean = restore_steps(
         lambda field, step: model.denoise(field, step, told.channels), next(fresh), model.alphas, steps, eta, fresh
     )
-    return Samples(told.mean + told.scale[:, None, None] * clean, maps[2:4])
+    return Samples(told.mean + told.scale[:, None, None] * clean, maps[2:4], told.mean)
 
 
 def component(found: Samples, name: str, view: tuple[float, float] = (1.0, 0.0)) -> tuple[Float, Float]:

@@ -28,6 +28,8 @@ class Component(BaseModel):
     """Of up, of east where two directions see the place, or of the line of sight where one does."""
 
     model_config = ConfigDict(extra="forbid")
+    gain: float = Field(default=1.0, ge=0, le=1.5)
+    """How much of what the samples say beyond the Gaussian process counts."""
     samples: float = Field(ge=0)
     """What the samples' standard deviation is multiplied with."""
     process: float = Field(ge=0)

@@ -72,7 +72,7 @@ def restore_window(found: Observations, grid: Grid, model: Denoiser, settings: S
     maps = stack_maps(estimate(near, grid, settings.covariance, settings.halo_m), bin_observations(near, grid))
     place = [round(grid.left / grid.cell_m), round(grid.top / grid.cell_m)]
     rng = np.random.default_rng([settings.seed, *(value % 2**32 for value in place)])
-    drawn = draw_samples(model, maps, settings.steps, settings.samples, settings.eta, rng)
+    drawn = draw_samples(model, maps, settings.steps, settings.samples, settings.eta, rng).weighted(settings.spread)
     both, either = told.all(axis=0), told.any(axis=0)
     # Where one side sees a place, the line of sight is that side's; its mean over the window stands for each cell's.
     side = int(told[1].sum() > told[0].sum())

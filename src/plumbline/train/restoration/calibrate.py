@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from plumbline.core.console import log, track
+from plumbline.core.errors import InputError
 from plumbline.model.restoration.denoiser import FieldDenoiser
 from plumbline.model.restoration.sampling import COUNTS, Float, component, distances, draw_samples, mean_view
 from plumbline.model.restoration.scores import normal_crps
@@ -27,7 +28,7 @@ CELLS = 600
 """Of each scene, drawn to fit by; neighbours say the same."""
 KNOWN_SHARE = 0.5
 """A field is told as far from scatterers as its error is at most this share of the movement's standard deviation."""
-FARTHEST_M = (40.0, 200.0)
+FARTHEST_M = (40.0, 100.0)
 
 
 class _Cells(NamedTuple):
@@ -40,6 +41,8 @@ class _Cells(NamedTuple):
     distance: Float
     moved: Float
     """Standard deviation of the truth in the cell's scene, mm."""
+    beyond: Float
+    """What the samples' mean says beyond the Gaussian process, mm."""
 
 
 class TorchDenoiser:
@@ -69,28 +72,55 @@ def calibrate(model: FieldDenoiser, scenes: SceneSet, restore: Restoring, seed: 
     for number in track(range(count), count, "calibrate"):
         rng = np.random.default_rng([seed, number])
         maps, truth = np.asarray(scenes.maps[number])[middle], np.asarray(scenes.truth[number])[middle]
-        found = draw_samples(denoiser, maps, restore.steps, restore.samples, restore.eta, rng)
         sides = [bool(maps[k].sum()) for k in COUNTS]
         away = distances(maps[COUNTS].sum(axis=0), cell_m)
+        told = np.flatnonzero(away.ravel() <= FARTHEST_M[1])
+        if not len(told):
+            continue
+        found = draw_samples(denoiser, maps, restore.steps, restore.samples, restore.eta, rng)
         names = ("up", "east") if all(sides) else ("los",)
         view = mean_view(maps, sides.index(True))
         for name in names:
             samples, process = component(found, name, view)
             true = {"up": truth[0], "east": truth[1], "los": view[0] * truth[0] + view[1] * truth[1]}[name]
-            drawn = rng.choice(true.size, min(CELLS, true.size), replace=False)
-            parts = (samples.mean(axis=0) - true, samples.std(axis=0, ddof=1), process, away)
-            values = [np.asarray(part, float).ravel()[drawn] for part in parts]
-            gathered[name].append(_Cells(*values, np.full(len(drawn), true.std())))
-    if not gathered["los"]:  # without a scene of one track, up stands for it
-        gathered["los"] = gathered["up"]
+            drawn = rng.choice(told, min(CELLS, len(told)), replace=False)
+            mean, own = samples.mean(axis=0), found.process_mean_mm
+            start = {"up": own[0], "east": own[1], "los": view[0] * own[0] + view[1] * own[1]}[name]
+            parts = (
+                mean - true,
+                samples.std(axis=0, ddof=1),
+                process,
+                away,
+                np.full_like(mean, true.std()),
+                mean - start,
+            )
+            gathered[name].append(_Cells(*(np.asarray(part, float).ravel()[drawn] for part in parts)))
+    for name in COMPONENTS:  # where no scene tells one, another stands for it
+        gathered[name] = gathered[name] or gathered["up"] or gathered["los"]
+    if not gathered["up"]:
+        raise InputError("no scene to calibrate on with a point near its middle. Simulate more scenes.")
     cells = {name: _Cells(*map(np.concatenate, zip(*parts, strict=True))) for name, parts in gathered.items()}
-    components = {name: _fit(own) for name, own in cells.items()}
+    gains = {name: _gain(own) for name, own in cells.items()}
+    gains["los"] = gains["up"]  # it is made of both
+    cells = {
+        name: own._replace(error=own.error - (1 - gains[name]) * own.beyond, samples=gains[name] * own.samples)
+        for name, own in cells.items()
+    }
+    components = {name: _fit(own, gains[name]) for name, own in cells.items()}
     spread = Spread(distance_m=list(BINS_M), components=components, farthest_m=_farthest(cells["up"]))
     log.info("spread: %s; told up to %.0f m from a point", _said(components), spread.farthest_m)
     return spread
 
 
-def _fit(cells: _Cells) -> Component:
+def _gain(cells: _Cells) -> float:
+    """Share of what the samples say beyond the Gaussian process that leaves least error; scenes count alike."""
+    weight = 1 / (cells.moved + 0.3) ** 2
+    start = cells.error - cells.beyond
+    needed, said = float((-start * cells.beyond * weight).sum()), float((cells.beyond**2 * weight).sum())
+    return float(np.clip(needed / max(said, 1e-12), 0, 1.2))
+
+
+def _fit(cells: _Cells, gain: float) -> Component:
     """Shares by the least continuous ranked probability score, then the reach by quantiles."""
 
     def score(logs: Float) -> float:
@@ -109,7 +139,7 @@ def _fit(cells: _Cells) -> Component:
     for place in range(len(BINS_M) + 1):
         own = ratio[number == place]
         reach.append(float(np.quantile(own, COVERAGE)) if len(own) >= LEAST_CELLS else (reach or [whole])[-1])
-    return Component(samples=samples, process=process, reach=reach)
+    return Component(gain=gain, samples=samples, process=process, reach=reach)
 
 
 def _farthest(cells: _Cells) -> float:
@@ -125,4 +155,6 @@ def _farthest(cells: _Cells) -> float:
 
 
 def _said(components: dict[str, Component]) -> str:
-    return ", ".join(f"{n} {c.samples:.2f} x samples, {c.process:.2f} x process" for n, c in components.items())
+    return ", ".join(
+        f"{n} gain {c.gain:.2f}, {c.samples:.2f} x samples, {c.process:.2f} x process" for n, c in components.items()
+    )
