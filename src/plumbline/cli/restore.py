@@ -47,6 +47,9 @@ def restore(
     picture: Annotated[Path | None, typer.Option(help="Also draw field, uncertainty and points: a PNG file.")] = None,
     model: PackageOption = "pretrained",
     seed: Annotated[int, typer.Option(min=0, help="Of the samples.", rich_help_panel=RARE)] = 0,
+    workers: Annotated[
+        int, typer.Option(min=1, max=1024, help="Processes; for an extent of many windows.", rich_help_panel=RARE)
+    ] = 1,
     format_: FormatOption = None,
     params: ProductsOption = None,
 ) -> None:
@@ -72,6 +75,7 @@ def restore(
         buildings,
         buildings_output,
         picture,
+        workers,
     )
 
 

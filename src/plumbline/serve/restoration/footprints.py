@@ -13,11 +13,10 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.console import log, track
-from plumbline.core.files import atomic_file
+from plumbline.core.errors import InputError
 from plumbline.prepare.restoration.grid import Grid
 from plumbline.serve.restoration.field import RestoredWindow, restore_window
 from plumbline.serve.restoration.windows import WINDOW
-from plumbline.sources.checks.overlap import check_overlap
 from plumbline.sources.footprints.buildings import read_buildings
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ MARGIN_CELLS = 8
 
 
 def write_buildings(field: Field, buildings: Path, out: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
-    """Write a table of all footprints with `FIGURES`, as csv, GeoPackage, GeoJSON or Parquet by the name's ending.
+    """Write a table of all footprints with `FIGURES` as csv, GeoPackage, GeoJSON or Parquet by the ending of the name.
 
     A footprint whose cells are too far from points has no figures, and `told` false.
 
@@ -45,9 +44,8 @@ def write_buildings(field: Field, buildings: Path, out: Path, layer: str | None 
     """
     footprints = read_buildings(buildings, field.crs, None, layer)
     inside = field.grid.near(np.column_stack([footprints.centroid.x, footprints.centroid.y]), 0)
-    check_place = [_as_track(field)] if not inside.any() else []
-    if check_place:
-        check_overlap(check_place, footprints, "the points", str(buildings))
+    if not inside.any():
+        raise InputError(f"{buildings}: no footprint lies where the points are. Give footprints of that place.")
     rows: dict[int, dict[str, float]] = {}
     groups = list(_groups(field.grid, footprints[inside]))
     for grid, members in track(groups, len(groups), "buildings"):
@@ -64,23 +62,6 @@ def write_buildings(field: Field, buildings: Path, out: Path, layer: str | None 
     _save(result, out)
     log.info("%s: %d of %d footprints near enough to points", out, int(result["told"].sum()), len(result))
     return result
-
-
-def _as_track(field: Field) -> Any:
-    from plumbline.sources.track import Track
-
-    place, count = field.found.east_north, len(field.found)
-    return Track(
-        "points",
-        field.crs,
-        np.array(["2020-01-01"], "datetime64[D]"),
-        np.arange(count).astype(str).astype(object),
-        place[:, 0],
-        place[:, 1],
-        np.zeros(count),
-        field.found.los,
-        np.zeros((count, 1), np.float32),
-    )
 
 
 def _groups(grid: Grid, footprints: geopandas.GeoDataFrame) -> Iterator[tuple[Grid, list[int]]]:
@@ -124,10 +105,9 @@ def _figures(footprint: shapely.Geometry, grid: Grid, one: RestoredWindow, field
 
 def _save(table: geopandas.GeoDataFrame, out: Path) -> None:
     suffix = out.suffix.lower()
-    with atomic_file(out) as temporary:
-        if suffix == ".csv":
-            table.drop(columns="geometry").to_csv(temporary, index=False)
-        elif suffix == ".parquet":
-            table.to_parquet(temporary)
-        else:
-            table.to_file(temporary, driver="GPKG" if suffix == ".gpkg" else "GeoJSON", engine="pyogrio")
+    if suffix == ".csv":
+        table.drop(columns="geometry").to_csv(out, index=False)
+    elif suffix == ".parquet":
+        table.to_parquet(out)
+    else:
+        table.to_file(out, driver="GPKG" if suffix == ".gpkg" else "GeoJSON", engine="pyogrio")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from plumbline.core.extras import need
-from plumbline.core.files import atomic_file
 from plumbline.serve.restoration.field import BANDS
 from plumbline.serve.restoration.windows import Blend
 
@@ -20,7 +19,7 @@ MOST_PIXELS = 1500
 
 
 def draw(field: Field, blend: Blend, out: Path) -> None:
-    """Write a PNG file.
+    """Write a new PNG file.
 
     Raises:
         InputError: matplotlib is not installed.
@@ -59,6 +58,5 @@ def draw(field: Field, blend: Blend, out: Path) -> None:
         axis.set_aspect("equal")
         axis.tick_params(labelsize=7)
         figure.colorbar(picture, ax=axis, shrink=0.8)
-    with atomic_file(out) as temporary:
-        figure.savefig(temporary, format="png", dpi=110)
+    figure.savefig(out, format="png", dpi=110)
     plt.close(figure)

@@ -6,23 +6,25 @@ import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.console import log, track
+from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.core.files import atomic_folder
-from plumbline.core.jobs import alone, clear, work_folder
+from plumbline.core.files import atomic_file, atomic_folder, check_writable, read_json, write_json
+from plumbline.core.jobs import alone, clear, run_jobs, work_folder
 from plumbline.export.restoration.package import FieldPackage, open_fields
+from plumbline.model.restoration.diffusion import inference_steps
 from plumbline.model.restoration.scores import gradient
 from plumbline.params import Ingest
-from plumbline.prepare.restoration.gaussian_process import fit_covariance
+from plumbline.prepare.restoration.gaussian_process import Covariance, fit_covariance
 from plumbline.prepare.restoration.grid import Grid, grid_over
 from plumbline.prepare.restoration.observations import Observations, observe
 from plumbline.serve.restoration.field import BANDS, Settings, restore_window
-from plumbline.serve.restoration.windows import Blend, windows
+from plumbline.serve.restoration.windows import Blend, Window, windows
 from plumbline.sources.in_memory import NOTHING, read_tracks
 
 LEAST_POINTS = 8
@@ -32,6 +34,7 @@ LEAST_SPAN_M = 30.0
 GRADIENT = "gradient_mm_m"
 MOST_CELLS = 400_000_000
 STAGE = "restore"
+BANDS_FILE = "bands.npy"
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,34 @@ class Asked:
 
 @dataclass(frozen=True)
 class Field:
-    """What was restored, for those who draw it or read it off."""
+    """What is restored, for those who draw it or read it off."""
 
     found: Observations
     grid: Grid
     crs: str
     package: FieldPackage
     settings: Settings
+
+
+@dataclass(frozen=True)
+class WindowJob:
+    """A window to restore, in any process that sees the folder of the run."""
+
+    folder: Path
+    run: Path
+    """Folder with what all windows share."""
+    package: Path
+    adapters: tuple[str, ...]
+    window: Window
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run comes to."""
+
+    field: Field
+    work: Path
+    jobs: list[WindowJob]
 
 
 def restore(
@@ -66,6 +90,7 @@ def restore(
     buildings: Path | None = None,
     buildings_output: Path | None = None,
     picture: Path | None = None,
+    workers: int | None = 1,
 ) -> Field:
     """Write the field, and the figures of buildings and a picture where they are wanted.
 
@@ -76,17 +101,56 @@ def restore(
         asked: how. ingest, format_: see `read_tracks`.
         buildings: footprints. buildings_output: table of them, see `footprints.write_buildings`.
         picture: PNG file.
+        workers: processes, each on one core; 1: this one, on all cores.
 
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
+    check_outputs(points, output, buildings, buildings_output, picture)
+    with alone(STAGE, patience_seconds=5.0):
+        plan = plan_windows(points, package, asked, ingest, format_)
+        run_jobs(restore_part, plan.jobs, workers, STAGE)
+        finish(plan, output, buildings, buildings_output, picture)
+    return plan.field
+
+
+def check_outputs(
+    points: Sequence[Path], output: Path, buildings: Path | None, buildings_output: Path | None, picture: Path | None
+) -> None:
+    """Refuse names of files that cannot be written, before anything is computed.
+
+    Raises:
+        InputError: the field is no GeoTIFF, a folder is missing, or a file that is read would be overwritten.
+    """
     if output.suffix.lower() not in (".tif", ".tiff"):
         raise InputError(f"--output {output}: a GeoTIFF is written; give a name that ends in .tif.")
+    outputs = [path for path in (output, buildings_output, picture) if path is not None]
+    inputs = {path.resolve() for path in [*points, *([buildings] if buildings else [])]}
+    for path in outputs:
+        check_writable(path)
+        if path.resolve() in inputs:
+            raise InputError(f"{path}: is read and would be overwritten. Give another name.")
+    if len({path.resolve() for path in outputs}) < len(outputs):
+        raise InputError("two outputs have one name. Give each its own.")
+
+
+def plan_windows(
+    points: Sequence[Path],
+    package: Path,
+    asked: Asked = Asked(),
+    ingest: Ingest = NOTHING,
+    format_: str | None = None,
+) -> Plan:
+    """Read the points, fit their covariance, and cut the extent into windows; arguments as of `restore`.
+
+    Raises:
+        InputError: as `restore`.
+    """
     model = open_fields(package, asked.adapters)
+    inference_steps(asked.steps, len(model.model.alphas))  # refuse here what each window would
     tracks = read_tracks(points, ingest, format_)
-    names = [track.name for track in tracks]
     found = observe(tracks)
-    _check(found, names)
+    _check(found, [track.name for track in tracks])
     grid = grid_over(found.east_north, asked.cell_m, model.spread.farthest_m)
     if grid.rows * grid.columns > MOST_CELLS:
         raise InputError(
@@ -102,21 +166,59 @@ def restore(
     )
     settings = Settings(covariance, model.spread, asked.steps, asked.samples, model.eta, asked.seed, model.halo_m)
     field = Field(found, grid, tracks[0].crs, model, settings)
-    told = {**asdict(asked), "package": model.version, "covariance": list(covariance)}
-    with alone(STAGE, patience_seconds=5.0), ExitStack() as staged:
-        work = work_folder(STAGE, [*points], told, [])
-        blend = _restore_windows(field, work, staged)
+    work = work_folder(STAGE, points, {**asdict(asked), "package": model.version}, [])
+    run = work / "run"
+    if not run.exists():
+        with atomic_folder(run) as folder:
+            np.savez(folder / "observations.npz", **vars(found))
+            told = {"grid": vars(grid), "settings": {**vars(settings), "covariance": covariance._asdict()}}
+            told["settings"].pop("spread")
+            write_json(folder / "run.json", told)
+    jobs = [WindowJob(work / w.name, run, package.resolve(), asked.adapters, w) for w in windows(grid)]
+    return Plan(field, work, jobs)
+
+
+def restore_part(job: WindowJob) -> None:
+    """Restore one window into its folder."""
+    field = _open(job.run, job.package, job.adapters)
+    one = restore_window(field.found, job.window.of(field.grid), field.package.model, field.settings)
+    with atomic_folder(job.folder) as folder:
+        if one is not None:
+            np.save(folder / BANDS_FILE, one.bands)
+
+
+@lru_cache(maxsize=1)
+def _open(run: Path, package: Path, adapters: tuple[str, ...]) -> Field:
+    """What all windows of a run share, read once a process."""
+    model = open_fields(package, adapters)
+    told = read_json(run / "run.json")
+    with np.load(run / "observations.npz") as stored:
+        found = Observations(**{name: stored[name] for name in stored.files})
+    given = told["settings"]
+    settings = Settings(**{**given, "covariance": Covariance(**given["covariance"]), "spread": model.spread})
+    return Field(found, Grid(**told["grid"]), "", model, settings)
+
+
+def finish(
+    plan: Plan, output: Path, buildings: Path | None, buildings_output: Path | None, picture: Path | None
+) -> None:
+    """Blend the windows and write everything; then the windows go."""
+    blend = Blend(plan.work, len(BANDS), plan.field.grid)
+    for job in plan.jobs:
+        path = job.folder / BANDS_FILE
+        if path.exists():
+            blend.add(job.window, np.load(path))
+    with ExitStack() as staged:  # all files or none
         if buildings is not None and buildings_output is not None:
             from plumbline.serve.restoration.footprints import write_buildings
 
-            write_buildings(field, buildings, buildings_output)
+            write_buildings(plan.field, buildings, staged.enter_context(atomic_file(buildings_output)))
         if picture is not None:
             from plumbline.serve.restoration.picture import draw
 
-            draw(field, blend, picture)
-        _write(field, blend, work, output)
-        clear(work)
-    return field
+            draw(plan.field, blend, staged.enter_context(atomic_file(picture)))
+        _write(plan.field, blend, plan.work, output)
+    clear(plan.work)
 
 
 def _check(found: Observations, names: Sequence[str]) -> None:
@@ -144,26 +246,6 @@ def _check(found: Observations, names: Sequence[str]) -> None:
     for number, (low, high) in enumerate(boxes[1:], 1):
         if (high < boxes[0][0]).any() or (low > boxes[0][1]).any():
             raise InputError(f"{names[0]} and {names[number]}: points of different places. Give products of one place.")
-
-
-def _restore_windows(field: Field, work: Path, staged: ExitStack) -> Blend:
-    """Restore every window, those excepted that are there from before, and blend them."""
-    work.mkdir(parents=True, exist_ok=True)
-    parts = list(windows(field.grid))
-    left = [window for window in parts if not (work / window.name).exists()]
-    if len(left) < len(parts):
-        log.info("%s: going on, %d of %d windows are there from before", STAGE, len(parts) - len(left), len(parts))
-    for window in track(left, len(left), STAGE):
-        one = restore_window(field.found, window.of(field.grid), field.package.model, field.settings)
-        with atomic_folder(work / window.name) as folder:
-            if one is not None:
-                np.save(folder / "bands.npy", one.bands)
-    blend = Blend(work, len(BANDS), field.grid)
-    for window in parts:
-        path = work / window.name / "bands.npy"
-        if path.exists():
-            blend.add(window, np.load(path))
-    return blend
 
 
 def _write(field: Field, blend: Blend, work: Path, output: Path) -> None:
