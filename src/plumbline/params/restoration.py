@@ -139,8 +139,9 @@ class FieldGate(Section):
     """`all`; `domain:NAME`, `density:LOW`, `density:HIGH`; with an adapter, `adapter:NAME`."""
     min: float | None = None
     max: float | None = None
-    max_ratio_to: Literal["gaussian_process", "champion", "float32"] | None = None
-    """With `bound`: the one-sided confidence bound of the ratio of means may not exceed it."""
+    max_ratio_to: Literal["gaussian_process", "champion", "float32", "base"] | None = None
+    """With `bound`: the one-sided confidence bound of the ratio of means may not exceed it. `base`: of a slice of an
+    adapter, the model without it."""
     bound: Positive | None = None
 
     @model_validator(mode="after")
