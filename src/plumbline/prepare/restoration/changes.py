@@ -22,8 +22,9 @@ SEASON_YEARS = 1.0
 """Over less, a yearly term takes the movement along, and none is fitted."""
 LEAST_SERIES = 25
 """From fewer no course can be found; then it is a line."""
-ABOVE_NOISE = 1.3
-"""A course counts if it is as many times stronger than the strongest that noise alone would have."""
+ABOVE_NOISE = 3.0
+"""A course counts if it is as many times stronger than the strongest that noise alone would have: what turbulent air
+shares between points is a course as well, and a weak one costs more than it tells."""
 ROUNDS = 3
 HUBER = 2.0
 """Residuals beyond as many robust standard deviations count less."""

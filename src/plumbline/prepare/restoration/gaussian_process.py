@@ -20,9 +20,8 @@ from plumbline.prepare.restoration.grid import Grid
 from plumbline.prepare.restoration.observations import Observations
 
 Float = NDArray[np.floating[Any]]
-FITTED = 320
-"""Observations that the covariance is fitted to: half at random, the rest in clusters that tell the noise."""
-CLUSTERS = 4
+FITTED = 260
+"""Observations of a group that the covariance is fitted to."""
 MOST = 1800
 """Observations of one solution; from more on they are gathered in larger cells."""
 VAGUE_MM = 60.0
@@ -64,32 +63,55 @@ class _Points:
     error: Float
 
 
-def fit_covariance(found: Observations, cell_m: float, seed: int = 0) -> Covariance:
-    """Maximum-likelihood covariance of a drawn part of the observations.
+def fit_covariance(found: Observations, cell_m: float, seed: int = 0, groups: int = 4) -> Covariance:
+    """Covariance by maximum composite likelihood (Varin et al. 2011) of drawn groups of the observations.
+
+    Neighbours tell the noise and the length, and a group from all over tells how much moves as a whole.
 
     Args:
         found: at least one. cell_m: cells in which observations are gathered before. seed: of the draw.
+        groups: of `FITTED` observations; the first from all over, the others neighbours of each other.
     """
-    points = _drawn(_points(found, cell_m), np.random.default_rng(seed))
-    distance = cdist(points.place, points.place)
-    up, east = (np.outer(points.view[:, k], points.view[:, k]) for k in (0, 1))
-    mean = VAGUE_MM**2 * (up + east)
+    rng = np.random.default_rng(seed)
+    points = _points(found, cell_m)
+    parts = [_Group.of(part) for part in _drawn(points, rng, groups)]
+    share = min(1.0, len(points.value) / sum(len(part.points.value) for part in parts))
 
     def loss(logs: Float) -> float:
         at = Covariance(*np.exp(logs))
-        covariance = _matern(distance, at.length_m) * (at.up_mm**2 * up + at.east_mm**2 * east) + mean
-        covariance[np.diag_indices_from(covariance)] += _noise(points.error, at) ** 2
+        # Weak priors, by which few points, or points that do not move, have an answer too.
+        prior = 0.5 * (((logs - np.array(FIRST)) / np.array([2.0, 2.0, 1.0, 0.6, 1.5])) ** 2).sum()
+        return float(share * sum(part.loss(at) for part in parts) + prior)
+
+    best = optimize.minimize(loss, FIRST, method="L-BFGS-B", bounds=BOUNDS, options={"maxiter": 25})
+    return Covariance(*map(float, np.exp(best.x)))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """What the likelihood of some observations needs at each covariance."""
+
+    points: _Points
+    distance: Float
+    up: Float
+    east: Float
+
+    @classmethod
+    def of(cls, points: _Points) -> _Group:
+        up, east = (np.outer(points.view[:, k], points.view[:, k]) for k in (0, 1))
+        return cls(points, cdist(points.place, points.place), up, east)
+
+    def loss(self, at: Covariance) -> float:
+        """Negative logarithm of the likelihood, but for a constant."""
+        covariance = _matern(self.distance, at.length_m) * (at.up_mm**2 * self.up + at.east_mm**2 * self.east)
+        covariance += VAGUE_MM**2 * (self.up + self.east)
+        covariance[np.diag_indices_from(covariance)] += _noise(self.points.error, at) ** 2
         try:
             lower = linalg.cholesky(covariance, lower=True, check_finite=False)
         except linalg.LinAlgError:
             return 1e10
-        left = linalg.solve_triangular(lower, points.value, lower=True, check_finite=False)
-        # Weak priors, by which few points, or points that do not move, have an answer too.
-        prior = 0.5 * (((logs - np.array(FIRST)) / np.array([2.0, 2.0, 1.0, 0.6, 1.5])) ** 2).sum()
-        return float(0.5 * left @ left + np.log(np.diag(lower)).sum() + prior)
-
-    best = optimize.minimize(loss, FIRST, method="L-BFGS-B", bounds=BOUNDS, options={"maxiter": 25})
-    return Covariance(*map(float, np.exp(best.x)))
+        left = linalg.solve_triangular(lower, self.points.value, lower=True, check_finite=False)
+        return float(0.5 * left @ left + np.log(np.diag(lower)).sum())
 
 
 def estimate(found: Observations, grid: Grid, covariance: Covariance, halo_m: float = 160.0) -> Estimate:
@@ -150,16 +172,14 @@ def _points(found: Observations, cell_m: float) -> _Points:
     return _Points(place + found.east_north[0], view, mean(found.change), 1 / np.sqrt(total))
 
 
-def _drawn(points: _Points, rng: np.random.Generator) -> _Points:
+def _drawn(points: _Points, rng: np.random.Generator, groups: int) -> list[_Points]:
     count = len(points.value)
     if count <= FITTED:
-        return points
-    chosen = set(rng.choice(count, FITTED // 2, replace=False).tolist())
-    for centre in rng.choice(count, CLUSTERS, replace=False):
-        near = np.argsort(((points.place - points.place[centre]) ** 2).sum(axis=1))
-        chosen |= set(near[: FITTED // 2 // CLUSTERS].tolist())
-    index = np.array(sorted(chosen))
-    return _Points(points.place[index], points.view[index], points.value[index], points.error[index])
+        return [points]
+    rows = [rng.choice(count, FITTED, replace=False)]
+    for centre in rng.choice(count, groups - 1, replace=False):
+        rows.append(np.argsort(((points.place - points.place[centre]) ** 2).sum(axis=1))[:FITTED])
+    return [_Points(points.place[own], points.view[own], points.value[own], points.error[own]) for own in rows]
 
 
 def _matern(distance: Float, length_m: float) -> Float:
