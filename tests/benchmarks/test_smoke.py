@@ -77,6 +77,7 @@ TABLES = {
             4,
         ),  # the estimated rate, too
     ],
+    "field_data": [(("way", "examples a second", "of the project's own", "bytes"), 1)],
     "makers.eighth": [WRITTEN],
     "makers.ninth": [(WRITTEN[0], 3)],
     "makers.fields": [(WRITTEN[0], 2)],
