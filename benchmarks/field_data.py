@@ -11,6 +11,7 @@ import io
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,10 @@ A_SHARD = 64
 
 def make_scenes(folder: Path, count: int) -> Path:
     """Simulate and prepare a few scenes; the folder of their training split."""
-    simulate(SimulateFields(scenes={"plain": count}), folder / "simulate", 1)
-    ingest(folder / "simulate" / "scenes", Ingest(), folder / "ingest", 1)
-    prepare(folder / "ingest", PrepareFields(), folder / "prepare", 1)
+    with chdir(folder):  # stages keep what is half done in the working directory
+        simulate(SimulateFields(scenes={"plain": count}), folder / "simulate", 1)
+        ingest(folder / "simulate" / "scenes", Ingest(), folder / "ingest", 1)
+        prepare(folder / "ingest", PrepareFields(), folder / "prepare", 1)
     return folder / "prepare" / "train"
 
 
