@@ -77,9 +77,9 @@ def validate(params: Path, data: Path) -> None:
     from plumbline.validate.stage import validate as run
 
     given = load_params(params)
-    folders = [data / stage for stage in ("prepare", "train", "compress", "export")]
+    prepared, trained, compressed, exported = (data / stage for stage in ("prepare", "train", "compress", "export"))
     with _named(params):
-        run(*folders, given.validate_, given.prepare, data / "validate")
+        run(prepared, trained, compressed, exported, given.validate_, given.prepare, data / "validate")
 
 
 def package(params: Path, data: Path) -> None:

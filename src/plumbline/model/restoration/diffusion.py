@@ -33,7 +33,7 @@ def alphas_cumulative(schedule: str, train_steps: int) -> NDArray[np.float64]:
     else:
         edges = np.cos((np.arange(train_steps + 1) / train_steps + 0.008) / 1.008 * np.pi / 2) ** 2
         beta = np.minimum(1 - edges[1:] / edges[:-1], LARGEST_BETA)
-    return np.cumprod(1 - beta)
+    return np.asarray(np.cumprod(1 - beta), float)
 
 
 def inference_steps(steps: int, train_steps: int) -> NDArray[np.int64]:

@@ -30,7 +30,7 @@ class Denoiser(Protocol):
 class Samples(NamedTuple):
     """K samples of up and east over a window."""
 
-    field_mm: NDArray[np.float32]
+    field_mm: Float
     """(K, 2, rows, columns)"""
     process_mm: NDArray[np.float32]
     """(2, rows, columns) standard deviation of the Gaussian process."""

@@ -206,7 +206,7 @@ def _towards(place: Float, points: _Points, at: Covariance) -> tuple[Float, Floa
 
 def _every(centres: Float, step: int) -> Float:
     """Every `step`-th cell, and the last, so that nothing is extrapolated."""
-    return centres[np.unique(np.r_[np.arange(0, len(centres), step), len(centres) - 1])]
+    return np.asarray(centres[np.unique(np.r_[np.arange(0, len(centres), step), len(centres) - 1])], float)
 
 
 def _spread(values: Float, axes: tuple[Float, Float], grid: Grid) -> Float:

@@ -87,7 +87,7 @@ def bin_observations(found: Observations, grid: Grid) -> Binned:
     precision = 1 / found.error[inside] ** 2
 
     def total(values: Float) -> Float:
-        return np.bincount(cell, values, size).reshape(2, grid.rows, grid.columns)
+        return np.asarray(np.bincount(cell, values, size), float).reshape(2, grid.rows, grid.columns)
 
     weight = total(precision)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -73,7 +73,8 @@ def _groups(grid: Grid, footprints: geopandas.GeoDataFrame) -> Iterator[tuple[Gr
     key = np.column_stack([row // step, column // step])
     for place in np.unique(key, axis=0):
         members = footprints.index[(key == place).all(axis=1)].tolist()
-        yield grid.window(*(place * step - MARGIN_CELLS), WINDOW, WINDOW), members
+        top, left = (place * step - MARGIN_CELLS).tolist()
+        yield grid.window(top, left, WINDOW, WINDOW), members
 
 
 def _figures(footprint: shapely.Geometry, grid: Grid, one: RestoredWindow, field: Field) -> dict[str, float]:

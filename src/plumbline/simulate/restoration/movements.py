@@ -124,7 +124,7 @@ class Strip:
         along, across = offset @ np.array([cos, sin]), offset @ np.array([-sin, cos])
         share = _step(across, self.edge) * _step(self.wide - across, self.edge)
         share = share * np.exp(-(np.maximum(np.abs(along) / self.long - 1, 0) ** 2) * 8)
-        return share[:, None] * np.array(self.moved)
+        return np.asarray(share[:, None] * np.array(self.moved), float)
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Slope:
         cos, sin = np.cos(self.angle), np.sin(self.angle)
         local = (east_north - np.array(self.centre)) @ np.array([[cos, -sin], [sin, cos]])
         inside = (1 - np.hypot(*(local / np.array(self.half)).T)) * min(self.half)
-        return _step(inside, self.edge)[:, None] * np.array(self.moved)
+        return np.asarray(_step(inside, self.edge)[:, None] * np.array(self.moved), float)
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Buildings:
     def displacement(self, east_north: Array) -> Array:
         """See the class; positions are looked up building by building, which are few."""
         up = np.zeros(len(east_north))
-        for number in np.flatnonzero((self.settled != 0) | self.tilt.any(axis=1)):
+        for number in np.flatnonzero((self.settled != 0) | self.tilt.any(axis=1)).tolist():
             local = self.local(number, east_north)
             inside = (np.abs(local) <= self.half[number]).all(axis=1)
             up[inside] += -self.settled[number] + local[inside] @ self.tilt[number]

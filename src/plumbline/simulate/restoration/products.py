@@ -47,7 +47,9 @@ def write_scene(scene: Scene, out: Path) -> None:
             folder / TRUTH,
             up_mm=moved[..., 2].astype(np.float32),
             east_mm=moved[..., 0].astype(np.float32),
-            **{"left": left, "top": top, "cell_m": about.cell_m},
+            left=left,
+            top=top,
+            cell_m=about.cell_m,
         )
         write_json(
             folder / ABOUT, {**vars(about), "degradation": vars(scene.degradation) if scene.degradation else None}

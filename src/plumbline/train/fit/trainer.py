@@ -11,17 +11,17 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import torch
-from lightning import Callback, Trainer, seed_everything
+from lightning import Callback, LightningDataModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import RichProgressBar
 from lightning.pytorch.profilers import Profiler, PyTorchProfiler, SimpleProfiler
 
 from plumbline.core.console import console, log
 from plumbline.core.files import write_json
 from plumbline.core.jobs import WORK
-from plumbline.params import Train
+from plumbline.params.train import FitOptions
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.datamodule import Data
 from plumbline.train.distributed.comm_hooks import Communication, say_what_is_lost
@@ -228,7 +228,7 @@ def run(
             write_json(folder / RECORDED, recorded(records))
             write_json(folder / SETTINGS, settings)
         with interruptible(trainer), together():
-            trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
+            trainer.fit(module, datamodule=cast(LightningDataModule, data), ckpt_path=last, weights_only=True)
     with together():
         leave_together()
     if not trainer.is_global_zero:
@@ -256,7 +256,7 @@ def run(
     return Fitted(whole, folder)
 
 
-def _profiler(losses: Train, run: str) -> Profiler | None:
+def _profiler(losses: FitOptions, run: str) -> Profiler | None:
     """Of `train.profile`; writes into `.plumbline/profile`. `pytorch` records three steps each of both splits."""
     folder = WORK / "profile"
     if losses.profile == "pytorch":

@@ -135,7 +135,7 @@ def _fit(cells: _Cells, gain: float) -> Component:
     deviation = np.sqrt((samples * cells.samples) ** 2 + (process * cells.process) ** 2 + LEAST_MM**2)
     ratio, number = np.abs(cells.error) / deviation, np.searchsorted(np.array(BINS_M), cells.distance)
     whole = float(np.quantile(ratio, COVERAGE))
-    reach = []
+    reach: list[float] = []
     for place in range(len(BINS_M) + 1):
         own = ratio[number == place]
         reach.append(float(np.quantile(own, COVERAGE)) if len(own) >= LEAST_CELLS else (reach or [whole])[-1])

@@ -133,7 +133,7 @@ def make_batch(scenes: SceneSet, crop: int, rows: NDArray[np.int64]) -> FieldBat
         near = told.channels[DISTANCE] < np.log1p(FAR_CELLS) - 1e-3
         found.append((told.channels, clean, told.mean, told.scale, maps[2:4], near))
     parts = [torch.from_numpy(np.stack(part).astype(np.float32)) for part in zip(*found, strict=True)]
-    return FieldBatch(*parts, symmetry_B=torch.from_numpy(rows[:, 3].copy()))
+    return FieldBatch(*parts, *[torch.from_numpy(rows[:, 3].copy())])
 
 
 def mirrored(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -57,14 +58,14 @@ def _train(prepared: Path, params: RestorationParams, out: Path) -> None:
         shutil.copytree(base, folder, dirs_exist_ok=True)
         (folder / ADAPTERS).mkdir()
         for domain in params.adapt.domains:
-            own = [splits[name].of_domain(domain) for name in ("train", "tune")]
-            figures[domain] = train_adapter(base, domain, *own, params, data, folder / ADAPTERS)
+            own, tune = (splits[name].of_domain(domain) for name in ("train", "tune"))
+            figures[domain] = train_adapter(base, domain, own, tune, params, data, folder / ADAPTERS)
         write_json(folder / "adapters.json", figures)
     shutil.rmtree(base)
 
 
 def _fit(
-    splits: dict[str, SceneSet], params: RestorationParams, data: str, key: str, settings: dict[str, object]
+    splits: dict[str, SceneSet], params: RestorationParams, data: str, key: str, settings: dict[str, Any]
 ) -> Fitted[FieldOptimisation]:
     check_devices(params.train)
     torch.manual_seed(params.train.seed)  # the first weights are drawn here

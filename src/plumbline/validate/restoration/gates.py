@@ -63,7 +63,8 @@ def _one(rule: FieldGate, table: Table, fixed: Fixed, params: ValidateFields) ->
         both = [(a[rule.metric], b[rule.metric]) for a, b in zip(rows, others, strict=True)]
         known = [pair for pair in both if all(map(math.isfinite, pair))]
         if len(known) >= params.min_scenes:
-            held = ratio_bound(*zip(*known, strict=True), params.confidence)
+            own, other = zip(*known, strict=True)
+            held = ratio_bound(own, other, params.confidence)
     assert rule.bound is not None
     passed = held is not None and held <= rule.bound
     about |= {"kind": f"max_ratio_to {rule.max_ratio_to}", "ratio_bound": held, "bound": rule.bound, "passed": passed}

@@ -101,8 +101,10 @@ def settings_of(params: RestorationParams) -> Settings:
 def limited(scenes: SceneSet, params: RestorationParams) -> SceneSet:
     """At most `validate.max_scenes` of them, spread over the levels of difficulty."""
     most = params.validate_.max_scenes
-    rows = np.unique(np.linspace(0, len(scenes) - 1, min(most, len(scenes))).astype(int)) if len(scenes) else []
-    return scenes.take([int(row) for row in rows]) if len(rows) else scenes.take([])
+    if not len(scenes):
+        return scenes.take([])
+    rows = np.unique(np.linspace(0, len(scenes) - 1, min(most, len(scenes))).astype(int))
+    return scenes.take(rows.tolist())
 
 
 def summary(table: Table, fixed: Any) -> dict[str, Any]:
