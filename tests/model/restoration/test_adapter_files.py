@@ -28,7 +28,9 @@ def test_factors_are_multiplied_and_changes_kept(tmp_path):
     assert set(found) == {"a.weight", "b.weight", "c.bias"}
     product = np.einsum("or,rikl->oikl", half["a.weight.lora_B"][:, :, 0, 0], half["a.weight.lora_A"])
     np.testing.assert_allclose(found["a.weight"], 0.5 * product, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found["b.weight"], 0.5 * half["b.weight.lora_B"] @ half["b.weight.lora_A"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        found["b.weight"], 0.5 * half["b.weight.lora_B"] @ half["b.weight.lora_A"], rtol=1e-5, atol=1e-6
+    )
     np.testing.assert_array_equal(found["c.bias"], half["c.bias.added"])
 
 
@@ -62,13 +64,17 @@ def test_adapters_are_added_by_their_weights():
     assert combined([]) == {}
 
 
-@given(st.lists(st.tuples(st.from_regex(r"[a-z]{1,9}", fullmatch=True), st.floats(0, 2)), unique_by=lambda item: item[0]))
+@given(
+    st.lists(st.tuples(st.from_regex(r"[a-z]{1,9}", fullmatch=True), st.floats(0, 2)), unique_by=lambda item: item[0])
+)
 def test_names_and_weights_are_read_as_they_are_written(asked):
     assert parse_adapters([f"{name}={weight!r}" for name, weight in asked]) == asked
     assert parse_adapters([name for name, _ in asked]) == [(name, 1.0) for name, _ in asked]
 
 
-@pytest.mark.parametrize("text", ["noise=", "noise=a", "noise=-0.1", "noise=2.1", "noise=nan", "noise=1=1", "noise=inf"])
+@pytest.mark.parametrize(
+    "text", ["noise=", "noise=a", "noise=-0.1", "noise=2.1", "noise=nan", "noise=1=1", "noise=inf"]
+)
 def test_other_weights_are_refused(text):
     with pytest.raises(InputError, match=f"--adapter {text}: a weight from 0 to 2"):
         parse_adapters([text])

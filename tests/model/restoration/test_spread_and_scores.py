@@ -29,7 +29,9 @@ def test_the_spread_adds_in_squares_and_reaches_by_distance():
     deviation = SPREAD.deviation("up", samples, process)
     np.testing.assert_allclose(deviation, np.sqrt((1.5 * samples) ** 2 + (0.2 * process) ** 2 + LEAST_MM**2))
     away = np.array([0.0, 5.0, 5.1, 15.0, 15.1, np.inf])
-    np.testing.assert_allclose(SPREAD.half_width("up", np.full(6, 2.0), away), 2 * np.array([1.6, 1.6, 1.8, 1.8, 2.2, 2.2]))
+    np.testing.assert_allclose(
+        SPREAD.half_width("up", np.full(6, 2.0), away), 2 * np.array([1.6, 1.6, 1.8, 1.8, 2.2, 2.2])
+    )
     np.testing.assert_allclose(SPREAD.half_width("los", np.ones(1), np.array([99.0])), 4.2)
 
 
@@ -67,7 +69,9 @@ def test_samples_count_as_much_as_they_are_worth():
     np.testing.assert_array_equal(component(half, "east")[0], half.field_mm[:, 1])
     one = summarise(*component(half, "up"), "up", SPREAD, np.full((4, 5), 10.0))
     np.testing.assert_allclose(one.mean, half.field_mm[:, 0].mean(axis=0))
-    np.testing.assert_allclose(one.deviation, SPREAD.deviation("up", half.field_mm[:, 0].std(axis=0, ddof=1), process * 0 + 2))
+    np.testing.assert_allclose(
+        one.deviation, SPREAD.deviation("up", half.field_mm[:, 0].std(axis=0, ddof=1), process * 0 + 2)
+    )
     np.testing.assert_allclose(one.half_width, 1.8 * one.deviation)
 
 

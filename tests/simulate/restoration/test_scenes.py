@@ -99,7 +99,10 @@ def test_scenes_are_borrowed_from_real_points(tmp_path):
         assert np.isfinite(read_truth(folder).up_mm).all()
     with pytest.raises(InputError, match=r"simulate\.borrowed\.far: no place"):
         write_borrowed(
-            tmp_path / "scenes", "far", BorrowedScenes(points=products, scenes=1), params.model_copy(update={"cell_m": 1.0})
+            tmp_path / "scenes",
+            "far",
+            BorrowedScenes(points=products, scenes=1),
+            params.model_copy(update={"cell_m": 1.0}),
         )
 
 
