@@ -16,12 +16,12 @@ from tests.tiny import STAGES, run_cli, shared
 
 OPTIMISE = {
     **{"patience": 3, "learning_rate": 0.003, "batch_size": 4, "threads": 1, "accelerator": "cpu"},
-    **{"crop": 16, "tune_steps": 2},
+    **{"crop": 32, "tune_steps": 2},
 }
 PARAMS: dict[str, Any] = {
     "family": "restoration",
-    "simulate": {"seed": 1, "cells": 32, "scenes": {"plain": 12, "noise": 6, "unwrapping": 3}},
-    "prepare": {"halo_m": 60.0, "shares": {"tune": 0.2, "calibrate": 0.2, "test": 0.34}},
+    "simulate": {"seed": 1, "cells": 32, "scenes": {"plain": 24, "noise": 9, "unwrapping": 3}},
+    "prepare": {"halo_m": 60.0, "shares": {"tune": 0.15, "calibrate": 0.25, "test": 0.34}},
     "model": {"channels": [8, 16], "train_steps": 40},
     "train": {"epochs": 1, "crops_a_scene": 2, **OPTIMISE},
     "adapt": {"epochs": 1, "crops_a_scene": 4, "domains": ["noise"], **OPTIMISE, "learning_rate": 0.02},
@@ -29,7 +29,7 @@ PARAMS: dict[str, Any] = {
     "compress": {"tried_steps": [1, 3]},
     "export": {"calibration_batches": 2},
     "validate": {
-        "max_scenes": 4,
+        "max_scenes": 8,
         "min_scenes": 2,
         "gates": [
             {"metric": "coverage", "artifact": "float32", "min": 0.2},
