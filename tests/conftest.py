@@ -56,6 +56,14 @@ def tiny(tmp_path_factory):
     return shared_run(tmp_path_factory)
 
 
+@pytest.fixture(scope="session")
+def tiny_fields(tmp_path_factory):
+    """One whole run of the pipeline of fields, see tests/tiny_fields.py."""
+    from tests.tiny_fields import shared_fields
+
+    return shared_fields(tmp_path_factory)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None

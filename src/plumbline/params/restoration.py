@@ -136,7 +136,7 @@ class FieldGate(Section):
     ]
     artifact: Literal["float32", "fp16", "int8"]
     slice: str = "all"
-    """`all`; `domain:NAME`, `density:LOW`, `density:HIGH`; with an adapter, `adapter:NAME`."""
+    """`all`; `domain:NAME`, `density:low`, `density:high`; with an adapter, `adapter:NAME`."""
     min: float | None = None
     max: float | None = None
     max_ratio_to: Literal["gaussian_process", "champion", "float32", "base"] | None = None
@@ -151,6 +151,8 @@ class FieldGate(Section):
             raise ValueError(f"one of min, max, max_ratio_to is needed, {' and '.join(given) or 'none'} found")
         if (self.bound is None) != (self.max_ratio_to is None):
             raise ValueError("bound goes with max_ratio_to, and max_ratio_to with bound")
+        if self.max_ratio_to is not None and self.metric not in ("rmse_mm", "gradient_error_mm_m", "crps_mm"):
+            raise ValueError(f"max_ratio_to bounds what is better if it is smaller; {self.metric} needs min or max")
         return self
 
 
@@ -189,3 +191,16 @@ class RestorationParams(Section):
     export: ExportFields = ExportFields()
     validate_: ValidateFields = Field(alias="validate")
     package: PackageFields = PackageFields()
+
+    @model_validator(mode="after")
+    def _halved_at_each_level(self) -> Self:
+        multiple = 2 ** (len(self.model.channels) - 1)
+        sizes = {"simulate.cells": self.simulate.cells, "train.crop": self.train.crop, "adapt.crop": self.adapt.crop}
+        for name, cells in sizes.items():
+            if cells % multiple:
+                raise ValueError(
+                    f"{name}: {cells} found; {len(self.model.channels)} levels need a multiple of {multiple}"
+                )
+            if cells > self.simulate.cells:
+                raise ValueError(f"{name}: {cells} found, and scenes have {self.simulate.cells} (simulate.cells)")
+        return self

@@ -40,7 +40,10 @@ def compress(prepared: Path, trained: Path, params: RestorationParams, out: Path
     for steps in sorted(set(params.compress.tried_steps)):
         how = Settings(steps, SAMPLES, params.restore.eta, params.train.seed, params.simulate.cell_m, params.train.crop)
         figures = restore_scenes(model, spread, scenes, how, f"{steps} steps")
-        rows.append({"steps": steps, **{name: float(np.mean([f[name] for f in figures])) for name in figures[0]}})
+        told = [one for one in figures if not np.isnan(one["rmse_mm"])]
+        if not told:
+            raise InputError(f"{prepared / 'tune'}: no plain scene with a point near its middle. Simulate more.")
+        rows.append({"steps": steps, **{name: float(np.mean([one[name] for one in told])) for name in told[0]}})
     limit = (1 + params.compress.max_loss) * rows[-1]["rmse_mm"]
     fewest = next(row["steps"] for row in rows if row["rmse_mm"] <= limit)
     with atomic_folder(out) as folder:

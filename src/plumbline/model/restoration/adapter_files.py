@@ -44,7 +44,7 @@ def weight_changes(path: Path) -> Arrays:
                 up = parts[weight + UP]
                 product = up.reshape(len(up), -1) @ down.reshape(len(down), -1)
                 found[weight] = scaling * product.reshape(len(up), *down.shape[1:])
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not readable as an adapter ({error}). Get the package again.") from None
     return found
 
@@ -66,9 +66,9 @@ def parse_adapters(given: Sequence[str]) -> list[tuple[str, float]]:
     """
     found = []
     for text in given:
-        name, _, weight = text.partition("=")
+        name, equals, weight = text.partition("=")
         try:
-            value = float(weight or 1)
+            value = float(weight) if equals else 1.0
         except ValueError:
             value = np.nan
         if not 0 <= value <= 2:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -111,7 +112,7 @@ def load_denoiser(folder: Path, weights: str = WEIGHTS, spec: str = SPEC) -> Fie
     try:
         state: dict[str, Any] = load_file(folder / weights)
         model.load_state_dict({name: value.float() for name, value in state.items()})
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, SafetensorError, RuntimeError, ValueError) as error:
         detail = str(error).splitlines()[0]
         raise InputError(f"{folder / weights}: not readable as the weights of a denoiser ({detail}).") from None
     return model.eval()

@@ -42,7 +42,10 @@ class Settings(NamedTuple):
 
 
 def restore_scenes(model: Denoiser, spread: Spread, scenes: SceneSet, how: Settings, what: str) -> list[Figures]:
-    """Figures of each scene, means over up and east, or of the line of sight where one direction sees it."""
+    """Figures of each scene, means over up and east, or of the line of sight where one direction sees it.
+
+    NaN where no cell is near enough to a scatterer to be told; infinite, for the worst, where an answer is no number.
+    """
     found = []
     for number in track(range(len(scenes)), len(scenes), what):
         maps, truth = _middle(scenes, number, how.window)
@@ -93,6 +96,8 @@ def _figures(
 ) -> Figures:
     if not told.any():
         return dict.fromkeys(METRICS, float("nan"))
+    if not (np.isfinite(mean[told]).all() and np.isfinite(half[told]).all()):
+        return {name: -np.inf if name in HIGHER_IS_BETTER else np.inf for name in METRICS}
     filled = np.where(told, mean, true)  # where nothing is told, nothing is judged
     error = (mean - true)[told]
     share = float(told.mean())
@@ -111,7 +116,10 @@ def _mean(parts: list[Figures]) -> Figures:
 
 
 def largest_difference(reference: Denoiser, other: Denoiser, scenes: SceneSet, how: Settings) -> float:
-    """Largest difference of one step's field between two models, mm, over up to eight scenes and three steps."""
+    """Largest difference of one step's field between two models, mm, over up to eight scenes and three steps.
+
+    Infinite where an answer is no number.
+    """
     from plumbline.prepare.restoration.conditions import describe
 
     most = 0.0
@@ -120,5 +128,6 @@ def largest_difference(reference: Denoiser, other: Denoiser, scenes: SceneSet, h
         noise = np.random.default_rng(number).standard_normal((2, *told.mean.shape)).astype(np.float32)
         for step in np.linspace(0, len(reference.alphas) - 1, 3).astype(int):
             both: list[Any] = [model.denoise(noise, int(step), told.channels) for model in (reference, other)]
-            most = max(most, float((np.abs(both[0] - both[1]) * told.scale[:, None, None]).max()))
+            apart = float((np.abs(both[0] - both[1]) * told.scale[:, None, None]).max())
+            most = max(most, apart if np.isfinite(apart) else np.inf)
     return most

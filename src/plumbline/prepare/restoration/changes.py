@@ -78,13 +78,15 @@ def _modes(y: Float, known: NDArray[np.bool_], when: Float, fixed: Float) -> Flo
     if terms < 4:
         return np.zeros((len(when), 0))
     whole = known.mean(axis=1) >= 0.5
+    if not whole.any():
+        return np.zeros((len(when), 0))
     first = (
         np.linalg.lstsq(fixed, y[whole].T, rcond=None)[0]
         if known[whole].all()
         else _gapped(y[whole], known[whole], fixed)
     )
     left = np.where(known[whole], y[whole] - (fixed @ first).T, 0)
-    scale = 1.4826 * np.median(np.abs(left), axis=1, keepdims=True) + 1e-6
+    scale = _robust_deviation(left, known[whole]) + 1e-6
     left = np.clip(left, -6 * scale, 6 * scale)
     smooth = _splines(when, terms)
     smooth = smooth - fixed @ np.linalg.lstsq(fixed, smooth, rcond=None)[0]
@@ -126,6 +128,14 @@ def _splines(when: Float, terms: int) -> Float:
     return np.asarray(BSpline.design_matrix(inside, knots, 3).toarray(), float)
 
 
+def _robust_deviation(left: Float, known: NDArray[np.bool_]) -> Float:
+    """(N, 1) of the residuals (N, T) that are known, by their median; 0 where none is."""
+    size = np.sort(np.where(known, np.abs(left), np.inf), axis=1)
+    count = known.sum(axis=1)[:, None]
+    middle = np.concatenate([np.maximum(count - 1, 0) // 2, np.minimum(count // 2, size.shape[1] - 1)], axis=1)
+    return np.where(count > 0, 1.4826 * np.take_along_axis(size, middle, axis=1).mean(axis=1, keepdims=True), 0.0)
+
+
 def _fit(y: Float, known: Float, design: Float, gain: Float) -> tuple[Float, Float]:
     """(N,) `gain` of robust least squares, and its standard error, which counts how the noise hangs together."""
     weight = known
@@ -134,10 +144,7 @@ def _fit(y: Float, known: Float, design: Float, gain: Float) -> tuple[Float, Flo
         normal = np.einsum("nt,tp,tq->npq", weight, design, design, optimize=True) + small
         found = np.linalg.solve(normal, ((y * weight) @ design)[..., None])[..., 0]
         left = (y - found @ design.T) * known
-        scale = 1.4826 * np.median(
-            np.where(known > 0, np.abs(left), np.nan_to_num(np.abs(left))), axis=1, keepdims=True
-        )
-        size = np.abs(left) / np.maximum(scale, 1e-6)
+        size = np.abs(left) / np.maximum(_robust_deviation(left, known > 0), 1e-6)
         weight = known * np.where(size > HUBER, HUBER / np.maximum(size, 1e-9), 1.0)
     inverse = np.linalg.inv(normal)
     count = known.sum(axis=1)

@@ -18,10 +18,11 @@ from plumbline.prepare.restoration.gaussian_process import estimate, fit_covaria
 from plumbline.prepare.restoration.grid import Grid, bin_observations
 from plumbline.prepare.restoration.observations import observe
 from plumbline.prepare.restoration.scenes import MAPS_FILE, SCENES_FILE, SPLITS, TRUTH_FILE
+from plumbline.simulate.restoration.products import read_truth
 from plumbline.sources.points.points_table import load_points
 
 STAGE = "prepare"
-POINTS, TRUTH, ABOUT = "points.parquet", "truth.npz", "scene.json"
+POINTS, ABOUT = "points.parquet", "scene.json"
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,9 @@ def prepare(ingested: Path, params: PrepareFields, out: Path, workers: int | Non
 
 
 def _prepare(job: _Job) -> None:
-    with np.load(job.scene / TRUTH) as stored:
-        truth = np.stack([stored["up_mm"], stored["east_mm"]]).astype(np.float32)
-        grid = Grid(float(stored["left"]), float(stored["top"]), float(stored["cell_m"]), *truth.shape[1:])
+    moved = read_truth(job.scene)
+    truth = np.stack([moved.up_mm, moved.east_mm])
+    grid = Grid(moved.left, moved.top, moved.cell_m, *truth.shape[1:])
     found = observe(load_points(job.scene / POINTS))
     covariance = fit_covariance(found, grid.cell_m)
     maps = stack_maps(estimate(found, grid, covariance, job.halo_m), bin_observations(found, grid))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,7 +68,7 @@ def read_truth(folder: Path) -> Truth:
         with np.load(folder / TRUTH) as stored:
             up, east = (np.asarray(stored[name], np.float32) for name in ("up_mm", "east_mm"))
             return Truth(up, east, *(float(stored[name]) for name in ("left", "top", "cell_m")))
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{folder / TRUTH}: not readable ({error}). Simulate the scene again.") from None
 
 

@@ -44,6 +44,9 @@ def ingest(scenes: Path, params: Ingest, out: Path, workers: int | None = None) 
 
 
 def _read(job: _Job) -> None:
+    for name in KEPT:
+        if not (job.scene / name).is_file():
+            raise InputError(f"{job.scene / name}: no such file. Run `plumbline simulate` again.")
     before = log.level
     log.setLevel(logging.WARNING)  # two lines a product, of hundreds of scenes
     try:

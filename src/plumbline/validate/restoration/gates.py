@@ -28,9 +28,15 @@ def evaluate(rules: Sequence[FieldGate], table: Table, fixed: Fixed, params: Val
 
 
 def mean_of(rows: Sequence[Figures], metric: str) -> float | None:
-    """Mean over scenes that have a figure; None without any."""
-    values = [row[metric] for row in rows if metric in row and math.isfinite(row[metric])]
-    return float(np.mean(values)) if values else None
+    """Mean over scenes that have a figure; None without any, or where an answer in one of them was no number."""
+    values = told(rows, metric)
+    mean = float(np.mean(values)) if values else math.nan
+    return mean if math.isfinite(mean) else None
+
+
+def told(rows: Sequence[Figures], metric: str) -> list[float]:
+    """Figures of the scenes in which anything was told."""
+    return [row[metric] for row in rows if metric in row and not math.isnan(row[metric])]
 
 
 def ratio_bound(own: Sequence[float], other: Sequence[float], confidence: float) -> float:
@@ -49,7 +55,7 @@ def _one(rule: FieldGate, table: Table, fixed: Fixed, params: ValidateFields) ->
     if rule.metric in ("parity_mm", "size_bytes"):
         value = fixed.get(rule.artifact, {}).get(rule.metric)
     else:
-        value = mean_of(rows, rule.metric) if len(rows) >= params.min_scenes else None
+        value = mean_of(rows, rule.metric) if len(told(rows, rule.metric)) >= params.min_scenes else None
     about: dict[str, Any] = {"metric": rule.metric, "artifact": rule.artifact, "slice": rule.slice, "value": value}
     if rule.max_ratio_to is None:
         kind, bound = ("min", rule.min) if rule.min is not None else ("max", rule.max)
@@ -61,10 +67,11 @@ def _one(rule: FieldGate, table: Table, fixed: Fixed, params: ValidateFields) ->
     held = None
     if value is not None and len(others) == len(rows):
         both = [(a[rule.metric], b[rule.metric]) for a, b in zip(rows, others, strict=True)]
-        known = [pair for pair in both if all(map(math.isfinite, pair))]
+        known = [pair for pair in both if not any(map(math.isnan, pair))]
         if len(known) >= params.min_scenes:
             own, other = zip(*known, strict=True)
-            held = ratio_bound(own, other, params.confidence)
+            found = ratio_bound(own, other, params.confidence)
+            held = found if math.isfinite(found) else None
     assert rule.bound is not None
     passed = held is not None and held <= rule.bound
     about |= {"kind": f"max_ratio_to {rule.max_ratio_to}", "ratio_bound": held, "bound": rule.bound, "passed": passed}
