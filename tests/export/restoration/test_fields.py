@@ -1,4 +1,4 @@
-"""One denoising step as ONNX: as torch answers, in three sizes, with adapters, in a package that is whole or refused."""
+"""One denoising step as ONNX: as torch answers, in three sizes, with adapters, in a package whole or refused."""
 
 import shutil
 

@@ -69,7 +69,7 @@ def test_the_example_of_the_design():
 def test_a_bowl_has_its_volume_and_moves_towards_its_centre(depth, width, peak):
     axis = np.linspace(-6 * width, 6 * width, 201)
     place = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    moved = Bowl((3.0, -7.0), depth, width, peak).displacement(place + [3, -7])
+    moved = Bowl((3.0, -7.0), depth, width, peak).displacement(place + np.array([3.0, -7.0]))
     volume = -moved[:, 2].sum() * (axis[1] - axis[0]) ** 2
     assert volume == pytest.approx(2 * np.pi * width**2 * peak, rel=1e-6, abs=1e-9)
     np.testing.assert_allclose(moved[:, :2], place / depth * moved[:, 2:], atol=1e-9)
