@@ -14,15 +14,19 @@ export PATH := $(abspath $(BIN)):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install run up down test tests chaos soak lint format bench pretrained lock clean
+.PHONY: help install run run-restoration up down test tests chaos soak lint format bench pretrained pretrained-restoration \
+	lock clean
 
 help:  ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
 
 install: $(VENV)/.run  ## Install into .venv, and nothing else
 
 run: $(VENV)/.run  ## Run the whole pipeline: simulate ... package, release, map
 	$(BIN)/python -m flows.pipeline
+
+run-restoration: $(VENV)/.restoration  ## Run the pipeline of restoration, small: simulate ... package, release, field
+	$(BIN)/python -m flows.restoration
 
 up: $(VENV)/.run  ## Start Prefect's server and a cpu and a gpu worker here, and deploy all (PLUMBLINE_PORT=4200)
 	@$(BIN)/python -m flows.orchestration.system up
@@ -59,22 +63,30 @@ BENCHES := train data simulate padding artifacts slices communication flow hando
 bench: $(VENV)/.test  ## Run the benchmarks, or some of them: BENCHES="train artifacts"; after `make run`
 	@for name in $(BENCHES); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit; done
 
-# In a folder of its own, so that it neither reads nor writes what `make run` does there.
+# In folders of their own, so that they neither read nor write what `make run` does there.
+stages = for stage in simulate ingest prepare train compress export validate package; do plumbline $$stage || exit; done
 PRETRAINED := .plumbline/pretrained
 pretrained: $(VENV)/.run  ## Make the package that `plumbline predict` uses by default anew (half an hour)
 	mkdir -p $(PRETRAINED)
 	cp pretrained/params.yaml $(PRETRAINED)
-	cd $(PRETRAINED) && for stage in simulate ingest prepare train compress export validate package; do \
-		plumbline $$stage || exit; done
+	cd $(PRETRAINED) && $(stages)
 	rm -rf src/plumbline/pretrained/package src/plumbline/pretrained/model
 	cp -r $(PRETRAINED)/data/package src/plumbline/pretrained/package
 	mkdir src/plumbline/pretrained/model
 	cp $(PRETRAINED)/data/train/model.* src/plumbline/pretrained/model
 
+pretrained-restoration: $(VENV)/.restoration  ## Make the package that `plumbline restore` uses by default anew (90 minutes)
+	mkdir -p $(PRETRAINED)-restoration
+	cp pretrained/restoration.yaml $(PRETRAINED)-restoration/params.yaml
+	cd $(PRETRAINED)-restoration && $(stages)
+	rm -rf src/plumbline/pretrained/fields
+	cp -r $(PRETRAINED)-restoration/data/package src/plumbline/pretrained/fields
+
 lock: $(VENV)/.test  ## Renew the lock files from pyproject.toml
 	$(PIP) install $(PIP_ARGS) pip-tools
 	$(call compile,--extra pipeline,pipeline)
-	$(call compile,--extra pipeline --extra test --constraint requirements/pipeline.lock,test)
+	$(call compile,--extra pipeline --extra restore --constraint requirements/pipeline.lock,restoration)
+	$(call compile,--extra pipeline --extra restore --extra test --constraint requirements/restoration.lock,test)
 	$(call compile,,uv,requirements/uv.in)
 
 clean:  ## Remove the environment and what tools cached; data, DVC's cache and the registry stay
@@ -91,9 +103,14 @@ $(VENV)/.run: requirements/pipeline.lock requirements/torch.txt pyproject.toml |
 	$(call install,requirements/pipeline.lock)
 	@touch $@
 
-$(VENV)/.test: requirements/test.lock requirements/pipeline.lock requirements/torch.txt pyproject.toml | $(BIN)/python
-	$(call install,requirements/test.lock)
+# Each of the following has all of the one before.
+$(VENV)/.restoration: requirements/restoration.lock requirements/pipeline.lock requirements/torch.txt pyproject.toml | $(BIN)/python
+	$(call install,requirements/restoration.lock)
 	@touch $(VENV)/.run $@
+
+$(VENV)/.test: requirements/test.lock requirements/restoration.lock requirements/pipeline.lock requirements/torch.txt pyproject.toml | $(BIN)/python
+	$(call install,requirements/test.lock)
+	@touch $(VENV)/.run $(VENV)/.restoration $@
 
 # PyTorch stands apart: its CPU build has hashes of its own, and --no-deps keeps the CUDA packages of others out.
 # uv installs in a quarter of pip's time; where it cannot, or PIP_ARGS are for pip, pip does.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +31,7 @@ from flows.orchestration import embedded_server, tasks
 from flows.orchestration.run_records import TAG, close_leftover_runs
 from flows.versioning import dvc_process, stage_runner
 from flows.versioning.checkout import CheckoutBusyError, alone
+from flows.versioning.families import DIAGNOSIS, Family, inside
 from flows.versioning.stage_runner import StageFailedError
 
 
@@ -51,6 +52,17 @@ def pipeline(
         elsewhere: stage -> FLOW/DEPLOYMENT that makes it on another pool; asks for a `commit`.
         limit_s: seconds that one stage may take before it is ended.
     """
+    return run_alone(dask, commit, elsewhere, limit_s)
+
+
+def run_alone(
+    dask: str | None,
+    commit: str | None,
+    elsewhere: dict[str, str] | None,
+    limit_s: float | None,
+    family: Family = DIAGNOSIS,
+) -> Any:
+    """`run_stages`, in a flow that takes the checkout for itself."""
     dvc_process.begin()
     if elsewhere and commit is None:
         told = "elsewhere: other machines need a commit to take, and `commit` names none"
@@ -58,7 +70,7 @@ def pipeline(
     try:
         with alone():
             close_leftover_runs(flow_run.id)
-            return run_stages(dask, commit, elsewhere, limit_s)
+            return run_stages(dask, commit, elsewhere, limit_s, family)
     except CheckoutBusyError as error:
         return tasks.failed(StageFailedError(str(error), stage_runner.BAD_INPUT))
 
@@ -68,9 +80,9 @@ def run_stages(
     revision: str | None = None,
     elsewhere: Mapping[str, str] | None = None,
     limit_s: float | None = None,
+    family: Family = DIAGNOSIS,
 ) -> Any:
-    """All stages, the release and the showcase, in a flow that owns the checkout; results in a state."""
-    elsewhere = elsewhere or {}
+    """All stages, the release and the showcase of a family, in a flow that owns the checkout; results in a state."""
     shared = revision is not None
     commit = ""
     if shared:
@@ -79,10 +91,21 @@ def run_stages(
             if not state.is_completed():
                 return tasks.passed_on(state)
         commit = taken.result()
+    try:
+        with inside(family):
+            return _run_stages(family, dask, commit, elsewhere or {}, limit_s)
+    except StageFailedError as error:  # of `inside`; those of steps are their states
+        return tasks.failed(error)
+
+
+def _run_stages(
+    family: Family, dask: str | None, commit: str, elsewhere: Mapping[str, str], limit_s: float | None
+) -> Any:
+    shared = bool(commit)
     outcomes: dict[str, Any] = {}
-    stale = stage_runner.stale()
+    stale = stage_runner.stale(family.showcase)
     unchanged = True  # until the first stage that is not; what follows that one may depend on it
-    for name in (*stage_runner.STAGES, "release", "predict"):
+    for name in family.steps:
         unchanged = unchanged and name not in stale
         if name in elsewhere and not unchanged:
             made = [stage for stage in outcomes if stage != "release"]
@@ -95,7 +118,8 @@ def run_stages(
         if not state.is_completed():
             return tasks.passed_on(state)
         if name == "validate":
-            create_markdown_artifact(key="gate", markdown=report.markdown(), description="Gate and figures")
+            key = "gate" if family == DIAGNOSIS else f"gate-{family.name}"
+            create_markdown_artifact(key=key, markdown=report.markdown(), description="Gate and figures")
     champion = outcomes.pop("release")
     ran = [stage for stage, outcome in outcomes.items() if outcome == "ran"]
     told = f"recomputed: {', '.join(ran)}" if ran else "nothing was recomputed"
@@ -106,6 +130,16 @@ def run_stages(
 
 def main() -> int:
     """Run the flow here and now, print what came of it, return the exit code."""
+    made = {"predictions": str(report.PREDICTIONS), "map": str(Path.cwd() / report.MAP)}
+    return run_here(lambda: cast(State[Any], pipeline(os.environ.get("PLUMBLINE_DASK"), return_state=True)), made)
+
+
+def run_here(run: Callable[[], State[Any]], made: Mapping[str, str], family: Family = DIAGNOSIS) -> int:
+    """Run a flow here and now, print what came of it, return the exit code.
+
+    Args:
+        run: the flow. made: what to point to where it went well. family: of which the figures are.
+    """
     console = Console()
     # Prefect passes a termination on to this handler; the default one would leave the embedded server behind.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
@@ -115,20 +149,19 @@ def main() -> int:
         Console(stderr=True).print(str(error), markup=False, soft_wrap=True)
         return 1
     with tags(TAG):
-        state = cast(State[Any], pipeline(os.environ.get("PLUMBLINE_DASK"), return_state=True))
+        state = run()
     result: Any = state.result(raise_on_failure=False)
-    if not state.is_completed():
-        report.show(console, {"gate": report.verdict(), "failed": state.message or "without a message"})
-        return _exit_code(result)
-    closing = {
-        "gate": report.verdict(),
-        "champion": result["champion"],
-        "predictions": str(report.PREDICTIONS),
-        "map": str(Path.cwd() / report.MAP),
-        "this run": result["told"],
-    }
-    report.show(console, closing)
-    return 0
+    done = state.is_completed()
+    if done:
+        closing = {"champion": result["champion"], **made, "this run": result["told"]}
+    else:
+        closing = {"failed": state.message or "without a message"}
+    try:
+        with inside(family):
+            report.show(console, {"gate": report.verdict(), **closing})
+    except StageFailedError:  # there is no such folder, as the message says
+        report.show(console, closing)
+    return 0 if done else _exit_code(result)
 
 
 def _exit_code(result: Any) -> int:

@@ -13,18 +13,34 @@ GATE = Path("data/validate/gate.json")
 METRICS = Path("data/validate/metrics.json")
 PREDICTIONS = Path("data/predict/predictions.gpkg")
 MAP = Path("data/predict/map.html")
+FIELD = Path("data/restore/field.tif")
 
-ARTIFACTS = ("float32", "pruned", "fp16", "int8", "baseline")
+ARTIFACTS = {
+    "float32": "float32",
+    "pruned": "pruned",
+    "fp16": "fp16",
+    "int8": "int8",
+    "baseline": "baseline",
+    "gaussian_process": "Gaussian process",
+}
+"""Columns in the order shown, with their headers; one that was not measured is left out."""
 ROWS = {
     "quadrant_accuracy": "quadrant accuracy",
     "quadrant_macro_f1": "quadrant macro-F1",
     "severity_mae": "severity MAE (permille)",
     "severity_r2": "severity R²",
     "interval_coverage": "interval coverage",
+    "rmse_mm": "RMSE (mm)",
+    "psnr_db": "PSNR (dB)",
+    "ssim": "SSIM",
+    "gradient_error_mm_m": "gradient error (mm/m)",
+    "crps_mm": "CRPS (mm)",
+    "coverage": "coverage of the 90 % interval",
     "missed_share": "missed, of 1.5 permille and more",
     "damage_calibration_2": "calibration error of damage at 2 %",
     "parity_probability": "parity, probability",
     "parity_severity_permille": "parity, severity (permille)",
+    "parity_mm": "parity (mm)",
     "size_bytes": "size (bytes)",
     "latency_ms": "latency (ms)",
 }
@@ -57,34 +73,38 @@ def markdown() -> str:
             "",
             "# Figures on the test split",
             "",
-            *_markdown_table(["metric", *ARTIFACTS], _figures()),
+            *_markdown_table(*_figures()),
         ]
     )
 
 
 def show(console: Console, closing: dict[str, str]) -> None:
     """Print the figures and then `closing` (name: value), as a table on a terminal and as plain lines elsewhere."""
-    figures = _figures()
+    header, figures = _figures()
     if figures and console.is_terminal:
-        table = Table("metric", *ARTIFACTS, title="Figures on the test split")
+        table = Table(*header, title="Figures on the test split")
         for row in figures:
             table.add_row(*row)
         console.print(table)
     elif figures:
-        for row in [["metric", *ARTIFACTS], *figures]:
-            # Within the 80 columns that a log is taken to have.
-            console.print(f"{row[0]:<28}" + "".join(f"{cell:>10}" for cell in row[1:]), highlight=False)
+        # Within the 80 columns that a log is taken to have.
+        widths = [max(10, len(name) + 2) for name in header[1:]]
+        for row in [header, *figures]:
+            cells = "".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths, strict=True))
+            console.print(f"{row[0]:<28}{cells}", highlight=False)
     for name, value in closing.items():
         console.print(f"{name}: {value}", highlight=False, soft_wrap=True, markup=False)
 
 
-def _figures() -> list[list[str]]:
+def _figures() -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the table of figures."""
     everything = _read(METRICS).get("all", {})
+    columns = [artifact for artifact in ARTIFACTS if artifact in everything]
     figures = [
-        [label, *(_number(everything.get(artifact, {}).get(metric)) for artifact in ARTIFACTS)]
-        for metric, label in ROWS.items()
+        [label, *(_number(everything[artifact].get(metric)) for artifact in columns)] for metric, label in ROWS.items()
     ]
-    return [row for row in figures if any(cell != "-" for cell in row[1:])]
+    header = ["metric", *(ARTIFACTS[artifact] for artifact in columns)]
+    return header, [row for row in figures if any(cell != "-" for cell in row[1:])]
 
 
 def _rules() -> list[dict[str, Any]]:

@@ -10,17 +10,19 @@ from prefect.states import Completed
 from flows.orchestration import tasks
 from flows.versioning import dvc_process, stage_runner
 from flows.versioning.checkout import CheckoutBusyError, alone
+from flows.versioning.families import DIAGNOSIS, Family, family_of, inside
 from flows.versioning.stage_runner import StageFailedError
 
 
 @flow(name="stage", flow_run_name="{stage}")
-def stage(stage: str, commit: str, limit_s: float | None = None) -> Any:
+def stage(stage: str, commit: str, limit_s: float | None = None, family: str = DIAGNOSIS.name) -> Any:
     """Make `stage` of `commit` and hand it over; what comes before it is restored, never made.
 
     Args:
         stage: its name; one of those this machine is for (variable PLUMBLINE_STAGES).
         commit: hash, branch or tag of the clone's origin.
         limit_s: seconds after which the stage is ended; no limit where None.
+        family: whose stage it is, `diagnosis` or `restoration`.
     """
     dvc_process.begin()
     own = stage_runner.own_stages()
@@ -29,17 +31,20 @@ def stage(stage: str, commit: str, limit_s: float | None = None) -> Any:
         return tasks.failed(StageFailedError(told, stage_runner.BAD_INPUT))
     try:
         with alone():
-            return _stage(stage, commit, limit_s)
+            return _stage(stage, commit, limit_s, family_of(family))
     except CheckoutBusyError as error:
         return tasks.failed(StageFailedError(str(error), stage_runner.BAD_INPUT))
+    except StageFailedError as error:  # of the family; those of steps are their states
+        return tasks.failed(error)
 
 
-def _stage(name: str, commit: str, limit_s: float | None) -> Any:
+def _stage(name: str, commit: str, limit_s: float | None, family: Family) -> Any:
     taken = tasks.take_commit(commit, return_state=True)
     if not taken.is_completed():
         return tasks.passed_on(taken)
-    made = tasks.step_for_others(name, limit_s, return_state=True)
-    if not made.is_completed():
-        return tasks.passed_on(made)
-    sent = tasks.push([name], limit_s, return_state=True)
+    with inside(family):
+        made = tasks.step_for_others(name, limit_s, return_state=True)
+        if not made.is_completed():
+            return tasks.passed_on(made)
+        sent = tasks.push([name], limit_s, return_state=True)
     return Completed(message=f"{name}: {made.result()}") if sent.is_completed() else tasks.passed_on(sent)

@@ -129,8 +129,8 @@ def _is_server(pid: int) -> bool:
         return False
 
 
-def begin_run() -> None:
-    """Take the checkout for this process, and have Prefect's server and `dvc status` begin their work.
+def begin_run(ask: bool = True) -> None:
+    """Take the checkout for this process, and have Prefect's server and, with `ask`, `dvc status` begin their work.
 
     A busy checkout ends the process, with a message and the exit code for bad input.
     """
@@ -141,4 +141,5 @@ def begin_run() -> None:
         sys.exit(stage_runner.BAD_INPUT)
     end_leftover()
     begin()
-    stage_runner.begin_asking()
+    if ask:
+        stage_runner.begin_asking()

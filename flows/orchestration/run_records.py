@@ -18,12 +18,12 @@ from prefect.states import Crashed
 from flows.orchestration import embedded_server
 from flows.orchestration.services import FOLDER
 
-FLOWS = ["pipeline", "portions", "retrain", "score", "stage", "tidy", "tiles", "windows"]
+FLOWS = ["pipeline", "portions", "restoration", "retrain", "score", "stage", "tidy", "tiles", "windows"]
 """`portions`, `tiles` and `windows` run inside of others, and their records do not go with those."""
 TAG = "plumbline"
 """Of the runs of our deployments, and of those by hand (`main` of each flow): a server may be shared with others, who
 may have flows of these names."""
-AT_WORK = ["pipeline", "retrain", "stage"]
+AT_WORK = ["pipeline", "restoration", "retrain", "stage"]
 """Those that use DVC's stores."""
 FINAL = ["COMPLETED", "FAILED", "CRASHED", "CANCELLED"]
 BEGUN = ["PENDING", "RUNNING", "PAUSED", "CANCELLING"]
@@ -33,6 +33,8 @@ LEFT = (
     "ingest/*",
     "prepare/*",
     "profile/*",
+    "restoration/*",
+    "restore/*",
     "runs/*",
     "score/*",
     "search/*",
@@ -142,7 +144,7 @@ def _bytes(path: Path) -> int:
     return sum(one.stat().st_size for one in (path, *path.rglob("*")) if one.is_file())
 
 
-OWNERS = ["pipeline", "portions", "retrain"]
+OWNERS = ["pipeline", "portions", "restoration", "retrain"]
 """Flows of which one at a time is at work in a checkout, see `checkout.alone`, and what runs inside of these alone."""
 
 

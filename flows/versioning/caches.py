@@ -103,11 +103,11 @@ def unwanted(store: Store, wanted: Wanted, keep: int, before: float = math.inf) 
     return going, sorted(set(old) - objects)
 
 
-def _by_stage(entries: Iterable[Entry]) -> dict[tuple[str, ...], list[Entry]]:
-    """A stage is known by what it writes; the run-cache does not name it."""
-    found: dict[tuple[str, ...], list[Entry]] = {}
+def _by_stage(entries: Iterable[Entry]) -> dict[tuple[bool, tuple[str, ...]], list[Entry]]:
+    """A stage is known by what it writes and from where; the run-cache does not name it."""
+    found: dict[tuple[bool, tuple[str, ...]], list[Entry]] = {}
     for entry in entries:
-        found.setdefault(entry.paths, []).append(entry)
+        found.setdefault((entry.below, entry.paths), []).append(entry)
     return found
 
 

@@ -15,8 +15,8 @@ from flows.versioning.stage_runner import BAD_INPUT, StageFailedError, Unreachab
 LIMIT_S = 600.0
 _FULL_HASH = re.compile(r"[0-9a-f]{40}")
 _SHORT_HASH = re.compile(r"[0-9a-f]{4,39}")
-# DVC writes it as it works; what it says of this machine's last run is no part of the commit.
-_OWN_RECORD = "dvc.lock"
+# DVC writes them as it works; what they say of this machine's last run is no part of the commit.
+_OWN_RECORDS = ("dvc.lock", "restoration/dvc.lock")
 
 
 HERE = Path()
@@ -53,7 +53,7 @@ def refuse_changes(folder: Path = HERE) -> None:
     code, said = _git(folder, "status", "--porcelain", "--untracked-files=normal")
     if code:
         raise StageFailedError(f"No clone to work in: {' '.join(said)}", BAD_INPUT)
-    changed = [line[3:] for line in said if line[3:] != _OWN_RECORD]
+    changed = [line[3:] for line in said if line[3:] not in _OWN_RECORDS]
     if changed:
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise StageFailedError(
@@ -83,11 +83,12 @@ def _fetched(revision: str, folder: Path) -> str:
 
 
 def _forget_own_record(commit: str, folder: Path) -> None:
-    """Where commits hold DVC's record, this machine's makes way for it."""
-    if _git(folder, "ls-files", "--error-unmatch", _OWN_RECORD)[0] == 0:
-        _git(folder, "checkout", "--quiet", "HEAD", "--", _OWN_RECORD)
-    elif _git(folder, "cat-file", "-e", f"{commit}:{_OWN_RECORD}")[0] == 0:
-        (folder / _OWN_RECORD).unlink(missing_ok=True)
+    """Where commits hold DVC's records, this machine's make way for them."""
+    for record in _OWN_RECORDS:
+        if _git(folder, "ls-files", "--error-unmatch", record)[0] == 0:
+            _git(folder, "checkout", "--quiet", "HEAD", "--", record)
+        elif _git(folder, "cat-file", "-e", f"{commit}:{record}")[0] == 0:
+            (folder / record).unlink(missing_ok=True)
 
 
 def _git(folder: Path, *arguments: str) -> tuple[int, list[str]]:

@@ -24,7 +24,7 @@ SILENT_S, PULSE_S = 120.0, 5.0
 MARKS = "plumbline-marks"
 """Folder with a file of its own name for each machine that found a store without one: copied together, none is lost."""
 SEEN = Path(".dvc/tmp/plumbline-store")
-"""Where a clone notes the store in which it has seen the mark."""
+"""Where a clone notes the store in which it has seen the mark; below its root."""
 
 
 def check(say: Say) -> None:
@@ -118,15 +118,23 @@ def _try(files: Any, place: str) -> None:
     if not found:
         files.makedirs(marks, exist_ok=True)
         files.pipe_file(files.join(marks, mark), b"Plumbline hands results over here.\n")
-    SEEN.parent.mkdir(parents=True, exist_ok=True)
-    SEEN.write_text(f"{place}\n{mark}", encoding="utf-8")
+    note = _note()
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(f"{place}\n{mark}", encoding="utf-8")
+
+
+def _note() -> Path:
+    """The clone's note: in a folder of a family, a `.dvc` would make DVC take that for a project of its own."""
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / SEEN.parts[0]).is_dir()), here) / SEEN
 
 
 def _seen(place: str) -> str | None:
     """The mark that this clone has seen in a store."""
-    if not SEEN.exists():
+    note = _note()
+    if not note.exists():
         return None
-    at, _, mark = SEEN.read_text(encoding="utf-8").partition("\n")
+    at, _, mark = note.read_text(encoding="utf-8").partition("\n")
     return mark if at == place and mark else None
 
 

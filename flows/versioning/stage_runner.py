@@ -16,6 +16,8 @@ from flows.versioning import dvc_process, process
 from flows.versioning.process import TookTooLongError
 
 STAGES = ("simulate", "ingest", "prepare", "train", "compress", "export", "validate", "package")
+SHOWCASE = "predict"
+"""The stage that shows what the released model does; that of another family: `families.Family.showcase`."""
 IN_PORTIONS = ("ingest", "prepare")
 """Stages whose work can be spread over a cluster."""
 PACKAGE = Path("data/package")
@@ -79,9 +81,9 @@ def begin_asking() -> None:
     _released.append(thread.submit(lambda: found.result().isdisjoint(STAGES) and _is_champion()))
 
 
-def stale() -> frozenset[str]:
+def stale(showcase: str = SHOWCASE) -> frozenset[str]:
     """Names of the stages of which something changed, or all where DVC cannot tell; what follows them is not in it."""
-    return _asked.pop().result() if _asked else _ask()
+    return _asked.pop().result() if _asked else _ask(showcase)
 
 
 def _is_champion() -> bool:
@@ -90,14 +92,15 @@ def _is_champion() -> bool:
     return process.run(command, lambda _: None) == 0
 
 
-def _ask() -> frozenset[str]:
+def _ask(showcase: str = SHOWCASE) -> frozenset[str]:
     lines: list[str] = []
-    if dvc_process.run("dvc", ["status", "--json"], lines.append) == 0:
+    # By name: else it would look at the stages of all folders.
+    if dvc_process.run("dvc", ["status", "--json", *STAGES, showcase], lines.append) == 0:
         try:
             return frozenset(json.loads(lines[-1]))
         except (IndexError, ValueError):
             pass
-    return frozenset((*STAGES, "predict"))
+    return frozenset((*STAGES, showcase))
 
 
 def reproduce(

@@ -39,6 +39,9 @@ class Entry:
     """Where the stage writes."""
     outs: tuple[str, ...]
     """Hashes of what it wrote."""
+    below: bool = False
+    """Whether the stage's folder lies below what it is made from, as that of a family does: there are stages of the
+    same names, which write under the same paths, at the root."""
 
 
 class Store:
@@ -95,8 +98,15 @@ class Store:
 
     def _entry(self, path: str, name: str) -> Entry:
         try:
-            outs = yaml.safe_load(self.read(path))["outs"]
-            return Entry(path, name, tuple(str(out["path"]) for out in outs), tuple(str(out["md5"]) for out in outs))
+            told = yaml.safe_load(self.read(path))
+            outs, deps = told["outs"], told.get("deps", ())
+            return Entry(
+                path,
+                name,
+                tuple(str(out["path"]) for out in outs),
+                tuple(str(out["md5"]) for out in outs),
+                any(str(dep["path"]).startswith("../") for dep in deps),
+            )
         except (yaml.YAMLError, KeyError, TypeError):
             return Entry(path, name, (), ())  # cut short, or of a kind that has no hash: of no use to DVC either
 

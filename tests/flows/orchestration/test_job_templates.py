@@ -57,8 +57,8 @@ def test_the_pools_share_out_all_stages() -> None:
         clone: [stage for pool in read_pools() if pool.clone is clone for stage in pool.makes]
         for clone in (True, False)
     }
-    assert sorted(made[True]) == sorted([*STAGES, "predict"])
-    assert sorted(made[False]) == sorted([*STAGES, "predict"])  # a retraining in the project's folder makes all
+    assert sorted(made[True]) == sorted([*STAGES, "predict", "restore"])
+    assert sorted(made[False]) == sorted([*STAGES, "predict", "restore"])  # a retraining in the project's folder makes all
 
 
 @pytest.mark.parametrize(
