@@ -1,4 +1,4 @@
-"""The pipeline of restoration: every stage of `restoration/dvc.yaml`, the release behind the gate, the showcase's field.
+"""The pipeline of restoration: every stage of `restoration/dvc.yaml`, the release behind the gate, the showcase.
 
 Run it with `python -m flows.restoration` from the project's root; exit codes are those of `flows.pipeline`. The
 deployment of prefect.yaml takes a commit and hands training over to another pool.

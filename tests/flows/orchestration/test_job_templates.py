@@ -58,7 +58,9 @@ def test_the_pools_share_out_all_stages() -> None:
         for clone in (True, False)
     }
     assert sorted(made[True]) == sorted([*STAGES, "predict", "restore"])
-    assert sorted(made[False]) == sorted([*STAGES, "predict", "restore"])  # a retraining in the project's folder makes all
+    assert sorted(made[False]) == sorted(
+        [*STAGES, "predict", "restore"]
+    )  # a retraining in the project's folder makes all
 
 
 @pytest.mark.parametrize(

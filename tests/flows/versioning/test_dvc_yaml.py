@@ -12,20 +12,36 @@ import pytest
 import yaml
 from dvc.utils.hydra import apply_overrides
 
+from flows.versioning.families import DIAGNOSIS, FAMILIES, RESTORATION, Family
 from flows.versioning.stage_runner import STAGES
 from plumbline.params.load import Params, load_params
+from plumbline.params.load_restoration import load_restoration
 from plumbline.params.prepare import JUDGED, SEQUENCES
+from plumbline.params.restoration import RestorationParams
 from plumbline.release.package import NO_PART
 from tests.flows.conftest import ROOT
 
-DVC: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text())
+GRAPHS: dict[Family, dict[str, Any]] = {
+    family: yaml.safe_load((ROOT / family.folder / "dvc.yaml").read_text()) for family in FAMILIES.values()
+}
+DVC = GRAPHS[DIAGNOSIS]
+EACH = pytest.mark.parametrize("family", list(GRAPHS), ids=lambda family: family.name)
 # What reads, writes, reports and checks parameters, but decides no number; see the head of dvc.yaml.
 NO_NUMBERS = {"reporting", "console", "database", "errors", "extras", "files", "jobs", "params"}
-STARTS = {"ingest": "sources", "package": "release.package", "predict": "serve"}
+STARTS = {
+    DIAGNOSIS: {"ingest": "sources", "package": "release.package", "predict": "serve"},
+    RESTORATION: {
+        "ingest": "sources.restoration",
+        "package": "release.restoration.package",
+        "restore": "serve.restoration",
+    },
+}
 
 
-def test_the_flow_runs_the_stages_of_the_graph_in_its_order() -> None:
-    assert tuple(DVC["stages"]) == (*STAGES, "predict")
+@EACH
+def test_the_flow_runs_the_stages_of_the_graph_in_its_order(family: Family) -> None:
+    assert tuple(GRAPHS[family]["stages"]) == (*STAGES, family.showcase)
+    assert family.steps == (*STAGES, "release", family.showcase)
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/padding.md"])
@@ -39,9 +55,10 @@ def test_experiments_of_the_docs_set_parameters_that_dvc_finds(page: str, tmp_pa
         load_params(path)
 
 
-def test_a_stage_is_named_as_its_command_and_its_parameters() -> None:
-    sections = yaml.safe_load((ROOT / "params.yaml").read_text())
-    for name, stage in DVC["stages"].items():
+@EACH
+def test_a_stage_is_named_as_its_command_and_its_parameters(family: Family) -> None:
+    sections = yaml.safe_load((ROOT / family.folder / "params.yaml").read_text())
+    for name, stage in GRAPHS[family]["stages"].items():
         command = stage["cmd"][-1] if isinstance(stage["cmd"], list) else stage["cmd"]
         assert command.startswith(f"exec plumbline {name}")
         if name in STAGES:
@@ -57,6 +74,13 @@ def test_a_stage_is_named_as_its_command_and_its_parameters() -> None:
 def test_a_package_is_made_anew_where_a_parameter_in_its_hash_is_another() -> None:
     sections = {field.alias or name for name, field in Params.model_fields.items()}
     assert set(DVC["stages"]["package"]["params"]) == sections - NO_PART
+    fields = {field.alias or name for name, field in RestorationParams.model_fields.items()}
+    assert set(GRAPHS[RESTORATION]["stages"]["package"]["params"]) == fields - {"family"}
+
+
+def test_the_parameters_of_restoration_are_read() -> None:
+    load_restoration(ROOT / RESTORATION.folder / "params.yaml")
+    load_restoration(ROOT / "pretrained" / "restoration.yaml")
 
 
 def test_limits_of_other_sections_that_a_stage_goes_by_are_its_parameters() -> None:
@@ -66,26 +90,42 @@ def test_limits_of_other_sections_that_a_stage_goes_by_are_its_parameters() -> N
         assert {f"prepare.{key}" for key in keys if key in stated} <= set(DVC["stages"][stage]["params"])
 
 
-def test_figures_and_curves_lie_in_outputs() -> None:
-    outs = {out for stage in DVC["stages"].values() for out in stage["outs"]}
-    paths = [*DVC["metrics"]]
-    for plot in DVC["plots"]:
+@EACH
+def test_figures_and_curves_lie_in_outputs(family: Family) -> None:
+    outs = {out for stage in GRAPHS[family]["stages"].values() for out in stage["outs"]}
+    paths = [*GRAPHS[family]["metrics"]]
+    for plot in GRAPHS[family]["plots"]:
         ((name, settings),) = plot.items()
         paths += list(settings["y"]) if isinstance(settings["y"], dict) else [name]
     assert all(outs.intersection(map(str, Path(path).parents)) for path in paths)
 
 
 @pytest.fixture(scope="module")
-def imports() -> grimp.ImportGraph:
-    return grimp.build_graph("plumbline")
+def imports() -> dict[Family, grimp.ImportGraph]:
+    """What imports what; of diagnosis without the modules of restoration, which choose nothing that it computes."""
+    without = grimp.build_graph("plumbline")
+    for module in list(without.modules):
+        if "restoration" in module.split("."):
+            without.remove_module(module)
+    return {DIAGNOSIS: without, RESTORATION: grimp.build_graph("plumbline")}
 
 
-@pytest.mark.parametrize("name", list(DVC["stages"]))
-def test_a_stage_depends_on_all_the_code_it_imports(name: str, imports: grimp.ImportGraph) -> None:
-    start = f"plumbline.{STARTS.get(name, name)}"
-    used = {start, *imports.find_descendants(start), *imports.find_upstream_modules(start, as_package=True)}
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [(family, name) for family, graph in GRAPHS.items() for name in graph["stages"]],
+    ids=lambda value: value.name if isinstance(value, Family) else value,
+)
+def test_a_stage_depends_on_all_the_code_it_imports(
+    family: Family, name: str, imports: dict[Family, grimp.ImportGraph]
+) -> None:
+    graph, own = imports[family], name if family == DIAGNOSIS else f"{name}.restoration"
+    start = f"plumbline.{STARTS[family].get(name, own)}"
+    used = {start, *graph.find_descendants(start), *graph.find_upstream_modules(start, as_package=True)}
     paths = [path for module in used for path in sources(module) if not NO_NUMBERS & {path.stem, path.parent.name}]
-    named = [ROOT / dep for dep in DVC["stages"][name]["deps"]]
+    assert paths
+    folder = ROOT / family.folder
+    named = [(folder / dep).resolve() for dep in GRAPHS[family]["stages"][name]["deps"]]
+    assert all(dep.exists() for dep in named if dep.is_relative_to(ROOT / "src"))
     missing = {str(path) for path in paths if not any(path.is_relative_to(dep) for dep in named)}
     assert not missing
 
