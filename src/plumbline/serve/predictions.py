@@ -180,7 +180,7 @@ def write_predictions(predictions: geopandas.GeoDataFrame, path: Path) -> None:
             elif suffix == ".gpkg":
                 table.to_file(temporary, driver="GPKG", layer=PREDICTIONS)
             elif suffix == ".geojson":
-                temporary.write_text(_geojson(table), encoding="utf-8")
+                temporary.write_text(geojson_text(table), encoding="utf-8")
             else:
                 table.to_parquet(temporary, index=False)
     except (OSError, DataSourceError, DataLayerError, RuntimeError) as error:
@@ -250,7 +250,7 @@ def _refuse(table: geopandas.GeoDataFrame, bad: NDArray[np.bool_], what: str) ->
         raise ValueError(f"building {table['building_id'].iloc[int(bad.argmax())]}: {what}")
 
 
-def _geojson(table: geopandas.GeoDataFrame) -> str:
+def geojson_text(table: geopandas.GeoDataFrame) -> str:
     """RFC 7946: longitude and latitude, outer rings counter-clockwise, no `crs` member, nulls kept."""
     degrees = shapely.transform(table.geometry.to_crs("EPSG:4326").to_numpy(), lambda position: position.round(7))
     oriented = table.set_geometry(shapely.orient_polygons(degrees), crs="EPSG:4326")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.prepare.restoration.grid import Grid
+from plumbline.serve.predictions import geojson_text
 from plumbline.serve.restoration.field import RestoredWindow, restore_window
 from plumbline.serve.restoration.windows import WINDOW
 from plumbline.sources.footprints.buildings import read_buildings
@@ -31,6 +32,8 @@ the largest slope between neighbouring cells less that plane (Boscardin and Cord
 explain).
 """
 LOW, HIGH = 5, 95
+LAYER = "buildings"
+"""Of a GeoPackage."""
 MARGIN_CELLS = 8
 
 
@@ -109,6 +112,9 @@ def _save(table: geopandas.GeoDataFrame, out: Path) -> None:
     if suffix == ".csv":
         table.drop(columns="geometry").to_csv(out, index=False)
     elif suffix == ".parquet":
-        table.to_parquet(out)
+        table.to_parquet(out, index=False)
+    elif suffix == ".gpkg":
+        # GDAL would name the layer as the file, whose name is a temporary one.
+        table.to_file(out, driver="GPKG", layer=LAYER, engine="pyogrio")
     else:
-        table.to_file(out, driver="GPKG" if suffix == ".gpkg" else "GeoJSON", engine="pyogrio")
+        out.write_text(geojson_text(table), encoding="utf-8")

@@ -166,7 +166,8 @@ def plan_windows(
     )
     settings = Settings(covariance, model.spread, asked.steps, asked.samples, model.eta, asked.seed, model.halo_m)
     field = Field(found, grid, tracks[0].crs, model, settings)
-    work = work_folder(STAGE, points, {**asdict(asked), "package": model.version}, [])
+    source = {"package": model.version, "ingest": ingest.model_dump(mode="json"), "format": format_}
+    work = work_folder(STAGE, points, {**asdict(asked), **source}, [])
     run = work / "run"
     if not run.exists():
         with atomic_folder(run) as folder:
@@ -238,14 +239,14 @@ def _check(found: Observations, names: Sequence[str]) -> None:
             f"{', '.join(names)}: all points lie along one line, {4 * across:.0f} m wide; {LEAST_SPAN_M:.0f} m are "
             "needed for a field."
         )
-    boxes = [
-        (own.min(axis=0), own.max(axis=0))
-        for number in np.unique(found.track)
-        for own in [found.east_north[found.track == number]]
-    ]
-    for number, (low, high) in enumerate(boxes[1:], 1):
-        if (high < boxes[0][0]).any() or (low > boxes[0][1]).any():
-            raise InputError(f"{names[0]} and {names[number]}: points of different places. Give products of one place.")
+    first, *others = np.unique(found.track)
+    whole = found.east_north[found.track == first]
+    for number in others:
+        own = found.east_north[found.track == number]
+        if (own.max(axis=0) < whole.min(axis=0)).any() or (own.min(axis=0) > whole.max(axis=0)).any():
+            raise InputError(
+                f"{names[first]} and {names[number]}: points of different places. Give products of one place."
+            )
 
 
 def _write(field: Field, blend: Blend, work: Path, output: Path) -> None:

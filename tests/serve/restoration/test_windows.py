@@ -1,0 +1,96 @@
+"""Windows and files of fields: every cell once, nothing at the seams, a Cloud Optimized GeoTIFF."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.core.errors import InputError
+from plumbline.prepare.restoration.grid import Grid
+from plumbline.serve.restoration.raster import write_cog
+from plumbline.serve.restoration.windows import OVERLAP, WINDOW, Blend, ramp, windows
+
+SIZE = st.integers(1, 230)
+
+
+@given(SIZE, SIZE)
+def test_windows_cover_any_grid_once(rows, columns):
+    grid = Grid(0.0, 0.0, 10.0, rows, columns)
+    weight = np.zeros((rows + WINDOW, columns + WINDOW))
+    names = set()
+    for window in windows(grid):
+        names.add(window.name)
+        assert window.row < max(rows - OVERLAP, 1)
+        assert window.column < max(columns - OVERLAP, 1)
+        part = window.of(grid)
+        assert (part.rows, part.columns) == (WINDOW, WINDOW)
+        weight[window.row : window.row + WINDOW, window.column : window.column + WINDOW] += ramp()
+    assert len(names) == len(list(windows(grid)))
+    assert (weight[:rows, :columns] > 0).all()
+    inner = weight[OVERLAP : max(OVERLAP, rows - OVERLAP), OVERLAP : max(OVERLAP, columns - OVERLAP)]
+    np.testing.assert_allclose(inner, 1, rtol=1e-5)
+
+
+@given(SIZE, SIZE)
+def test_a_constant_stays_what_it_is(rows, columns):
+    from tempfile import TemporaryDirectory
+
+    grid = Grid(0.0, 0.0, 10.0, rows, columns)
+    with TemporaryDirectory() as folder:
+        from pathlib import Path
+
+        blend = Blend(Path(folder), 2, grid)
+        assert np.isnan(blend.rows(0, rows)).all()
+        for window in windows(grid):
+            values = np.full((2, WINDOW, WINDOW), 3.25, np.float32)
+            values[1, :5] = np.nan
+            blend.add(window, values)
+        whole = blend.rows(0, rows)
+        np.testing.assert_allclose(whole[0], 3.25, rtol=1e-6)
+        assert np.isnan(whole[1, :5]).all()  # nobody says anything there
+        assert np.isfinite(whole[1, 5:]).all()
+        np.testing.assert_array_equal(blend.rows(rows // 2, rows), whole[:, rows // 2 :])
+
+
+def stepped(first, last, columns=700, bands=2):
+    east, north = np.meshgrid(np.arange(columns), np.arange(first, last))
+    field = (north + 1000.0 * east).astype(np.float32)
+    field[north < 3] = np.nan
+    return np.stack([field] * bands)
+
+
+def test_a_field_is_a_cloud_optimized_geotiff(tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    grid = Grid(4_321_000.0, 3_210_000.0, 10.0, 1100, 700)
+    (tmp_path / "work").mkdir()
+    write_cog(stepped, ["up_mm", "east_mm"], grid, "EPSG:3035", {"A": "b"}, tmp_path / "work", tmp_path / "f.tif")
+    with rasterio.open(tmp_path / "f.tif") as read:
+        assert read.driver == "GTiff"
+        assert read.tags(ns="IMAGE_STRUCTURE")["LAYOUT"] == "COG"
+        assert read.profile["tiled"]
+        assert read.block_shapes == [(512, 512)] * 2
+        assert read.overviews(1)
+        assert read.descriptions == ("up_mm", "east_mm")
+        assert np.isnan(read.nodata)
+        assert read.crs.to_epsg() == 3035
+        assert read.tags()["A"] == "b"
+        assert (read.bounds.left, read.bounds.top) == (grid.left, grid.top)
+        assert read.res == (10.0, 10.0)
+        np.testing.assert_array_equal(read.read(), stepped(0, 1100))
+        np.testing.assert_array_equal(read.read_masks(1)[:3], 0)
+    assert [path.name for path in (tmp_path / "work").iterdir()] == []
+
+
+def test_a_failing_field_leaves_the_old_one(tmp_path):
+    (tmp_path / "f.tif").write_bytes(b"old")
+
+    def rows(first, last):
+        if first:
+            raise InputError("no more")
+        return stepped(first, last)
+
+    (tmp_path / "work").mkdir()
+    with pytest.raises(InputError, match="no more"):
+        write_cog(rows, ["a", "b"], Grid(0, 0, 10.0, 1100, 700), "EPSG:3035", {}, tmp_path / "work", tmp_path / "f.tif")
+    assert (tmp_path / "f.tif").read_bytes() == b"old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f.tif", "work"]
