@@ -47,7 +47,8 @@ def _train(prepared: Path, params: RestorationParams, out: Path) -> None:
     data = sha256_folder(prepared)
     settings = {"model": params.model.model_dump(), "train": params.train.model_dump()}
     key = run_key(data, settings)
-    base = WORK / "restoration" / f"{key[:16]}"
+    spread = {"restore": params.restore.model_dump(), "cell_m": params.simulate.cell_m}  # it is calibrated by these
+    base = WORK / "restoration" / run_key(data, {**settings, **spread})[:16]
     if not base.is_dir():
         done = _fit(splits, params, data, key, settings)
         with atomic_folder(base) as folder:
