@@ -212,7 +212,7 @@ def test_a_spoiled_model_is_blocked_by_its_rule(unspoiled, tiny_fields, spoil, b
     monkeypatch.chdir(tmp_path)
     spoil(unspoiled)
     content = tiny_fields.params.model_dump(by_alias=True)
-    content["validate"] |= {"gates": list(RULES.values()), "steps": 2, "samples": 3}
+    content["validate"] |= {"gates": list(RULES.values()), "steps": 2, "samples": 3, "max_scenes": 5}
     given_params = type(tiny_fields.params).model_validate(content)
     data = unspoiled / "data"
     validate(data / "prepare", data / "export", given_params, data / "validate")
