@@ -10,10 +10,11 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.params.restoration import BorrowedScenes, SimulateFields
 from plumbline.simulate.restoration.borrowed import write_borrowed
-from plumbline.simulate.restoration.products import PLACE, read_truth, write_scene
+from plumbline.simulate.restoration.products import PLACE, write_scene
 from plumbline.simulate.restoration.scene import SceneAbout, make_scene
 from plumbline.simulate.restoration.stage import simulate
 from plumbline.sources.in_memory import read_tracks
+from plumbline.sources.restoration.truth import read_truth
 
 ABOUT = SceneAbout("plain-00001", "plain", "easy", 3, 2, 32, 10.0)
 

@@ -18,8 +18,8 @@ from plumbline.prepare.restoration.gaussian_process import estimate, fit_covaria
 from plumbline.prepare.restoration.grid import Grid, bin_observations
 from plumbline.prepare.restoration.observations import observe
 from plumbline.prepare.restoration.scenes import MAPS_FILE, SCENES_FILE, SPLITS, TRUTH_FILE
-from plumbline.simulate.restoration.products import read_truth
 from plumbline.sources.points.points_table import load_points
+from plumbline.sources.restoration.truth import read_truth
 
 STAGE = "prepare"
 POINTS, ABOUT = "points.parquet", "scene.json"

@@ -1,38 +1,22 @@
-"""Write a scene as products, and its truth: EGMS L2b csv files and `truth.npz`; read the truth back."""
+"""Write a scene as products, and its truth: EGMS L2b csv files and `truth.npz`."""
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.simulate.radar.acquisition import BANDS, range_and_azimuth
 from plumbline.simulate.radar.egms_writer import EgmsPoints, EgmsProduct, egms_rows
 from plumbline.simulate.restoration.scene import BAND, Scene, SceneTrack
+from plumbline.sources.restoration.truth import TRUTH
 
 Array = NDArray[np.float64]
-TRUTH, ABOUT = "truth.npz", "scene.json"
+ABOUT = "scene.json"
 PLACE = (4321000.0, 3210000.0)
 """Of the scene's centre in EPSG:3035, m; nobody's real ground."""
-
-
-class Truth(NamedTuple):
-    """What moved, on the grid of the scene; rows from north to south."""
-
-    up_mm: NDArray[np.float32]
-    """(rows, columns)"""
-    east_mm: NDArray[np.float32]
-    left: float
-    """Easting of the grid's western edge, m."""
-    top: float
-    """Northing of its northern edge, m."""
-    cell_m: float
 
 
 def write_scene(scene: Scene, out: Path) -> None:
@@ -56,20 +40,6 @@ def write_scene(scene: Scene, out: Path) -> None:
         write_json(
             folder / ABOUT, {**vars(about), "degradation": vars(scene.degradation) if scene.degradation else None}
         )
-
-
-def read_truth(folder: Path) -> Truth:
-    """The truth of a scene's folder.
-
-    Raises:
-        InputError: it is missing or damaged.
-    """
-    try:
-        with np.load(folder / TRUTH) as stored:
-            up, east = (np.asarray(stored[name], np.float32) for name in ("up_mm", "east_mm"))
-            return Truth(up, east, *(float(stored[name]) for name in ("left", "top", "cell_m")))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{folder / TRUTH}: not readable ({error}). Simulate the scene again.") from None
 
 
 def _write_track(track: SceneTrack, number: int, seed: int, folder: Path) -> None:

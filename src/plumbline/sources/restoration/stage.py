@@ -14,10 +14,11 @@ from plumbline.core.jobs import alone, run_jobs
 from plumbline.params import Ingest
 from plumbline.sources.in_memory import read_tracks
 from plumbline.sources.points.points_table import write_points
+from plumbline.sources.restoration.truth import TRUTH
 
 STAGE = "ingest"
 POINTS = "points.parquet"
-KEPT = ("truth.npz", "scene.json")
+KEPT = (TRUTH, "scene.json")
 """Files of a scene that are handed on as they are."""
 
 
