@@ -42,8 +42,9 @@ def plain(text: str) -> str:
 def test_every_stage_and_every_release_command_is_there():
     release = {("release", name) for name in ("promote", "is-champion", "rollback", "list", "challenge", "tidy")}
     adapters = {("adapt",), ("adapters", "list"), ("adapters", "merge")}
+    fields = {("restore",), ("fields", "adapters"), ("fields", "merge")}
     use = {("doctor",), ("predict",), ("explain",), ("bench",), ("triton",), ("tensorrt",), ("score",)}
-    assert set(ALL) == {*((stage,) for stage in STAGES), *use, *release, *adapters}
+    assert set(ALL) == {*((stage,) for stage in STAGES), *use, *release, *adapters, *fields}
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
@@ -258,7 +259,7 @@ main()
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [("plumbline.cli.stages", "load_params"), ("plumbline.cli", "set_spinning")],
+    [("plumbline.cli.stages", "family_in"), ("plumbline.cli", "set_spinning")],
     ids=["in the command", "before it"],
 )
 def test_ctrl_c_in_a_command_is_said(tmp_path, module, name):

@@ -17,6 +17,8 @@ _FULL_HASH = re.compile(r"[0-9a-f]{40}")
 _SHORT_HASH = re.compile(r"[0-9a-f]{4,39}")
 # DVC writes them as it works; what they say of this machine's last run is no part of the commit.
 _OWN_RECORDS = ("dvc.lock", "restoration/dvc.lock")
+# What git calls the folder of a family in a commit that has none: then all in it was left by runs of other commits.
+_FAMILY = "restoration/"
 
 
 HERE = Path()
@@ -53,7 +55,7 @@ def refuse_changes(folder: Path = HERE) -> None:
     code, said = _git(folder, "status", "--porcelain", "--untracked-files=normal")
     if code:
         raise StageFailedError(f"No clone to work in: {' '.join(said)}", BAD_INPUT)
-    changed = [line[3:] for line in said if line[3:] not in _OWN_RECORDS]
+    changed = [line[3:] for line in said if line[3:] not in (*_OWN_RECORDS, _FAMILY)]
     if changed:
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise StageFailedError(

@@ -84,9 +84,11 @@ class Project:
 
     def behave(self, **stages: object) -> None:
         """Ask stages for an `exit` code, to `sleep`, or to `fail_gate`; a changed wish makes its stage run again."""
-        (self.folder / "behave.json").write_text(json.dumps(stages))
-        params = {stage: {"wish": json.dumps(stages.get(stage))} for stage in STAGES}
-        (self.folder / "params.yaml").write_text(yaml.safe_dump(params))
+        params = {stage: {"wish": json.dumps(stages.get(stage))} for stage in (*STAGES, "restore")}
+        for folder in (self.folder, self.folder / "restoration"):
+            if folder.is_dir():
+                (folder / "behave.json").write_text(json.dumps(stages))
+                (folder / "params.yaml").write_text(yaml.safe_dump(params))
 
     def commit(self, message: str = "change") -> str:
         """Commit all there is, where it is for other clones to take; the commit's hash."""
@@ -217,6 +219,21 @@ def make_project(folder: Path) -> Project:
     scratch.behave()
     scratch.commit()
     return scratch
+
+
+def add_restoration(project: Project) -> None:
+    """Give a scratch project the stages of the other family, and commit."""
+    folder = project.folder / "restoration"
+    folder.mkdir()
+    shutil.copy(ROOT / "restoration/.gitignore", folder / ".gitignore")
+    graph = yaml.safe_load((project.folder / "dvc.yaml").read_text())["stages"]
+    graph["restore"] = graph.pop("predict") | {"outs": ["data/restore"], "params": ["restore"]}
+    for name, stage in graph.items():
+        stage["cmd"] = f"exec python ../stage.py {name}"
+        stage["deps"][0] = "../stage.py"
+    (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": graph}))
+    project.behave()
+    project.commit()
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def family_in(params: Path) -> Family:
     except (OSError, UnicodeError, yaml.YAMLError):
         content = None  # whoever reads it for its values says what is wrong
     name = content.get("family", "diagnosis") if isinstance(content, dict) else "diagnosis"
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise InputError(f"{params}: family: {name!r} found, one of {', '.join(known)} needed.")
     found: Family = known[name]
     return found

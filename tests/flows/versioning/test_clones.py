@@ -70,6 +70,8 @@ def test_results_and_dvcs_own_record_are_no_changes(origin: Path) -> None:
     Path("data").mkdir()
     Path("data/result").touch()
     Path("dvc.lock").write_text("of this machine")
+    Path("restoration").mkdir()
+    Path("restoration/dvc.lock").write_text("of this machine")
     second = commit(origin, "two")
     assert take("HEAD") == second
     # A record that commits hold makes way for that of another commit, and stays as long as the commit does.

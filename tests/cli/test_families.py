@@ -1,0 +1,94 @@
+"""The family of a project: said by its params.yaml, and obeyed by every stage."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+
+import pytest
+import yaml
+
+from plumbline.cli import diagnosis, restoration
+from plumbline.cli.families import Family, family_in
+from plumbline.core.errors import InputError
+from tests.flows.conftest import ROOT
+from tests.tiny import STAGES, run_cli
+
+ENTRIES = {
+    "simulate": "simulate.restoration.stage",
+    "ingest": "sources.restoration.stage",
+    "prepare": "prepare.restoration.stage",
+    "train": "train.restoration.stage",
+    "compress": "compress.restoration.stage",
+    "export": "export.restoration.stage",
+    "validate": "validate.restoration.stage",
+    "package": "release.restoration.package",
+}
+"""Stage -> the module that runs it for restoration."""
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ("family: restoration\n", "restoration"),
+        ("family: diagnosis\n", "diagnosis"),
+        ("train: {}\n", "diagnosis"),
+        ("", "diagnosis"),
+        ("train: [", "diagnosis"),  # whoever reads its values says what is wrong
+        ("- family\n", "diagnosis"),
+    ],
+)
+def test_a_params_file_says_its_family(tmp_path: Path, content: str, name: str) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text(content)
+    assert family_in(path).name == name
+    assert family_in(tmp_path / "missing.yaml").name == "diagnosis"
+
+
+@pytest.mark.parametrize("value", ["forecast", "3", "[]", "null"])
+def test_an_unknown_family_is_refused_by_name(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text(f"family: {value}\n")
+    with pytest.raises(InputError, match=r"params\.yaml: family: .* found, one of diagnosis, restoration needed"):
+        family_in(path)
+
+
+def test_an_unknown_family_ends_a_stage_with_2(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text("family: forecast\n")
+    ended = run_cli("simulate", cwd=tmp_path)
+    assert ended.code == 2
+    assert "family: 'forecast' found" in ended.err
+    assert not (tmp_path / "data").exists()
+
+
+def test_both_families_have_all_stages_with_the_same_arguments() -> None:
+    for family in (diagnosis, restoration):
+        for stage in STAGES:
+            asked = inspect.signature(getattr(Family, stage)).parameters
+            assert [*inspect.signature(getattr(family, stage)).parameters] == [*asked][1:]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_is_that_of_the_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+    """With the parameters of the project, and folders below `data`."""
+    params = yaml.safe_load((ROOT / "restoration/params.yaml").read_text())
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+    called: list[tuple[object, ...]] = []
+    module = importlib.import_module(f"plumbline.{ENTRIES[stage]}")
+    monkeypatch.setattr(module, stage, lambda *given: called.append(given))
+    assert run_cli(stage, cwd=tmp_path).code == 0
+    ((*given,),) = called
+    folders = [folder for folder in given if isinstance(folder, Path)]
+    assert folders
+    assert all(folder.parts[0] == "data" for folder in folders)
+    assert folders[-1] == Path("data") / stage
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_key_of_the_other_family_is_refused(tmp_path: Path, stage: str) -> None:
+    params = yaml.safe_load((ROOT / "restoration/params.yaml").read_text())
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump({**params, "score": {}}))
+    ended = run_cli(stage, cwd=tmp_path)
+    assert ended.code == 2
+    assert "score: unknown key" in ended.err

@@ -1,0 +1,103 @@
+"""Two families in one checkout: each in its folder, one registry, one store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from flows import report
+from flows.versioning import remote
+from flows.versioning.caches import Asked, tidy_here
+from flows.versioning.clones import refuse_changes
+from flows.versioning.families import DIAGNOSIS, REGISTRY, RESTORATION, family_of, inside
+from flows.versioning.stage_runner import STAGES, StageFailedError, reproduce, stale
+from tests.flows.conftest import Project, add_restoration
+
+
+@pytest.fixture
+def both(project: Project) -> Project:
+    """A scratch project with stages of both families."""
+    add_restoration(project)
+    return project
+
+
+def test_a_family_is_found_by_its_name() -> None:
+    assert family_of("restoration") == RESTORATION
+    with pytest.raises(StageFailedError, match="family: forecast found; one of diagnosis, restoration") as caught:
+        family_of("forecast")
+    assert caught.value.exit_code == 2
+
+
+def test_work_is_done_in_the_folder_and_recorded_at_the_root(both: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(REGISTRY, raising=False)
+    with inside(RESTORATION):
+        assert Path.cwd() == both.folder / "restoration"
+        assert os.environ[REGISTRY] == f"sqlite:///{both.folder}/mlflow.db"
+    assert Path.cwd() == both.folder
+    assert REGISTRY not in os.environ
+    monkeypatch.setenv(REGISTRY, "http://127.0.0.1:5000")
+    with inside(RESTORATION):
+        assert os.environ[REGISTRY] == "http://127.0.0.1:5000"
+    assert os.environ[REGISTRY] == "http://127.0.0.1:5000"
+    assert Path.cwd() == both.folder
+    with inside(DIAGNOSIS):
+        assert Path.cwd() == both.folder
+
+
+def test_a_commit_without_the_family_is_named(project: Project) -> None:
+    with pytest.raises(StageFailedError, match=r"restoration/dvc\.yaml: no such file"), inside(RESTORATION):
+        pass
+
+
+def test_a_stage_is_that_of_the_folder(both: Project) -> None:
+    heard: list[str] = []
+    with inside(RESTORATION):
+        assert stale("restore") == {*STAGES, "restore"}
+        assert reproduce("simulate", heard.append) == "ran"
+        assert "simulate" not in stale("restore")
+        assert reproduce("ingest", str, only=("simulate", "ingest")) == "ran"
+    assert "simulate says hello" in heard
+    assert Path("restoration/data/simulate/file.txt").exists()
+    assert not Path("data").exists()
+    assert stale() == {*STAGES, "predict"}
+    refuse_changes()  # DVC's record is in a folder, too
+
+
+def test_a_store_is_known_by_the_checkout(both: Project) -> None:
+    """In the folder of a family, a `.dvc` of its own would hide the project's."""
+    Path(".dvc-remote").mkdir()
+    with inside(RESTORATION):
+        reproduce("simulate", str)
+        remote.check(str)
+        remote.push(["simulate"], str)
+    assert remote.SEEN.exists()
+    assert not Path("restoration/.dvc").exists()
+    assert list(Path(".dvc-remote/files").rglob("*.dir"))
+
+
+def test_results_of_stages_of_one_name_are_counted_apart(both: Project) -> None:
+    """One stays of each: that of the other family may be the older one."""
+    reproduce("simulate", str)
+    for wish in (1, 2):
+        both.behave(simulate={"run": wish})
+        with inside(RESTORATION):
+            reproduce("simulate", str)
+    runs = Path(".dvc/cache/runs")
+    assert len([path for path in runs.glob("*/*/*") if path.is_file()]) == 3
+    both.behave(simulate={"run": 3})  # no result is the present one
+    Path("dvc.lock").unlink()
+    Path("restoration/dvc.lock").unlink()
+    tidy_here(Asked([str(both.folder)], 1))
+    assert len([path for path in runs.glob("*/*/*") if path.is_file()]) == 2
+
+
+def test_figures_are_those_that_were_measured(both: Project) -> None:
+    with inside(RESTORATION):
+        path = Path("data/validate/metrics.json")
+        path.parent.mkdir(parents=True)
+        path.write_text('{"all": {"float32": {"rmse_mm": 2.5}, "gaussian_process": {"rmse_mm": 2.75}}}')
+        lines = report.markdown().splitlines()
+    assert "| metric | float32 | Gaussian process |" in lines
+    assert "| RMSE (mm) | 2.5 | 2.75 |" in lines
