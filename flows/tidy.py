@@ -24,11 +24,14 @@ from flows.orchestration import run_records, services
 from flows.orchestration.run_records import TAG
 from flows.versioning import caches, clones, stage_runner
 from flows.versioning.checkout import RWLOCK, TIDYING, CheckoutBusyError, alone
+from flows.versioning.families import FAMILIES, RESTORATION
 from flows.versioning.stage_runner import Say, StageFailedError
 from plumbline.core.errors import PlumblineError
 from plumbline.params import Tidy, load_params
+from plumbline.params.load_restoration import load_restoration
 
 MIB = 2**20
+PARAMS = "params.yaml"
 
 
 @dataclass
@@ -67,6 +70,8 @@ def tidy(dry_run: bool = False) -> Any:
     with contextlib.ExitStack() as held:
         places, busy = _hold(held)
         report.part(lambda: f"registry {stage_runner.tidy_registry(say, dry_run)}")
+        if (RESTORATION.folder / PARAMS).is_file():
+            report.part(lambda: _fields(say, dry_run))
         report.part(lambda: _stores(settings, places, busy, dry_run, say))
         report.part(lambda: _folders(settings, places, dry_run))
     report.part(lambda: f"{run_records.forget_runs(settings.days, dry_run)} records of runs")
@@ -118,9 +123,22 @@ def _stores(settings: Tidy, places: list[Path], busy: list[Path], dry_run: bool,
     return f"{sum(one.objects for one in removed)} objects of DVC, {sum(one.bytes for one in removed)} bytes"
 
 
+def _fields(say: Say, dry_run: bool) -> str:
+    """The packages of the other family, which are in the same registry and stay by the same settings."""
+    try:
+        name = load_restoration(RESTORATION.folder / PARAMS).package.name
+    except PlumblineError as error:
+        raise StageFailedError(str(error), error.exit_code) from error
+    return f"registry of {name} {stage_runner.tidy_registry(say, dry_run, name)}"
+
+
 def _folders(settings: Tidy, places: list[Path], dry_run: bool) -> str:
     here = Path.cwd()
-    size = sum(run_records.clear_folders(place, settings.days, dry_run, clone=place != here) for place in places)
+    size = sum(
+        run_records.clear_folders(place / family.folder, settings.days, dry_run, clone=place != here)
+        for place in places
+        for family in FAMILIES.values()
+    )
     return f"{size} bytes in .plumbline"
 
 

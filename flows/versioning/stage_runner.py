@@ -183,14 +183,17 @@ def promote(say: Say) -> str:
     return report.version_of(PACKAGE)
 
 
-def tidy_registry(say: Say, dry_run: bool) -> str:
+def tidy_registry(say: Say, dry_run: bool, name: str | None = None) -> str:
     """Remove from the registry what is not wanted, with `plumbline release tidy`; return what it says of that.
+
+    Args:
+        say: is told what it prints. dry_run: nothing is removed. name: of a registered model; None: this project's.
 
     Raises:
         StageFailedError: the registry does not answer.
     """
     lines: list[str] = []
-    options = ["--dry-run"] if dry_run else []
+    options = [*(["--dry-run"] if dry_run else []), *(["--name", name] if name else [])]
     code = process.run([sys.executable, "-m", "plumbline", "release", "tidy", *options], keeping(lines, say))
     if code:
         raise _failure("release tidy", code, lines)

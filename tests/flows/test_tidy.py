@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
+import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -127,6 +129,28 @@ def test_one_part_that_fails_stops_no_other(place: Path) -> None:
     assert told.is_failed()
     assert "the model registry does not answer" in told.message
     assert not old.exists()
+
+
+def test_the_other_family_is_tidied_with_the_settings_of_the_project(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "restoration").mkdir()
+    shutil.copy(ROOT / "restoration/params.yaml", place / "restoration/params.yaml")
+    left = aged(place / "restoration/.plumbline/checkpoints/train-1/last.ckpt", 11)
+    asked: list[list[str]] = []
+
+    def run(command: list[str], say: Callable[[str], None], **_: object) -> int:
+        asked.append(command[command.index("tidy") + 1 :])
+        say("INFO removed: nothing")
+        return 0
+
+    monkeypatch.setattr("flows.versioning.process.run", run)
+    monkeypatch.setattr(run_records, "forget_runs", lambda *_: 0)
+    monkeypatch.setattr("flows.tidy.get_run_logger", lambda: logging.getLogger("test"))
+    state = tidy.fn()
+    assert state.is_completed(), state.message
+    assert asked == [[], ["--name", "plumbline-restoration"]]
+    assert not left.exists()
 
 
 def test_only_what_nothing_changed_for_long_goes(place: Path) -> None:

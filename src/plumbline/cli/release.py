@@ -12,7 +12,7 @@ from plumbline.cli.families import family_in
 from plumbline.cli.options import DATA, PARAMS, RARE, ParamsOption, print_table
 from plumbline.core.console import log
 from plumbline.core.errors import GateRefused, InputError
-from plumbline.params import load_params
+from plumbline.params import Tidy, load_params
 
 app = typer.Typer(help="The registry of released models: promote, roll back, list.", no_args_is_help=True)
 
@@ -120,6 +120,9 @@ def challenge(
 @app.command(epilog="Example: `plumbline release tidy --dry-run`")
 def tidy(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing; say what would go.")] = False,
+    name: Annotated[
+        str | None, typer.Option(help="Registered model; without it, this project's.", rich_help_panel=RARE)
+    ] = None,
     params: ParamsOption = PARAMS,
 ) -> None:
     """Remove packages and records of training that are no longer wanted, as the section `tidy` of the parameters says.
@@ -129,8 +132,8 @@ def tidy(
     from plumbline.release.registry import Registry
     from plumbline.release.tidy import tidy as run
 
-    everything = load_params(params)
-    removed = run(everything.tidy, Registry(everything.package.name), dry_run)
+    settings = load_params(params).tidy if family_in(params).name == "diagnosis" else Tidy()
+    removed = run(settings, Registry(name or _name_in(params)), dry_run)
     for item in removed.packages:
         log.info("package %s, number %d, registered %s", item.version, item.number, f"{item.registered:%Y-%m-%d}")
     told = "would be removed" if dry_run else "removed"
