@@ -13,7 +13,8 @@ from typing import Any
 from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 
 from plumbline.core.errors import InputError
-from plumbline.export.package import MANIFEST, verify_package
+from plumbline.export.folder import MANIFEST
+from plumbline.release.families import verify_package
 from plumbline.release.names import CHAMPION
 
 DOWNLOADS = Path(".plumbline/models")
