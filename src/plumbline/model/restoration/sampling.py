@@ -74,8 +74,12 @@ def component(found: Samples, name: str, view: tuple[float, float] = (1.0, 0.0))
         which = 0 if name == "up" else 1
         return found.field_mm[:, which], found.process_mm[which]
     up, east = view
+    # One direction leaves up and east apart unknown, and the samples' mean with them: along the line of sight the
+    # process's own is nearer (docs/benchmarks/2026-11-26-fields.md). The samples tell the scatter.
+    samples = up * found.field_mm[:, 0] + east * found.field_mm[:, 1]
+    mean = up * found.process_mean_mm[0] + east * found.process_mean_mm[1]
     return (
-        up * found.field_mm[:, 0] + east * found.field_mm[:, 1],
+        samples - samples.mean(axis=0) + mean,
         np.hypot(up * found.process_mm[0], east * found.process_mm[1]),
     )
 
