@@ -96,7 +96,9 @@ def quantize_weights(source: Path, out: Path, batches: Sequence[dict[str, NDArra
     cleaned = out.with_suffix(".clean.onnx")
     onnx.save(model, cleaned)
     convolutions = [node.name for node in model.graph.node if node.op_type == "Conv"]
-    logging.getLogger().setLevel(logging.ERROR)
+    root = logging.getLogger()
+    before = root.level
+    root.setLevel(logging.ERROR)  # ONNX Runtime tells the root logger of each layer
     try:
         quantize_static(
             cleaned,
@@ -112,6 +114,7 @@ def quantize_weights(source: Path, out: Path, batches: Sequence[dict[str, NDArra
             extra_options={"ActivationSymmetric": True, "WeightSymmetric": True},
         )
     finally:
+        root.setLevel(before)
         cleaned.unlink(missing_ok=True)
     written = onnx.load(out)
     del written.metadata_props[:]
