@@ -10,9 +10,19 @@ from scipy import stats
 
 from plumbline.core.errors import InputError
 from plumbline.model.restoration import scores
-from plumbline.model.restoration.sampling import Samples, component, distances, mean_view, summarise
+from plumbline.model.restoration.sampling import (
+    BOTH,
+    LINE,
+    Samples,
+    distances,
+    draw_samples,
+    summarise,
+    told_by,
+    told_distances,
+)
 from plumbline.model.restoration.spread import COMPONENTS, LEAST_MM, Component, Spread, read_spread
-from plumbline.prepare.restoration.conditions import MAPS
+from plumbline.prepare.restoration.conditions import CHANNELS, MAPS, describe
+from tests.prepare.restoration.test_conditions import make_maps
 
 SPREAD = Spread(
     distance_m=[5.0, 15.0],
@@ -60,34 +70,57 @@ def test_a_spread_is_read_as_it_was_written_or_refused(tmp_path):
 def test_samples_count_as_much_as_they_are_worth():
     rng = np.random.default_rng(0)
     field, mean = rng.normal(size=(6, 2, 4, 5)).astype(np.float32), rng.normal(size=(2, 4, 5)).astype(np.float32)
-    drawn = Samples(field, np.full((2, 4, 5), 2.0, np.float32), mean)
+    drawn = Samples(BOTH, field, np.full((2, 4, 5), 2.0, np.float32), mean)
     half = drawn.weighted(SPREAD)
     np.testing.assert_allclose(half.field_mm, mean + 0.8 * (field - mean), rtol=1e-5, atol=1e-6)
-    values, process = component(half, "los", (0.8, -0.6))
-    samples = 0.8 * half.field_mm[:, 0] - 0.6 * half.field_mm[:, 1]
-    # One direction: the scatter is the samples', the mean the process's own.
-    np.testing.assert_allclose(values.mean(axis=0), 0.8 * mean[0] - 0.6 * mean[1], atol=1e-5)
-    np.testing.assert_allclose(values - values.mean(axis=0), samples - samples.mean(axis=0), atol=1e-5)
-    np.testing.assert_allclose(process, np.hypot(0.8 * 2, 0.6 * 2))
-    np.testing.assert_array_equal(component(half, "east")[0], half.field_mm[:, 1])
-    one = summarise(*component(half, "up"), "up", SPREAD, np.full((4, 5), 10.0))
+    np.testing.assert_array_equal(half.of("east")[0], half.field_mm[:, 1])
+    one = summarise(half, "up", SPREAD, np.full((4, 5), 10.0))
     np.testing.assert_allclose(one.mean, half.field_mm[:, 0].mean(axis=0))
     np.testing.assert_allclose(
-        one.deviation, SPREAD.deviation("up", half.field_mm[:, 0].std(axis=0, ddof=1), process * 0 + 2)
+        one.deviation, SPREAD.deviation("up", half.field_mm[:, 0].std(axis=0, ddof=1), np.full((4, 5), 2.0))
     )
     np.testing.assert_allclose(one.half_width, 1.8 * one.deviation)
+    line = Samples(LINE, field, drawn.process_mm, mean).weighted(SPREAD)
+    np.testing.assert_array_equal(line.of("los")[0], half.field_mm[:, 0])  # its gain is that of up here
+    np.testing.assert_array_equal(line.field_mm[:, 1], field[:, 1])
 
 
-def test_distances_and_views_are_of_cells_with_scatterers():
+def test_distances_are_to_cells_with_scatterers():
     counts = np.zeros((5, 6))
     assert np.isinf(distances(counts, 10.0)).all()
     counts[2, 1] = 3
     assert distances(counts, 10.0)[4, 4] == pytest.approx(10 * np.hypot(2, 3))
     maps = np.zeros((len(MAPS), 5, 6), np.float32)
-    maps[MAPS.index("count_east"), 0, :2] = [1, 3]
-    maps[MAPS.index("los_up_east"), 0, :2] = [0.8, 0.7]
-    maps[MAPS.index("los_east_east"), 0, :2] = [0.6, 0.7]
-    assert mean_view(maps, 1) == pytest.approx((0.725, 0.675))
+    maps[MAPS.index("count_west")] = counts
+    assert told_by(maps) == LINE
+    assert told_distances(maps, LINE, 10.0)[4, 4] == pytest.approx(10 * np.hypot(2, 3))
+    maps[MAPS.index("count_east"), 4, 4] = 1
+    maps[MAPS.index("los_east_east"), 4, 4] = 0.6
+    assert told_by(maps) == BOTH
+    # Up and east need both sides: the farther one counts.
+    assert told_distances(maps, BOTH, 10.0)[4, 4] == pytest.approx(10 * np.hypot(2, 3))
+    assert told_distances(maps, BOTH, 10.0)[2, 1] == pytest.approx(10 * np.hypot(2, 3))
+
+
+class Still:
+    """Says of each mirror image what it is told of the mean, and nothing else."""
+
+    alphas = np.linspace(0.99, 0.01, 10)
+
+    def denoise(self, noisy, step, conditions):
+        return np.broadcast_to(conditions[CHANNELS.index("shape_east")], noisy.shape).astype(np.float32)
+
+
+def test_samples_of_mirror_images_are_mirrored_back():
+    maps = make_maps(3)
+    found = draw_samples(Still(), maps, BOTH, 3, 6, 1.0, np.random.default_rng(0))
+    assert found.field_mm.shape == (6, 2, 32, 32)
+    told = describe(maps)
+    beyond = (found.field_mm - told.mean) / told.scale[:, None, None]
+    # Of east the sign turns with the mirror, and what is told of it as well: all images agree.
+    for one in beyond:
+        np.testing.assert_allclose(one[1], told.channels[CHANNELS.index("shape_east")], atol=1e-2)
+    assert np.abs(np.diff(beyond[:, 0], axis=0)).max() > 0.1
 
 
 @given(st.floats(-30, 30), st.floats(0.05, 20))

@@ -144,7 +144,7 @@ def test_buildings_are_read_off_and_a_picture_is_drawn(restored):
     assert len(table) == 64
     assert table["told"].any()
     told = table[table["told"]]
-    for name in ("up_mm", "gradient_mm_m", "angular_distortion_permille"):
+    for name in ("displacement_mm", "gradient_mm_m", "angular_distortion_permille"):
         assert (told[f"{name}_low"] <= told[name]).all()
         assert (told[name] <= told[f"{name}_high"]).all()
         assert table[name].isna().eq(~table["told"]).all()

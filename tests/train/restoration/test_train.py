@@ -10,11 +10,11 @@ from plumbline.core.errors import InputError
 from plumbline.model.restoration.adapters import add_adapter, late_parameters
 from plumbline.model.restoration.spread import LEAST_MM
 from plumbline.params.restoration import AdapterFields, RestorationParams
-from plumbline.prepare.restoration.conditions import CHANNELS, describe
+from plumbline.prepare.restoration.conditions import CHANNELS, MIRRORS, describe, mirrored, mirrored_field
 from plumbline.prepare.restoration.scenes import SceneSet, load_scenes
 from plumbline.train.restoration.adapt import AdapterOptimisation
 from plumbline.train.restoration.calibrate import BINS_M, _Cells, _farthest, _fit, _gain
-from plumbline.train.restoration.crops import MIRRORS, CropData, drawn_rows, make_batch, mirrored
+from plumbline.train.restoration.crops import CropData, drawn_rows, make_batch
 from plumbline.train.restoration.module import field_loss
 from tests.model.restoration.made import make_denoiser
 from tests.prepare.restoration.test_conditions import make_maps
@@ -31,7 +31,7 @@ def test_a_mirrored_place_is_described_as_the_mirrored_description(seed, sides):
     plain = describe(maps)
     for mirror in range(MIRRORS):
         kept = maps.copy()
-        told = describe(mirrored(maps, truth, mirror)[0])
+        told = describe(mirrored(maps, mirror))
         np.testing.assert_array_equal(maps, kept)  # what was given stays
         flip = (slice(None), slice(None, None, -1 if mirror & 1 else 1), slice(None, None, -1 if mirror & 2 else 1))
         signs = np.ones(len(CHANNELS), np.float32)
@@ -49,7 +49,7 @@ def test_a_mirrored_place_is_described_as_the_mirrored_description(seed, sides):
         expected = signs[:, None, None] * plain.channels[order][flip]
         np.testing.assert_allclose(told.channels, expected, atol=2e-3)
         np.testing.assert_allclose(told.scale, plain.scale, rtol=1e-5)
-        np.testing.assert_allclose(mirrored(maps, truth, mirror)[1], field)
+        np.testing.assert_allclose(mirrored_field(truth, mirror), field)
         mean = plain.mean[flip] * np.array([1, -1 if mirror & 2 else 1])[:, None, None]
         np.testing.assert_allclose(told.mean, mean, atol=1e-5)
 
@@ -68,7 +68,7 @@ def test_examples_are_drawn_from_seed_and_epoch_and_say_what_is_missed(tiny_fiel
     again = batch.mean_BFHW + batch.scale_BF[:, :, None, None] * batch.clean_BFHW
     for number, (scene, row, column, mirror) in enumerate(rows[:6]):
         cut = (slice(None), slice(row, row + 16), slice(column, column + 16))
-        truth = mirrored(scenes.maps[scene][cut], scenes.truth[scene][cut], mirror)[1]
+        truth = mirrored_field(scenes.truth[scene][cut], mirror)
         np.testing.assert_allclose(again[number], truth, atol=1e-3)
 
 

@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 from plumbline.core.console import track
 from plumbline.model.restoration import scores
 from plumbline.model.restoration.sampling import (
-    COUNTS,
     Denoiser,
     Float,
-    component,
-    distances,
     draw_samples,
-    mean_view,
     summarise,
+    told_by,
+    told_distances,
 )
 from plumbline.model.restoration.spread import Spread
 from plumbline.prepare.restoration.scenes import SceneSet
@@ -48,14 +46,15 @@ def restore_scenes(model: Denoiser, spread: Spread, scenes: SceneSet, how: Setti
     """
     found = []
     for number in track(range(len(scenes)), len(scenes), what):
-        maps, truth = _middle(scenes, number, how.window)
+        maps, truth = middle(scenes, number, how.window)
         rng = np.random.default_rng([how.seed, number])
-        drawn = draw_samples(model, maps, how.steps, how.samples, how.eta, rng).weighted(spread)
-        away = distances(maps[COUNTS].sum(axis=0), how.cell_m)
+        names = told_by(maps)
+        drawn = draw_samples(model, maps, names, how.steps, how.samples, how.eta, rng).weighted(spread)
+        away = told_distances(maps, names, how.cell_m)
         told = away <= spread.farthest_m
         parts = []
-        for name, true, view in _asked(maps, truth):
-            one = summarise(*component(drawn, name, view), name, spread, away)
+        for name, true in zip(drawn.names, truth, strict=False):
+            one = summarise(drawn, name, spread, away)
             parts.append(_figures(one.mean, one.deviation, one.half_width, true, told, how.cell_m))
         found.append(_mean(parts))
     return found
@@ -65,30 +64,22 @@ def process_figures(scenes: SceneSet, farthest_m: float, how: Settings) -> list[
     """The same of the Gaussian process."""
     found = []
     for number in range(len(scenes)):
-        maps, truth = _middle(scenes, number, how.window)
-        told = distances(maps[COUNTS].sum(axis=0), how.cell_m) <= farthest_m
-        parts = []
-        for name, true, (up, east) in _asked(maps, truth):
-            mean = {"up": maps[0], "east": maps[1], "los": up * maps[0] + east * maps[1]}[name]
-            deviation = {"up": maps[2], "east": maps[3], "los": np.hypot(up * maps[2], east * maps[3])}[name]
-            parts.append(_figures(mean, deviation, NORMAL_90 * deviation, true, told, how.cell_m))
+        maps, truth = middle(scenes, number, how.window)
+        names = told_by(maps)
+        told = told_distances(maps, names, how.cell_m) <= farthest_m
+        parts = [
+            _figures(maps[k], maps[2 + k], NORMAL_90 * maps[2 + k], truth[k], told, how.cell_m)
+            for k in range(len(names))
+        ]
         found.append(_mean(parts))
     return found
 
 
-def _middle(scenes: SceneSet, number: int, window: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def middle(scenes: SceneSet, number: int, window: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Maps and truth of a scene's middle, `window` cells a side."""
     first = max(0, (scenes.truth.shape[-1] - window) // 2)
     cut = (slice(None), slice(first, first + window), slice(first, first + window))
     return np.asarray(scenes.maps[number])[cut], np.asarray(scenes.truth[number])[cut]
-
-
-def _asked(maps: NDArray[np.float32], truth: NDArray[np.float32]) -> list[tuple[str, Float, tuple[float, float]]]:
-    """Components that a scene tells, the truth of each, and the line of sight."""
-    sides = [bool(maps[k].sum()) for k in COUNTS]
-    if all(sides):
-        return [("up", truth[0], (1.0, 0.0)), ("east", truth[1], (0.0, 1.0))]
-    up, east = mean_view(maps, sides.index(True) if any(sides) else 0)
-    return [("los", up * truth[0] + east * truth[1], (up, east))]
 
 
 def _figures(
@@ -124,7 +115,7 @@ def largest_difference(reference: Denoiser, other: Denoiser, scenes: SceneSet, h
 
     most = 0.0
     for number in range(min(8, len(scenes))):
-        told = describe(_middle(scenes, number, how.window)[0])
+        told = describe(middle(scenes, number, how.window)[0])
         noise = np.random.default_rng(number).standard_normal((2, *told.mean.shape)).astype(np.float32)
         for step in np.linspace(0, len(reference.alphas) - 1, 3).astype(int):
             both: list[Any] = [model.denoise(noise, int(step), told.channels) for model in (reference, other)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -10,12 +11,12 @@ from scipy import ndimage
 
 from plumbline.model.restoration.diffusion import draws, restore_steps
 from plumbline.model.restoration.spread import Spread
-from plumbline.prepare.restoration.conditions import MAPS, describe
+from plumbline.prepare.restoration.conditions import MAPS, MIRRORS, describe, mirrored, mirrored_field
 
 Float = NDArray[np.floating[Any]]
-WEST, EAST = 0, 1
 COUNTS = [MAPS.index("count_west"), MAPS.index("count_east")]
-LOS = [[MAPS.index(f"los_{part}_{side}") for part in ("up", "east")] for side in ("west", "east")]
+LOS_EAST = [MAPS.index("los_east_west"), MAPS.index("los_east_east")]
+BOTH, LINE = ("up", "east"), ("los",)
 
 
 class Denoiser(Protocol):
@@ -28,8 +29,10 @@ class Denoiser(Protocol):
 
 
 class Samples(NamedTuple):
-    """K samples of up and east over a window."""
+    """K samples of a window's field."""
 
+    names: tuple[str, ...]
+    """Components that it tells: up and east, or the line of sight, which then stands in up's place."""
     field_mm: Float
     """(K, 2, rows, columns)"""
     process_mm: NDArray[np.float32]
@@ -39,8 +42,14 @@ class Samples(NamedTuple):
 
     def weighted(self, spread: Spread) -> Samples:
         """The samples with as much of what they say beyond the Gaussian process as counts."""
-        gain = np.array([spread.components[name].gain for name in ("up", "east")], np.float32)[:, None, None]
+        gains = [spread.components[name].gain for name in self.names]
+        gain = np.array([*gains, 1.0][:2], np.float32)[:, None, None]
         return self._replace(field_mm=self.process_mean_mm + gain * (self.field_mm - self.process_mean_mm))
+
+    def of(self, name: str) -> tuple[Float, Float]:
+        """(K, rows, columns) samples of a component and (rows, columns) the Gaussian process's standard deviation."""
+        which = self.names.index(name)
+        return self.field_mm[:, which], self.process_mm[which]
 
 
 class Restored(NamedTuple):
@@ -51,41 +60,49 @@ class Restored(NamedTuple):
     half_width: Float
 
 
+def told_by(maps: NDArray[np.float32]) -> tuple[str, ...]:
+    """Components that a scene's raw maps tell: in the frame of `Observations.along_line` nothing is seen east."""
+    return BOTH if any(bool(maps[k].any()) for k in LOS_EAST) else LINE
+
+
+def told_distances(maps: NDArray[np.float32], names: tuple[str, ...], cell_m: float) -> Float:
+    """(rows, columns) m to the nearest scatterer; of `BOTH`, to that of the side which has it farther."""
+    sides = [distances(maps[k], cell_m) for k in COUNTS]
+    return np.maximum(*sides) if names == BOTH else np.minimum(*sides)
+
+
 def draw_samples(
-    model: Denoiser, maps: NDArray[np.float32], steps: int, samples: int, eta: float, rng: np.random.Generator
+    model: Denoiser,
+    maps: NDArray[np.float32],
+    names: tuple[str, ...],
+    steps: int,
+    samples: int,
+    eta: float,
+    rng: np.random.Generator,
 ) -> Samples:
-    """Samples of the field over the window of raw maps (len(MAPS), rows, columns)."""
-    told = describe(maps)
-    shape = (samples, 2, *maps.shape[1:])
-    fresh = draws(rng, shape)
-    clean = restore_steps(
-        lambda field, step: model.denoise(field, step, told.channels), next(fresh), model.alphas, steps, eta, fresh
-    )
-    return Samples(told.mean + told.scale[:, None, None] * clean, maps[2:4], told.mean)
+    """Samples of the field over a window, drawn in turn from each of its mirror images.
 
-
-def component(found: Samples, name: str, view: tuple[float, float] = (1.0, 0.0)) -> tuple[Float, Float]:
-    """(K, rows, columns) samples of a component and (rows, columns) the Gaussian process's standard deviation.
+    What the network makes of an image and of its mirror image differs by the network's own error, which this evens out.
 
     Args:
-        found: of the window. name: of `spread.COMPONENTS`. view: `los_up`, `los_east`, for `los`.
+        model: network. maps: (len(MAPS), rows, columns) raw. names: `BOTH`, or `LINE` where the maps are in the frame
+            of `Observations.along_line`. steps, samples, eta: of restoring. rng: gives the noise.
     """
-    if name != "los":
-        which = 0 if name == "up" else 1
-        return found.field_mm[:, which], found.process_mm[which]
-    up, east = view
-    # One direction leaves up and east apart unknown, and the samples' mean with them: along the line of sight the
-    # process's own is nearer (docs/benchmarks/2026-11-26-fields.md). The samples tell the scatter.
-    samples = up * found.field_mm[:, 0] + east * found.field_mm[:, 1]
-    mean = up * found.process_mean_mm[0] + east * found.process_mean_mm[1]
-    return (
-        samples - samples.mean(axis=0) + mean,
-        np.hypot(up * found.process_mm[0], east * found.process_mm[1]),
-    )
+    parts = []
+    for mirror in range(min(MIRRORS, samples)):
+        told = describe(mirrored(maps, mirror))
+        shape = (len(range(mirror, samples, MIRRORS)), 2, *maps.shape[1:])
+        fresh = draws(rng, shape)
+        denoise = partial(model.denoise, conditions=told.channels)
+        clean = restore_steps(denoise, next(fresh), model.alphas, steps, eta, fresh)
+        field = told.mean + told.scale[:, None, None] * clean
+        parts.append(mirrored_field(field.astype(np.float32), mirror))
+    return Samples(names, np.concatenate(parts), maps[2:4], maps[:2])
 
 
-def summarise(samples: Float, process: Float, name: str, spread: Spread, distance_m: Float) -> Restored:
+def summarise(found: Samples, name: str, spread: Spread, distance_m: Float) -> Restored:
     """Mean, standard deviation and half of the interval of a component."""
+    samples, process = found.of(name)
     deviation = spread.deviation(name, samples.std(axis=0, ddof=1), process)
     return Restored(samples.mean(axis=0), deviation, spread.half_width(name, deviation, distance_m))
 
@@ -96,10 +113,3 @@ def distances(counts: Float, cell_m: float) -> Float:
     if not seen.any():
         return np.full(seen.shape, np.inf)
     return np.asarray(cell_m * ndimage.distance_transform_edt(~seen), float)
-
-
-def mean_view(maps: NDArray[np.float32], side: int) -> tuple[float, float]:
-    """Mean `los_up` and `los_east` of the scatterers of one side in raw maps."""
-    weight = maps[COUNTS[side]]
-    up, east = (float((weight * maps[k]).sum() / max(weight.sum(), 1e-9)) for k in LOS[side])
-    return up, east

@@ -29,6 +29,18 @@ CHANNELS = (
 """What the network is given for each cell; no unit."""
 NEAR_CELLS = 2.0
 """Standard deviation of the Gaussian window around a cell in which residuals are averaged."""
+MIRRORS = 4
+"""Symmetries that leave the viewing geometry what it is: north-south, east-west, both, none."""
+_EAST = [MAPS.index(name) for name in ("mean_east", "los_east_west", "los_east_east")]
+_SWAPPED = [
+    *range(4),
+    *(
+        MAPS.index(f"{name}_{side}")
+        for side in ("east", "west")
+        for name in ("change", "error", "count", "los_east", "los_up")
+    ),
+]
+"""Maps in the order that an east-west mirror gives them: who looked from the west now looks from the east."""
 LARGEST = 4.0
 FAR_CELLS = 10.0
 
@@ -52,6 +64,25 @@ def stack_maps(estimate: Estimate, binned: Binned) -> NDArray[np.float32]:
         for part in (binned.change, binned.error, binned.count, binned.los_east, binned.los_up)
     ]
     return np.stack([*estimate.mean, *estimate.deviation, *sides]).astype(np.float32)
+
+
+def mirrored(maps: NDArray[np.float32], mirror: int) -> NDArray[np.float32]:
+    """Raw maps mirrored north-south (1), east-west (2), both (3) or not (0)."""
+    if mirror & 1:
+        maps = maps[:, ::-1]
+    if mirror & 2:
+        maps = maps[_SWAPPED][:, :, ::-1].copy()
+        maps[_EAST] *= -1
+    return maps
+
+
+def mirrored_field(field: NDArray[np.float32], mirror: int) -> NDArray[np.float32]:
+    """Up and east (..., 2, rows, columns) mirrored as `mirrored` mirrors maps; twice is not at all."""
+    if mirror & 1:
+        field = field[..., ::-1, :]
+    if mirror & 2:
+        field = field[..., ::-1] * np.array([1, -1], field.dtype)[:, None, None]
+    return field
 
 
 def describe(maps: Float) -> Conditions:

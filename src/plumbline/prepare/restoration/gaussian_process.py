@@ -26,6 +26,8 @@ MOST = 1800
 """Observations of one solution; from more on they are gathered in larger cells."""
 VAGUE_MM = 60.0
 """Standard deviation of the unknown mean."""
+CERTAIN_MM = 0.02
+"""Standard deviation of what does not move at all."""
 BOUNDS = ((-2.5, 5.0), (-3.5, 4.5), (2.7, 6.9), (-1.6, 1.6), (-3.0, 3.0))
 """Of the logarithms of `Covariance`: mm, mm, m, 1, mm."""
 FIRST = (1.0, 0.3, 4.7, 0.0, -1.0)
@@ -153,6 +155,8 @@ def estimate(found: Observations, grid: Grid, covariance: Covariance, halo_m: fl
         variance = own**2 + VAGUE_MM**2 - (known**2).sum(axis=0)
         values = np.sqrt(np.maximum(variance, 1e-4)).reshape(len(axes[0]), len(axes[1]))
         deviation.append(_spread(values, axes, grid))
+    if not points.view[:, 1].any():  # see `Observations.along_line`
+        mean[1], deviation[1] = 0.0, np.full(shape[1:], CERTAIN_MM)
     return Estimate(mean, np.stack(deviation))
 
 

@@ -49,6 +49,18 @@ class Observations:
         """(N,) `WEST` or `EAST`."""
         return np.where(self.los[:, 0] > 0, EAST, WEST)
 
+    @property
+    def directions(self) -> int:
+        """Sides that they are seen from, 1 or 2."""
+        return len(np.unique(self.side))
+
+    def along_line(self) -> Self:
+        """The same in a frame whose `up` is each scatterer's own line of sight, and in which nothing moves east.
+
+        What one direction sees is one number a place; up and east apart would be guesses.
+        """
+        return replace(self, los=np.broadcast_to([0.0, 0.0, 1.0], self.los.shape))
+
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Self:
         """The rows `index`, in that order."""
         return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self)})

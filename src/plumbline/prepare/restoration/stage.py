@@ -56,6 +56,9 @@ def _prepare(job: _Job) -> None:
     truth = np.stack([moved.up_mm, moved.east_mm])
     grid = Grid(moved.left, moved.top, moved.cell_m, *truth.shape[1:])
     found = observe(load_points(job.scene / POINTS))
+    if found.directions == 1:
+        east, _, up = found.los.mean(axis=0)
+        truth, found = np.stack([up * truth[0] + east * truth[1], 0 * truth[0]]), found.along_line()
     covariance = fit_covariance(found, grid.cell_m)
     maps = stack_maps(estimate(found, grid, covariance, job.halo_m), bin_observations(found, grid))
     about = read_json(job.scene / ABOUT)

@@ -8,19 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.model.restoration.sampling import (
-    COUNTS,
+    BOTH,
+    LINE,
     Denoiser,
     Float,
-    Samples,
-    component,
     distances,
     draw_samples,
-    mean_view,
     summarise,
 )
 from plumbline.model.restoration.spread import Spread
 from plumbline.prepare.restoration.conditions import stack_maps
-from plumbline.prepare.restoration.gaussian_process import Covariance, Estimate, estimate
+from plumbline.prepare.restoration.gaussian_process import Covariance, estimate
 from plumbline.prepare.restoration.grid import Grid, bin_observations
 from plumbline.prepare.restoration.observations import Observations
 
@@ -33,6 +31,12 @@ class Settings:
     """What all windows of a run share."""
 
     covariance: Covariance
+    """Of up and east; unused where all scatterers are seen from one direction."""
+    line_covariance: Covariance
+    """Of the line of sight of `line_side`."""
+    line_side: int
+    """`WEST` or `EAST`: the direction that has more scatterers. Where it alone sees a place, its line of sight is told;
+    that of the other would be another figure under the same name."""
     spread: Spread
     steps: int
     samples: int
@@ -47,11 +51,8 @@ class RestoredWindow:
 
     bands: NDArray[np.float32]
     """(len(BANDS), rows, columns) mm; NaN where nothing can be told."""
-    samples: Samples
-    distance_m: Float
-    """(2, rows, columns) to the nearest scatterer of each side."""
-    view: tuple[float, float]
-    """`los_up`, `los_east` of the side that the `los` bands are of."""
+    samples: dict[str, Float]
+    """(K, rows, columns) mm of each component that is told somewhere."""
 
 
 def restore_window(found: Observations, grid: Grid, model: Denoiser, settings: Settings) -> RestoredWindow | None:
@@ -64,36 +65,43 @@ def restore_window(found: Observations, grid: Grid, model: Denoiser, settings: S
     margin = int(np.ceil(farthest / grid.cell_m))
     wide = grid.window(-margin, -margin, grid.rows + 2 * margin, grid.columns + 2 * margin)
     inner = (slice(None), slice(margin, margin + grid.rows), slice(margin, margin + grid.columns))
-    count = bin_observations(near, wide).count
-    away = np.stack([distances(side, grid.cell_m) for side in count])[inner]
+    away = np.stack([distances(side, grid.cell_m) for side in bin_observations(near, wide).count])[inner]
     told = away <= farthest
-    if not told.any():
-        return None
-    maps = stack_maps(estimate(near, grid, settings.covariance, settings.halo_m), bin_observations(near, grid))
+    bands = np.full((len(BANDS), grid.rows, grid.columns), np.nan, np.float32)
+    drawn: dict[str, Float] = {}
+    line = settings.line_side
+    both = told[0] & told[1]
+    alone = told[line] & ~both
+    if both.any():
+        _tell(BOTH, near, settings.covariance, away.max(axis=0), both, grid, model, settings, bands, drawn)
+    if alone.any():
+        own = near.take(near.side == line).along_line()
+        _tell(LINE, own, settings.line_covariance, away[line], alone, grid, model, settings, bands, drawn)
+    return RestoredWindow(bands, drawn) if drawn else None
+
+
+def _tell(
+    names: tuple[str, ...],
+    near: Observations,
+    covariance: Covariance,
+    distance_m: Float,
+    cells: NDArray[np.bool_],
+    grid: Grid,
+    model: Denoiser,
+    settings: Settings,
+    bands: NDArray[np.float32],
+    drawn: dict[str, Float],
+) -> None:
+    """Put components into `bands`, in `cells`, and their samples into `drawn`."""
+    maps = stack_maps(estimate(near, grid, covariance, settings.halo_m), bin_observations(near, grid))
     place = [round(grid.left / grid.cell_m), round(grid.top / grid.cell_m)]
     rng = np.random.default_rng([settings.seed, *(value % 2**32 for value in place)])
-    drawn = draw_samples(model, maps, settings.steps, settings.samples, settings.eta, rng).weighted(settings.spread)
-    both, either = told.all(axis=0), told.any(axis=0)
-    # Where one side sees a place, the line of sight is that side's; its mean over the window stands for each cell's.
-    side = int(told[1].sum() > told[0].sum())
-    view = mean_view(maps if maps[COUNTS[side]].any() else _maps_around(near, wide), side)
-    nearest = away.min(axis=0)
-    bands = np.full((len(BANDS), grid.rows, grid.columns), np.nan, np.float32)
-    for number, name in enumerate(("up", "east", "los")):
-        rows = both if name != "los" else either & ~both & told[side]
-        if not rows.any():
-            continue
-        one = summarise(
-            *component(drawn, name, view), name, settings.spread, away.max(axis=0) if name != "los" else nearest
-        )
+    found = draw_samples(model, maps, names, settings.steps, settings.samples, settings.eta, rng)
+    found = found.weighted(settings.spread)
+    for name in names:
+        one = summarise(found, name, settings.spread, distance_m)
+        first = BANDS.index(f"{name}_mm")
         parts = (one.mean, one.deviation, one.mean - one.half_width, one.mean + one.half_width)
-        for place_in, values in enumerate(parts):
-            bands[4 * number + place_in][rows] = values[rows]
-    return RestoredWindow(bands, drawn, away, view)
-
-
-def _maps_around(near: Observations, wide: Grid) -> NDArray[np.float32]:
-    """Raw maps of a wider window, of which only counts and lines of sight are asked."""
-    binned = bin_observations(near, wide)
-    nothing = np.zeros((2, wide.rows, wide.columns))
-    return stack_maps(Estimate(nothing, nothing), binned)
+        for band, values in enumerate(parts, first):
+            bands[band][cells] = values[cells]
+        drawn[name] = found.of(name)[0]

@@ -16,7 +16,7 @@ from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.prepare.restoration.grid import Grid
 from plumbline.serve.predictions import geojson_text
-from plumbline.serve.restoration.field import RestoredWindow, restore_window
+from plumbline.serve.restoration.field import BANDS, RestoredWindow, restore_window
 from plumbline.serve.restoration.windows import WINDOW
 from plumbline.sources.footprints.buildings import read_buildings
 
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from plumbline.serve.restoration.restore import Field
 
 Float = NDArray[np.floating[Any]]
-FIGURES = ("up_mm", "gradient_mm_m", "angular_distortion_permille")
+FIGURES = ("displacement_mm", "gradient_mm_m", "angular_distortion_permille")
 """Of each footprint, each with `_low` and `_high`: a 90 % interval.
 
-`up_mm`: mean over it. `gradient_mm_m`: steepest slope of the plane through it, its tilt. `angular_distortion_permille`:
-the largest slope between neighbouring cells less that plane (Boscardin and Cording 1989: what the tilt does not
-explain).
+`displacement_mm`: mean over it, in `direction`: `up`, or `los` (towards the satellite) where one direction sees it.
+`gradient_mm_m`: steepest slope of the plane through it, its tilt. `angular_distortion_permille`: the largest slope
+between neighbouring cells less that plane (Boscardin and Cording 1989: what the tilt does not explain).
 """
+UP = BANDS.index("up_mm")
 LOW, HIGH = 5, 95
 LAYER = "buildings"
 """Of a GeoPackage."""
@@ -49,17 +50,17 @@ def write_buildings(field: Field, buildings: Path, out: Path, layer: str | None 
     inside = field.grid.near(np.column_stack([footprints.centroid.x, footprints.centroid.y]), 0)
     if not inside.any():
         raise InputError(f"{buildings}: no footprint lies where the points are. Give footprints of that place.")
-    rows: dict[int, dict[str, float]] = {}
+    rows: dict[int, dict[str, Any]] = {}
     groups = list(_groups(field.grid, footprints[inside]))
     for grid, members in track(groups, len(groups), "buildings"):
         one = restore_window(field.found, grid, field.package.model, field.settings)
         if one is not None:
             for number in members:
                 rows[number] = _figures(footprints.geometry.iloc[number], grid, one, field)
-    columns = [name + end for name in FIGURES for end in ("", "_low", "_high")]
+    columns = ["direction"] + [name + end for name in FIGURES for end in ("", "_low", "_high")]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=columns).reindex(range(len(footprints)))
     result = footprints.reset_index(drop=True)
-    result["told"] = table["up_mm"].notna().to_numpy()
+    result["told"] = table["displacement_mm"].notna().to_numpy()
     for column in columns:
         result[column] = table[column].to_numpy()
     _save(result, out)
@@ -80,16 +81,18 @@ def _groups(grid: Grid, footprints: geopandas.GeoDataFrame) -> Iterator[tuple[Gr
         yield grid.window(top, left, WINDOW, WINDOW), members
 
 
-def _figures(footprint: shapely.Geometry, grid: Grid, one: RestoredWindow, field: Field) -> dict[str, float]:
+def _figures(footprint: shapely.Geometry, grid: Grid, one: RestoredWindow, field: Field) -> dict[str, Any]:
     """Figures of one footprint from the samples of its window, whose spread is widened to the calibrated one."""
     east, north = np.meshgrid(grid.eastings, grid.northings)
     cells = shapely.contains_xy(footprint.buffer(0.75 * grid.cell_m), east, north)
-    told = cells & np.isfinite(one.bands[0])
+    name = "up" if (cells & np.isfinite(one.bands[UP])).sum() >= 0.5 * cells.sum() else "los"
+    band = one.bands[BANDS.index(f"{name}_mm") :]
+    told = cells & np.isfinite(band[0])
     if told.sum() < 3 or told.sum() < 0.5 * cells.sum():
-        return dict.fromkeys([name + end for name in FIGURES for end in ("", "_low", "_high")], np.nan)
-    samples = one.samples.field_mm[:, 0][:, told]
+        return {}
+    samples = one.samples[name][:, told]
     spread = samples.std(axis=0, ddof=1)
-    wider = one.bands[1][told] / np.maximum(spread, 1e-6)
+    wider = band[1][told] / np.maximum(spread, 1e-6)
     mean = samples.mean(axis=0)
     samples = mean + (samples - mean) * np.minimum(wider, 10)
     place = np.column_stack([east[told] - east[told].mean(), north[told] - north[told].mean()])
@@ -100,10 +103,10 @@ def _figures(footprint: shapely.Geometry, grid: Grid, one: RestoredWindow, field
     slopes = [np.abs(np.diff(left, axis=axis)) / grid.cell_m for axis in (1, 2)]
     flat = np.concatenate([slope.reshape(len(samples), -1) for slope in slopes], axis=1)
     distortion = np.nanmax(np.where(np.isfinite(flat), flat, 0), axis=1)
-    found: dict[str, float] = {}
-    for name, values in zip(FIGURES, (samples.mean(axis=1), tilt, distortion), strict=True):
-        found[name] = float(values.mean())
-        found[f"{name}_low"], found[f"{name}_high"] = map(float, np.percentile(values, [LOW, HIGH]))
+    found: dict[str, Any] = {"direction": name}
+    for figure, values in zip(FIGURES, (samples.mean(axis=1), tilt, distortion), strict=True):
+        found[figure] = float(values.mean())
+        found[f"{figure}_low"], found[f"{figure}_high"] = map(float, np.percentile(values, [LOW, HIGH]))
     return found
 
 

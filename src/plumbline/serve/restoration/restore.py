@@ -22,7 +22,7 @@ from plumbline.model.restoration.scores import gradient
 from plumbline.params import Ingest
 from plumbline.prepare.restoration.gaussian_process import Covariance, fit_covariance
 from plumbline.prepare.restoration.grid import Grid, grid_over
-from plumbline.prepare.restoration.observations import Observations, observe
+from plumbline.prepare.restoration.observations import EAST, Observations, observe
 from plumbline.serve.restoration.field import BANDS, Settings, restore_window
 from plumbline.serve.restoration.windows import Blend, Window, windows
 from plumbline.sources.in_memory import NOTHING, read_tracks
@@ -34,6 +34,7 @@ LEAST_SPAN_M = 30.0
 GRADIENT = "gradient_mm_m"
 MOST_CELLS = 400_000_000
 STAGE = "restore"
+COVARIANCES = ("covariance", "line_covariance")
 BANDS_FILE = "bands.npy"
 
 
@@ -156,15 +157,20 @@ def plan_windows(
         raise InputError(
             f"--cell {asked.cell_m:g}: {grid.rows} x {grid.columns} cells; give larger cells, or fewer points."
         )
-    covariance = fit_covariance(found, asked.cell_m, asked.seed)
+    side = int((found.side == EAST).mean() > 0.5)
+    line = fit_covariance(found.take(found.side == side).along_line(), asked.cell_m, asked.seed)
+    covariance = fit_covariance(found, asked.cell_m, asked.seed) if found.directions > 1 else line
     log.info(
-        "%d points; up varies by %.1f mm over %.0f m, noise of a point %.1f mm",
+        "%d points; %s varies by %.1f mm over %.0f m, noise of a point %.1f mm",
         len(found),
+        "up" if found.directions > 1 else "the line of sight",
         covariance.up_mm,
         covariance.length_m,
         float(np.hypot(covariance.noise_scale * np.median(found.error), covariance.nugget_mm)),
     )
-    settings = Settings(covariance, model.spread, asked.steps, asked.samples, model.eta, asked.seed, model.halo_m)
+    settings = Settings(
+        covariance, line, side, model.spread, asked.steps, asked.samples, model.eta, asked.seed, model.halo_m
+    )
     field = Field(found, grid, tracks[0].crs, model, settings)
     source = {"package": model.version, "ingest": ingest.model_dump(mode="json"), "format": format_}
     work = work_folder(STAGE, points, {**asdict(asked), **source}, [])
@@ -172,7 +178,7 @@ def plan_windows(
     if not run.exists():
         with atomic_folder(run) as folder:
             np.savez(folder / "observations.npz", **vars(found))
-            told = {"grid": vars(grid), "settings": {**vars(settings), "covariance": covariance._asdict()}}
+            told = {"grid": vars(grid), "settings": {**vars(settings), **_plain(covariance, line)}}
             told["settings"].pop("spread")
             write_json(folder / "run.json", told)
     jobs = [WindowJob(work / w.name, run, package.resolve(), asked.adapters, w) for w in windows(grid)]
@@ -188,6 +194,10 @@ def restore_part(job: WindowJob) -> None:
             np.save(folder / BANDS_FILE, one.bands)
 
 
+def _plain(*covariances: Covariance) -> dict[str, dict[str, float]]:
+    return {name: one._asdict() for name, one in zip(COVARIANCES, covariances, strict=True)}
+
+
 @lru_cache(maxsize=1)
 def _open(run: Path, package: Path, adapters: tuple[str, ...]) -> Field:
     """What all windows of a run share, read once a process."""
@@ -196,7 +206,8 @@ def _open(run: Path, package: Path, adapters: tuple[str, ...]) -> Field:
     with np.load(run / "observations.npz") as stored:
         found = Observations(**{name: stored[name] for name in stored.files})
     given = told["settings"]
-    settings = Settings(**{**given, "covariance": Covariance(**given["covariance"]), "spread": model.spread})
+    covariances = {name: Covariance(**given[name]) for name in COVARIANCES}
+    settings = Settings(**{**given, **covariances, "spread": model.spread})
     return Field(found, Grid(**told["grid"]), "", model, settings)
 
 
@@ -253,7 +264,7 @@ def _write(field: Field, blend: Blend, work: Path, output: Path) -> None:
     from plumbline.serve.restoration.raster import write_cog
 
     grid, found = field.grid, field.found
-    both = len(np.unique(found.side)) > 1
+    both = found.directions > 1
     kept = [number for number, name in enumerate(BANDS) if both or name.startswith("los")]
     bands = [*(BANDS[number] for number in kept), GRADIENT]
     main = 0 if both else BANDS.index("los_mm")

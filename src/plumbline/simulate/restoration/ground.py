@@ -102,7 +102,7 @@ def _region(rng: np.random.Generator, extent: float) -> Smooth:
 
 def _apart(rng: np.random.Generator, buildings: Buildings) -> Buildings:
     count = len(buildings.angle)
-    moving = rng.random(count) < log_uniform(rng, 0.03, 0.6, 1)[0]
+    moving = rng.random(count) < log_uniform(rng, 0.02, 0.2, 1)[0]
     size = log_uniform(rng, 2, 30, count) * moving
     tilt = rng.normal(0, 0.3, (count, 2)) * (size / 10)[:, None]
     return Buildings(buildings.centre, buildings.half, buildings.angle, size, tilt)

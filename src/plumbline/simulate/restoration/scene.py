@@ -17,7 +17,7 @@ from plumbline.simulate.structure.time_courses import Histories, draw_histories
 
 Array = NDArray[np.float64]
 BAND = "C"
-EPOCHS = (30, 120)
+EPOCHS = (45, 150)
 REVISIT_DAYS = 12
 START = np.datetime64("2019-01-02")
 ON_BUILDINGS = 0.75

@@ -56,12 +56,12 @@ class AdapterOptimisation(FieldOptimisation):
 
 
 def train_adapter(
-    base: Path, domain: str, train: SceneSet, tune: SceneSet, params: RestorationParams, data_sha256: str, out: Path
+    base: Path, domain: str, splits: dict[str, SceneSet], params: RestorationParams, data_sha256: str, out: Path
 ) -> dict[str, Any]:
     """Write `NAME.safetensors` and the spread `NAME.json` of one adapter into `out`.
 
     Args:
-        base: folder of the trained denoiser. domain: name of the adapter. train, tune: scenes of the domain.
+        base: folder of the trained denoiser. domain: name of the adapter. splits: scenes, by `SPLITS`.
         params: `adapt` and `restore` of it. data_sha256: of the prepared data. out: folder, which exists.
 
     Returns:
@@ -70,9 +70,11 @@ def train_adapter(
     Raises:
         InputError: there are no scenes of the domain.
     """
-    if not len(train) or not len(tune):
+    train, tune, held = (splits[name].of_domain(domain) for name in ("train", "tune", "calibrate"))
+    if not len(train) or not len(tune) or not len(held):
         raise InputError(
-            f"adapt.domains: no scene of {domain} to train on and choose by. Give it scenes in simulate.scenes."
+            f"adapt.domains: no scene of {domain} to train on, to choose by or to calibrate on. "
+            "Give it scenes in simulate.scenes."
         )
     model = load_denoiser(base)
     whole = count_parameters(model)
@@ -95,7 +97,7 @@ def train_adapter(
     path = out / f"{domain}{SUFFIX}"
     write_adapter(parts, scaling, path)
     cell_m = params.simulate.cell_m
-    spread = calibrate(done.module.model, tune, params.restore, params.adapt.seed, cell_m)
+    spread = calibrate(done.module.model, held, params.restore, params.adapt.seed, cell_m)
     write_json(out / f"{domain}.json", spread.model_dump())
     shutil.rmtree(done.checkpoints)
     trained = done.module.record["parameters"]["trained"]

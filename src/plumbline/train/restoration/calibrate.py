@@ -13,7 +13,8 @@ from scipy import optimize
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.model.restoration.denoiser import FieldDenoiser
-from plumbline.model.restoration.sampling import COUNTS, Float, component, distances, draw_samples, mean_view
+from plumbline.model.restoration.measure import middle
+from plumbline.model.restoration.sampling import Float, draw_samples, told_by, told_distances
 from plumbline.model.restoration.scores import normal_crps
 from plumbline.model.restoration.spread import COMPONENTS, COVERAGE, LEAST_MM, Component, Spread
 from plumbline.params.restoration import Restoring
@@ -26,8 +27,9 @@ MOST_SCENES, WINDOW = 48, 64
 """Scenes that are restored at most, and cells of a side of their middle."""
 CELLS = 600
 """Of each scene, drawn to fit by; neighbours say the same."""
-KNOWN_SHARE = 0.5
-"""A field is told as far from scatterers as its error is at most this share of the movement's standard deviation."""
+KNOWN_SHARE, MOST = 0.5, 0.68
+"""A field is told as far from scatterers as most of its errors (68 %) are at most this share of the movement's
+standard deviation: beyond, a map would rather show the method than the ground."""
 FARTHEST_M = (40.0, 100.0)
 
 
@@ -66,33 +68,27 @@ def calibrate(model: FieldDenoiser, scenes: SceneSet, restore: Restoring, seed: 
     """The spread by which 90 % of the truth of `scenes` lies in the intervals, at every distance."""
     denoiser = TorchDenoiser(model)
     gathered: dict[str, list[_Cells]] = {name: [] for name in COMPONENTS}
-    count, size = min(len(scenes), MOST_SCENES), scenes.truth.shape[-1]
-    first = max(0, (size - WINDOW) // 2)
-    middle = (slice(None), slice(first, first + WINDOW), slice(first, first + WINDOW))
+    count = min(len(scenes), MOST_SCENES)
     for number in track(range(count), count, "calibrate"):
         rng = np.random.default_rng([seed, number])
-        maps, truth = np.asarray(scenes.maps[number])[middle], np.asarray(scenes.truth[number])[middle]
-        sides = [bool(maps[k].sum()) for k in COUNTS]
-        away = distances(maps[COUNTS].sum(axis=0), cell_m)
+        maps, truth = middle(scenes, number, WINDOW)
+        names = told_by(maps)
+        away = told_distances(maps, names, cell_m)
         told = np.flatnonzero(away.ravel() <= FARTHEST_M[1])
         if not len(told):
             continue
-        found = draw_samples(denoiser, maps, restore.steps, restore.samples, restore.eta, rng)
-        names = ("up", "east") if all(sides) else ("los",)
-        view = mean_view(maps, sides.index(True))
-        for name in names:
-            samples, process = component(found, name, view)
-            true = {"up": truth[0], "east": truth[1], "los": view[0] * truth[0] + view[1] * truth[1]}[name]
+        found = draw_samples(denoiser, maps, names, restore.steps, restore.samples, restore.eta, rng)
+        for which, name in enumerate(names):
+            samples, process = found.of(name)
             drawn = rng.choice(told, min(CELLS, len(told)), replace=False)
-            mean, own = samples.mean(axis=0), found.process_mean_mm
-            start = {"up": own[0], "east": own[1], "los": view[0] * own[0] + view[1] * own[1]}[name]
+            mean, true = samples.mean(axis=0), truth[which]
             parts = (
                 mean - true,
                 samples.std(axis=0, ddof=1),
                 process,
                 away,
                 np.full_like(mean, true.std()),
-                mean - start,
+                mean - found.process_mean_mm[which],
             )
             gathered[name].append(_Cells(*(np.asarray(part, float).ravel()[drawn] for part in parts)))
     for name in COMPONENTS:  # where no scene tells one, another stands for it
@@ -101,7 +97,6 @@ def calibrate(model: FieldDenoiser, scenes: SceneSet, restore: Restoring, seed: 
         raise InputError("no scene to calibrate on with a point near its middle. Simulate more scenes.")
     cells = {name: _Cells(*map(np.concatenate, zip(*parts, strict=True))) for name, parts in gathered.items()}
     gains = {name: _gain(own) for name, own in cells.items()}
-    gains["los"] = gains["up"]  # it is made of both
     cells = {
         name: own._replace(error=own.error - (1 - gains[name]) * own.beyond, samples=gains[name] * own.samples)
         for name, own in cells.items()
@@ -149,7 +144,7 @@ def _farthest(cells: _Cells) -> float:
     edges = np.arange(0, FARTHEST_M[1] + 1, 20.0)
     for low, high in itertools.pairwise(edges):
         own = share[moving & (cells.distance > low) & (cells.distance <= high)]
-        if len(own) >= LEAST_CELLS // 4 and np.sqrt((own**2).mean()) > KNOWN_SHARE and high > FARTHEST_M[0]:
+        if len(own) >= LEAST_CELLS // 4 and np.quantile(own, MOST) > KNOWN_SHARE and high > FARTHEST_M[0]:
             return float(max(low, FARTHEST_M[0]))
     return FARTHEST_M[1]
 

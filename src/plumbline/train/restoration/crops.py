@@ -13,24 +13,19 @@ from torch.utils.data import DataLoader, Dataset
 
 from plumbline.core.errors import InputError
 from plumbline.params.restoration import AdapterFields, TrainFields
-from plumbline.prepare.restoration.conditions import CHANNELS, FAR_CELLS, MAPS, describe
+from plumbline.prepare.restoration.conditions import (
+    CHANNELS,
+    FAR_CELLS,
+    MIRRORS,
+    describe,
+    mirrored,
+    mirrored_field,
+)
 from plumbline.prepare.restoration.scenes import SceneSet
 
 LEVELS = ("easy", "medium", "hard")
 TUNE_BATCH = 32
 DISTANCE = CHANNELS.index("distance")
-MIRRORS = 4
-"""Symmetries that leave the viewing geometry what it is: north-south, east-west, both, none."""
-_EAST = [MAPS.index(name) for name in ("mean_east", "los_east_west", "los_east_east")]
-_SWAPPED = [
-    *range(4),
-    *(
-        MAPS.index(f"{name}_{side}")
-        for side in ("east", "west")
-        for name in ("change", "error", "count", "los_east", "los_up")
-    ),
-]
-"""Maps in the order that an east-west mirror gives them: who looked from the west now looks from the east."""
 
 
 class FieldBatch(NamedTuple):
@@ -127,23 +122,11 @@ def make_batch(scenes: SceneSet, crop: int, rows: NDArray[np.int64]) -> FieldBat
     found = []
     for scene, row, column, mirror in rows:
         cut = (slice(None), slice(row, row + crop), slice(column, column + crop))
-        maps, truth = mirrored(np.asarray(scenes.maps[scene][cut]), np.asarray(scenes.truth[scene][cut]), int(mirror))
+        maps = mirrored(np.asarray(scenes.maps[scene][cut]), int(mirror))
+        truth = mirrored_field(np.asarray(scenes.truth[scene][cut]), int(mirror))
         told = describe(maps)
         clean = (truth - told.mean) / told.scale[:, None, None]
         near = told.channels[DISTANCE] < np.log1p(FAR_CELLS) - 1e-3
         found.append((told.channels, clean, told.mean, told.scale, maps[2:4], near))
     parts = [torch.from_numpy(np.stack(part).astype(np.float32)) for part in zip(*found, strict=True)]
     return FieldBatch(*parts, *[torch.from_numpy(rows[:, 3].copy())])
-
-
-def mirrored(
-    maps: NDArray[np.float32], truth: NDArray[np.float32], mirror: int
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Maps and truth mirrored north-south (1), east-west (2), both (3) or not (0)."""
-    if mirror & 1:
-        maps, truth = maps[:, ::-1], truth[:, ::-1]
-    if mirror & 2:
-        maps, truth = maps[_SWAPPED][:, :, ::-1], truth[:, :, ::-1].copy()
-        truth[1] *= -1
-        maps[_EAST] *= -1
-    return maps, truth

@@ -59,8 +59,7 @@ def _train(prepared: Path, params: RestorationParams, out: Path) -> None:
         shutil.copytree(base, folder, dirs_exist_ok=True)
         (folder / ADAPTERS).mkdir()
         for domain in params.adapt.domains:
-            own, tune = (splits[name].of_domain(domain) for name in ("train", "tune"))
-            figures[domain] = train_adapter(base, domain, own, tune, params, data, folder / ADAPTERS)
+            figures[domain] = train_adapter(base, domain, splits, params, data, folder / ADAPTERS)
         write_json(folder / "adapters.json", figures)
     shutil.rmtree(base)
 
