@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from plumbline.cli import adapters, bench, doctor, release, restore, serve, stages, tensorrt, triton
+from plumbline.cli import adapters, bench, doctor, release, restore, serve, service, stages, tensorrt, triton
 from plumbline.core.console import log, setup_logging
 from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.extras import missing_extra
@@ -28,6 +28,7 @@ app = typer.Typer(
 app.add_typer(stages.app)
 app.add_typer(serve.app)
 app.add_typer(restore.app)
+app.add_typer(service.app)
 app.add_typer(bench.app)
 app.add_typer(triton.app)
 app.add_typer(tensorrt.app)

@@ -6,7 +6,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from rich.console import Console
@@ -40,6 +40,15 @@ def setup_logging(verbose: bool = False, process: int = 0) -> None:
     log.propagate = False
 
 
+Listener = Callable[[str, int, int], None]
+_listeners: list[Listener] = []
+
+
+def listen(listener: Listener) -> None:
+    """Call `listener` with what is done, how many are done, and of how many, from now on."""
+    _listeners.append(listener)
+
+
 def track(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
     """Yield `items` while showing how far along they are."""
     if console.is_terminal:
@@ -49,6 +58,8 @@ def track(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
         return
     last = time.monotonic()
     for done, item in enumerate(items):
+        for listener in _listeners:
+            listener(what, done, total)
         if time.monotonic() - last > SECONDS_BETWEEN_LINES:
             last = time.monotonic()
             log.info("%s: %d of %d", what, done, total)

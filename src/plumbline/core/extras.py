@@ -24,6 +24,7 @@ LIBRARIES = {
     ),
     "restore": ("diffusers", "peft"),
     "picture": ("matplotlib",),
+    "serve": ("fastapi", "uvicorn", "prometheus_client", "python_multipart"),
     "deepspeed": ("deepspeed",),
 }
 """Extra -> the modules that it brings and the package imports, the smallest extra first."""

@@ -1,0 +1,98 @@
+"""The command that serves models over HTTP."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import SecretStr, ValidationError
+
+from plumbline.cli.options import RARE
+from plumbline.core.errors import InputError
+from plumbline.core.extras import need
+
+app = typer.Typer()
+FOLDER = Path(".plumbline/service")
+
+
+@app.command(epilog="Example: `plumbline serve --port 8000`, then open http://127.0.0.1:8000")
+def serve(
+    host: Annotated[str, typer.Option(help="Address; one that others can reach needs a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    model: Annotated[
+        str, typer.Option(help="Of diagnosis: `pretrained`, `champion`, or the folder of a package.")
+    ] = "pretrained",
+    restoration_model: Annotated[str, typer.Option(help="Of restoration, in the same way.")] = "pretrained",
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with the token that every request must bring.", metavar="FILE")
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="Holds uploads, results and the list of jobs.")] = FOLDER,
+    processes: Annotated[int, typer.Option(min=1, max=64, help="That answer requests.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, max=1000, help="Jobs that run at once; the others wait.")] = 1,
+    queue: Annotated[int, typer.Option(min=0, help="Jobs that may wait.", rich_help_panel=RARE)] = 32,
+    upload_mb: Annotated[int, typer.Option(min=1, help="Of one request, MB.", rich_help_panel=RARE)] = 2048,
+    points: Annotated[int, typer.Option(min=1, help="Of one job.", rich_help_panel=RARE)] = 5_000_000,
+    footprints: Annotated[int, typer.Option(min=1, help="Of one job.", rich_help_panel=RARE)] = 500_000,
+    job_memory_mb: Annotated[int, typer.Option(min=256, help="Of one job, MB.", rich_help_panel=RARE)] = 8192,
+    job_minutes: Annotated[float, typer.Option(min=0.01, help="Of one job.", rich_help_panel=RARE)] = 120.0,
+    keep_hours: Annotated[
+        float, typer.Option(min=0.01, help="For which files of ended jobs are kept.", rich_help_panel=RARE)
+    ] = 24.0,
+    basemap: Annotated[
+        str | None,
+        typer.Option(help="Address of a base map for the web page, with {z}, {x} and {y}.", rich_help_panel=RARE),
+    ] = None,
+) -> None:
+    """Serve judgements, fields and a web page over HTTP."""
+    need("serve", "serve")
+    from plumbline.serve.http.server import run
+    from plumbline.serve.http.settings import Limits, Settings
+
+    try:
+        settings = Settings(
+            folder=folder,
+            host=host,
+            port=port,
+            processes=processes,
+            model=model,
+            restoration_model=restoration_model,
+            token=SecretStr(read_token(token_file)) if token_file else None,
+            basemap=basemap,
+            limits=Limits(
+                upload_mb=upload_mb,
+                points=points,
+                footprints=footprints,
+                jobs=jobs,
+                queue=queue,
+                job_memory_mb=job_memory_mb,
+                job_minutes=job_minutes,
+                keep_hours=keep_hours,
+            ),
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(
+            f"serve: {where + ': ' if where else ''}{first['msg'].removeprefix('Value error, ')}"
+        ) from None
+    run(settings)
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file.
+
+    Raises:
+        InputError: the file is missing, others may read it, or it holds no single word.
+    """
+    try:
+        mode = path.stat().st_mode
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--token-file {path}: not readable ({error}).") from None
+    if mode & (stat.S_IROTH | stat.S_IWOTH):
+        raise InputError(f"--token-file {path}: everybody may read it. Run `chmod 600 {path}`.")
+    if len(text.split()) != 1 or not text.isascii():
+        raise InputError(f"--token-file {path}: one word of ASCII characters is needed.")
+    return text

@@ -1,0 +1,69 @@
+"""Put the service together: routes, guard, models, list of jobs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import metadata
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from plumbline.core.files import check_place
+from plumbline.serve.http import job_files
+from plumbline.serve.http.guard import Guard
+from plumbline.serve.http.inference import infer_routes
+from plumbline.serve.http.job_routes import job_routes
+from plumbline.serve.http.job_store import JobStore
+from plumbline.serve.http.models import Check, Models
+from plumbline.serve.http.monitoring import Meters, monitoring_routes
+from plumbline.serve.http.problems import add_handlers
+from plumbline.serve.http.runner import Runner
+from plumbline.serve.http.settings import Settings
+
+ABOUT = (
+    "Judge buildings and restore displacement fields from InSAR points. Files go in as jobs; prepared features are "
+    "answered at once under `/v2`, by the Open Inference Protocol. Errors are problem details (RFC 9457)."
+)
+
+
+def make_app(settings: Settings, check: Check | None = None) -> ASGIApp:
+    """Return the service as an ASGI application.
+
+    Args:
+        settings: of it. check: refuses a model package that is not trusted.
+
+    Raises:
+        InputError: a model cannot be opened, or the folder cannot be written.
+    """
+    root = settings.folder.resolve()
+    check_place(root)
+    for name in (job_files.JOBS, job_files.INCOMING):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    tempfile.tempdir = str(root / job_files.INCOMING)  # uploads are spooled there, not where the system likes
+    store = JobStore(root / job_files.DATABASE)
+    models = Models(settings, check)
+    meters = Meters()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        runner = Runner(root, store, models, settings.limits)
+        runner.start()
+        models.watch()
+        yield
+        models.stop()
+        runner.stop()
+
+    app = FastAPI(
+        title="Plumbline",
+        version=metadata.version("plumbline"),
+        description=ABOUT,
+        lifespan=lifespan,
+        redoc_url=None,
+    )
+    add_handlers(app)
+    app.include_router(monitoring_routes(root, store, models, meters))
+    app.include_router(job_routes(root, store, models, settings.limits, meters))
+    app.include_router(infer_routes(models, settings.limits, meters))
+    return Guard(app, settings, meters)

@@ -1,0 +1,210 @@
+"""Keep the list of jobs in SQLite: what was accepted survives the end of the service, however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import psutil  # type: ignore[import-untyped]
+
+Kind = Literal["predict", "restore"]
+Status = Literal["queued", "running", "done", "failed", "cancelled"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+ENDED: tuple[Status, ...] = ("done", "failed", "cancelled")
+MOST_ATTEMPTS = 3
+"""Times that a job is begun, whose service ends before it does."""
+LOCKED_SECONDS = 5.0
+"""To wait for another process that writes."""
+_TABLE = """
+CREATE TABLE IF NOT EXISTS jobs (
+    id TEXT PRIMARY KEY, kind TEXT NOT NULL, status TEXT NOT NULL, options TEXT NOT NULL, problem TEXT,
+    created REAL NOT NULL, started REAL, finished REAL, owner TEXT, remote TEXT,
+    attempts INTEGER NOT NULL DEFAULT 0, cancelled INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX IF NOT EXISTS by_status ON jobs (status, created);
+"""
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """One job of the list."""
+
+    id: str
+    kind: Kind
+    status: Status
+    options: dict[str, Any]
+    problem: dict[str, Any] | None
+    """Problem details, of one that failed."""
+    created: float
+    """Seconds since 1970, as the next two."""
+    started: float | None
+    finished: float | None
+    owner: str | None
+    """Process of the service that runs it, see `this_process`."""
+    remote: str | None
+    """Number of its flow run, where a work pool runs it."""
+    attempts: int
+    cancelled: bool
+    """Its end was asked for."""
+
+
+class JobStore:
+    """The list of jobs in one file, which several processes of a service share."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, or make it."""
+        self._path = path
+        with self._open() as database:
+            database.execute("PRAGMA journal_mode=WAL")
+            database.executescript(_TABLE)
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        # A connection for each use: they are cheap, and no thread holds another's.
+        database = sqlite3.connect(self._path, timeout=LOCKED_SECONDS, isolation_level="IMMEDIATE")
+        database.row_factory = sqlite3.Row
+        try:
+            database.execute("PRAGMA synchronous=FULL")  # what was acknowledged is on the disk
+            with database:
+                yield database
+        finally:
+            database.close()
+
+    def add(self, job: str, kind: Kind, options: dict[str, Any], queue: int) -> bool:
+        """Append a job; False where as many as `queue` wait already."""
+        with self._open() as database:
+            database.execute("BEGIN IMMEDIATE")
+            waiting = database.execute("SELECT count(*) FROM jobs WHERE status = 'queued'").fetchone()[0]
+            if waiting >= queue:
+                return False
+            database.execute(
+                "INSERT INTO jobs (id, kind, status, options, created) VALUES (?, ?, 'queued', ?, ?)",
+                (job, kind, json.dumps(options), time.time()),
+            )
+        return True
+
+    def get(self, job: str) -> JobRow | None:
+        """Return a job."""
+        with self._open() as database:
+            row = database.execute("SELECT * FROM jobs WHERE id = ?", (job,)).fetchone()
+        return _job(row) if row else None
+
+    def claim(self, at_once: int) -> JobRow | None:
+        """Take the job that has waited longest, where fewer than `at_once` run; the caller runs it."""
+        with self._open() as database:
+            row = database.execute(
+                "UPDATE jobs SET status = 'running', owner = ?, started = ?, attempts = attempts + 1 WHERE id = ("
+                "SELECT id FROM jobs WHERE status = 'queued' ORDER BY created LIMIT 1"
+                ") AND (SELECT count(*) FROM jobs WHERE status = 'running') < ? RETURNING *",
+                (this_process(), time.time(), at_once),
+            ).fetchone()
+        return _job(row) if row else None
+
+    def finish(self, job: str, status: Status, problem: dict[str, Any] | None = None) -> None:
+        """Note how a job ended."""
+        with self._open() as database:
+            database.execute(
+                "UPDATE jobs SET status = ?, problem = ?, finished = ?, owner = NULL WHERE id = ?",
+                (status, json.dumps(problem) if problem else None, time.time(), job),
+            )
+
+    def note_remote(self, job: str, run: str) -> None:
+        """Note the flow run that does a job."""
+        with self._open() as database:
+            database.execute("UPDATE jobs SET remote = ? WHERE id = ?", (run, job))
+
+    def cancel(self, job: str) -> JobRow | None:
+        """End a job that waits, ask for the end of one that runs; return it, None where there is none."""
+        with self._open() as database:
+            database.execute(
+                "UPDATE jobs SET status = 'cancelled', finished = ? WHERE id = ? AND status = 'queued'",
+                (time.time(), job),
+            )
+            database.execute("UPDATE jobs SET cancelled = 1 WHERE id = ? AND status = 'running'", (job,))
+            row = database.execute("SELECT * FROM jobs WHERE id = ?", (job,)).fetchone()
+        return _job(row) if row else None
+
+    def put_back(self, job: str) -> None:
+        """Queue a job that this process runs and cannot finish, without counting the attempt."""
+        with self._open() as database:
+            database.execute(
+                "UPDATE jobs SET status = 'queued', owner = NULL, attempts = attempts - 1 "
+                "WHERE id = ? AND status = 'running'",
+                (job,),
+            )
+
+    def recover(self) -> tuple[list[str], list[str]]:
+        """Queue the jobs whose process is gone again; fail those that were begun too often. Return both."""
+        again: list[str] = []
+        given_up: list[str] = []
+        with self._open() as database:
+            rows = database.execute("SELECT id, owner, attempts FROM jobs WHERE status = 'running'").fetchall()
+            for row in rows:
+                if not is_alive(row["owner"]):
+                    (again if row["attempts"] < MOST_ATTEMPTS else given_up).append(row["id"])
+            database.executemany(
+                "UPDATE jobs SET status = 'queued', owner = NULL WHERE id = ?", [(job,) for job in again]
+            )
+        return again, given_up
+
+    def counts(self) -> dict[str, int]:
+        """Return how many jobs have each status."""
+        with self._open() as database:
+            found = dict(database.execute("SELECT status, count(*) FROM jobs GROUP BY status").fetchall())
+        return {status: found.get(status, 0) for status in STATUSES}
+
+    def names(self) -> set[str]:
+        """Return all jobs."""
+        with self._open() as database:
+            return {row["id"] for row in database.execute("SELECT id FROM jobs")}
+
+    def remove_ended(self, before: float) -> list[str]:
+        """Take jobs off the list that ended before a time (seconds since 1970); return them."""
+        with self._open() as database:
+            marks = ", ".join("?" * len(ENDED))
+            rows = database.execute(
+                f"DELETE FROM jobs WHERE finished < ? AND status IN ({marks}) RETURNING id",  # noqa: S608
+                (before, *ENDED),
+            ).fetchall()
+        return [row["id"] for row in rows]
+
+    def remove(self, job: str) -> None:
+        """Take a job off the list."""
+        with self._open() as database:
+            database.execute("DELETE FROM jobs WHERE id = ?", (job,))
+
+
+def this_process() -> str:
+    """Name this process so that none of another time has the name: number and start."""
+    return f"{os.getpid()}:{psutil.Process().create_time():.2f}"
+
+
+def is_alive(owner: str | None) -> bool:
+    """Tell whether the process that `this_process` named still runs."""
+    if owner is None:
+        return False
+    number, _, began = owner.partition(":")
+    try:
+        return f"{psutil.Process(int(number)).create_time():.2f}" == began
+    except (psutil.Error, ValueError):
+        return False
+
+
+def _job(row: sqlite3.Row) -> JobRow:
+    given = dict(row)
+    problem = given.pop("problem")
+    return JobRow(
+        **{
+            **given,
+            "options": json.loads(given["options"]),
+            "problem": json.loads(problem) if problem else None,
+            "cancelled": bool(given["cancelled"]),
+        }
+    )

@@ -1,0 +1,122 @@
+"""Hold the models that are served, and change to another champion without losing a request."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plumbline.core.console import log
+from plumbline.core.errors import PlumblineError
+from plumbline.export.folder import PackageManifest
+from plumbline.export.package import Manifest, open_package
+from plumbline.export.restoration.package import adapters_in, verify_fields
+from plumbline.export.runtime import OnnxModel
+from plumbline.release.resolve import resolve_fields, resolve_model
+from plumbline.serve.http.job_store import Kind
+from plumbline.serve.http.settings import Settings
+
+Check = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model of diagnosis as it is asked: who has it keeps it, whatever comes after."""
+
+    package: Path
+    manifest: Manifest
+    model: OnnxModel
+
+
+@dataclass(frozen=True)
+class ServedFields:
+    """A package of restoration; each job opens it for itself."""
+
+    package: Path
+    manifest: PackageManifest
+    adapters: tuple[str, ...]
+
+
+class Models:
+    """The models that are served now."""
+
+    def __init__(self, settings: Settings, check: Check | None = None) -> None:
+        """Open both.
+
+        Args:
+            settings: which. check: refuses a package that is not trusted.
+
+        Raises:
+            InputError: one cannot be opened.
+        """
+        self._settings, self._check = settings, check
+        self.diagnosis = self._open()
+        self.restoration = self._open_fields()
+        self._ended = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="models", daemon=True)
+
+    def package(self, kind: Kind) -> Path:
+        """Return the package that a job of a kind is done with."""
+        return self.diagnosis.package if kind == "predict" else self.restoration.package
+
+    def watch(self) -> None:
+        """Begin to look for other champions."""
+        self._watcher.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._ended.set()
+
+    def refresh(self) -> None:
+        """Change to the models that the names mean now; what cannot be opened changes nothing."""
+        try:
+            package = resolve_model(self._settings.model)
+            if package.resolve() != self.diagnosis.package:
+                self.diagnosis = self._open()
+                log.info("model %s: %s is served now", self._settings.model, self.diagnosis.manifest.version)
+            fields = resolve_fields(self._settings.restoration_model)
+            if fields.resolve() != self.restoration.package:
+                self.restoration = self._open_fields()
+                log.info("fields: %s is served now", self.restoration.manifest.version)
+        except (PlumblineError, OSError) as error:
+            log.warning("models: %s. The one before is served on.", error)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return what users are told of each: version, metrics, gate's verdict."""
+        found = []
+        both: tuple[tuple[str, PackageManifest], ...] = (
+            ("diagnosis", self.diagnosis.manifest),
+            ("restoration", self.restoration.manifest),
+        )
+        for family, manifest in both:
+            gate = manifest.gate
+            found.append(
+                {
+                    "name": manifest.name,
+                    "family": family,
+                    "version": manifest.version,
+                    "metrics": manifest.metrics,
+                    "gate": {"verdict": gate.get("verdict"), "rules": gate.get("rules", [])},
+                    **({"adapters": list(self.restoration.adapters)} if family == "restoration" else {}),
+                }
+            )
+        return found
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self._settings.poll_seconds):
+            self.refresh()
+
+    def _open(self) -> Served:
+        package = resolve_model(self._settings.model).resolve()
+        if self._check:
+            self._check(package)
+        manifest, model = open_package(package)
+        return Served(package, manifest, model)
+
+    def _open_fields(self) -> ServedFields:
+        package = resolve_fields(self._settings.restoration_model).resolve()
+        if self._check:
+            self._check(package)
+        return ServedFields(package, verify_fields(package), tuple(adapters_in(package)))

@@ -1,0 +1,138 @@
+"""Answer errors as problem details (RFC 9457), without paths, names of other files, or tracebacks."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError, refused_by_disk
+
+MEDIA_TYPE = "application/problem+json"
+TITLES = {
+    400: "The request cannot be read",
+    401: "A token is needed",
+    404: "Not found",
+    405: "This method is not allowed here",
+    406: "Not available in this format",
+    409: "Not possible now",
+    413: "Too large",
+    415: "This kind of content is not taken",
+    422: "The request does not fit",
+    429: "Too many jobs",
+    500: "Something went wrong in the service",
+    503: "Busy",
+    507: "No space left",
+}
+BUSY_SECONDS = 2
+_ABSOLUTE = re.compile(r"(?<![\w.])/(?:[\w.\-+@]+/)+")
+
+
+class Details(BaseModel):
+    """Problem details (RFC 9457)."""
+
+    model_config = ConfigDict(extra="allow")
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    error: str = Field(description="The detail again, where clients of the Open Inference Protocol look for it.")
+
+
+class Problem(Exception):
+    """An error with its HTTP status; the detail is written for the user."""
+
+    def __init__(self, status: int, detail: str, retry_after: int | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.retry_after = status, detail, retry_after
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Return the body."""
+        detail = self.detail
+        return {
+            "type": "about:blank",
+            "title": TITLES.get(self.status, "Refused"),
+            "status": self.status,
+            "detail": detail,
+            "error": detail,
+        }
+
+    def response(self) -> JSONResponse:
+        """Return the answer."""
+        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        if self.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        return JSONResponse(self.content, self.status, headers, MEDIA_TYPE)
+
+
+def problem_of(error: BaseException) -> Problem:
+    """Return what a user is told of an error; one that nobody expected is logged under a number, and only that told."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, InputError):
+        return Problem(422, without_paths(str(error)))
+    if refused_by_disk(error) is not None:
+        return Problem(507, "The disk of the service is full. Nothing was kept of this request.", 60)
+    if isinstance(error, sqlite3.OperationalError):
+        return Problem(503, "The list of jobs does not answer. Try again.", BUSY_SECONDS)
+    number = secrets.token_hex(4)
+    log.error("error %s: %s", number, type(error).__name__, exc_info=error)
+    return Problem(500, f"Error {number}; the service's log says more.")
+
+
+def without_paths(text: str, folder: Path | None = None) -> str:
+    """Return a message in which files have their names alone.
+
+    Args:
+        text: message. folder: of the job, whose path is left out first.
+    """
+    if folder is not None:
+        text = text.replace(f"{folder}/", "")
+    return _ABSOLUTE.sub("", text)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Answer every error of `app` with problem details."""
+
+    async def told(request: Request, error: Exception) -> JSONResponse:
+        return problem_of(error).response()
+
+    async def refused(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        detail = (
+            error.detail if isinstance(error.detail, str) and error.status_code != 404 else "There is no such page."
+        )
+        answer = Problem(error.status_code, detail).response()
+        answer.headers.update(error.headers or {})
+        return answer
+
+    async def misfit(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        parts = []
+        for one in error.errors():
+            where = ".".join(str(part) for part in one["loc"][1:]) or str(one["loc"][0])
+            parts.append(f"{where}: {one['msg']}")
+        return Problem(422, "; ".join(parts)).response()
+
+    app.add_exception_handler(RequestValidationError, misfit)
+    app.add_exception_handler(HTTPException, refused)
+    for kind in (Problem, InputError, sqlite3.OperationalError, OSError, Exception):
+        app.add_exception_handler(kind, told)
+
+
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": Details, "description": TITLES[status], "content": {MEDIA_TYPE: {}}}
+    for status in (400, 401, 413, 422, 429, 503, 507)
+}
+"""Of operations that take files or tensors, for the OpenAPI document."""

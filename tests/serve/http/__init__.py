@@ -1,0 +1,1 @@
+"""The service, asked as its users ask it."""

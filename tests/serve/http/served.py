@@ -1,0 +1,91 @@
+"""A service in this process, or in one of its own, for tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from starlette.testclient import TestClient
+
+import plumbline
+from plumbline.serve.http.app import make_app
+from plumbline.serve.http.settings import Limits, Settings
+from tests.ports import free_port
+
+SECONDS = 120.0
+DEFAULT = Limits()
+
+
+@contextmanager
+def service(folder: Path, package: Path, fields: Path, limits: Limits = DEFAULT, **more: Any) -> Iterator[TestClient]:
+    """A service in this process; its jobs run in processes of their own."""
+    settings = Settings(folder=folder, model=str(package), restoration_model=str(fields), limits=limits, **more)
+    with TestClient(make_app(settings), raise_server_exceptions=False) as client:
+        yield client
+
+
+@contextmanager
+def process(folder: Path, package: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """`plumbline serve` in a process of its own, once it answers; the process and its address."""
+    port = free_port()
+    command = [sys.executable, "-m", "plumbline", "serve", "--port", str(port), "--folder", str(folder)]
+    environment = os.environ | {"PYTHONPATH": str(Path(plumbline.__file__).parents[1])}
+    with (folder.parent / "said.txt").open("ab") as said:
+        begun = subprocess.Popen([*command, "--model", str(package), *options], stderr=said, env=environment)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        _until(lambda: begun.poll() is not None or _answers(address))
+        yield begun, address
+    finally:
+        begun.kill()
+        begun.wait()
+
+
+def _answers(address: str) -> bool:
+    try:
+        return httpx.get(f"{address}/healthz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def _until(true: Any) -> None:
+    ends = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < ends, "waited too long"
+        time.sleep(0.1)
+
+
+def ended(client: Any, job: str, address: str = "") -> dict[str, Any]:
+    """The job, once it has ended."""
+    found: dict[str, Any] = {}
+
+    def over() -> bool:
+        found.update(client.get(f"{address}/v1/jobs/{job}").json())
+        return found["status"] in ("done", "failed", "cancelled")
+
+    _until(over)
+    return found
+
+
+def files(points: list[Path], *buildings: Path) -> list[tuple[str, tuple[str, bytes]]]:
+    """The files of a request."""
+    given = [("points", path) for path in points] + [("buildings", path) for path in buildings]
+    return [(name, (path.name, path.read_bytes())) for name, path in given]
+
+
+def is_problem(answer: Any, status: int, text: str) -> bool:
+    """Whether an answer is a problem with this status, and says `text`; fails with what it is."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    content = answer.json()
+    assert content["status"] == status
+    assert text in content["detail"], content["detail"]
+    assert "/" not in content["detail"].replace("application/", "").replace("image/", "").replace("text/", "")
+    return True

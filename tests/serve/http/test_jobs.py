@@ -1,0 +1,188 @@
+"""Files in, judgements and fields out."""
+
+import io
+import sqlite3
+import threading
+
+import geopandas
+import numpy as np
+import pytest
+
+from plumbline.serve.http import job_files
+from plumbline.serve.http.job_routes import chosen
+from plumbline.serve.http.settings import Limits
+from plumbline.simulate.restoration.products import write_scene
+from plumbline.simulate.restoration.scene import SceneAbout, make_scene
+from plumbline.sources.footprints.buildings import read_buildings
+from tests.serve.http.served import ended, files, is_problem, service
+
+pytest.importorskip("fastapi")
+rasterio = pytest.importorskip("rasterio")
+
+
+@pytest.fixture(scope="module")
+def served(tiny, tiny_fields, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("service")
+    with service(folder, tiny.data("package"), tiny_fields.package, Limits(files=6, queue=3)) as client:
+        yield client, folder
+
+
+@pytest.fixture(scope="module")
+def judged(served, tiny):
+    """A job that judged the showcase."""
+    client, _ = served
+    answer = client.post("/v1/predict", files=files(tiny.products(), tiny.footprints), data={"damage_rate": "0.1"})
+    assert answer.status_code == 202, answer.text
+    job = answer.json()
+    assert answer.headers["location"] == f"/v1/jobs/{job['id']}"
+    assert job["status"] in ("queued", "running")
+    return ended(client, job["id"])
+
+
+def test_buildings_are_judged_as_the_command_does(served, judged, tiny, tmp_path):
+    client, _ = served
+    assert judged["status"] == "done", judged
+    assert judged["started"] <= judged["finished"]
+    where = f"/v1/jobs/{judged['id']}/result"
+    tables = {}
+    for kind, suffix in (
+        ("application/geo+json", "geojson"),
+        ("application/geopackage+sqlite3", "gpkg"),
+        ("application/vnd.apache.parquet", "parquet"),
+        ("text/csv", "csv"),
+    ):
+        answer = client.get(where, headers={"accept": kind})
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].split(";")[0] == kind
+        path = tmp_path / f"result.{suffix}"
+        path.write_bytes(answer.content)
+        if suffix != "csv":
+            tables[suffix] = geopandas.read_parquet(path) if suffix == "parquet" else geopandas.read_file(path)
+    known = read_buildings(tiny.footprints, "EPSG:3035", None, None)
+    for table in tables.values():
+        assert set(table["building_id"]) == set(known["building_id"])
+        assert (table["damage_rate"].dropna() == 0.1).all()
+    assert client.get(where, params={"format": "csv"}).text == (tmp_path / "result.csv").read_text()
+    assert client.get(where, headers={"accept": "text/html"}).status_code == 200
+    assert is_problem(client.get(where, headers={"accept": "image/tiff"}), 406, "application/geo+json")
+
+
+def test_a_field_is_restored_with_its_buildings(served, tmp_path):
+    client, _ = served
+    write_scene(make_scene(SceneAbout("plain-00003", "plain", "easy", 3, 2, 32, 10.0)), tmp_path / "scene")
+    points = sorted((tmp_path / "scene").glob("*.csv"))
+    asked = {"num_inference_steps": "2", "samples": "2", "adapter": "noise=0.5"}
+    answer = client.post("/v1/restore", files=files(points), data=asked)
+    assert answer.status_code == 202, answer.text
+    done = ended(client, answer.json()["id"])
+    assert done["status"] == "done", done
+    assert done["results"] == ["image/tiff", "image/png"]
+    with rasterio.open(io.BytesIO(client.get(f"/v1/jobs/{done['id']}/result").content)) as source:
+        assert source.descriptions[0] == "up_mm"
+        assert np.isfinite(source.read(1)).any()
+        assert source.tags()["PLUMBLINE_STEPS"] == "2"
+    for wrong, said in (
+        ({"num_inference_steps": "51"}, "num_inference_steps"),
+        ({"adapter": "none-such"}, "adapter"),
+        ({"samples": "1"}, "samples"),
+    ):
+        assert is_problem(client.post("/v1/restore", files=files(points), data=wrong), 422, said)
+
+
+def test_what_cannot_be_read_is_told_without_paths(served, tiny, tmp_path):
+    client, folder = served
+    (tmp_path / "cut.csv").write_bytes(tiny.products()[0].read_bytes()[:700])
+    answer = client.post("/v1/predict", files=files([tmp_path / "cut.csv"], tiny.footprints))
+    failed = ended(client, answer.json()["id"])
+    assert failed["status"] == "failed"
+    assert "cut.csv" in failed["problem"]["detail"]
+    assert str(folder) not in failed["problem"]["detail"]
+    assert is_problem(client.get(f"/v1/jobs/{failed['id']}/result"), 409, "failed")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"damage_rate": "lots"}, "damage-rate"),
+        ({"min_quadrant_confidence": "1.2"}, "min_quadrant_confidence"),
+        ({"format": "xyz"}, "format"),
+        ({"id_column": "x" * 300}, "id_column"),
+    ],
+)
+def test_options_are_checked_before_a_job_is_made(served, tiny, data, said):
+    client, _ = served
+    assert is_problem(client.post("/v1/predict", files=files(tiny.products(), tiny.footprints), data=data), 422, said)
+
+
+def test_files_are_needed_and_few(served, tiny):
+    client, folder = served
+    before = set((folder / job_files.JOBS).iterdir())
+    assert is_problem(client.post("/v1/predict", data={"damage_rate": "auto"}), 422, "points")
+    many = files([tiny.products()[0]] * 7, tiny.footprints)
+    assert is_problem(client.post("/v1/predict", files=many), 413, "8 files")
+    same = files([tiny.products()[0]] * 2, tiny.footprints)
+    assert is_problem(client.post("/v1/predict", files=same), 422, "two files are called")
+    two = files(tiny.products(), tiny.footprints, tiny.products()[0])
+    assert is_problem(client.post("/v1/predict", files=two), 422, "one file is needed")
+    assert set((folder / job_files.JOBS).iterdir()) == before
+    assert list((folder / job_files.INCOMING).iterdir()) == []
+
+
+def test_jobs_are_cancelled_removed_and_unknown(served, judged, tiny):
+    client, folder = served
+    waiting = [client.post("/v1/predict", files=files(tiny.products(), tiny.footprints)).json()["id"] for _ in range(2)]
+    assert client.delete(f"/v1/jobs/{waiting[1]}").json()["status"] == "cancelled"
+    client.delete(f"/v1/jobs/{waiting[0]}")
+    for job in waiting:
+        row = client.get(f"/v1/jobs/{job}")
+        assert row.status_code == 404 or ended(client, job)["status"] == "cancelled"
+        assert not (folder / job_files.JOBS / job).exists()
+    assert client.delete(f"/v1/jobs/{judged['id']}").json()["status"] == "done"
+    assert is_problem(client.get(f"/v1/jobs/{judged['id']}"), 404, "no such job")
+    assert not (folder / job_files.JOBS / judged["id"]).exists()
+    assert is_problem(client.get("/v1/jobs/" + "0" * 32), 404, "no such job")
+    assert is_problem(client.get("/v1/jobs/..%2f..%2fetc"), 404, "no such page")
+    assert is_problem(client.get("/v1/jobs/nothex"), 422, "job")
+
+
+def test_a_full_queue_and_a_locked_list_are_told(tiny, tiny_fields, tmp_path):
+    with service(tmp_path / "s", tiny.data("package"), tiny_fields.package, Limits(queue=0)) as client:
+        answer = client.post("/v1/predict", files=files(tiny.products(), tiny.footprints))
+        assert is_problem(answer, 429, "wait already")
+        assert int(answer.headers["retry-after"]) > 0
+        held = sqlite3.connect(tmp_path / "s" / job_files.DATABASE, isolation_level=None, check_same_thread=False)
+        held.execute("BEGIN EXCLUSIVE")
+        free = threading.Timer(8, lambda: held.rollback())
+        free.start()
+        try:
+            assert is_problem(client.delete("/v1/jobs/" + "0" * 32), 503, "does not answer")
+        finally:
+            free.cancel()
+            held.rollback()
+            held.close()
+        assert is_problem(client.delete("/v1/jobs/" + "0" * 32), 404, "no such job")
+
+
+def test_a_job_too_large_or_too_slow_is_ended(tiny, tiny_fields, tmp_path):
+    for limits, said in (
+        (Limits(points=10), "this service takes 10"),
+        (Limits(footprints=3), "this service takes 3"),
+        (Limits(job_minutes=0.001), "longer than"),
+    ):
+        with service(tmp_path / said.split()[0], tiny.data("package"), tiny_fields.package, limits) as client:
+            answer = client.post("/v1/predict", files=files(tiny.products(), tiny.footprints))
+            failed = ended(client, answer.json()["id"])
+            assert failed["status"] == "failed"
+            assert said in failed["problem"]["detail"]
+
+
+def test_the_kind_of_content_is_chosen_by_the_header():
+    there = ["application/geo+json", "text/csv", "text/html"]
+    default = "application/geo+json"
+    assert chosen("*/*", there, default) == default
+    assert chosen("text/csv;q=0.2, text/html", there, default) == "text/html"
+    assert chosen("text/*", there, default) == "text/csv"
+    assert chosen("image/tiff, */*;q=0.1", there, default) == default
+    assert chosen("image/tiff", there, default) is None
+    assert chosen("text/csv;q=0", there, default) is None
+    assert chosen("nonsense;q=x", there, default) is None
