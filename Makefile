@@ -14,7 +14,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install run run-restoration up down test tests chaos soak lint format bench pretrained pretrained-restoration \
+.PHONY: help install run run-restoration up down test tests chaos soak load lint format bench pretrained pretrained-restoration \
 	lock clean
 
 help:  ## Show this list
@@ -62,6 +62,11 @@ format: $(VENV)/.test  ## Rewrite the code in the project's format
 BENCHES := train data simulate padding artifacts slices communication flow handoff
 bench: $(VENV)/.test  ## Run the benchmarks, or some of them: BENCHES="train artifacts"; after `make run`
 	@for name in $(BENCHES); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit; done
+
+load: $(VENV)/.test  ## Load the service with users, and ask it nonsense; needs locust and schemathesis, which it installs
+	$(PIP) install $(PIP_ARGS) --quiet --constraint requirements/test.lock "locust>=2.40,<3" "schemathesis>=4,<5" "tritonclient[http]>=2.60,<3"
+	$(BIN)/python -m benchmarks.service
+	$(BIN)/python -m benchmarks.service.nonsense
 
 # In folders of their own, so that they neither read nor write what `make run` does there.
 stages = for stage in simulate ingest prepare train compress export validate package; do plumbline $$stage || exit; done

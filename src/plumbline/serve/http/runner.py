@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,21 +17,57 @@ import psutil  # type: ignore[import-untyped]
 
 from plumbline.core.console import log
 from plumbline.core.files import write_json
-from plumbline.serve.http import job_files
+from plumbline.serve.http import job_files, work_pool
 from plumbline.serve.http.job_store import JobRow, JobStore
 from plumbline.serve.http.models import Models
 from plumbline.serve.http.problems import Problem, problem_of
 from plumbline.serve.http.settings import Limits
+from plumbline.serve.http.work_pool import PoolJob, PoolUnreachable
 
 SECONDS_BETWEEN_LOOKS = 0.2
 SECONDS_BETWEEN_SWEEPS = 30.0
+SECONDS_UNREACHABLE = 5.0
 PROGRAM = "plumbline.serve.http.job_process"
+
+
+class LocalJob:
+    """A job in a process group of its own, on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        """Begin the job in `folder`."""
+        with (folder / job_files.LOG).open("ab") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", PROGRAM, str(folder), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def poll(self) -> int | None:
+        """Return the exit code; None before."""
+        return self._process.poll()
+
+    def end(self) -> None:
+        """End the process and all of its group, also what it left behind."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def memory_mb(self) -> float:
+        """Return the resident memory of the process and of those that it began, MB."""
+        total = 0
+        with suppress(psutil.Error):
+            whole = psutil.Process(self._process.pid)
+            for one in (whole, *whole.children(recursive=True)):
+                total += one.memory_info().rss
+        return total / 1e6
 
 
 @dataclass
 class _Running:
     job: JobRow
-    process: subprocess.Popen[bytes]
+    work: LocalJob | PoolJob
     began: float = field(default_factory=time.monotonic)
 
 
@@ -57,7 +94,8 @@ class Runner(threading.Thread):
         self._ended.set()
         self.join(timeout=10)
         for one in self._running.values():
-            _kill(one.process)
+            if isinstance(one.work, LocalJob):  # what a worker does goes on without this service
+                one.work.end()
             self._store.put_back(one.job.id)
 
     def _look(self) -> None:
@@ -84,26 +122,34 @@ class Runner(threading.Thread):
             for stale in (job_files.PROBLEM, job_files.PROGRESS):
                 (folder / stale).unlink(missing_ok=True)
             write_json(folder / job_files.TASK, task)
-            with (folder / job_files.LOG).open("ab") as said:
-                process = subprocess.Popen(
-                    [sys.executable, "-m", PROGRAM, str(folder.resolve()), str(os.getpid())],
-                    stdin=subprocess.DEVNULL,
-                    stdout=said,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
+            work = self._begin(job, folder.resolve())
+        except PoolUnreachable as error:
+            log.warning("job %s: %s It waits.", job.id, error)
+            self._store.put_back(job.id)
+            self._ended.wait(SECONDS_UNREACHABLE)
+            return
         except Exception as error:
             self._store.finish(job.id, "failed", problem_of(error).content)
             return
-        self._running[job.id] = _Running(job, process)
+        self._running[job.id] = _Running(job, work)
         log.info("job %s: %s begins", job.id, job.kind)
+
+    def _begin(self, job: JobRow, folder: Path) -> LocalJob | PoolJob:
+        if not work_pool.asked():
+            return LocalJob(folder)
+        if job.remote is not None:
+            return PoolJob(job.remote)
+        work = PoolJob.begin(folder)
+        self._store.note_remote(job.id, work.run)
+        return work
 
     def _watch(self, one: _Running) -> None:
         job, folder = one.job.id, self._root / job_files.JOBS / one.job.id
-        code = one.process.poll()
+        code = one.work.poll()
         row = self._store.get(job)
         if code is not None:
-            _kill(one.process)  # what it may have left in its group
+            if isinstance(one.work, LocalJob):
+                one.work.end()
             del self._running[job]
             told = job_files.read_note(folder, job_files.PROBLEM)
             if code == 0:
@@ -123,7 +169,7 @@ class Runner(threading.Thread):
         limits = self._limits
         if time.monotonic() - one.began > 60 * limits.job_minutes:
             self._refuse(one, f"The job took longer than {limits.job_minutes:g} minutes. Give a smaller area.")
-        elif _memory_mb(one.process.pid) > limits.job_memory_mb:
+        elif isinstance(one.work, LocalJob) and one.work.memory_mb() > limits.job_memory_mb:
             self._refuse(one, f"The job needed more than {limits.job_memory_mb} MB of memory. Give a smaller area.")
 
     def _refuse(self, one: _Running, why: str) -> None:
@@ -131,8 +177,7 @@ class Runner(threading.Thread):
         self._store.finish(one.job.id, "failed", Problem(422, why).content)
 
     def _end(self, one: _Running) -> None:
-        _kill(one.process)
-        one.process.wait()
+        one.work.end()
         del self._running[one.job.id]
 
     def _sweep(self) -> None:
@@ -145,23 +190,3 @@ class Runner(threading.Thread):
         for job in self._store.remove_ended(time.time() - 3600 * self._limits.keep_hours):
             shutil.rmtree(self._root / job_files.JOBS / job, ignore_errors=True)
         job_files.sweep(self._root, self._store.names())
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all of its group."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-def _memory_mb(number: int) -> float:
-    """Return the resident memory of a process and of those that it began, MB."""
-    total = 0
-    try:
-        whole = psutil.Process(number)
-        for one in (whole, *whole.children(recursive=True)):
-            total += one.memory_info().rss
-    except psutil.Error:
-        pass
-    return total / 1e6

@@ -1,0 +1,33 @@
+"""Do one job of the service on a worker, in a process of its own, as the service itself would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from prefect import flow
+
+from plumbline.core.errors import PlumblineError
+from plumbline.serve.http.job_files import LOG
+from plumbline.serve.http.runner import PROGRAM
+
+
+@flow(name="service-job", log_prints=False)
+def service_job(folder: Path) -> None:
+    """Do the job in `folder`, which the worker's machine sees under the same path as the service's.
+
+    Raises:
+        PlumblineError: it failed; the folder says why.
+    """
+    with (folder / LOG).open("ab") as said:
+        ended = subprocess.run(
+            [sys.executable, "-m", PROGRAM, str(folder), str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    if ended.returncode:
+        raise PlumblineError(f"{folder.name}: the job ended with {ended.returncode}.")
