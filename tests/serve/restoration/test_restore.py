@@ -149,7 +149,7 @@ def test_buildings_are_read_off_and_a_picture_is_drawn(restored):
         assert (told[name] <= told[f"{name}_high"]).all()
         assert table[name].isna().eq(~table["told"]).all()
     assert (restored / "field.png").read_bytes()[:4] == b"\x89PNG"
-    assert left_in(restored) == ["field.png", "field.tif", "houses.gpkg", "table.csv"]
+    assert left_in(restored) == ["field.png", "field.qml", "field.tif", "houses.gpkg", "table.csv"]
     assert work_left(restored) == []
 
 
