@@ -40,7 +40,7 @@ class _Chosen(NamedTuple):
     """(P,) in the track, ascending."""
     owner: Index
     """(P,) row of the building in the predictions."""
-    velocity: NDArray[np.float64]
+    velocity: NDArray[np.floating[Any]]
     """(P,) mm/yr."""
 
 
@@ -86,7 +86,8 @@ def layer_names(tracks: Sequence[str]) -> list[str]:
 def _usable(track: Track, owner: Index, judged: NDArray[np.bool_]) -> _Chosen:
     """The points that a judged building was judged by, piece by piece."""
     mine = np.flatnonzero((owner != UNASSIGNED) & judged[owner]) if len(judged) else np.zeros(0, np.intp)
-    rows, velocities = [np.zeros(0, np.intp)], [np.zeros(0)]
+    rows: list[Index] = [np.zeros(0, np.intp)]
+    velocities: list[NDArray[np.floating[Any]]] = [np.zeros(0)]
     for start in range(0, len(mine), PIECE):
         row = mine[start : start + PIECE]
         row = row[usable_rows(track.take(row), owner[row])]
@@ -112,10 +113,11 @@ def _bounded(chosen: list[_Chosen], epochs: list[int], predictions: geopandas.Ge
         int((has & (values > 0)).sum()),
         int((values > 0).sum()),
     )
-    return [_Chosen(*(part[has[own.owner]] for part in own)) for own in chosen]
+    kept = [has[own.owner] for own in chosen]
+    return [_Chosen(own.row[some], own.owner[some], own.velocity[some]) for own, some in zip(chosen, kept, strict=True)]
 
 
-def _limit(velocity: NDArray[np.float64]) -> float:
+def _limit(velocity: NDArray[np.floating[Any]]) -> float:
     """Where the colours end, mm/yr."""
     speed = np.abs(velocity[np.isfinite(velocity)])
     return max(LEAST_LIMIT, float(np.ceil(np.percentile(speed, SHOWN)))) if len(speed) else LEAST_LIMIT

@@ -2,7 +2,8 @@
 
     QT_QPA_PLATFORM=offscreen /usr/bin/python3 render.py OUT_FOLDER FILE[|layername=LAYER] ...
 
-Writes `N.png` of each into the folder, `all.png` of all, the first on top, and prints a JSON list.
+Writes `N.png` of each into the folder, and `all.png` of all: the first on top, and as wide as the last. Prints a JSON
+list. The picture in docs/qgis.md is such an `all.png`.
 """
 
 import json
@@ -34,14 +35,14 @@ def load(source):
     return QgsVectorLayer(source, source.split("=")[-1], "ogr")
 
 
-def image_of(layers, extent=None):
+def image_of(layers, smooth=False):
     settings = QgsMapSettings()
     settings.setLayers(layers)
     settings.setDestinationCrs(layers[0].crs())
     settings.setBackgroundColor(QColor("white"))
     settings.setOutputSize(SIZE)
-    settings.setFlag(QgsMapSettings.Antialiasing, False)
-    settings.setExtent(extent or layers[0].extent().buffered(5))
+    settings.setFlag(QgsMapSettings.Antialiasing, smooth)
+    settings.setExtent(QgsRectangle(layers[-1].extent()).buffered(5))
     job = QgsMapRendererParallelJob(settings)
     job.start()
     job.waitForFinished()
@@ -79,9 +80,9 @@ def about_features(layer):
 
 def sld_rules(layer, folder):
     """Names of the rules that QGIS reads from the stored SLD."""
-    count, ids, names, _, _ = layer.listStylesInDatabase()
+    count, _, names, _, _ = layer.listStylesInDatabase()
     path = Path(folder) / "style.sld"
-    xml = [row for row in layer_styles(layer) if row["f_table_name"] == layer.name()][0]["styleSLD"]
+    xml = next(row for row in layer_styles(layer) if row["f_table_name"] == layer.name())["styleSLD"]
     path.write_text(xml, encoding="utf-8")
     copy = layer.clone()
     message, read = copy.loadSldStyle(str(path))
@@ -109,7 +110,7 @@ def main():
         if isinstance(layer, QgsVectorLayer):
             row.update(about_features(layer), sld=sld_rules(layer, folder))
         said.append(row)
-    image_of(layers, QgsRectangle(layers[-1].extent()).buffered(5)).save(str(Path(folder) / "all.png"))
+    image_of(layers, smooth=True).save(str(Path(folder) / "all.png"))
     print(json.dumps(said), flush=True)
     os._exit(0)  # PyQGIS may crash as it ends, after all is done
 

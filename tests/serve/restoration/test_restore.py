@@ -313,5 +313,5 @@ def test_the_command_says_what_it_wrote(products, tiny_fields, here):
     ):
         ended = run_cli(*command, *more, cwd=here)
         assert (ended.code, said in " ".join(ended.err.split())) == (2, True)
-    assert left_in(here) == ["f.tif"]
+    assert left_in(here) == ["f.qml", "f.tif"]
     assert open_fields(tiny_fields.package).name == "plumbline-restoration"
