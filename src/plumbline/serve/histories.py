@@ -25,7 +25,7 @@ Index = NDArray[np.intp]
 PIECE = 4096
 """Points written at a time: bounds the memory beyond the tracks."""
 MOST_VALUES = 50_000_000
-"""Most displacements that are written, of all tracks together: a file of half a gigabyte."""
+"""Most displacements that are written, of all tracks together: a file of 700 MB."""
 MOST_EPOCHS = 1900
 """Most epochs that are written, the last ones: a table of SQLite has 2,000 columns at most."""
 LONGEST_NAME = 60
