@@ -84,7 +84,7 @@ def layer_names(tracks: Sequence[str]) -> list[str]:
 
 
 def _usable(track: Track, owner: Index, judged: NDArray[np.bool_]) -> _Chosen:
-    """The points that a judged building was judged by, piece by piece."""
+    """Choose the points that judged buildings were judged by; in pieces, so that no series is copied as a whole."""
     mine = np.flatnonzero((owner != UNASSIGNED) & judged[owner]) if len(judged) else np.zeros(0, np.intp)
     rows: list[Index] = [np.zeros(0, np.intp)]
     velocities: list[NDArray[np.floating[Any]]] = [np.zeros(0)]
@@ -98,6 +98,7 @@ def _usable(track: Track, owner: Index, judged: NDArray[np.bool_]) -> _Chosen:
 
 
 def _bounded(chosen: list[_Chosen], epochs: list[int], predictions: geopandas.GeoDataFrame) -> list[_Chosen]:
+    """Leave out the points of the buildings least probably damaged, until at most `MOST_VALUES` are left."""
     values = np.zeros(len(predictions), np.int64)
     for own, count in zip(chosen, epochs, strict=True):
         values += count * np.bincount(own.owner, minlength=len(predictions))
@@ -118,19 +119,20 @@ def _bounded(chosen: list[_Chosen], epochs: list[int], predictions: geopandas.Ge
 
 
 def _limit(velocity: NDArray[np.floating[Any]]) -> float:
-    """Where the colours end, mm/yr."""
+    """Say where the colours end, mm/yr."""
     speed = np.abs(velocity[np.isfinite(velocity)])
     return max(LEAST_LIMIT, float(np.ceil(np.percentile(speed, SHOWN)))) if len(speed) else LEAST_LIMIT
 
 
 def _days(track: Track) -> tuple[list[str], Index]:
-    """Columns of the epochs, as `D20200103`, and their places in the series; of two on one day the first."""
+    """Name the columns of the epochs, as `D20200103`, with their places in the series; of two on one day the first."""
     days, place = np.unique(track.epochs.astype("datetime64[D]"), return_index=True)
     names = [f"D{str(day).replace('-', '')}" for day in days[-MOST_EPOCHS:]]
     return names, place[-MOST_EPOCHS:]
 
 
 def _pieces(track: Track, chosen: _Chosen, ids: NDArray[np.object_]) -> Iterator[geopandas.GeoDataFrame]:
+    """Yield the rows of a layer. `ids`: of the buildings."""
     names, place = _days(track)
     for start in range(0, len(chosen.row), PIECE):
         row, owner, velocity = (part[start : start + PIECE] for part in chosen)

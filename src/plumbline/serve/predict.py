@@ -153,7 +153,7 @@ def _judge(
     version: str,
     damage_rate: float | None,
 ) -> tuple[Judged, list[NDArray[np.intp]]]:
-    """See `judge_footprints`; and of each track the footprint of each point, see `Prepared.owners`."""
+    """Judge as `judge_footprints` does; return also which footprint has each point, see `Prepared.owners`."""
     prepared = prepare_buildings(tracks, footprints, prepare)
     if prepared.moved:
         log.info(
