@@ -12,6 +12,7 @@ from pathlib import Path
 import geopandas
 import numpy as np
 import pandas as pd
+import pyogrio
 import pytest
 import shapely
 from shapely import affinity
@@ -123,6 +124,28 @@ def test_every_footprint_gets_a_row_in_every_format(case, suffix):
     assert left_behind(case.folder) == []
     for status, count in table["status"].value_counts().items():
         assert f"{count} {status}" in ended.err
+
+
+def test_a_geopackage_has_the_scatterers_that_each_judged_building_was_judged_by(case):
+    case.output = case.folder / "out.gpkg"
+    table = answers(case)
+    layers = [str(name) for name, _ in pyogrio.list_layers(case.output)]
+    assert layers == ["predictions", "scatterers_a", "scatterers_b", "layer_styles"]
+    product = {track.name: track for track in read_tracks(case.points)}
+    count = pd.Series(0, index=table["building_id"])
+    for name in ("a", "b"):
+        rows = geopandas.read_file(case.output, layer=f"scatterers_{name}")
+        count = count.add(rows["building_id"].value_counts(), fill_value=0)
+        own = product[name].take(np.isin(product[name].point_id, rows["point_id"]))
+        assert set(rows["track"]) == {name}
+        assert rows["point_id"].tolist() == own.point_id.tolist()
+        days = [column for column in rows if re.fullmatch(r"D\d{8}", column)]
+        assert days == [f"D{str(day).replace('-', '')}" for day in own.epochs.astype("datetime64[D]")]
+        np.testing.assert_array_equal(rows[days].to_numpy(np.float32), own.displacement)
+        assert rows.crs == table.crs
+    judged = table.set_index("building_id")
+    judged = judged[judged["status"] == "ok"]
+    assert count[count > 0].sort_index().to_dict() == judged["n_points"].sort_index().to_dict()
 
 
 def test_few_points_are_a_reason_to_abstain(case):

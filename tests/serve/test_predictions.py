@@ -163,9 +163,10 @@ def test_a_table_of_an_earlier_version_is_read_with_empty_columns(tmp_path: Path
         geopandas.read_parquet(path).drop(columns=list(ADDED)).to_parquet(path)
     else:
         driver = {".gpkg": "GPKG", ".geojson": "GeoJSON"}[suffix]
-        earlier = geopandas.read_file(path).drop(columns=list(ADDED))
+        named = {"layer": "predictions"} if driver == "GPKG" else {}
+        earlier = geopandas.read_file(path, **named).drop(columns=list(ADDED))
         path.unlink()
-        earlier.to_file(path, driver=driver, **({"layer": "predictions"} if driver == "GPKG" else {}))
+        earlier.to_file(path, driver=driver, **named)
     found = read_predictions(path)
     assert list(found.columns) == CONTRACT.split()
     assert found[list(ADDED)].isna().all(axis=None)

@@ -12,6 +12,7 @@ from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import LeftOut, leave_out
 from plumbline.prepare.assignment.collect import MIN_EPOCHS, collect_scatterers, footprint_area, observation_period
+from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.assignment.owners import Owners, find_owners
 from plumbline.prepare.features.build import describe_buildings
 from plumbline.prepare.features.sequences import Sequences
@@ -35,6 +36,9 @@ class Prepared(NamedTuple):
     """How each of the F buildings moves as a whole, in each track."""
     moved: int
     """Points that count for another building than the nearest; see `owners.Owners`."""
+    owners: list[NDArray[np.intp]]
+    """Of each track that was given: (N,) footprint of each point; `UNASSIGNED` without one, and in a track that was
+    left out."""
 
 
 def prepare_buildings(
@@ -58,12 +62,15 @@ def prepare_buildings(
     """
     _check(tracks, buildings)
     kept = period_overlap(tracks).kept
+    whose = [np.full(len(track), UNASSIGNED, np.intp) for track in tracks]
     tracks = [tracks[number] for number in kept]
     footprints = np.asarray(buildings.geometry.values, dtype=object)
     if owners is None:
         owners = find_owners(tracks, footprints, params)
     else:
         owners = owners._replace(of=[owners.of[number] for number in kept])
+    for number, own in zip(kept, owners.of, strict=True):
+        whose[number] = own
     scatterers, frame = collect_scatterers(tracks, footprints, owners.of)
     left_out = leave_out(frame.side, scatterers.building, scatterers.xy, params)
     return Prepared(
@@ -82,6 +89,7 @@ def prepare_buildings(
         left_out,
         building_means(scatterers, frame, len(tracks)),
         owners.moved,
+        whose,
     )
 
 

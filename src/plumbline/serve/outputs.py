@@ -11,11 +11,12 @@ import pyogrio
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, check_writable, told_unwritten
 from plumbline.serve.predictions import BUILDINGS, PREDICTIONS, SCATTERERS, check_output
+from plumbline.serve.qgis.geopackage import STYLES
 
 OWN_LAYERS = {PREDICTIONS: "model_version", BUILDINGS: "model_version", SCATTERERS: "attention_share"}
 """Of a GeoPackage that Plumbline has written, and a column of each: others call a layer `buildings`, too."""
-STYLES = "layer_styles"
-"""Where QGIS keeps the styles that are saved with a GeoPackage."""
+HISTORIES = {"point_id", "building_id", "track", "velocity"}
+"""Columns of the layers `scatterers_TRACK`."""
 
 
 def check_inputs(paths: Sequence[Path]) -> None:
@@ -80,8 +81,8 @@ def _check_layers(output: Path) -> None:
 
 
 def _is_own(output: Path, layer: str) -> bool:
-    column = OWN_LAYERS.get(layer)
-    return column is not None and column in pyogrio.read_info(output, layer=layer)["fields"]
+    wanted = {OWN_LAYERS[layer]} if layer in OWN_LAYERS else HISTORIES if layer.startswith(f"{SCATTERERS}_") else None
+    return wanted is not None and wanted <= set(pyogrio.read_info(output, layer=layer)["fields"])
 
 
 def write_text(text: str, path: Path) -> None:

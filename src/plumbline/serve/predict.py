@@ -18,6 +18,7 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.params import Ingest, Prepare
 from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE
 from plumbline.prepare.buildings import prepare_buildings
+from plumbline.serve.histories import scatterer_layers
 from plumbline.serve.judgement import Judged, Model, asked_of, judge, say_damaged
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predictions import write_predictions
@@ -63,8 +64,10 @@ def predict(
     manifest, model = open_package(package, artifact)
     prepare = asked_for(manifest.prepare, min_quadrant_confidence)
     city = read_city_files(points, buildings, ingest, format_, id_column, layer, Say.ALL)
-    judged = judge_footprints(city.points, city.footprints, prepare, model, manifest.version, damage_rate)
+    judged, owners = _judge(city.points, city.footprints, prepare, model, manifest.version, damage_rate)
     table, reason, _ = judged
+    has_layers = output.suffix.lower() == ".gpkg"
+    scatterers = scatterer_layers(city.points, owners, table) if has_layers else []
     with ExitStack() as staged:
         if map_path is not None:
             from plumbline.serve.map.page import (
@@ -74,7 +77,7 @@ def predict(
             # Drawn before the predictions are written and put in its place after: both files or neither.
             drawn = staged.enter_context(atomic_file(map_path))
             write_map(judged, city.points, drawn, f"Plumbline: {buildings.stem}", prepare)
-        write_predictions(table, output)
+        write_predictions(table, output, scatterers)
     counts = table["status"].value_counts()
     torn = int((reason == UNSURE_WHERE).sum())
     warn_of_unjudged(reason, prepare)
@@ -139,6 +142,18 @@ def judge_footprints(
         model: what answers. version: of its package.
         damage_rate: see `judge`.
     """
+    return _judge(tracks, footprints, prepare, model, version, damage_rate)[0]
+
+
+def _judge(
+    tracks: list[Track],
+    footprints: geopandas.GeoDataFrame,
+    prepare: Prepare,
+    model: OnnxModel,
+    version: str,
+    damage_rate: float | None,
+) -> tuple[Judged, list[NDArray[np.intp]]]:
+    """Judge as `judge_footprints` does; return also which footprint has each point, see `Prepared.owners`."""
     prepared = prepare_buildings(tracks, footprints, prepare)
     if prepared.moved:
         log.info(
@@ -146,4 +161,5 @@ def judge_footprints(
         )
     answers = model.answer(prepared.sequences)
     about = Model(version, model.category_share)
-    return judge(asked_of(prepared, prepare), answers, footprints, prepare, about, damage_rate)
+    judged = judge(asked_of(prepared, prepare), answers, footprints, prepare, about, damage_rate)
+    return judged, prepared.owners

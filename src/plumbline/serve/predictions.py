@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from plumbline.core.compass import QUADRANTS, join_quadrants
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, check_writable, why_unwritten
 from plumbline.core.strain import MECHANISMS, category
+from plumbline.serve.qgis.geopackage import PointLayer, add_points, add_styles
+from plumbline.serve.qgis.styles import predictions_style
 
 STATUSES = ("ok", "insufficient_points", "out_of_distribution")
 """`ok`: judged. The others say why the model abstained."""
@@ -159,12 +162,17 @@ def check_output(path: Path) -> None:
     check_writable(path)
 
 
-def write_predictions(predictions: geopandas.GeoDataFrame, path: Path) -> None:
+def write_predictions(predictions: geopandas.GeoDataFrame, path: Path, scatterers: Sequence[PointLayer] = ()) -> None:
     """Write the table, atomically, in the format of the path's suffix.
 
     `.csv`: UTF-8, empty cells for nulls, the footprint as WKT in the CRS of `predictions` (which a CSV cannot
-    name). `.gpkg`: GeoPackage, layer `predictions`. `.geojson`: RFC 7946, so reprojected to WGS 84, with seven
-    decimals (1 cm). `.parquet`: GeoParquet.
+    name). `.gpkg`: GeoPackage, first the layer `predictions`, then those of scatterers, with their styles for QGIS.
+    `.geojson`: RFC 7946, so reprojected to WGS 84, with seven decimals (1 cm). `.parquet`: GeoParquet.
+
+    Args:
+        predictions: the table.
+        path: file to write.
+        scatterers: further layers of a GeoPackage; the other formats leave them out.
 
     Raises:
         InputError: as `check_output`, or the disk refused.
@@ -179,11 +187,13 @@ def write_predictions(predictions: geopandas.GeoDataFrame, path: Path) -> None:
                 table.to_wkt().to_csv(temporary, index=False)
             elif suffix == ".gpkg":
                 table.to_file(temporary, driver="GPKG", layer=PREDICTIONS)
+                styles = {PREDICTIONS: predictions_style(PREDICTIONS), **add_points(temporary, scatterers)}
+                add_styles(temporary, styles)
             elif suffix == ".geojson":
                 temporary.write_text(geojson_text(table), encoding="utf-8")
             else:
                 table.to_parquet(temporary, index=False)
-    except (OSError, DataSourceError, DataLayerError, RuntimeError) as error:
+    except (OSError, DataSourceError, DataLayerError, RuntimeError, sqlite3.Error) as error:
         raise InputError(f"{path}: could not be written ({why_unwritten(error, path)}).") from error
 
 
@@ -209,7 +219,7 @@ def read_predictions(path: Path) -> geopandas.GeoDataFrame:
             table = geopandas.read_parquet(path)
         else:
             # GDAL guesses dates from strings in GeoJSON: a building may be called 2024-01-01.
-            options = {"DATE_AS_STRING": "YES"} if suffix == ".geojson" else {}
+            options = {"DATE_AS_STRING": "YES"} if suffix == ".geojson" else {"layer": PREDICTIONS}
             table = geopandas.read_file(path, **options)
         missing = [name for name in ADDED if name not in table]
         return _checked(_typed(table.assign(**dict.fromkeys(missing))), ("mechanism", *missing))

@@ -15,8 +15,9 @@ from shapely import affinity
 from plumbline.core.compass import QUADRANTS, frames
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import reason_sentences
+from plumbline.serve.colours import DIVERGING
 from plumbline.serve.explain import page as explain_page
-from plumbline.serve.explain.drawing import COLOURS, DrawnBuilding, colour, draw_building, mark
+from plumbline.serve.explain.drawing import DrawnBuilding, colour, draw_building, mark
 from plumbline.serve.explain.page import write_page
 from plumbline.serve.explain.tables import FIGURES, PARTS, QUESTIONS
 from tests.browser import TEXTS, framed, in_browser
@@ -136,16 +137,16 @@ def test_shape_and_outline_say_what_colour_says(moved, error, share, favours):
     assert ("a" in path) == (abs(moved) <= error)
     if "a" not in path:
         assert (corners[0, 1] < 50) == (moved > 0)  # the tip
-        assert (COLOURS.index(item.get("fill")) > 5) >= (moved > 1)
-        assert (COLOURS.index(item.get("fill")) < 5) >= (moved < -1)
+        assert (DIVERGING.index(item.get("fill")) > 5) >= (moved > 1)
+        assert (DIVERGING.index(item.get("fill")) < 5) >= (moved < -1)
     assert (item.get("stroke-dasharray") is None) == favours
     assert item.find("title").text == "<&>"
 
 
 def test_colours_are_in_order_and_the_middle_is_the_lightest():
     drawn = [colour(value, 10) for value in np.linspace(-12, 12, 200)]
-    assert list(dict.fromkeys(drawn)) == list(COLOURS)
-    light = [sum(int(own[i : i + 2], 16) * part for i, part in ((1, 0.3), (3, 0.59), (5, 0.11))) for own in COLOURS]
+    assert list(dict.fromkeys(drawn)) == list(DIVERGING)
+    light = [sum(int(own[i : i + 2], 16) * part for i, part in ((1, 0.3), (3, 0.59), (5, 0.11))) for own in DIVERGING]
     assert np.argmax(light) == 5
     assert (np.diff(light[:6]) > 0).all()
     assert (np.diff(light[5:]) < 0).all()

@@ -21,6 +21,7 @@ from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import reasons
 from plumbline.serve.base_rate import DamageRate
+from plumbline.serve.colours import CATEGORY_COLOURS
 from plumbline.serve.map import page as drawing
 from plumbline.serve.map.content import (
     MapPoints,
@@ -30,7 +31,7 @@ from plumbline.serve.map.content import (
     quarters,
     velocity_mm_per_year,
 )
-from plumbline.serve.map.layers import COLOURS, draw_points, groups
+from plumbline.serve.map.layers import draw_points, groups
 from plumbline.serve.map.page import write_map
 from plumbline.serve.predictions import STATUSES
 from plumbline.sources.track import Track
@@ -349,7 +350,7 @@ def test_the_map_is_drawn(page: Path, tmp_path: Path, size: tuple[int, int]) -> 
     done = browse(page, tmp_path / "profile", f"--window-size={width},{height}", f"--screenshot={picture}")
     assert complaints(done.stderr) == []
     pixels = np.asarray(Image.open(picture).convert("RGB")).reshape(-1, 3)
-    for code, colour in enumerate(COLOURS):
+    for code, colour in enumerate(CATEGORY_COLOURS):
         rgb = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
         # The legend's box alone has about 400 pixels.
         assert (pixels == rgb).all(axis=1).sum() > 800, f"category {code} is not seen"

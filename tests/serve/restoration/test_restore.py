@@ -1,6 +1,8 @@
 """`plumbline restore` on small places: the file, its bands, who is refused, and that nothing is half written."""
 
 import json
+import xml.etree.ElementTree as ElementTree
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import geopandas
@@ -16,6 +18,9 @@ from plumbline.model.restoration.spread import read_spread
 from plumbline.params import Ingest
 from plumbline.prepare.restoration.grid import Grid
 from plumbline.prepare.restoration.observations import observe
+from plumbline.serve.qgis.qml import MARK
+from plumbline.serve.qgis.styles import field_style
+from plumbline.serve.restoration import style
 from plumbline.serve.restoration.field import BANDS
 from plumbline.serve.restoration.restore import STAGE, Asked, _check, plan_windows, restore, restore_part
 from plumbline.simulate.restoration.products import PLACE, write_scene
@@ -149,8 +154,35 @@ def test_buildings_are_read_off_and_a_picture_is_drawn(restored):
         assert (told[name] <= told[f"{name}_high"]).all()
         assert table[name].isna().eq(~table["told"]).all()
     assert (restored / "field.png").read_bytes()[:4] == b"\x89PNG"
-    assert left_in(restored) == ["field.png", "field.tif", "houses.gpkg", "table.csv"]
+    assert left_in(restored) == ["field.png", "field.qml", "field.tif", "houses.gpkg", "table.csv"]
     assert work_left(restored) == []
+
+
+def test_the_style_beside_it_ends_where_the_field_does(restored):
+    bands, *_ = read(restored / "field.tif")
+    told = bands["up_mm"][np.isfinite(bands["up_mm"])]
+    shader = ElementTree.parse(restored / "field.qml").find("pipe/rasterrenderer/rastershader/colorrampshader")
+    ends = [float(shader.get(name)) for name in ("minimumValue", "maximumValue")]
+    wanted = np.abs(np.percentile(told, [2, 98])).max()
+    assert ends == pytest.approx([-wanted, wanted], rel=1e-4)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize(("before", "kept"), [(None, False), (MARK, False), ("<qgis>mine</qgis>", True)])
+def test_a_style_of_somebody_else_is_kept_and_half_a_run_leaves_none(here, monkeypatch, before, kept, raises):
+    monkeypatch.setattr(style, "ends_mm", lambda *_: 2.0)
+    path = here / "my.field.qml"
+    if before:
+        path.write_text(before)
+    with suppress(ZeroDivisionError), ExitStack() as staged:
+        style.write_style(None, None, staged, here / "my.field.tif")
+        if raises:
+            raise ZeroDivisionError
+    if kept or raises:
+        assert (path.read_text() if path.exists() else None) == before
+    else:
+        assert path.read_text() == field_style(2.0)
+    assert left_in(here) == (["my.field.qml"] if path.exists() else [])
 
 
 def test_a_run_that_was_cut_goes_on_and_gives_the_same(restored, products, tiny_fields, here):
@@ -313,5 +345,5 @@ def test_the_command_says_what_it_wrote(products, tiny_fields, here):
     ):
         ended = run_cli(*command, *more, cwd=here)
         assert (ended.code, said in " ".join(ended.err.split())) == (2, True)
-    assert left_in(here) == ["f.tif"]
+    assert left_in(here) == ["f.qml", "f.tif"]
     assert open_fields(tiny_fields.package).name == "plumbline-restoration"

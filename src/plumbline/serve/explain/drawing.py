@@ -12,15 +12,13 @@ from typing import Any
 
 import numpy as np
 import shapely
-from bokeh.palettes import PRGn11
 from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.reporting.page import number, say
+from plumbline.serve.colours import DIVERGING
 
 Float = NDArray[np.floating[Any]]
-COLOURS = tuple(reversed(PRGn11))
-"""From down (purple) to up (green): ColorBrewer's diverging PRGn, for colour-blind readers too; as on the map."""
 SMALLEST_PX, LARGEST_PX = 3.0, 11.0
 """Half width of a mark."""
 PLAN_PX, SIDE_PX, TOP_PX = 420.0, 70.0, 44.0
@@ -182,13 +180,13 @@ def mark(
 def colour(moved_mm: float, limit_mm: float) -> str:
     """Of a differential displacement; beyond the limits, that of the limit."""
     share = min(max(moved_mm / limit_mm, -1.0), 1.0)
-    return str(COLOURS[min(int((share + 1) / 2 * len(COLOURS)), len(COLOURS) - 1)])
+    return str(DIVERGING[min(int((share + 1) / 2 * len(DIVERGING)), len(DIVERGING) - 1)])
 
 
 def legend(limit_mm: float) -> str:
     """What colours, shapes, sizes and outlines say: parts as wide as a phone, to be put beside or below each other."""
     cell, colours = 24, ""
-    for i, own in enumerate(COLOURS):
+    for i, own in enumerate(DIVERGING):
         colours += f'<rect x="{20 + i * cell}" y="4" width="{cell}" height="14" fill="{own}" stroke="#999"/>'
     ends = (f"≤ -{number(limit_mm)} mm", 20, "start"), ("0", 152, "middle"), (f"≥ {number(limit_mm)} mm", 284, "end")
     for text, x, anchor in ends:

@@ -14,13 +14,11 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS, Frames, frames
+from plumbline.serve.colours import CATEGORY_NAMES
 from plumbline.sources.points.epochs import DAYS_A_YEAR
 from plumbline.sources.track import Track
 
 Array = NDArray[np.floating[Any]]
-
-CATEGORY_NAMES = ("negligible", "very slight", "slight", "moderate", "severe or worse")
-"""Burland's words for the categories 0 to 4; the last stands for his 4 and 5."""
 
 MARGIN_M = 100.0
 """Points further than this from the buildings' bounding box are left out of the map."""

@@ -24,21 +24,16 @@ from bokeh.models import (
     TapTool,
     Toggle,
 )
-from bokeh.palettes import PRGn11, YlOrRd5
 from bokeh.plotting import figure
 from numpy.typing import NDArray
 
 from plumbline.prepare.abstention import NO_MATTER
-from plumbline.serve.map.content import CATEGORY_NAMES, MapPoints, description, quarters
+from plumbline.serve.colours import BROWN, CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY
+from plumbline.serve.map.content import MapPoints, description, quarters
 
-COLOURS = tuple(reversed(YlOrRd5))
-"""Of the categories 0 to 4: ColorBrewer's sequential YlOrRd, which colour-blind readers can order."""
-VELOCITY_COLOURS = tuple(reversed(PRGn11))
-"""From away (purple) to towards the satellite (green): ColorBrewer's diverging PRGn, colour-blind safe too, and not to
-be taken for a category."""
-GREY, BROWN, CHOSEN = "#8a8a8a", "#6b5a3a", "#0050b3"
+CHOSEN = "#0050b3"
 HATCHES = {
-    ("unsure_where",): ("damaged? unsure where", "\\", COLOURS[2]),
+    ("unsure_where",): ("damaged? unsure where", "\\", CATEGORY_COLOURS[2]),
     ("insufficient_points", "no_points"): ("points too few or noisy", "/", GREY),
     NO_MATTER: ("too small or large", "-", GREY),
     ("out_of_distribution",): ("unlike training", "x", GREY),
@@ -79,7 +74,7 @@ def groups(why: NDArray[np.object_], category: NDArray[np.int64]) -> list[Legend
         ),
         *(
             LegendGroup(f"{code} {name}", category == code, 5 + 1.5 * code, {"fill_color": colour, "line_color": BROWN})
-            for code, (name, colour) in enumerate(zip(CATEGORY_NAMES, COLOURS, strict=True))
+            for code, (name, colour) in enumerate(zip(CATEGORY_NAMES, CATEGORY_COLOURS, strict=True))
         ),
     ]
 
@@ -178,7 +173,7 @@ def draw_points(plot: figure, points: list[MapPoints], origin: NDArray[np.float6
     if not len(speeds):
         return []
     limit = max(2.0, float(np.ceil(np.percentile(speeds, 98))))
-    mapper = LinearColorMapper(palette=VELOCITY_COLOURS, low=-limit, high=limit, nan_color=GREY)
+    mapper = LinearColorMapper(palette=DIVERGING, low=-limit, high=limit, nan_color=GREY)
     ticks = (-limit, -limit / 2, 0.0, limit / 2, limit)
     bar = ColorBar(
         color_mapper=mapper,

@@ -24,6 +24,7 @@ from plumbline.prepare.restoration.gaussian_process import Covariance, fit_covar
 from plumbline.prepare.restoration.grid import Grid, grid_over
 from plumbline.prepare.restoration.observations import EAST, Observations, observe
 from plumbline.serve.restoration.field import BANDS, Settings, restore_window
+from plumbline.serve.restoration.style import write_style
 from plumbline.serve.restoration.windows import Blend, Window, windows
 from plumbline.sources.in_memory import NOTHING, read_tracks
 
@@ -229,6 +230,7 @@ def finish(
             from plumbline.serve.restoration.picture import draw
 
             draw(plan.field, blend, staged.enter_context(atomic_file(picture)))
+        write_style(plan.field, blend, staged, output)
         _write(plan.field, blend, plan.work, output)
     clear(plan.work)
 

@@ -1,0 +1,1 @@
+"""Styles that QGIS loads by itself with what Plumbline writes."""

@@ -1,0 +1,164 @@
+"""The styles of what Plumbline writes: predictions, scatterers with their histories, and restored fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from plumbline.core.compass import QUADRANTS
+from plumbline.serve.colours import BROWN, CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY
+from plumbline.serve.qgis import qml, sld
+
+ROW = "fid"
+"""Column that a GeoPackage adds by itself."""
+ALIASES = {
+    ROW: "Row",
+    "building_id": "Building",
+    "status": "Status",
+    "n_points": "Usable scatterers",
+    "quadrant": "Most probable quadrant",
+    "quadrant_confidence": "Probability that the quadrant is right (0-1)",
+    "quadrants": "Quadrants that hold 80 % of the probability",
+    **{f"p_{name.lower()}": f"Probability of quadrant {name} (0-1)" for name in QUADRANTS},
+    "severity_permille": "Severity (permille)",
+    "severity_low": "Severity, lower end of the 90 % interval (permille)",
+    "severity_high": "Severity, upper end of the 90 % interval (permille)",
+    "burland_category": "Burland category (0-4)",
+    "p_damaged": "Probability of damage, category 1 or above (0-1)",
+    **{
+        f"p_category_{number}": f"Probability of category {number}, {name} (0-1)"
+        for number, name in enumerate(CATEGORY_NAMES)
+    },
+    "mechanism": "Mechanism of failure",
+    "damage_rate": "Share of damaged buildings that is assumed (0-1)",
+    "model_version": "Version of the model",
+}
+"""Field of the predictions -> its name with its unit."""
+NOT_JUDGED = {
+    "insufficient_points": (
+        "not judged: too little data",
+        "its points are too few, too noisy or do not tell its quadrant; or its size is out of range",
+        "b_diagonal",
+        "slash",
+    ),
+    "out_of_distribution": (
+        "not judged: unlike training",
+        "it or its points are unlike anything the model was trained on",
+        "diagonal_x",
+        "x",
+    ),
+}
+"""Status -> line of the legend, end of the sentence `Not judged: ...`, brush of QGIS, shape of SLD."""
+DAMAGED = '"status" = \'ok\' AND "p_damaged" >= 0.5'
+QUADRANT_LABEL = "probably damaged: its quadrant"
+QUARTER = """
+with_variable('box', oriented_bbox($geometry),
+with_variable('angle', 90 - degrees(CASE
+    WHEN distance(point_n(@box, 1), point_n(@box, 2)) >= distance(point_n(@box, 2), point_n(@box, 3))
+    THEN azimuth(point_n(@box, 1), point_n(@box, 2)) ELSE azimuth(point_n(@box, 2), point_n(@box, 3)) END),
+with_variable('turn', @angle - 90 * ceil((@angle - 45.000001) / 90),
+with_variable('middle', centroid(@box),
+with_variable('level', rotate(@box, @turn, @middle),
+with_variable('quarter', rotate(bounds(make_line(@middle, make_point(
+    if("quadrant" IN ('NE', 'SE'), x_max(@level), x_min(@level)),
+    if("quadrant" IN ('NE', 'NW'), y_max(@level), y_min(@level))))), -@turn, @middle),
+    if(coalesce(area(intersection(@quarter, $geometry)), 0) > 0, intersection(@quarter, $geometry), @quarter)))))))
+""".strip()
+"""Expression of QGIS: the part of a footprint that lies in its quadrant, as `core.compass.frames` defines it: the
+smallest rectangle's axis turned by at most 45 degrees from east (`turn`, counter-clockwise) is x."""
+SCATTERER_ALIASES = {
+    ROW: "Row",
+    "point_id": "Scatterer",
+    "building_id": "Building",
+    "track": "Track",
+    "velocity": "Mean velocity towards the satellite (mm/yr)",
+    "height": "Height (m)",
+}
+"""Field of the scatterers -> its name with its unit; those of the epochs come after."""
+BEYOND = 1e6
+"""End of the outermost classes of velocity, mm/yr."""
+
+
+class Style(NamedTuple):
+    """How a layer is drawn."""
+
+    qml: str
+    """For QGIS."""
+    sld: str
+    """For map servers."""
+    about: str
+    """One sentence."""
+
+
+def predictions_style(layer: str) -> Style:
+    """Style the predictions: categories in colours, abstentions hatched, quadrants of damaged buildings black."""
+    rules, lines = [], []
+    for code, (name, colour) in enumerate(zip(CATEGORY_NAMES, CATEGORY_COLOURS, strict=True)):
+        label = f"{code} {name}"
+        condition = f'"status" = \'ok\' AND "burland_category" = {code}'
+        rules.append(qml.Rule(label, condition, qml.symbol("fill", qml.simple_fill(colour, BROWN))))
+        is_it = sld.compared("PropertyIsEqualTo", "burland_category", str(code))
+        lines.append(sld.rule(label, is_it, sld.polygon(sld.solid(colour), BROWN)))
+    for status, (label, _, brush, shape) in NOT_JUDGED.items():
+        fills = (qml.simple_fill("#ffffff", None), qml.simple_fill(GREY, GREY, brush))
+        rules.append(qml.Rule(label, f"\"status\" = '{status}'", qml.symbol("fill", *fills)))
+        is_it = sld.compared("PropertyIsEqualTo", "status", status)
+        lines.append(sld.rule(label, is_it, sld.polygon(sld.hatched(shape, GREY), GREY)))
+    quarter = qml.generated(QUARTER, qml.simple_fill("#000000", None, opacity=0.6))
+    rules.append(qml.Rule(QUADRANT_LABEL, DAMAGED, qml.symbol("fill", quarter)))
+    is_damaged = sld.both(
+        sld.compared("PropertyIsEqualTo", "status", "ok"),
+        sld.compared("PropertyIsGreaterThanOrEqualTo", "p_damaged", "0.5"),
+    )
+    lines.append(sld.rule(QUADRANT_LABEL, is_damaged, sld.text("quadrant")))
+    drawn = qml.vector_document(qml.rule_renderer(rules), qml.POLYGON, ALIASES, '"building_id"', map_tip())
+    return Style(drawn, sld.document(layer, lines), "Burland categories, abstentions and damaged quadrants")
+
+
+def map_tip() -> str:
+    """Write the HTML that QGIS shows of a building under the pointer: judgement, interval, or why there is none."""
+    names = ", ".join(f"'{name}'" for name in CATEGORY_NAMES)
+    reasons = " ".join(f"WHEN \"status\" = '{status}' THEN '{said[1]}'" for status, said in NOT_JUDGED.items())
+    judged = (
+        f"'Category ' || \"burland_category\" || ', ' || array_get(array({names}), \"burland_category\") || "
+        "'<br>Severity ' || format_number(\"severity_permille\", 1) || ' permille (' || "
+        'format_number("severity_low", 1) || \' to \' || format_number("severity_high", 1) || \')'
+        "<br>Damaged with ' || format_number(100 * \"p_damaged\", 0) || ' %' || "
+        "if(\"p_damaged\" >= 0.5, '<br>Quadrant ' || replace(\"quadrants\", '|', ' or '), '') || "
+        "coalesce('<br>Fails like: ' || \"mechanism\", '')"
+    )
+    said = f"if(\"status\" = 'ok', {judged}, 'Not judged: ' || CASE {reasons} ELSE \"status\" END)"
+    name = "replace(replace(\"building_id\", '&', '&amp;'), '<', '&lt;')"
+    return f'<div style="max-width: 280px"><b>[% {name} %]</b><br>[% {said} %]<br>[% "n_points" %] points</div>'
+
+
+def scatterers_style(layer: str, limit: float, epochs: Sequence[str]) -> Style:
+    """Style scatterers by velocity, from purple (away from the satellite) to green (towards it).
+
+    Args:
+        layer: its name.
+        limit: velocity of the outermost classes, mm/yr.
+        epochs: columns of displacement, as `D20200103`.
+    """
+    ranges, lines = [], []
+    edges = [limit * (2 * n / len(DIVERGING) - 1) for n in range(len(DIVERGING) + 1)]
+    edges[0], edges[-1] = -BEYOND, BEYOND
+    for colour, low, high in zip(DIVERGING, edges[:-1], edges[1:], strict=True):
+        label = f"{low:.1f} to {high:.1f} mm/yr"
+        label = f"below {high:.1f} mm/yr" if low == -BEYOND else f"{low:.1f} mm/yr or more" if high == BEYOND else label
+        ranges.append(qml.Range(label, low, high, qml.symbol("marker", qml.marker(colour, GREY))))
+        inside = sld.both(
+            sld.compared("PropertyIsGreaterThanOrEqualTo", "velocity", f"{low:.6f}"),
+            sld.compared("PropertyIsLessThan", "velocity", f"{high:.6f}"),
+        )
+        lines.append(sld.rule(label, inside, sld.point(colour, GREY)))
+    days = {name: f"Displacement {name[1:5]}-{name[5:7]}-{name[7:]} (mm)" for name in epochs}
+    drawn = qml.vector_document(
+        qml.graduated_renderer("velocity", ranges), qml.POINT, {**SCATTERER_ALIASES, **days}, '"point_id"'
+    )
+    return Style(drawn, sld.document(layer, lines), "Mean velocity towards the satellite")
+
+
+def field_style(limit: float) -> str:
+    """Style the first band of a restored field, as QML: purple is down, green is up. `limit`: mm, of the outermost."""
+    return qml.raster_document(DIVERGING, limit, "mm")

@@ -1,0 +1,122 @@
+"""A GeoPackage has the rows that QGIS looks for, the predictions first, and is written whole or not at all."""
+
+import sqlite3
+import warnings
+from contextlib import closing
+
+import geopandas
+import numpy as np
+import pyogrio
+import pytest
+
+from plumbline.core.errors import InputError
+from plumbline.serve.histories import scatterer_layers
+from plumbline.serve.outputs import check_outputs
+from plumbline.serve.predictions import read_predictions, write_predictions
+from tests.full_disk import largest_file
+from tests.prepare.made import EPOCHS, make_track
+from tests.serve.test_predictions import assert_same, predictions
+
+
+def table(count=6):
+    return predictions([f"b{number}" for number in range(count)], ["ok", "insufficient_points"] * (count // 2))
+
+
+def tracks_of(count, epochs=EPOCHS, points=5):
+    """Two tracks, with points of each building."""
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(count), points)
+    place = np.column_stack([337000 + 30.0 * owner, np.full(len(owner), 4285000.0)])
+    made = [
+        make_track(name, place, rng.uniform(0, 9, len(owner)), (0, 0, 1), rng.normal(0, 3, (len(owner), len(epochs))))
+        for name in ("EGMS A/1", "EGMS A_1")
+    ]
+    return made, [owner, owner]
+
+
+def layers_of(predicted, count=6, **more):
+    made, owners = tracks_of(count, **more)
+    return scatterer_layers(made, owners, predicted)
+
+
+def rows(path, query):
+    with closing(sqlite3.connect(path)) as database:
+        return database.execute(query).fetchall()
+
+
+def test_each_layer_has_its_default_style(tmp_path):
+    path = tmp_path / "out.gpkg"
+    written = table()
+    write_predictions(written, path, layers_of(written))
+    names = ["predictions", "scatterers_EGMS_A_1", "scatterers_EGMS_A_1_2"]
+    columns = " ".join(row[1] for row in rows(path, "PRAGMA table_info(layer_styles)"))
+    assert columns == (
+        "id f_table_catalog f_table_schema f_table_name f_geometry_column styleName styleQML styleSLD useAsDefault "
+        "description owner ui update_time"
+    )
+    found = rows(
+        path,
+        "SELECT f_table_catalog, f_table_schema, f_table_name, f_geometry_column, styleName, useAsDefault "
+        "FROM layer_styles",
+    )
+    assert found == [("", "", name, "geom", "Plumbline", 1) for name in names]
+    for qml, sld, when in rows(path, "SELECT styleQML, styleSLD, update_time FROM layer_styles"):
+        assert qml.startswith("<!DOCTYPE qgis")
+        assert sld.startswith("<?xml")
+        assert len(when) == len("2026-11-26T00:00:00.000Z")
+    contents = rows(path, "SELECT table_name, data_type FROM gpkg_contents")
+    assert contents == [*((name, "features") for name in names), ("layer_styles", "attributes")]
+    assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_readers_of_the_first_layer_still_find_the_predictions(tmp_path):
+    path = tmp_path / "out.gpkg"
+    written = table()
+    write_predictions(written, path, layers_of(written))
+    assert str(pyogrio.list_layers(path)[0][0]) == "predictions"
+    with warnings.catch_warnings(action="error"):
+        assert_same(read_predictions(path), written)
+    with pytest.warns(UserWarning, match="More than one layer"):
+        assert len(geopandas.read_file(path)) == len(written)
+
+
+def test_gdal_reads_the_styles_without_complaint(tmp_path):
+    path = tmp_path / "out.gpkg"
+    write_predictions(table(), path)
+    with warnings.catch_warnings(action="error"):
+        styles = pyogrio.read_dataframe(path, layer="layer_styles")
+    assert styles["f_table_name"].tolist() == ["predictions"]
+    assert bool(styles["useAsDefault"].iloc[0])
+
+
+def test_our_own_file_may_be_written_again_and_another_with_such_layers_not(tmp_path):
+    path = tmp_path / "out.gpkg"
+    written = table()
+    for _ in range(2):
+        check_outputs(path, None, [], tmp_path / "package")
+        write_predictions(written, path, layers_of(written))
+    other = tmp_path / "other.gpkg"
+    written[["geometry"]].to_file(other, layer="scatterers_mine")
+    with pytest.raises(InputError, match="has the layers scatterers_mine, which would be lost"):
+        check_outputs(other, None, [], tmp_path / "package")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".geojson", ".parquet"])
+def test_other_formats_have_no_scatterers(tmp_path, suffix):
+    written = table()
+    write_predictions(written, tmp_path / f"plain{suffix}")
+    write_predictions(written, tmp_path / f"with{suffix}", layers_of(written))
+    assert (tmp_path / f"plain{suffix}").read_bytes() == (tmp_path / f"with{suffix}").read_bytes()
+
+
+@pytest.mark.parametrize("room", [100_000, 150_000, 250_000, 600_000])
+def test_a_disk_that_fills_up_within_any_layer_leaves_what_was_there(tmp_path, room):
+    path = tmp_path / "out.gpkg"
+    path.write_bytes(b"yesterday's")
+    written = table(40)
+    layers = layers_of(written, 40, points=60)
+    with largest_file(room), pytest.raises(InputError, match="could not be written") as said:
+        write_predictions(written, path, layers)
+    assert ".part" not in str(said.value)
+    assert [one.name for one in tmp_path.iterdir()] == ["out.gpkg"]
+    assert path.read_bytes() == b"yesterday's"

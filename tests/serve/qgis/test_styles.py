@@ -1,0 +1,122 @@
+"""The styles are well-formed, name all fields, and have the colours of the map."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
+
+import pytest
+
+from plumbline.serve.colours import CATEGORY_COLOURS, CATEGORY_NAMES, DIVERGING, GREY
+from plumbline.serve.predictions import COLUMNS, STATUSES
+from plumbline.serve.qgis import qml
+from plumbline.serve.qgis.styles import (
+    NOT_JUDGED,
+    SCATTERER_ALIASES,
+    field_style,
+    predictions_style,
+    scatterers_style,
+)
+
+SLD = {"sld": "http://www.opengis.net/sld", "se": "http://www.opengis.net/se", "ogc": "http://www.opengis.net/ogc"}
+EPOCHS = ["D20200103", "D20200115"]
+
+
+def parsed(document):
+    return ElementTree.fromstring(document)
+
+
+def option(element, name):
+    return [one.get("value") for one in element.iter("Option") if one.get("name") == name]
+
+
+def styles():
+    return {
+        "predictions": predictions_style("predictions"),
+        "scatterers_a": scatterers_style("scatterers_a", 7, EPOCHS),
+    }
+
+
+@pytest.mark.parametrize(("layer", "style"), styles().items())
+def test_every_symbol_of_the_legend_is_there_once(layer, style):
+    root = parsed(style.qml)
+    assert root.tag == "qgis"
+    renderer = root.find("renderer-v2")
+    lines = [*renderer.iter("rule"), *renderer.iter("range")]
+    assert [line.get("symbol") for line in lines] == [str(number) for number in range(len(lines))]
+    assert [one.get("name") for one in renderer.find("symbols")] == [line.get("symbol") for line in lines]
+    sld = parsed(style.sld)
+    assert sld.find("sld:NamedLayer/se:Name", SLD).text == layer
+    named = [one.text for one in sld.iterfind(".//se:Rule/se:Name", SLD)]
+    assert named == [line.get("label") for line in lines]
+
+
+def test_every_field_has_an_alias():
+    found = {one.get("field"): one.get("name") for one in parsed(predictions_style("p").qml).iter("alias")}
+    assert set(found) == {"fid", *COLUMNS} - {"geometry"}
+    assert all(found.values())
+    assert found["severity_permille"] == "Severity (permille)"
+    found = {one.get("field"): one.get("name") for one in parsed(scatterers_style("s", 2, EPOCHS).qml).iter("alias")}
+    assert list(found) == [*SCATTERER_ALIASES, *EPOCHS]
+    assert found["D20200103"] == "Displacement 2020-01-03 (mm)"
+    assert found["velocity"].endswith("(mm/yr)")
+
+
+def test_categories_have_the_colours_of_the_map():
+    style = predictions_style("p")
+    rules = list(parsed(style.qml).iter("rule"))
+    symbols = list(parsed(style.qml).find("renderer-v2/symbols"))
+    for code, (name, colour) in enumerate(zip(CATEGORY_NAMES, CATEGORY_COLOURS, strict=True)):
+        assert rules[code].get("label") == f"{code} {name}"
+        assert rules[code].get("filter") == f'"status" = \'ok\' AND "burland_category" = {code}'
+        assert option(symbols[code], "color") == [qml.rgba(colour)]
+    fills = [one.text for one in parsed(style.sld).iterfind(".//se:Fill/se:SvgParameter", SLD)]
+    assert fills[:5] == list(CATEGORY_COLOURS)
+
+
+def test_what_is_not_judged_is_hatched_grey_and_each_status_otherwise():
+    assert tuple(NOT_JUDGED) == STATUSES[1:]
+    symbols = list(parsed(predictions_style("p").qml).find("renderer-v2/symbols"))[5:7]
+    brushes = [option(one, "style")[-1] for one in symbols]
+    assert brushes == ["b_diagonal", "diagonal_x"]
+    assert all(option(one, "color")[-1] == qml.rgba(GREY) for one in symbols)
+    shapes = [one.text for one in parsed(predictions_style("p").sld).iterfind(".//se:WellKnownName", SLD)]
+    assert shapes == ["slash", "x"]
+
+
+def test_the_ranges_of_velocity_leave_none_out_and_are_alike_about_zero():
+    ranges = list(parsed(scatterers_style("s", 7, EPOCHS).qml).iter("range"))
+    lower, upper = ([float(one.get(name)) for one in ranges] for name in ("lower", "upper"))
+    assert lower[1:] == upper[:-1]
+    assert lower == [-value for value in reversed(upper)]
+    assert lower[0] <= -1e6
+    symbols = parsed(scatterers_style("s", 7, EPOCHS).qml).find("renderer-v2/symbols")
+    assert [option(one, "color")[0] for one in symbols] == [qml.rgba(colour) for colour in DIVERGING]
+
+
+@pytest.mark.parametrize("limit", [0.1, 3.21, 1234.5])
+def test_the_ramp_of_a_field_is_about_zero_and_ends_at_the_limit(limit):
+    root = parsed(field_style(limit))
+    shader = root.find("pipe/rasterrenderer/rastershader/colorrampshader")
+    values = [float(one.get("value")) for one in shader]
+    assert values[0] == pytest.approx(-limit)
+    assert values[-1] == pytest.approx(limit)
+    assert values[5] == 0
+    assert values == sorted(values)
+    assert [one.get("color") for one in shader] == list(DIVERGING)
+    assert qml.MARK in field_style(limit)
+
+
+def test_the_colours_of_both_ramps_stay_apart_for_colour_blind_readers():
+    """By their lightness alone: of the categories it falls, of the others it falls to both sides."""
+
+    def lightness(colour):
+        red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+        return 0.299 * red + 0.587 * green + 0.114 * blue
+
+    categories = [lightness(colour) for colour in CATEGORY_COLOURS]
+    assert all(one - other > 20 for one, other in pairwise(categories))
+    middle = len(DIVERGING) // 2
+    ramp = [lightness(colour) for colour in DIVERGING]
+    assert ramp[: middle + 1] == sorted(ramp[: middle + 1])
+    assert ramp[middle:] == sorted(ramp[middle:], reverse=True)
+    assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in (*DIVERGING, *CATEGORY_COLOURS))
