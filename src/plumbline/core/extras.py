@@ -25,6 +25,7 @@ LIBRARIES = {
     "restore": ("diffusers", "peft"),
     "picture": ("matplotlib",),
     "deepspeed": ("deepspeed",),
+    "sign": ("model_signing", "OpenSSL"),
 }
 """Extra -> the modules that it brings and the package imports, the smallest extra first."""
 
