@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install run run-restoration up down test tests chaos soak load lint format bench pretrained pretrained-restoration \
-	lock clean
+	lock sbom clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -92,7 +92,12 @@ lock: $(VENV)/.test  ## Renew the lock files from pyproject.toml
 	$(call compile,--extra pipeline,pipeline)
 	$(call compile,--extra pipeline --extra restore --constraint requirements/pipeline.lock,restoration)
 	$(call compile,--extra pipeline --extra restore --extra test --constraint requirements/restoration.lock,test)
+	$(call compile,--extra serve --extra sign --constraint requirements/test.lock,serve)
 	$(call compile,,uv,requirements/uv.in)
+	@$(MAKE) --no-print-directory sbom
+
+sbom: $(BIN)/python  ## Write the bill of materials of what the service's image has, which the wheel carries
+	$(BIN)/python requirements/sbom.py requirements/serve.lock src/plumbline/sbom/serve.cdx.json
 
 clean:  ## Remove the environment and what tools cached; data, DVC's cache and the registry stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache

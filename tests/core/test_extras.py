@@ -60,6 +60,10 @@ REFUSED = {
     ("adapters", "merge", "athens", "--output", "model"): "torch",
     ("predict", *FILES, "--output", "o.csv", "--adapter", "athens"): "torch",
     ("export", "--model", "pretrained", "--output", "onnx"): "torch",
+    ("release", "sign", "data/package", "--sign-key", "key.pem"): "sign",
+    ("release", "verify", "pretrained", "--verify-key", "key.pem"): "sign",
+    ("predict", *FILES, "--output", "o.csv", "--verify-key", "key.pem"): "sign",
+    ("restore", "--points", "a.csv", "--output", "o.tif", "--verify-key", "key.pem"): "sign",
     ("tensorrt", "pretrained", "--output", "engines"): "trt",
 }
 

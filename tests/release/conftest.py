@@ -5,12 +5,22 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from plumbline.export.package import write_package
 from plumbline.params import Prepare
 from plumbline.release.registry import Registry
+from plumbline.release.signature import PASSWORD
 from tests.tiny import empty_registry
 
 MakePackage = Callable[..., Path]
@@ -50,3 +60,21 @@ def make_package(tmp_path: Path) -> MakePackage:
         return folder
 
     return make
+
+
+class Pair:
+    """A private and a public key in files."""
+
+    def __init__(self, folder: Path, name: str, key: Any = None, password: bytes | None = None) -> None:
+        self.private, self.public = folder / f"{name}.pem", folder / f"{name}.pub.pem"
+        made = key or ec.generate_private_key(ec.SECP256R1())
+        hidden = BestAvailableEncryption(password) if password else NoEncryption()
+        self.private.write_bytes(made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, hidden))
+        self.private.chmod(0o600)
+        self.public.write_bytes(made.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+
+@pytest.fixture
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
+    monkeypatch.delenv(PASSWORD, raising=False)
+    return Pair(tmp_path, "own")

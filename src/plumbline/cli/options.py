@@ -95,6 +95,24 @@ RateOption = Annotated[
         help="Share of the buildings that are damaged, as 0.02 for 2 %; auto: estimate it from all answers.",
     ),
 ]
+VerifyKeyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--verify-key",
+        metavar="PUBLIC.pem",
+        help="Public key: refuse a package that is not signed with it, or was altered since. See docs/trust.md.",
+        rich_help_panel=RARE,
+    ),
+]
+SignKeyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--sign-key",
+        metavar="KEY.pem",
+        help="Private key: sign the registry's copy of the package with it. See docs/trust.md.",
+        rich_help_panel=RARE,
+    ),
+]
 WorkersOption = Annotated[
     int | None,
     typer.Option(

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from plumbline.cli.families import family_in
-from plumbline.cli.options import DATA, PARAMS, RARE, ParamsOption, print_table
+from plumbline.cli.options import DATA, PARAMS, RARE, PackageArgument, ParamsOption, SignKeyOption, print_table
 from plumbline.core.console import log
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.params import Tidy, load_params
@@ -23,6 +23,7 @@ def promote(
     again: Annotated[
         bool, typer.Option("--again", help="Also if it was rolled back or replaced before.", rich_help_panel=RARE)
     ] = False,
+    sign_key: SignKeyOption = None,
     params: ParamsOption = PARAMS,
 ) -> None:
     """Register a package and make it the champion, if it is not worse than the present one on the same test data.
@@ -43,12 +44,14 @@ def promote(
         section = load_params(params).validate_
         return compare_with_champion(candidate, champion, DATA / "prepare", section, DATA / "release")
 
-    done = run(package, compare, again=again)
+    done = run(package, compare, again=again, sign_key=sign_key)
     if done.changed:
         former = f"; it was {done.former.version}" if done.former else ""
         log.info("champion is now %s%s", done.champion.version, former)
     else:
         log.info("%s is the champion already; nothing was registered", done.champion.version)
+    if sign_key is not None:
+        log.info("%s is signed with %s", done.champion.version, sign_key)
     _warn_of_name(package, _name_in(params))
 
 
@@ -101,6 +104,7 @@ def rollback(params: ParamsOption = PARAMS) -> None:
 def challenge(
     package: Annotated[Path | None, typer.Argument(help="Folder of a model package.", metavar="PACKAGE_DIR")] = None,
     none: Annotated[bool, typer.Option("--none", help="Have no challenger any more.")] = False,
+    sign_key: SignKeyOption = None,
     params: ParamsOption = PARAMS,
 ) -> None:
     """Let a package answer beside the champion in `plumbline score`: recorded, never published."""
@@ -113,8 +117,38 @@ def challenge(
         Registry(_name_in(params)).challenge(None)
         log.info("there is no challenger any more")
     else:
-        log.info("challenger is now %s", run(package).version)
+        log.info("challenger is now %s", run(package, sign_key=sign_key).version)
         _warn_of_name(package, _name_in(params))
+
+
+@app.command(epilog="Example: `plumbline release sign data/package --sign-key KEY.pem`")
+def sign(
+    package: Annotated[Path, typer.Argument(help="Folder of a model package.", metavar="PACKAGE_DIR")],
+    sign_key: Annotated[
+        Path, typer.Option("--sign-key", metavar="KEY.pem", help="Private key of an elliptic curve, PEM.")
+    ],
+) -> None:
+    """Sign a package, of whatever family: the signature is written beside its folder, as PACKAGE_DIR.sig."""
+    from plumbline.release.signature import sign as run
+
+    log.info("signature written to %s", run(package, sign_key))
+
+
+@app.command(epilog="Example: `plumbline release verify champion --verify-key PUBLIC.pem`")
+def verify(
+    package: PackageArgument,
+    verify_key: Annotated[
+        Path, typer.Option("--verify-key", metavar="PUBLIC.pem", help="Public key of an elliptic curve, PEM.")
+    ],
+    params: ParamsOption = PARAMS,
+) -> None:
+    """Say whether a package is exactly what the owner of a key has signed, with exit code 0, or not (3)."""
+    from plumbline.release.families import verify_package
+    from plumbline.release.resolve import resolve_model
+
+    name = _name_in(params) if params.is_file() else None
+    folder = resolve_model(package, name, verify_key=verify_key)
+    log.info("%s: version %s, signed with %s", package, verify_package(folder).version, verify_key)
 
 
 @app.command(epilog="Example: `plumbline release tidy --dry-run`")

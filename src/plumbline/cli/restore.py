@@ -15,6 +15,7 @@ from plumbline.cli.options import (
     PointsCommand,
     PointsOption,
     ProductsOption,
+    VerifyKeyOption,
     print_table,
 )
 from plumbline.core.errors import InputError
@@ -51,6 +52,7 @@ def restore(
         int, typer.Option(min=1, max=1024, help="Processes; for an extent of many windows.", rich_help_panel=RARE)
     ] = 1,
     format_: FormatOption = None,
+    verify_key: VerifyKeyOption = None,
     params: ProductsOption = None,
 ) -> None:
     """Restore the displacement between your own points, with how sure it is, as a GeoTIFF."""
@@ -67,7 +69,7 @@ def restore(
     asked = Asked(steps, samples, cell, tuple(adapter or ()), seed)
     run(
         point_files(points),
-        resolve_fields(model),
+        resolve_fields(model, verify_key),
         output,
         asked,
         ingest,

@@ -25,10 +25,11 @@ from plumbline.cli.options import (
     ProductsOption,
     RateOption,
     SureOption,
+    VerifyKeyOption,
     WorkersOption,
 )
 from plumbline.core.console import log
-from plumbline.core.errors import InputError, PlumblineError
+from plumbline.core.errors import InputError, PlumblineError, SignatureRefused
 from plumbline.core.extras import install, is_installed, need
 from plumbline.core.jobs import one_thread
 from plumbline.params import Adapt, Ingest, Prepare, load_ingest, load_params, load_section
@@ -37,13 +38,18 @@ app = typer.Typer()
 
 
 @contextmanager
-def _package(model: str, adapter: str | None) -> Iterator[Path]:
+def _package(model: str, adapter: str | None, verify_key: Path | None) -> Iterator[Path]:
     """The package that a model is; an adapted one is merged for as long as it is used."""
     from plumbline.release.resolve import resolve_model
 
     if adapter is None:
-        yield resolve_model(model)
+        yield resolve_model(model, verify_key=verify_key)
         return
+    if verify_key is not None:
+        raise InputError(
+            f"--adapter {adapter} with --verify-key: an adapter changes the model and has no signature. "
+            "Merge it (`plumbline adapters merge`), package the result and sign that, or leave one of the two out."
+        )
     need("torch", "--adapter")
     from plumbline.serve.adapt.merge import merge
 
@@ -71,6 +77,7 @@ def predict(
     layer: LayerOption = None,
     format_: FormatOption = None,
     min_quadrant_confidence: SureOption = None,
+    verify_key: VerifyKeyOption = None,
     params: ProductsOption = None,
 ) -> None:
     """Judge every footprint from your own points: quadrant, severity with its interval, or why not."""
@@ -84,7 +91,7 @@ def predict(
         raise InputError(f"--artifact {artifact}: an adapted model has float32 only. Leave --artifact out.")
     ingest = load_ingest(params) if params else Ingest()
     points = point_files(points)
-    with _package(model, adapter) as package:
+    with _package(model, adapter, verify_key) as package:
         run(
             points,
             buildings,
@@ -120,6 +127,7 @@ def explain(
     layer: LayerOption = None,
     format_: FormatOption = None,
     min_quadrant_confidence: SureOption = None,
+    verify_key: VerifyKeyOption = None,
     damage_rate: Annotated[
         float | None,
         typer.Option(
@@ -140,7 +148,7 @@ def explain(
     check_output(output)
     ingest = load_ingest(params) if params else Ingest()
     points = point_files(points)
-    with _package(model, adapter) as package:
+    with _package(model, adapter, verify_key) as package:
         run(
             points,
             buildings,
@@ -205,6 +213,7 @@ def score(
     ),
     params: ParamsOption = PARAMS,
     workers: WorkersOption = None,
+    verify_key: VerifyKeyOption = None,
 ) -> None:
     """Judge every new delivery of points, and say which buildings have changed since the last one.
 
@@ -216,7 +225,11 @@ def score(
 
     given = load_params(params)
     name = given.package.name
-    outcome = run(given, lambda: (resolve_model(model, name), _challenger(name)), workers)
+
+    def find_models() -> tuple[Path, Path | None]:
+        return resolve_model(model, name, verify_key=verify_key), _challenger(name, verify_key)
+
+    outcome = run(given, find_models, workers)
     if outcome.failed:
         raise PlumblineError(
             "failed, and tried again the next time: "
@@ -226,11 +239,18 @@ def score(
         raise InputError(f"set aside: {', '.join(outcome.aside)}. The reasons stand above, and in {given.score.out}.")
 
 
-def _challenger(name: str) -> Path | None:
-    """The package that answers beside the champion, if there is one; without MLflow nobody can tell."""
+def _challenger(name: str, verify_key: Path | None) -> Path | None:
+    """The package that answers beside the champion, if there is one; without MLflow nobody can tell.
+
+    One that is not signed as asked is left out: its answers are never published, and the champion's shall be.
+    """
     if not is_installed("mlflow"):
         log.info("No challenger is looked for: MLflow is not installed (%s).", install("pipeline"))
         return None
     from plumbline.release.promotion import find_challenger
 
-    return find_challenger(name)
+    try:
+        return find_challenger(name, verify_key=verify_key)
+    except SignatureRefused as error:
+        log.warning("The challenger is left out. %s", error)
+        return None

@@ -38,6 +38,12 @@ class NotWritable(InputError):
     """Nothing can be written where the user wants it; never the fault of what is read."""
 
 
+class SignatureRefused(PlumblineError):
+    """A model package is not signed with the key that is asked for, or was altered since. It is not used."""
+
+    exit_code = 3
+
+
 class GateRefused(PlumblineError):
     """A gate said no: the candidate is not released. The message names rule, figure and bound."""
 

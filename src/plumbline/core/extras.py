@@ -26,6 +26,7 @@ LIBRARIES = {
     "picture": ("matplotlib",),
     "serve": ("fastapi", "uvicorn", "prometheus_client", "python_multipart"),
     "deepspeed": ("deepspeed",),
+    "sign": ("model_signing", "OpenSSL"),
 }
 """Extra -> the modules that it brings and the package imports, the smallest extra first."""
 

@@ -26,6 +26,7 @@ AGAIN = "Install it: its wheel, or in a clone `make install` or `pip install -e 
 GIVES = {
     "torch": "explain, adapt, adapters and --adapter",
     "pipeline": "training to release, --model champion and the challenger",
+    "sign": "--sign-key and --verify-key",
 }
 """What the extras are for that a user may miss. Of the others each package counts by itself, where it is installed."""
 

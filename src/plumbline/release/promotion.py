@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from plumbline.core.errors import GateRefused, InputError
+from plumbline.core.errors import GateRefused, InputError, SignatureRefused
+from plumbline.core.extras import need
 from plumbline.export.folder import MANIFEST, PackageManifest
 from plumbline.release.families import verify_package
 from plumbline.release.names import DEFAULT_NAME
 from plumbline.release.registered_versions import Registered
-from plumbline.release.registry import Registry
+from plumbline.release.registry import SIGNATURE, Registry
+from plumbline.release.server import local_folder
+from plumbline.release.signature import check_private_key, check_signature, sign
 from plumbline.validate.gates.rules import check_format
 
 REPLACED = "was the champion until another replaced it"
@@ -31,7 +35,13 @@ class Promotion:
     """The champion it replaced."""
 
 
-def promote(package: Path, compare: Compare, registry: Registry | None = None, again: bool = False) -> Promotion:
+def promote(
+    package: Path,
+    compare: Compare,
+    registry: Registry | None = None,
+    again: bool = False,
+    sign_key: Path | None = None,
+) -> Promotion:
     """Make `package` the champion, if it is unharmed and `compare` has nothing against it.
 
     The registry keeps its own copy of the files. A package that is registered already is not registered again,
@@ -44,16 +54,21 @@ def promote(package: Path, compare: Compare, registry: Registry | None = None, a
     with, and is refused; a registry has no comparison and change in one, so within the milliseconds between both may
     still get through.
 
+    With `sign_key`, a private key, the registry's copy is signed before it becomes the champion, and so is one that is
+    the champion already. What is signed are the files of `package`: a copy with other evidence or another card is not
+    taken for it.
+
     Raises:
-        InputError: the package is damaged, its gate is of a format that this version does not know, the registry
-            does not answer, or another promotion changed the champion meanwhile.
+        InputError: the key is unfit, or others can read it; the package is damaged, its gate is of a format that this
+            version does not know, the registry does not answer, or another promotion changed the champion meanwhile.
         GateRefused: the package did not pass its gates, was rolled back or replaced; or from `compare`, which is asked
             only where another package is the champion.
     """
     manifest = _passed(package)
+    _check_key(sign_key)
     registry = registry or Registry(manifest.name)
     with registry.server.alone():
-        return _promote(package, manifest, compare, registry, again)
+        return _promote(package, manifest, compare, registry, again, sign_key)
 
 
 def is_champion(package: Path, registry: Registry | None = None) -> bool:
@@ -64,7 +79,7 @@ def is_champion(package: Path, registry: Registry | None = None) -> bool:
         GateRefused: the package did not pass its gates.
     """
     manifest = _passed(package)
-    _, former, candidate = _standing(manifest, registry or Registry(manifest.name))
+    _, former, candidate = _standing(package, manifest, registry or Registry(manifest.name))
     return former is not None and former == candidate
 
 
@@ -78,18 +93,55 @@ def _passed(package: Path) -> PackageManifest:
     return manifest
 
 
+def _check_key(key: Path | None) -> None:
+    """Refuse an unfit key before anything is registered."""
+    if key is not None:
+        need("sign", "--sign-key")
+        check_private_key(key)
+
+
 def _standing(
-    manifest: PackageManifest, registry: Registry
+    package: Path, manifest: PackageManifest, registry: Registry, to_sign: bool = False
 ) -> tuple[list[Registered], Registered | None, Registered | None]:
     """All that is registered, the champion, and the entry of this very package whose files are unharmed."""
     known = registry.versions()
     former = next((item for item in known if item.champion), None)
-    candidate = next((item for item in known if item.version == manifest.version and _unharmed(registry, item)), None)
-    return known, former, candidate
+    return known, former, _copy_of(package, manifest, registry, known, to_sign)
 
 
-def _promote(package: Path, manifest: PackageManifest, compare: Compare, registry: Registry, again: bool) -> Promotion:
-    known, former, candidate = _standing(manifest, registry)
+def _copy_of(
+    package: Path, manifest: PackageManifest, registry: Registry, known: list[Registered], to_sign: bool
+) -> Registered | None:
+    """The entry whose files are unharmed and, where they are to be signed, the same byte for byte."""
+    same = (item for item in known if item.version == manifest.version)
+    return next((i for i in same if _unharmed(registry, i) and (not to_sign or _is_same(package, registry, i))), None)
+
+
+def _is_same(package: Path, registry: Registry, item: Registered) -> bool:
+    """Whether the registry's unharmed copy has the files of an unharmed package: their hashes are in the manifest."""
+    return (registry.folder(item) / MANIFEST).read_bytes() == (package / MANIFEST).read_bytes()
+
+
+def _sign(package: Path, key: Path, registry: Registry, item: Registered) -> None:
+    """Sign the files of `package`, and keep the signature with the registry's copy of them."""
+    verify_package(registry.folder(item, anew=True))
+    if not _is_same(package, registry, item):
+        raise InputError(
+            f"{package}: not signed. The registry's copy, number {item.number}, has other files now. Promote it again."
+        )
+    with TemporaryDirectory() as folder:
+        registry.keep_signature(item, sign(package, key, Path(folder) / SIGNATURE))
+
+
+def _promote(
+    package: Path,
+    manifest: PackageManifest,
+    compare: Compare,
+    registry: Registry,
+    again: bool,
+    sign_key: Path | None,
+) -> Promotion:
+    known, former, candidate = _standing(package, manifest, registry, sign_key is not None)
     evidence = None
     if former is None or former.version != manifest.version:
         if not again:
@@ -99,10 +151,14 @@ def _promote(package: Path, manifest: PackageManifest, compare: Compare, registr
         if former is not None:
             evidence = compare(package, registry.folder(former))
     elif former == candidate:
+        if sign_key is not None:
+            _sign(package, sign_key, registry, former)
         return Promotion(former, changed=False, former=None)
     if candidate is None:
         candidate = registry.register(package, manifest)
         verify_package(registry.folder(candidate))
+    if sign_key is not None:
+        _sign(package, sign_key, registry, candidate)
     if evidence is not None:
         registry.record(candidate.number, evidence)
     present = registry.champion()
@@ -163,33 +219,63 @@ def list_versions(name: str = DEFAULT_NAME, registry: Registry | None = None) ->
     return (registry or Registry(name)).versions()
 
 
-def challenge(package: Path, registry: Registry | None = None) -> Registered:
+def challenge(package: Path, registry: Registry | None = None, sign_key: Path | None = None) -> Registered:
     """Make an unharmed package the challenger; it need not have passed its gates, since nobody is told what it says.
 
+    With `sign_key` it is signed as by `promote`.
+
     Raises:
-        InputError: the package is damaged, is the champion, or the registry does not answer.
+        InputError: the key is unfit, the package is damaged, is the champion, or the registry does not answer.
     """
     manifest = verify_package(package)
+    _check_key(sign_key)
     registry = registry or Registry(manifest.name)
     with registry.server.alone():
         known = [item for item in registry.versions() if item.version == manifest.version]
         if any(item.champion for item in known):
             raise InputError(f"{package}: version {manifest.version} is the champion. Give another package.")
-        unharmed = next((item for item in known if _unharmed(registry, item)), None)
-        found = unharmed or registry.register(package, manifest)
+        found = _copy_of(package, manifest, registry, known, sign_key is not None)
+        found = found or registry.register(package, manifest)
+        if sign_key is not None:
+            _sign(package, sign_key, registry, found)
         registry.challenge(found.number)
         return found
 
 
-def find_challenger(name: str = DEFAULT_NAME, registry: Registry | None = None) -> Path | None:
+def find_challenger(
+    name: str = DEFAULT_NAME, registry: Registry | None = None, verify_key: Path | None = None
+) -> Path | None:
     """Folder of the challenger's package, if there is one.
 
     Raises:
         InputError: the registry does not answer, or the files are gone.
+        SignatureRefused: it is not signed with the key `verify_key`.
     """
     registry = registry or Registry(name)
     item = registry.challenger()
-    return None if item is None else registry.folder(item)
+    return None if item is None else signed_folder(registry, item, verify_key)
+
+
+def signed_folder(registry: Registry, item: Registered, verify_key: Path | None) -> Path:
+    """Folder of a registered package; with a public key, only if it is signed with it.
+
+    Raises:
+        InputError: the registry does not answer, or the files are gone.
+        SignatureRefused: it is not signed with that key.
+    """
+    folder = registry.folder(item)
+    if verify_key is None:
+        return folder
+    signature = registry.signature(item)
+    try:
+        check_signature(folder, verify_key, signature)
+    except SignatureRefused:
+        # A download from before may be of the same version with other evidence: the registry's own may be well.
+        if local_folder(item.source) is not None:
+            raise
+        folder = registry.folder(item, anew=True)
+        check_signature(folder, verify_key, signature)
+    return folder
 
 
 def _unharmed(registry: Registry, item: Registered) -> bool:

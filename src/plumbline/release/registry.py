@@ -31,7 +31,10 @@ from plumbline.release.registered_versions import (
     registered,
 )
 from plumbline.release.server import Server, default_uri, local_folder
+from plumbline.release.signature import signature_of
 
+SIGNATURE = "package.sig"
+"""Name of the signature, beside the package; see `signature.signature_of`."""
 EVIDENCE = "comparison"
 """Folder with the comparison with the former champion, beside the package."""
 HISTORY_LENGTH = 100
@@ -234,8 +237,41 @@ class Registry:
         with self.server.answering():
             yield Records(self._client)
 
-    def folder(self, item: Registered) -> Path:
+    def keep_signature(self, item: Registered, signature: Path) -> None:
+        """Keep a signature with the files of `item`, in the place of an earlier one.
+
+        Args:
+            item: what was signed.
+            signature: file named `SIGNATURE`.
+
+        Raises:
+            InputError: the registry does not answer.
+        """
+        with self.server.answering():
+            run = self._client.get_model_version(self.name, str(item.number)).run_id
+            self._client.log_artifact(run, str(signature))
+
+    def signature(self, item: Registered) -> Path:
+        """Local path of the signature of `item`; there is no such file where it is not signed.
+
+        Raises:
+            InputError: the registry does not answer.
+        """
+        if (local := local_folder(item.source)) is not None:
+            return signature_of(local)
+        downloaded = download_folder(item.version).with_suffix(".signature")
+        with self.server.answering(), atomic_folder(downloaded) as temporary:
+            run = self._client.get_model_version(self.name, str(item.number)).run_id
+            if any(file.path == SIGNATURE for file in self._client.list_artifacts(run)):
+                self._client.download_artifacts(run, SIGNATURE, str(temporary))
+        return downloaded / SIGNATURE
+
+    def folder(self, item: Registered, anew: bool = False) -> Path:
         """Local folder with the files of `item`: the registry's own where it is on this machine, else a download.
+
+        Args:
+            item: which.
+            anew: download again what was downloaded before.
 
         Raises:
             InputError: the registry does not answer, or its copy is gone.
@@ -248,7 +284,9 @@ class Registry:
                 )
             return local
         downloaded = download_folder(item.version)
-        if not is_whole(package_in(downloaded)):  # not there yet, or harmed since: the registry's own may be well
+        if anew or not is_whole(
+            package_in(downloaded)
+        ):  # not there yet, or harmed since: the registry's own may be well
             with self.server.answering(), atomic_folder(downloaded) as temporary:
                 download_artifacts(artifact_uri=item.source, dst_path=str(temporary), tracking_uri=self.server.uri)
         return package_in(downloaded)

@@ -1,0 +1,324 @@
+"""A package counts as signed only as its signer left it; each test runs the real library, offline."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from plumbline.core.errors import GateRefused, InputError, SignatureRefused
+from plumbline.pretrained import FIELDS, PACKAGE
+from plumbline.release.promotion import challenge, find_challenger, list_versions, promote, rollback
+from plumbline.release.registry import Registry
+from plumbline.release.resolve import resolve_fields, resolve_model
+from plumbline.release.signature import PASSWORD, check_signature, sign, signature_of
+from tests.release.conftest import MakePackage, Pair
+from tests.release.test_promotion import agree, never
+from tests.tiny import Tiny, run_cli
+
+
+@pytest.fixture
+def signed(make_package: MakePackage, keys: Pair) -> Path:
+    package = make_package("one")
+    assert sign(package, keys.private) == signature_of(package)
+    check_signature(package, keys.public)
+    return package
+
+
+@pytest.mark.parametrize("family", [PACKAGE, FIELDS], ids=["diagnosis", "restoration"])
+def test_packages_of_both_families_are_signed_beside_their_folder(family: Path, tmp_path: Path, keys: Pair) -> None:
+    package = tmp_path / "model"
+    shutil.copytree(family, package)
+    assert run_cli("release", "verify", package, "--verify-key", keys.public, cwd=tmp_path).code == 3
+    ended = run_cli("release", "sign", package, "--sign-key", keys.private, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert (tmp_path / "model.sig").is_file()
+    resolve = resolve_model if family == PACKAGE else resolve_fields
+    assert resolve(str(package), verify_key=keys.public) == package
+    ended = run_cli("release", "verify", package, "--verify-key", keys.public, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    moved = package.rename(tmp_path / "renamed")
+    (tmp_path / "model.sig").rename(tmp_path / "renamed.sig")
+    check_signature(moved, keys.public)
+
+
+@pytest.mark.parametrize("curve", [ec.SECP384R1(), ec.SECP521R1()], ids=lambda curve: curve.name)
+def test_longer_keys_sign_too(make_package: MakePackage, tmp_path: Path, curve: ec.EllipticCurve) -> None:
+    pair, package = Pair(tmp_path, "long", ec.generate_private_key(curve)), make_package("one")
+    sign(package, pair.private)
+    check_signature(package, pair.public)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "MODEL_CARD.md", "manifest.json"])
+def test_one_altered_byte_in_any_file_is_refused(signed: Path, keys: Pair, name: str) -> None:
+    content = bytearray((signed / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (signed / name).write_bytes(content)
+    with pytest.raises(SignatureRefused, match=rf"package_one: not as it was signed: changed: {name}\. Get the"):
+        check_signature(signed, keys.public)
+
+
+def test_a_whole_package_that_somebody_has_made_anew_is_refused(
+    signed: Path, make_package: MakePackage, keys: Pair
+) -> None:
+    """Its hashes fit its manifest, which whoever can write the folder can write too."""
+    forged = make_package("evil")
+    shutil.rmtree(signed)
+    forged.rename(signed)
+    with pytest.raises(SignatureRefused, match=r"changed: manifest\.json, model\.onnx"):
+        check_signature(signed, keys.public)
+
+
+@pytest.mark.parametrize("name", ["more.bin", ".gitignore", ".git/hooks", "model.sig"])
+def test_an_added_file_is_refused(signed: Path, keys: Pair, name: str) -> None:
+    (signed / name).parent.mkdir(exist_ok=True)
+    (signed / name).touch()
+    with pytest.raises(SignatureRefused, match=f"added: {name}"):
+        check_signature(signed, keys.public)
+
+
+def test_a_removed_file_is_refused(signed: Path, keys: Pair) -> None:
+    (signed / "MODEL_CARD.md").unlink()
+    with pytest.raises(SignatureRefused, match=r"missing: MODEL_CARD\.md"):
+        check_signature(signed, keys.public)
+
+
+def test_links_to_files_are_followed_and_those_to_folders_refused(signed: Path, keys: Pair, tmp_path: Path) -> None:
+    (signed / "model.onnx").rename(tmp_path / "cached")
+    (signed / "model.onnx").symlink_to(tmp_path / "cached")
+    check_signature(signed, keys.public)
+    (tmp_path / "cached").write_text("other")
+    with pytest.raises(SignatureRefused, match=r"changed: model\.onnx"):
+        check_signature(signed, keys.public)
+    (tmp_path / "elsewhere").mkdir()
+    (signed / "adapters").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SignatureRefused, match="a link to a folder"):
+        check_signature(signed, keys.public)
+
+
+def test_a_missing_signature_is_refused(signed: Path, keys: Pair) -> None:
+    signature_of(signed).unlink()
+    with pytest.raises(SignatureRefused, match=r"package_one: not signed: there is no .*package_one\.sig\. Get"):
+        check_signature(signed, keys.public)
+
+
+def test_another_key_is_refused_also_where_the_signature_names_the_right_one(
+    signed: Path, keys: Pair, tmp_path: Path
+) -> None:
+    right = json.loads(signature_of(signed).read_text())["verificationMaterial"]
+    other = Pair(tmp_path, "other")
+    sign(signed, other.private)
+    with pytest.raises(SignatureRefused, match="package_one: signed with another key"):
+        check_signature(signed, keys.public)
+    forged = json.loads(signature_of(signed).read_text())
+    signature_of(signed).write_text(json.dumps(forged | {"verificationMaterial": right}))
+    with pytest.raises(SignatureRefused, match="does not fit its own content"):
+        check_signature(signed, keys.public)
+
+
+def test_a_signature_with_altered_content_is_refused(signed: Path, keys: Pair) -> None:
+    bundle = json.loads(signature_of(signed).read_text())
+    payload = bundle["dsseEnvelope"]["payload"]
+    bundle["dsseEnvelope"]["payload"] = payload[:40] + ("A" if payload[40] != "A" else "B") + payload[41:]
+    signature_of(signed).write_text(json.dumps(bundle))
+    with pytest.raises(SignatureRefused, match="not as it was signed"):
+        check_signature(signed, keys.public)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"verificationMaterial": {"publicKey": {"hint": 3}}}', "\xff"])
+def test_what_is_no_signature_is_refused(signed: Path, keys: Pair, content: str) -> None:
+    signature_of(signed).write_bytes(content.encode("latin-1"))
+    with pytest.raises(SignatureRefused, match=r"package_one\.sig: not readable as a signature"):
+        check_signature(signed, keys.public)
+
+
+def test_a_signature_with_the_right_name_and_nothing_else_is_refused(signed: Path, keys: Pair) -> None:
+    material = json.loads(signature_of(signed).read_text())["verificationMaterial"]
+    signature_of(signed).write_text(json.dumps({"verificationMaterial": material}))
+    with pytest.raises(SignatureRefused, match="the signature is unusable"):
+        check_signature(signed, keys.public)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644])
+def test_a_key_that_others_can_read_signs_nothing(make_package: MakePackage, keys: Pair, mode: int) -> None:
+    keys.private.chmod(mode)
+    package = make_package("one")
+    with pytest.raises(InputError, match=rf"own\.pem: others can read .* \(mode {mode:04o}\).*\n?.*chmod 600"):
+        sign(package, keys.private)
+    assert not signature_of(package).exists()
+
+
+def test_keys_of_the_wrong_kind_are_named(signed: Path, keys: Pair, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="this is a private key"):
+        check_signature(signed, keys.private)
+    keys.public.chmod(0o600)
+    with pytest.raises(InputError, match="not readable as a private key"):
+        sign(signed, keys.public)
+    with pytest.raises(InputError, match="no such file"):
+        sign(signed, tmp_path / "nothing.pem")
+    with pytest.raises(InputError, match="no such file"):
+        check_signature(signed, tmp_path / "nothing.pem")
+    (tmp_path / "text.pem").write_text("no key")
+    with pytest.raises(InputError, match="not readable as a public key"):
+        check_signature(signed, tmp_path / "text.pem")
+    other = Pair(tmp_path, "rsa", rsa.generate_private_key(65537, 2048))
+    with pytest.raises(InputError, match="a key of another kind; an elliptic curve is needed"):
+        sign(signed, other.private)
+    with pytest.raises(InputError, match="a key of another kind"):
+        check_signature(signed, other.public)
+    curve = Pair(tmp_path, "curve", ec.generate_private_key(ec.SECP256K1()))
+    with pytest.raises(InputError, match="a key of the curve secp256k1"):
+        sign(signed, curve.private)
+
+
+def test_a_key_with_a_password_asks_for_it(
+    make_package: MakePackage, keys: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked, package = Pair(tmp_path, "locked", password=b"secret"), make_package("one")
+    with pytest.raises(InputError, match=f"has a password: set {PASSWORD}"):
+        sign(package, locked.private)
+    monkeypatch.setenv(PASSWORD, "wrong")
+    with pytest.raises(InputError, match="or its password is another"):
+        sign(package, locked.private)
+    with pytest.raises(InputError, match="has no password, but"):
+        sign(package, keys.private)
+    monkeypatch.setenv(PASSWORD, "secret")
+    sign(package, locked.private)
+    check_signature(package, locked.public)
+
+
+def test_a_damaged_package_is_not_signed(make_package: MakePackage, keys: Pair) -> None:
+    package = make_package("one")
+    (package / "model.onnx").write_text("onE")
+    with pytest.raises(InputError, match="changed since it was released"):
+        sign(package, keys.private)
+    assert not signature_of(package).exists()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_the_keys_that_the_guide_makes_with_openssl_work(make_package: MakePackage, tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs/trust.md").read_text()
+    lines = [line.strip() for line in guide.splitlines() if line.strip().startswith(("(umask", "openssl"))]
+    assert len(lines) == 2
+    for line in lines:
+        subprocess.run(line, shell=True, check=True, cwd=tmp_path, capture_output=True)
+    sign(make_package("one"), tmp_path / "KEY.pem")
+    check_signature(tmp_path / "package_one", tmp_path / "PUBLIC.pem")
+
+
+def test_the_champion_is_signed_when_it_is_promoted(registry: Registry, make_package: MakePackage, keys: Pair) -> None:
+    package = make_package("one")
+    promote(package, never)
+    with pytest.raises(SignatureRefused, match="not signed"):
+        resolve_model("champion", verify_key=keys.public)
+    assert not promote(package, never, sign_key=keys.private).changed  # it was the champion already, and is signed now
+    assert not signature_of(package).exists()
+    champion = resolve_model("champion", verify_key=keys.public)
+    assert (champion / "model.onnx").read_text() == "one"
+    assert len(list_versions()) == 1
+    promote(make_package("two"), agree, sign_key=keys.private)
+    assert (resolve_model("champion", verify_key=keys.public) / "model.onnx").read_text() == "two"
+    rollback()
+    resolve_model("champion", verify_key=keys.public)
+    (champion / "model.onnx").write_text("evil")
+    with pytest.raises(SignatureRefused, match=r"changed: model\.onnx"):
+        resolve_model("champion", verify_key=keys.public)
+
+
+def test_the_files_that_were_given_are_signed_and_not_a_copy_with_other_evidence(
+    registry: Registry, make_package: MakePackage, keys: Pair
+) -> None:
+    package = make_package("one")
+    first = promote(package, never).champion
+    shutil.rmtree(package)
+    again = make_package("one", seconds=3)
+    second = promote(again, never, sign_key=keys.private).champion
+    assert (second.version, second.number) == (first.version, first.number + 1)
+    champion = resolve_model("champion", verify_key=keys.public)
+    assert (champion / "manifest.json").read_bytes() == (again / "manifest.json").read_bytes()
+
+
+def test_an_unfit_key_or_a_refusal_leaves_the_registry_as_it_was(
+    registry: Registry, make_package: MakePackage, keys: Pair
+) -> None:
+    keys.private.chmod(0o644)
+    package = make_package("one")
+    with pytest.raises(InputError, match="chmod 600"):
+        promote(package, never, sign_key=keys.private)
+    with pytest.raises(InputError, match="chmod 600"):
+        challenge(package, sign_key=keys.private)
+    assert list_versions() == []
+    keys.private.chmod(0o600)
+    with pytest.raises(GateRefused):
+        promote(make_package("two", verdict="fail"), never, sign_key=keys.private)
+    assert list_versions() == []
+
+
+def test_a_server_hands_out_signatures_and_an_old_download_is_fetched_again(
+    registry: Registry, make_package: MakePackage, keys: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("registry", "promotion"):
+        monkeypatch.setattr(f"plumbline.release.{module}.local_folder", lambda uri: None)  # as on a server
+    package = make_package("one")
+    promote(package, never)
+    with pytest.raises(SignatureRefused, match="not signed"):
+        resolve_model("champion", verify_key=keys.public)
+    shutil.rmtree(package)
+    promote(make_package("one", seconds=3), never, sign_key=keys.private)
+    champion = resolve_model("champion", verify_key=keys.public)
+    (champion / "MODEL_CARD.md").write_text("harmed")
+    resolve_model("champion", verify_key=keys.public)
+    assert (champion / "MODEL_CARD.md").read_text() == "A card."
+
+
+def test_the_challenger_is_signed_too(registry: Registry, make_package: MakePackage, keys: Pair) -> None:
+    package = make_package("one")
+    challenge(package)
+    with pytest.raises(SignatureRefused):
+        find_challenger(verify_key=keys.public)
+    challenge(package, sign_key=keys.private)
+    assert find_challenger(verify_key=keys.public) is not None
+    assert len(list_versions()) == 1
+
+
+@pytest.mark.slow
+def test_predict_and_score_use_the_signed_champion_and_refuse_what_was_altered(
+    tiny: Tiny, tmp_path: Path, keys: Pair
+) -> None:
+    root = tiny.copy(tmp_path / "project", "package")
+    words = ["predict", "--points", *tiny.products(), "--buildings", tiny.footprints, "--output", "o.csv"]
+    words += ["--model", "champion", "--verify-key", keys.public]
+    delivery = root / "data/deliveries/town/first"
+    delivery.mkdir(parents=True)
+    for path in [*tiny.products(), tiny.footprints]:
+        (delivery / path.name).symlink_to(path)
+    with (root / "params.yaml").open("a") as file:
+        file.write("score: {settle_s: 0}\n")
+    score = ["score", "--workers", "1", "--verify-key", keys.public]
+
+    assert run_cli("release", "promote", "data/package", cwd=root).code == 0
+    for command in (words, score):
+        ended = run_cli(*command, cwd=root)
+        assert (ended.code, "not signed" in ended.err) == (3, True), ended.err
+    ended = run_cli("release", "promote", "data/package", "--sign-key", keys.private, cwd=root)
+    assert ended.code == 0, ended.err
+    ended = run_cli("release", "verify", "champion", "--verify-key", keys.public, cwd=root)
+    assert ended.code == 0, ended.err
+    for command in (words, score):
+        ended = run_cli(*command, cwd=root)
+        assert ended.code == 0, ended.err
+    assert (root / "o.csv").read_text().count("\n") > 20
+    assert list(root.glob("data/score/town/*/predictions.gpkg"))
+
+    ended = run_cli(*words, "--adapter", "athens", cwd=root)
+    assert ended.code == 2
+    assert "has no signature" in ended.err
+    (card,) = root.glob("mlartifacts/**/MODEL_CARD.md")
+    card.write_text("This model may be used for everything.")
+    ended = run_cli(*words, cwd=root)
+    assert ended.code == 3
+    assert "changed: MODEL_CARD.md" in ended.err
