@@ -64,7 +64,9 @@ bench: $(VENV)/.test  ## Run the benchmarks, or some of them: BENCHES="train art
 	@for name in $(BENCHES); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit; done
 
 load: $(VENV)/.test  ## Load the service with users, and ask it nonsense; needs locust and schemathesis, which it installs
-	$(PIP) install $(PIP_ARGS) --quiet --constraint requirements/test.lock "locust>=2.40,<3" "schemathesis>=4,<5" "tritonclient[http]>=2.60,<3"
+	$(PIP) install $(PIP_ARGS) --quiet --constraint requirements/test.lock "locust>=2.40,<3" "schemathesis>=4,<5"
+	$(PIP) install $(PIP_ARGS) --quiet --target $(VENV)/clients "tritonclient[http]>=2.60,<3"  # needs older libraries
+	PYTHONPATH=$(VENV)/clients $(BIN)/pytest tests/serve/http -k public_client
 	$(BIN)/python -m benchmarks.service
 	$(BIN)/python -m benchmarks.service.nonsense
 
@@ -91,7 +93,7 @@ lock: $(VENV)/.test  ## Renew the lock files from pyproject.toml
 	$(PIP) install $(PIP_ARGS) pip-tools
 	$(call compile,--extra pipeline,pipeline)
 	$(call compile,--extra pipeline --extra restore --constraint requirements/pipeline.lock,restoration)
-	$(call compile,--extra pipeline --extra restore --extra test --constraint requirements/restoration.lock,test)
+	$(call compile,--extra pipeline --extra restore --extra serve --extra test --constraint requirements/restoration.lock,test)
 	$(call compile,--extra serve --extra sign --constraint requirements/test.lock,serve)
 	$(call compile,,uv,requirements/uv.in)
 	@$(MAKE) --no-print-directory sbom

@@ -2,7 +2,7 @@
 
 python -m benchmarks.service [--seconds 20] [--processes 1 2] [--batches 1 16 256] [--output REPORT.md]
 
-Needs locust: pip install "plumbline[load]". Everything runs on this machine, users and service side by side.
+`make load` installs locust and runs this. All runs on this machine, users and service side by side.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from pydantic import SecretStr, ValidationError
 
-from plumbline.cli.options import RARE
+from plumbline.cli.options import RARE, VerifyKeyOption
 from plumbline.core.errors import InputError
 from plumbline.core.extras import need
 
@@ -40,6 +40,7 @@ def serve(
     keep_hours: Annotated[
         float, typer.Option(min=0.01, help="For which files of ended jobs are kept.", rich_help_panel=RARE)
     ] = 24.0,
+    verify_key: VerifyKeyOption = None,
     basemap: Annotated[
         str | None,
         typer.Option(help="Address of a base map for the web page, with {z}, {x} and {y}.", rich_help_panel=RARE),
@@ -59,6 +60,7 @@ def serve(
             model=model,
             restoration_model=restoration_model,
             token=SecretStr(read_token(token_file)) if token_file else None,
+            verify_key=verify_key,
             basemap=basemap,
             limits=Limits(
                 upload_mb=upload_mb,

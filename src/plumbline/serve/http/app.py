@@ -16,7 +16,7 @@ from plumbline.serve.http.guard import Guard
 from plumbline.serve.http.inference import infer_routes
 from plumbline.serve.http.job_routes import job_routes
 from plumbline.serve.http.job_store import JobStore
-from plumbline.serve.http.models import Check, Models
+from plumbline.serve.http.models import Models
 from plumbline.serve.http.monitoring import Meters, monitoring_routes
 from plumbline.serve.http.problems import add_handlers
 from plumbline.serve.http.runner import Runner
@@ -28,14 +28,12 @@ ABOUT = (
 )
 
 
-def make_app(settings: Settings, check: Check | None = None) -> ASGIApp:
+def make_app(settings: Settings) -> ASGIApp:
     """Return the service as an ASGI application.
-
-    Args:
-        settings: of it. check: refuses a model package that is not trusted.
 
     Raises:
         InputError: a model cannot be opened, or the folder cannot be written.
+        SignatureRefused: a model is not signed with the key of the settings.
     """
     root = settings.folder.resolve()
     check_place(root)
@@ -43,7 +41,7 @@ def make_app(settings: Settings, check: Check | None = None) -> ASGIApp:
         (root / name).mkdir(parents=True, exist_ok=True)
     tempfile.tempdir = str(root / job_files.INCOMING)  # uploads are spooled there, not where the system likes
     store = JobStore(root / job_files.DATABASE)
-    models = Models(settings, check)
+    models = Models(settings)
     meters = Meters()
 
     @asynccontextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,6 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.release.resolve import resolve_fields, resolve_model
 from plumbline.serve.http.job_store import Kind
 from plumbline.serve.http.settings import Settings
-
-Check = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
@@ -42,16 +39,14 @@ class ServedFields:
 class Models:
     """The models that are served now."""
 
-    def __init__(self, settings: Settings, check: Check | None = None) -> None:
+    def __init__(self, settings: Settings) -> None:
         """Open both.
-
-        Args:
-            settings: which. check: refuses a package that is not trusted.
 
         Raises:
             InputError: one cannot be opened.
+            SignatureRefused: one is not signed with the key of the settings.
         """
-        self._settings, self._check = settings, check
+        self._settings = settings
         self.diagnosis = self._open()
         self.restoration = self._open_fields()
         self._ended = threading.Event()
@@ -72,11 +67,11 @@ class Models:
     def refresh(self) -> None:
         """Change to the models that the names mean now; what cannot be opened changes nothing."""
         try:
-            package = resolve_model(self._settings.model)
+            package = self._find()
             if package.resolve() != self.diagnosis.package:
                 self.diagnosis = self._open()
                 log.info("model %s: %s is served now", self._settings.model, self.diagnosis.manifest.version)
-            fields = resolve_fields(self._settings.restoration_model)
+            fields = self._find_fields()
             if fields.resolve() != self.restoration.package:
                 self.restoration = self._open_fields()
                 log.info("fields: %s is served now", self.restoration.manifest.version)
@@ -108,15 +103,17 @@ class Models:
         while not self._ended.wait(self._settings.poll_seconds):
             self.refresh()
 
+    def _find(self) -> Path:
+        return resolve_model(self._settings.model, verify_key=self._settings.verify_key)
+
+    def _find_fields(self) -> Path:
+        return resolve_fields(self._settings.restoration_model, verify_key=self._settings.verify_key)
+
     def _open(self) -> Served:
-        package = resolve_model(self._settings.model).resolve()
-        if self._check:
-            self._check(package)
+        package = self._find().resolve()
         manifest, model = open_package(package)
         return Served(package, manifest, model)
 
     def _open_fields(self) -> ServedFields:
-        package = resolve_fields(self._settings.restoration_model).resolve()
-        if self._check:
-            self._check(package)
+        package = self._find_fields().resolve()
         return ServedFields(package, verify_fields(package), tuple(adapters_in(package)))
