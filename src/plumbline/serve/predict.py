@@ -64,7 +64,7 @@ def predict(
     manifest, model = open_package(package, artifact)
     prepare = asked_for(manifest.prepare, min_quadrant_confidence)
     city = read_city_files(points, buildings, ingest, format_, id_column, layer, Say.ALL)
-    judged, owners = _judge(city.points, city.footprints, prepare, model, manifest.version, damage_rate)
+    judged, owners = judge_and_assign(city.points, city.footprints, prepare, model, manifest.version, damage_rate)
     table, reason, _ = judged
     has_layers = output.suffix.lower() == ".gpkg"
     scatterers = scatterer_layers(city.points, owners, table) if has_layers else []
@@ -142,10 +142,10 @@ def judge_footprints(
         model: what answers. version: of its package.
         damage_rate: see `judge`.
     """
-    return _judge(tracks, footprints, prepare, model, version, damage_rate)[0]
+    return judge_and_assign(tracks, footprints, prepare, model, version, damage_rate)[0]
 
 
-def _judge(
+def judge_and_assign(
     tracks: list[Track],
     footprints: geopandas.GeoDataFrame,
     prepare: Prepare,

@@ -18,6 +18,7 @@ from tests.serve.http.served import ended, files, is_problem, service
 
 pytest.importorskip("fastapi")
 rasterio = pytest.importorskip("rasterio")
+LAYERS = {"gpkg": "predictions"}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def test_buildings_are_judged_as_the_command_does(served, judged, tiny, tmp_path
         path = tmp_path / f"result.{suffix}"
         path.write_bytes(answer.content)
         if suffix != "csv":
-            tables[suffix] = geopandas.read_parquet(path) if suffix == "parquet" else geopandas.read_file(path)
+            tables[suffix] = geopandas.read_parquet(path) if suffix == "parquet" else geopandas.read_file(path, layer=LAYERS.get(suffix))
     known = read_buildings(tiny.footprints, "EPSG:3035", None, None)
     for table in tables.values():
         assert set(table["building_id"]) == set(known["building_id"])

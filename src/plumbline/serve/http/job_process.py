@@ -76,8 +76,9 @@ class _Progress:
 
 def _predict(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.export.package import open_package
+    from plumbline.serve.histories import scatterer_layers
     from plumbline.serve.map.page import write_map
-    from plumbline.serve.predict import asked_for, judge_footprints
+    from plumbline.serve.predict import asked_for, judge_and_assign
     from plumbline.serve.predictions import write_predictions
     from plumbline.sources.in_memory import Say, read_city_files
 
@@ -97,11 +98,14 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
             f"{buildings.name}: {len(city.footprints)} footprints; this service takes {task['footprints']}."
         )
     note_progress(folder, "judge", 0, 1)
-    judged = judge_footprints(city.points, city.footprints, prepare, model, manifest.version, given.get("damage_rate"))
+    judged, owners = judge_and_assign(
+        city.points, city.footprints, prepare, model, manifest.version, given.get("damage_rate")
+    )
     note_progress(folder, "write", 0, 1)
     write_map(judged, city.points, folder / RESULTS / MAP, f"Plumbline: {buildings.stem}", prepare)
     for suffix in SUFFIXES:
-        write_predictions(judged.table, folder / RESULTS / f"{TABLE}{suffix}")
+        scatterers = scatterer_layers(city.points, owners, judged.table) if suffix == ".gpkg" else []
+        write_predictions(judged.table, folder / RESULTS / f"{TABLE}{suffix}", scatterers)
 
 
 def _restore(folder: Path, task: dict[str, Any]) -> None:
