@@ -18,7 +18,6 @@ from tests.serve.http.served import ended, files, is_problem, service
 
 pytest.importorskip("fastapi")
 rasterio = pytest.importorskip("rasterio")
-LAYERS = {"gpkg": "predictions"}
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +57,9 @@ def test_buildings_are_judged_as_the_command_does(served, judged, tiny, tmp_path
         path = tmp_path / f"result.{suffix}"
         path.write_bytes(answer.content)
         if suffix != "csv":
-            tables[suffix] = geopandas.read_parquet(path) if suffix == "parquet" else geopandas.read_file(path, layer=LAYERS.get(suffix))
+            layer = {"gpkg": "predictions"}.get(suffix)
+            parquet = suffix == "parquet"
+            tables[suffix] = geopandas.read_parquet(path) if parquet else geopandas.read_file(path, layer=layer)
     known = read_buildings(tiny.footprints, "EPSG:3035", None, None)
     for table in tables.values():
         assert set(table["building_id"]) == set(known["building_id"])
