@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.export.restoration.package import FieldPackage
 from plumbline.model.restoration.sampling import (
     BOTH,
     LINE,
@@ -43,6 +44,17 @@ class Settings:
     eta: float
     seed: int
     halo_m: float
+
+
+@dataclass(frozen=True)
+class Field:
+    """What is restored, for those who draw it or read it off."""
+
+    found: Observations
+    grid: Grid
+    crs: str
+    package: FieldPackage
+    settings: Settings
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import geopandas
 import numpy as np
@@ -16,12 +16,9 @@ from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.prepare.restoration.grid import Grid
 from plumbline.serve.predictions import geojson_text
-from plumbline.serve.restoration.field import BANDS, RestoredWindow, restore_window
+from plumbline.serve.restoration.field import BANDS, Field, RestoredWindow, restore_window
 from plumbline.serve.restoration.windows import WINDOW
 from plumbline.sources.footprints.buildings import read_buildings
-
-if TYPE_CHECKING:
-    from plumbline.serve.restoration.restore import Field
 
 Float = NDArray[np.floating[Any]]
 FIGURES = ("displacement_mm", "gradient_mm_m", "angular_distortion_permille")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from plumbline.core.extras import need
-from plumbline.serve.restoration.field import BANDS
+from plumbline.serve.restoration.field import BANDS, Field
 from plumbline.serve.restoration.windows import Blend
-
-if TYPE_CHECKING:
-    from plumbline.serve.restoration.restore import Field
 
 MOST_PIXELS = 1500
 """Of a side; larger fields are thinned."""

@@ -16,14 +16,16 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, atomic_folder, check_writable, read_json, write_json
 from plumbline.core.jobs import alone, clear, run_jobs, work_folder
-from plumbline.export.restoration.package import FieldPackage, open_fields
+from plumbline.export.restoration.package import open_fields
 from plumbline.model.restoration.diffusion import inference_steps
 from plumbline.model.restoration.scores import gradient
 from plumbline.params import Ingest
 from plumbline.prepare.restoration.gaussian_process import Covariance, fit_covariance
 from plumbline.prepare.restoration.grid import Grid, grid_over
 from plumbline.prepare.restoration.observations import EAST, Observations, observe
-from plumbline.serve.restoration.field import BANDS, Settings, restore_window
+from plumbline.serve.restoration.field import BANDS, Field, Settings, restore_window
+from plumbline.serve.restoration.footprints import write_buildings
+from plumbline.serve.restoration.picture import draw
 from plumbline.serve.restoration.style import write_style
 from plumbline.serve.restoration.windows import Blend, Window, windows
 from plumbline.sources.in_memory import NOTHING, read_tracks
@@ -48,17 +50,6 @@ class Asked:
     cell_m: float = 10.0
     adapters: tuple[str, ...] = ()
     seed: int = 0
-
-
-@dataclass(frozen=True)
-class Field:
-    """What is restored, for those who draw it or read it off."""
-
-    found: Observations
-    grid: Grid
-    crs: str
-    package: FieldPackage
-    settings: Settings
 
 
 @dataclass(frozen=True)
@@ -223,12 +214,8 @@ def finish(
             blend.add(job.window, np.load(path))
     with ExitStack() as staged:  # all files or none
         if buildings is not None and buildings_output is not None:
-            from plumbline.serve.restoration.footprints import write_buildings
-
             write_buildings(plan.field, buildings, staged.enter_context(atomic_file(buildings_output)))
         if picture is not None:
-            from plumbline.serve.restoration.picture import draw
-
             draw(plan.field, blend, staged.enter_context(atomic_file(picture)))
         write_style(plan.field, blend, staged, output)
         _write(plan.field, blend, plan.work, output)
