@@ -16,7 +16,7 @@ from plumbline.serve.restoration.field import BANDS
 from plumbline.serve.restoration.windows import Blend
 
 if TYPE_CHECKING:
-    from plumbline.serve.restoration.restore import Field
+    from plumbline.serve.restoration.field import Field
 
 MOST_CELLS = 1000
 """Of a side that the range is taken from; larger fields are thinned."""
