@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,11 +11,8 @@ from plumbline.core.console import log
 from plumbline.core.files import atomic_file
 from plumbline.serve.qgis.qml import MARK
 from plumbline.serve.qgis.styles import field_style
-from plumbline.serve.restoration.field import BANDS
+from plumbline.serve.restoration.field import BANDS, Field
 from plumbline.serve.restoration.windows import Blend
-
-if TYPE_CHECKING:
-    from plumbline.serve.restoration.field import Field
 
 MOST_CELLS = 1000
 """Of a side that the range is taken from; larger fields are thinned."""
