@@ -12,14 +12,25 @@ from typing import Any
 
 import numpy as np
 import shapely
-from bokeh.palettes import PRGn11
 from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS
 from plumbline.reporting.page import number, say
 
 Float = NDArray[np.floating[Any]]
-COLOURS = tuple(reversed(PRGn11))
+COLOURS = (
+    "#40004b",
+    "#762a83",
+    "#9970ab",
+    "#c2a5cf",
+    "#e7d4e8",
+    "#f7f7f7",
+    "#d9f0d3",
+    "#a6dba0",
+    "#5aae61",
+    "#1b7837",
+    "#00441b",
+)
 """From down (purple) to up (green): ColorBrewer's diverging PRGn, for colour-blind readers too; as on the map."""
 SMALLEST_PX, LARGEST_PX = 3.0, 11.0
 """Half width of a mark."""
