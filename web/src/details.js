@@ -35,7 +35,7 @@ export function createDetails(city, close) {
             el("h2", {}, isolated(building.building_id)),
             el("dl", {}, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
             plan(building, scatterers),
-            el("h3", {}, "Displacement of its scatterers"),
+            el("h3", {}, "Displacement of its scatterers, mm towards the satellite"),
             ...(drawn.length ? drawn : [el("p", { class: "quiet" }, missing)]))
         node.scrollTop = 0
     }

@@ -9,7 +9,7 @@ function fill(node, attributes, children) {
         else if (name === "style") node.style.cssText = value
         else node.setAttribute(name, value === true ? "" : value)
     }
-    node.append(...children.flat().filter(child => child !== null && child !== undefined && child !== false))
+    node.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== false))
     return node
 }
 

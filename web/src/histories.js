@@ -26,11 +26,11 @@ function chart(track, own, width) {
     const axis = { font: "11px system-ui, sans-serif", size: 40 }
     new uPlot({
         width,
-        height: 150,
+        height: 160,
         legend: { show: false },
         cursor: { y: false },
         tzDate: stamp => uPlot.tzDate(new Date(stamp * 1000), "Etc/UTC"),
-        axes: [{ ...axis, size: 28 }, { ...axis, label: "mm, towards the satellite", labelSize: 16, labelFont: axis.font }],
+        axes: [axis, axis],
         series: [{}, ...own.map(({ colour }) => ({ stroke: colour, width: 1.2, spanGaps: true, points: { show: false } }))],
     }, [seconds(track.epochs), ...own.map(({ mm }) => mm)], holder)
     return holder

@@ -8,17 +8,22 @@ import { showUpload } from "./upload.js"
 
 const root = document.getElementById("app")
 
-function start() {
+/** The document is base64 of gzip: tens of megabytes would make the file slow to send and to open. */
+async function unpack(text) {
+    const { body } = await fetch(`data:application/gzip;base64,${text}`)
+    return new Response(body.pipeThrough(new DecompressionStream("gzip"))).json()
+}
+
+async function start() {
+    document.createElement("canvas").getContext("webgl2") // starts the browser's drawing while the document is read
     const found = document.getElementById("document")
     if (!found) return showUpload(root)
-    const content = JSON.parse(found.textContent)
-    found.remove() // tens of megabytes of text that nobody reads again
+    const content = await unpack(found.textContent)
+    found.remove();
     window.plumbline = showMap(root, content)
 }
 
-try {
-    start()
-} catch (error) {
+start().catch(error => {
     root.replaceChildren(el("p", { class: "problem", role: "alert" }, `The map cannot be shown: ${error.message}`))
     throw error
-}
+})

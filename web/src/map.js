@@ -2,6 +2,7 @@
 
 import maplibregl from "maplibre-gl"
 import { assignCells, hexagons, metresPerPixel, resolutionAt } from "./hexagons.js"
+import { keepSmooth } from "./smoothness.js"
 import { EMPTY, FILL, addLayers, addPoints, baseStyle, footprints } from "./layers.js"
 
 /** From this scale inwards footprints are drawn: a house of 10 m then has 5 px. */
@@ -30,8 +31,9 @@ export function createMap(container, city, at, on) {
         locale: { "Map.Title": "Map of the buildings" },
     })
     map.touchZoomRotate.disableRotation()
-    map.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-right")
+    map.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-left")
     map.addControl(new maplibregl.ScaleControl({ maxWidth: 110 }), "bottom-left")
+    keepSmooth(map)
     const state = { shown: city.buildings, resolution: null, stale: true, tracks: new Set() }
     assignCells(city.buildings)
 
@@ -67,6 +69,7 @@ export function createMap(container, city, at, on) {
     const loaded = new Promise(resolve => map.once("style.load", () => {
         addLayers(map, city, near)
         draw(true)
+        map.once("idle", () => performance.mark("map drawn"))
         resolve()
     }))
     map.on("zoom", () => map.getSource("hexagons") && draw())
@@ -92,10 +95,12 @@ export function createMap(container, city, at, on) {
         colour: by => loaded.then(() => map.setPaintProperty("judged", "fill-color", FILL[by])),
         choose: building => loaded.then(() => map.getSource("chosen").setData(
             building ? { type: "Feature", geometry: building.geometry, properties: {} } : EMPTY)),
-        goTo(building) {
+        /** Go there, to the middle of what `covered` px at the right and at the bottom leave free. */
+        goTo(building, covered) {
             const zoom = Math.max(map.getZoom(), CLOSE_ZOOM)
             const far = map.project(building.centre).dist(map.project(map.getCenter())) > 4000
-            map[far || calm() ? "jumpTo" : "easeTo"]({ center: building.centre, zoom })
+            const offset = covered.map(size => -size / 2)
+            map.easeTo({ center: building.centre, zoom, offset, animate: !far && !calm() })
         },
         showAll: () => map.fitBounds([[west, south], [east, north]], { padding: 24, maxZoom: 19, animate: !calm() }),
         points: (track, visible) => loaded.then(() => {

@@ -22,12 +22,14 @@ export function plan(building, scatterers) {
     const turn = building.frame_deg ?? 0
     const rings = ringsOf(building.geometry).map(ring => ring.map(place => toFrame(place, building.centre, turn)))
     const points = scatterers.map(one => ({ ...one, at: toFrame([one.lon, one.lat], building.centre, turn) }))
-    const edge = axis => [Math.min, Math.max].map(most => most(...rings.flat().map(place => place[axis])))
-    const [[west, east], [south, north]] = [edge(0), edge(1)]
-    const scale = SIZE / Math.max(east - west, north - south, 1)
-    const [width, height] = [(east - west) * scale + 2 * ROOM + 40, (north - south) * scale + 2 * ROOM]
-    const x = value => ROOM + 20 + (value - west) * scale
-    const y = value => ROOM + (north - value) * scale
+    const ends = (places, axis) => [Math.min, Math.max].map(most => most(...places.map(place => place[axis])))
+    const [[west, east], [south, north]] = [0, 1].map(axis => ends(rings.flat(), axis))
+    // Scatterers may stand beside the footprint, which alone makes the frame.
+    const [[left, right], [bottom, top]] = [0, 1].map(axis => ends([...rings.flat(), ...points.map(({ at }) => at)], axis))
+    const scale = SIZE / Math.max(right - left, top - bottom, 1)
+    const [width, height] = [(right - left) * scale + 2 * ROOM + 40, (top - bottom) * scale + 2 * ROOM]
+    const x = value => ROOM + 20 + (value - left) * scale
+    const y = value => ROOM + (top - value) * scale
     const [middleX, middleY] = [(west + east) / 2, (south + north) / 2]
     const path = rings.map(ring => `M${ring.map(place => `${x(place[0]).toFixed(1)} ${y(place[1]).toFixed(1)}`).join("L")}Z`)
     const damaged = building.judged && building.burland_category >= 1 ? building.quadrant : null

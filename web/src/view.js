@@ -13,6 +13,12 @@ import { readLink, writeLink } from "./link.js"
 
 const WAIT_MS = 120
 
+/** How much of the map the details cover, px at the right and at the bottom. */
+const coveredBy = (node, holder) => {
+    const beside = node.offsetWidth < holder.clientWidth
+    return [beside ? node.offsetWidth : 0, beside ? 0 : node.offsetHeight]
+}
+
 /** Show the document in `root`; `more` are further elements of the header, as links to results. */
 export function showMap(root, document_, more = []) {
     const city = openCity({ categories: [], columns: [], ...document_ })
@@ -59,7 +65,7 @@ export function showMap(root, document_, more = []) {
         details.show(building)
         list.mark(building)
         view.choose?.(building)
-        if (building && go) view.goTo?.(building)
+        if (building && go) view.goTo?.(building, coveredBy(details.node, holder))
         if (view.map) writeLink(view.map.getCenter(), view.map.getZoom(), building?.building_id)
     }
 

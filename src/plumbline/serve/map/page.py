@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import html
 import re
@@ -76,7 +77,7 @@ def page_html(document: Mapping[str, Any] | None = None) -> str:
     title = "Plumbline" if document is None else str(document.get("title", "Plumbline"))
     data = ""
     if document is not None:
-        data = f'<script type="application/json" id="document">{as_json(document).replace("<", _ESCAPED)}</script>\n'
+        data = f'<script type="application/gzip" id="document">{packed(document)}</script>\n'
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_policy(script, document))}">\n'
@@ -87,8 +88,9 @@ def page_html(document: Mapping[str, Any] | None = None) -> str:
     )
 
 
-_ESCAPED = "\\u003c"
-"""The character `<` in JSON: no tag can begin in the document."""
+def packed(document: Mapping[str, Any]) -> str:
+    """Compress the document to base64 of gzip: a fifth of its size, and no character of it can begin a tag."""
+    return base64.b64encode(gzip.compress(as_json(document).encode(), 6, mtime=0)).decode()
 
 
 def _policy(script: str, document: Mapping[str, Any] | None) -> str:
