@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import html
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,8 +22,9 @@ from plumbline.sources.track import Track
 
 __all__ = ["MAX_POINTS", "check_page", "page_html", "write_map"]
 
-BUILT = Path(__file__).with_name("page")
-"""Where `make web` puts the script and the style sheet of the page, which are third-party code and not in Git."""
+BUILT = Path(os.environ.get("PLUMBLINE_MAP_PAGE") or Path(__file__).with_name("page"))
+"""Where `make web` puts the script and the style sheet of the page, which are third-party code and not in Git. The
+variable names another folder: an image has the page where a clone that it works in has none."""
 SCRIPT, STYLE = "app.js", "app.css"
 
 
