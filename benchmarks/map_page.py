@@ -77,7 +77,7 @@ def made_city(count: int) -> Judged:
         {"building_id": names}, geometry=shapely.polygons(ring + middle[:, None, :]), crs=CRS
     )
     # Damage lies in a few bowls, as it would along a tunnel.
-    bowls = rng.uniform(0, across * STEP_M, (6, 2)) + [EAST, NORTH]
+    bowls = rng.uniform(0, across * STEP_M, (6, 2)) + np.array([EAST, NORTH])
     away = np.min(np.linalg.norm(middle[:, None, :] - bowls, axis=2), axis=1)
     severity = np.exp(rng.normal(-1.6, 0.6, count)) * (1 + 14 * np.exp(-((away / 220) ** 2)))
     p_damaged = 1 / (1 + np.exp(-4 * (severity - 0.9)))
