@@ -18,10 +18,12 @@ export function createMap(container, city, at, on) {
     const [west, south, east, north] = city.bounds
     const lat = (south + north) / 2
     const near = Math.log2(metresPerPixel(0, lat) / FAR_M_PER_PX)
+    // The legend stands in the lower left corner: on a wide window the city begins beside it.
+    const padding = { top: 24, right: 24, bottom: 24, left: container.clientWidth > 700 ? 270 : 24 }
     const map = new maplibregl.Map({
         container,
         style: baseStyle(city.basemap, city.basemap_attribution),
-        ...(at ?? { bounds: [[west, south], [east, north]], fitBoundsOptions: { padding: 24, maxZoom: 19 } }),
+        ...(at ?? { bounds: [[west, south], [east, north]], fitBoundsOptions: { padding, maxZoom: 19 } }),
         attributionControl: city.basemap ? { compact: true } : false,
         maxZoom: 22,
         dragRotate: false,
@@ -102,7 +104,7 @@ export function createMap(container, city, at, on) {
             const offset = covered.map(size => -size / 2)
             map.easeTo({ center: building.centre, zoom, offset, animate: !far && !calm() })
         },
-        showAll: () => map.fitBounds([[west, south], [east, north]], { padding: 24, maxZoom: 19, animate: !calm() }),
+        showAll: () => map.fitBounds([[west, south], [east, north]], { padding, maxZoom: 19, animate: !calm() }),
         points: (track, visible) => loaded.then(() => {
             if (!map.getSource("points")) addPoints(map, city.points, city.velocity_limit)
             state.tracks[visible ? "add" : "delete"](track)
