@@ -84,6 +84,7 @@ def page_html(document: Mapping[str, Any] | None = None) -> str:
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_policy(script, document))}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<link rel="icon" href="data:,">\n'  # else a browser asks the server for one
         f"<title>{html.escape(title)}</title>\n<style>{style}</style></head>\n"
         f'<body><div id="app"></div>\n<noscript>This map needs JavaScript.</noscript>\n{data}'
         f"<script>{script}</script>\n</body></html>\n"
