@@ -1,6 +1,6 @@
 // Zoomed out, buildings are counted in H3 hexagons: no building hides another, as dots would.
 
-import { cellToBoundary, cellToParent, latLngToCell } from "h3-js"
+import { cellToBoundary, cellToLatLng, cellToParent, latLngToCell } from "h3-js"
 
 /** Length of a hexagon's edge, m, by H3 resolution. */
 const EDGE_M = { 4: 22606, 5: 8544, 6: 3229, 7: 1221, 8: 461, 9: 174 }
@@ -43,6 +43,16 @@ function tally(buildings, resolution) {
     return cells
 }
 
+/** The middles of hexagons, for their texts: a hexagon on the edge of two tiles would get one in each. */
+export const middles = ({ features }) => ({
+    type: "FeatureCollection",
+    features: features.map(({ properties }) => ({
+        type: "Feature",
+        geometry: { type: "Point", coordinates: cellToLatLng(properties.cell).reverse() },
+        properties,
+    })),
+})
+
 /** GeoJSON of the hexagons: `share` flagged of those judged (-1: none was judged), counts, and a text. */
 export function hexagons(buildings, resolution) {
     const features = [...tally(buildings, resolution)].map(([cell, { all, judged, flagged }]) => {
@@ -51,6 +61,7 @@ export function hexagons(buildings, resolution) {
             type: "Feature",
             geometry: { type: "Polygon", coordinates: [boundary] },
             properties: {
+                cell,
                 share: judged ? flagged / judged : -1,
                 all,
                 judged,

@@ -47,6 +47,7 @@ export function baseStyle(basemap, attribution) {
 
 function addHexagons(map, near) {
     map.addSource("hexagons", { type: "geojson", data: EMPTY, buffer: 8 })
+    map.addSource("middles", { type: "geojson", data: EMPTY })
     const colour = ["case", ["<", ["get", "share"], 0], "#dcdcdc", steps(["get", "share"], CATEGORY, SHARES)]
     const common = { source: "hexagons", maxzoom: near }
     map.addLayer({ id: "hexagons", type: "fill", ...common, paint: { "fill-color": colour, "fill-opacity": 0.85 } })
@@ -54,7 +55,8 @@ function addHexagons(map, near) {
     map.addLayer({
         id: "hexagon-texts",
         type: "symbol",
-        ...common,
+        source: "middles",
+        maxzoom: near,
         // Without an address of glyphs MapLibre draws letters of the machine's own fonts.
         layout: { "text-field": ["get", "text"], "text-font": ["sans-serif"], "text-size": 12, "text-line-height": 1.1 },
         paint: { "text-color": "#1c1c1c", "text-halo-color": "#fff", "text-halo-width": 1.5 },

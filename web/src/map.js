@@ -1,7 +1,7 @@
 // The map itself: hexagons from afar, footprints from near, and what is chosen.
 
 import maplibregl from "maplibre-gl"
-import { assignCells, hexagons, metresPerPixel, resolutionAt } from "./hexagons.js"
+import { assignCells, hexagons, metresPerPixel, middles, resolutionAt } from "./hexagons.js"
 import { keepSmooth } from "./smoothness.js"
 import { EMPTY, FILL, addLayers, addPoints, baseStyle, footprints } from "./layers.js"
 
@@ -43,7 +43,9 @@ export function createMap(container, city, at, on) {
         const resolution = resolutionAt(map.getZoom(), lat)
         if (!force && resolution === state.resolution) return
         state.resolution = resolution
-        map.getSource("hexagons").setData(hexagons(state.shown, resolution))
+        const areas = hexagons(state.shown, resolution)
+        map.getSource("hexagons").setData(areas)
+        map.getSource("middles").setData(middles(areas))
     }
 
     /** Footprints are handed over only when the map comes near: the first picture of a large city needs none. */
