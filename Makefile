@@ -13,40 +13,48 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # Each stage is a process of its own: without kept bytecode, every one would compile the same libraries for seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
+# The page of the map, made by other people's tools from web/: built again when something there has changed.
+PAGE := src/plumbline/serve/map/page/app.js
+
 .DEFAULT_GOAL := help
-.PHONY: help install run run-restoration up down test tests chaos soak load lint format bench pretrained pretrained-restoration \
-	lock sbom clean
+.PHONY: help install web wheel run run-restoration up down test tests chaos soak load lint format bench pretrained \
+	pretrained-restoration lock sbom clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
 
 install: $(VENV)/.run  ## Install into .venv, and nothing else
 
-run: $(VENV)/.run  ## Run the whole pipeline: simulate ... package, release, map
+web: $(PAGE)  ## Build the page of the map from web/, where it has changed (needs npm's registry, or one like it)
+
+wheel: $(VENV)/.run $(PAGE)  ## Build the wheel into dist/, with the page of the map
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+
+run: $(VENV)/.run $(PAGE)  ## Run the whole pipeline: simulate ... package, release, map
 	$(BIN)/python -m flows.pipeline
 
 run-restoration: $(VENV)/.restoration  ## Run the pipeline of restoration, small: simulate ... package, release, field
 	$(BIN)/python -m flows.restoration
 
-up: $(VENV)/.run  ## Start Prefect's server and a cpu and a gpu worker here, and deploy all (PLUMBLINE_PORT=4200)
+up: $(VENV)/.run $(PAGE)  ## Start Prefect's server and a cpu and a gpu worker here, and deploy all (PLUMBLINE_PORT=4200)
 	@$(BIN)/python -m flows.orchestration.system up
 
 down:  ## Stop exactly what `make up` started
 	@$(BIN)/python -m flows.orchestration.system down
 
-test: $(VENV)/.test  ## Lint, and run the tests beside it (PYTEST_ARGS="-m 'not slow'" for the quick ones)
+test: $(VENV)/.test $(PAGE)  ## Lint, and run the tests beside it (PYTEST_ARGS="-m 'not slow'" for the quick ones)
 	@$(MAKE) --no-print-directory --jobs 2 tests lint
 
 # One thread a worker: more would wait for one another. One worker more than cores: some tests wait for a server, or for a
 # retry. The order is that of tests/conftest.py.
 WORKERS := $(shell n=$$(nproc); echo $$((n < 7 ? n + 1 : 8)))
-tests: $(VENV)/.test
+tests: $(VENV)/.test $(PAGE)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-chaos: $(VENV)/.test  ## Kill and break what is at work, and see what holds; renews the table in docs/faults.md
+chaos: $(VENV)/.test $(PAGE)  ## Kill and break what is at work, and see what holds; renews the table in docs/faults.md
 	PLUMBLINE_FAULTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m chaos --timeout 1200 $(PYTEST_ARGS)
 
-soak: $(VENV)/.test  ## Run 200 small pipelines on a real system, and see that memory and disk stay bounded (SOAK_ARGS)
+soak: $(VENV)/.test $(PAGE)  ## Run 200 small pipelines on a real system, and see that memory and disk stay bounded (SOAK_ARGS)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.soak $(SOAK_ARGS)
 
 lint: $(VENV)/.test  ## Check style, format, types and layers
@@ -60,7 +68,7 @@ format: $(VENV)/.test  ## Rewrite the code in the project's format
 	$(BIN)/ruff format
 
 BENCHES := train data simulate padding artifacts slices communication flow handoff
-bench: $(VENV)/.test  ## Run the benchmarks, or some of them: BENCHES="train artifacts"; after `make run`
+bench: $(VENV)/.test $(PAGE)  ## Run the benchmarks, or some of them: BENCHES="train artifacts"; after `make run`
 	@for name in $(BENCHES); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit; done
 
 load: $(VENV)/.test  ## Load the service with users, and ask it nonsense; needs locust and schemathesis, which it installs
@@ -104,6 +112,10 @@ sbom: $(BIN)/python  ## Write the bill of materials of what the service's image 
 clean:  ## Remove the environment and what tools cached; data, DVC's cache and the registry stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
 	find src flows tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(PAGE): web/build.py web/package.json web/package-lock.json web/vite.config.js $(wildcard web/src/*) | $(BIN)/python
+	PIP_ARGS="$(PIP_ARGS)" $(BIN)/python web/build.py
+	@touch $@
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \

@@ -25,7 +25,7 @@ def browse(page: Path, profile: Path, *flags: str) -> subprocess.CompletedProces
 
 
 def complaints(stderr: str) -> list[str]:
-    return [line for line in stderr.splitlines() if "CONSOLE" in line and "[bokeh" not in line]
+    return [line for line in stderr.splitlines() if "CONSOLE" in line]
 
 
 FRAME = """<!DOCTYPE html><iframe src="{}" width="{}" height="{}"></iframe><pre id="said"></pre>

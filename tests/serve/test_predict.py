@@ -20,11 +20,13 @@ from shapely import affinity
 from plumbline import pretrained
 from plumbline.core.strain import category
 from plumbline.export.package import verify_package
+from plumbline.serve.map import page as drawing
 from plumbline.serve.predict import read_tracks
 from plumbline.serve.predictions import COLUMNS, JUDGEMENT, STATUSES, read_predictions
 from plumbline.sources.in_memory import warn_of_short
 from tests.full_disk import largest_file
 from tests.prepare.made import make_track
+from tests.serve.map.town import document_in
 from tests.sources import make
 from tests.tiny import run_cli, run_process
 
@@ -199,7 +201,8 @@ def test_a_damaged_building_is_judged_where_a_quadrant_is_probable_enough(case):
     p = table["p_damaged"]
     told = f"for {(p >= 0.9).sum()} of the {p.notna().sum()} judged, 0.5 or more for {(p >= 0.5).sum()}"
     assert told in ended.err
-    assert f"damaged? unsure where: {unsure.sum()}" in (case.folder / "map.html").read_text()
+    drawn = document_in(case.folder / "map.html")["buildings"]["features"]
+    assert sum(one["properties"].get("reason") == "unsure" for one in drawn) == unsure.sum()
     case.more = ["--min-quadrant-confidence", "1.5"]
     assert case.run().code == 2
 
@@ -209,8 +212,19 @@ def test_the_map_is_written_beside_the_predictions(case):
     answers(case)
     page = (case.folder / "map.html").read_text()
     assert page.lstrip().lower().startswith("<!doctype html>")
-    assert all(name in page for name in read_predictions(case.output)["building_id"])
-    assert verify_package(case.model).version in page
+    said = document_in(case.folder / "map.html")
+    drawn = {one["properties"]["building_id"] for one in said["buildings"]["features"]}
+    assert drawn == set(read_predictions(case.output)["building_id"])
+    assert said["constants"]["model_version"] == verify_package(case.model).version
+
+
+def test_a_map_without_its_page_is_refused_before_anything_is_read(case, monkeypatch, tmp_path):
+    monkeypatch.setattr(drawing, "BUILT", tmp_path)
+    case.more = ["--map", case.folder / "map.html"]
+    ended = case.run()
+    assert ended.code == 2
+    assert "the map's page is not built. Run `make web`" in ended.err
+    assert not case.output.exists()
 
 
 def test_each_model_of_the_package_may_be_asked(case):
@@ -245,7 +259,9 @@ def test_a_given_damage_rate_is_taken(case, rate, said):
     table = read_predictions(case.output)
     assert (table.loc[table["status"] == "ok", "damage_rate"] == float(rate)).all()
     assert f"INFO {said} of the buildings are taken to be damaged, as given. p_damaged is 0.9 or more for" in ended.err
-    assert f"{said} of the buildings are taken to be damaged, as given." in (case.folder / "map.html").read_text()
+    assert (
+        f"{said} of the buildings are taken to be damaged, as given." in document_in(case.folder / "map.html")["footer"]
+    )
 
 
 def test_the_rarer_damage_is_the_less_each_building_is_damaged(case):

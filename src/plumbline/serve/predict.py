@@ -20,6 +20,7 @@ from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.serve.histories import scatterer_layers
 from plumbline.serve.judgement import Judged, Model, asked_of, judge, say_damaged
+from plumbline.serve.map.page import check_page, write_map
 from plumbline.serve.outputs import check_inputs, check_outputs
 from plumbline.serve.predictions import write_predictions
 from plumbline.sources.in_memory import NOTHING, Say, read_city_files, read_tracks
@@ -61,6 +62,8 @@ def predict(
     """
     check_inputs([*points, buildings])
     check_outputs(output, map_path, [*points, buildings], package)
+    if map_path is not None:
+        check_page()
     manifest, model = open_package(package, artifact)
     prepare = asked_for(manifest.prepare, min_quadrant_confidence)
     city = read_city_files(points, buildings, ingest, format_, id_column, layer, Say.ALL)
@@ -70,10 +73,6 @@ def predict(
     scatterers = scatterer_layers(city.points, owners, table) if has_layers else []
     with ExitStack() as staged:
         if map_path is not None:
-            from plumbline.serve.map.page import (
-                write_map,  # Bokeh takes a second to load, and not everybody wants a map
-            )
-
             # Drawn before the predictions are written and put in its place after: both files or neither.
             drawn = staged.enter_context(atomic_file(map_path))
             write_map(judged, city.points, drawn, f"Plumbline: {buildings.stem}", prepare)

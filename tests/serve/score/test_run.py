@@ -24,6 +24,7 @@ from plumbline.export.package import verify_package
 from plumbline.serve.predictions import read_predictions
 from plumbline.serve.score import publish as publishing
 from plumbline.serve.score.run import score
+from tests.serve.map.town import document_in
 from tests.serve.score.conftest import PLACE, Town
 from tests.tiny import run_cli
 
@@ -66,8 +67,8 @@ def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_ti
     assert sum(manifest["statuses"].values()) == manifest["buildings"] == len(found)
     assert sum(manifest["categories"].values()) == manifest["statuses"]["ok"]
     assert manifest["compared_with"] is None
-    page = (result / "map.html").read_text()
-    assert all(name in page for name in found["building_id"])
+    drawn = {one["properties"]["building_id"] for one in document_in(result / "map.html")["buildings"]["features"]}
+    assert drawn == set(found["building_id"])
 
     # The whole series, and after it a delivery that comes late and ends in between.
     town.deliver("second")

@@ -1,4 +1,4 @@
-"""What the map shows, before any drawing: descriptions, quadrants' quarters, and points with their velocity."""
+"""Work out what the map shows: descriptions, quarters of footprints, and points with their velocity."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from plumbline.sources.points.epochs import DAYS_A_YEAR
 from plumbline.sources.track import Track
 
 Array = NDArray[np.floating[Any]]
+
+WGS84 = "EPSG:4326"
 
 MARGIN_M = 100.0
 """Points further than this from the buildings' bounding box are left out of the map."""
@@ -106,6 +108,25 @@ def quarters(footprints: NDArray[np.object_], quadrant: Sequence[str]) -> NDArra
     whole = shapely.polygons(np.stack([east, north], axis=-1) + frame.centre[:, None, :])
     part = shapely.intersection(whole, shapely.make_valid(footprints))
     return np.asarray(np.where(shapely.area(part) > 0, part, whole))
+
+
+def east_angles_deg(centre: Array, angle: Array, crs: pyproj.CRS) -> Array:
+    """Turn directions of the grid into angles counter-clockwise from true east.
+
+    Args:
+        centre: (B, 2) east and north, m, in `crs`.
+        angle: (B,) rad counter-clockwise from the grid's east.
+        crs: projected.
+
+    Returns:
+        (B,) degrees.
+    """
+    ahead = centre + 10.0 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    to_degrees = pyproj.Transformer.from_crs(crs, WGS84, always_xy=True)
+    lon, lat = to_degrees.transform(centre[:, 0], centre[:, 1])
+    lon_ahead, lat_ahead = to_degrees.transform(ahead[:, 0], ahead[:, 1])
+    east = (lon_ahead - lon) * np.cos(np.radians(lat))
+    return np.asarray(np.degrees(np.arctan2(lat_ahead - lat, east)))
 
 
 def isolated(name: object) -> str:

@@ -1,35 +1,45 @@
-"""The map: one HTML file that works offline, with footprints coloured by damage and points on demand."""
+"""Put the map document and the built web page together: one HTML file that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import gzip
+import hashlib
+import html
+import os
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-import geopandas
-import shapely
-from bokeh.embed import file_html
-from bokeh.models import ColumnDataSource, CustomJS
-from bokeh.models.annotations import ScaleBar
-from bokeh.models.widgets import Select
-from bokeh.plotting import figure
-from bokeh.resources import INLINE
-
-from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.core.errors import InputError
 from plumbline.params import Prepare
-from plumbline.prepare.abstention import reason_sentences
-from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.judgement import Judged
-from plumbline.serve.map.content import MapPoints, isolated, map_crs, points_near_buildings
-from plumbline.serve.map.layers import draw_buildings, draw_points
+from plumbline.serve.map.document import MAX_POINTS, as_json, make_document
 from plumbline.serve.outputs import write_text
 from plumbline.sources.track import Track
 
-MAX_POINTS = 50_000
-"""Most points in a map, so that a phone can still move it."""
-WORST = 20
-ORDER = ["p_damaged", "severity_permille"]
-"""From the least damaged on: the share of sound buildings among the first of a list is smallest so."""
+__all__ = ["MAX_POINTS", "check_page", "page_html", "write_map"]
+
+BUILT = Path(os.environ.get("PLUMBLINE_MAP_PAGE") or Path(__file__).with_name("page"))
+"""Where `make web` puts the script and the style sheet of the page, which are third-party code and not in Git. The
+variable names another folder: an image has the page where a clone that it works in has none."""
+SCRIPT, STYLE = "app.js", "app.css"
+
+
+def check_page() -> None:
+    """Refuse to draw a map without the built page, before anything long is computed.
+
+    Raises:
+        InputError: the page was not built.
+    """
+    missing = [name for name in (SCRIPT, STYLE) if not (BUILT / name).is_file()]
+    if missing:
+        raise InputError(
+            f"{BUILT / missing[0]}: the map's page is not built. Run `make web` in Plumbline's folder (and install "
+            "Plumbline again, if it is not installed from there), or leave out the map."
+        )
 
 
 def write_map(
@@ -40,125 +50,69 @@ def write_map(
     prepare: Prepare,
     every: int = 1,
 ) -> None:
-    """Draw the predictions, and the points they rest on, into one HTML file that loads nothing from elsewhere.
+    """Write the predictions, and the points they rest on, into one HTML file that works without a network.
 
     Args:
-        judged: at least one building, with a CRS, and why each is not judged.
-        tracks: points tables; may be empty. At most `MAX_POINTS` points are drawn, and the page says so.
+        judged, tracks, title, prepare, every: see `make_document`.
         path: the `.html` to write, atomically.
-        title: heading of the page.
-        prepare: of the model that judged.
-        every: one in so many points is in `tracks`.
 
     Raises:
-        InputError: the file cannot be written.
+        InputError: the page was not built, or the file cannot be written.
     """
-    crs = map_crs(judged.table, tracks)
-    shown = judged.table.to_crs(crs)
-    shown["why"] = judged.reason
-    shown = shown.sort_values(ORDER, na_position="first", kind="stable").reset_index(drop=True)
-    points = points_near_buildings(tracks, crs, shown.total_bounds, MAX_POINTS)
-    # Small numbers about the middle: short in the file, and exact enough as 32-bit floats.
-    origin = shown.total_bounds.reshape(2, 2).mean(axis=0).round()
-    shown["geometry"] = shapely.transform(shown.geometry.to_numpy(), lambda position: position - origin)
-
-    plot = _empty_plot()
-    source = draw_buildings(plot, shown, reason_sentences(prepare))
-    controls = [*_worst_first(plot, source, shown), *draw_points(plot, points, origin)]
-    page = file_html(
-        [plot, *controls],
-        resources=INLINE,
-        title=title,
-        template=Path(__file__).with_name("map.html").read_text(encoding="utf-8"),
-        template_variables={
-            "controls": [control.name for control in controls],
-            "subtitle": _subtitle(shown, tracks),
-            "footer": _footer(shown, points, every, judged.rate),
-        },
-    )
-    write_text(page, path)
+    check_page()
+    write_text(page_html(make_document(judged, tracks, title, prepare, every)), path)
 
 
-def _empty_plot() -> figure:
-    plot = figure(
-        name="map",
-        sizing_mode="stretch_both",
-        match_aspect=True,
-        tools="pan,wheel_zoom,zoom_in,zoom_out,reset",
-        active_scroll="wheel_zoom",
-        toolbar_location="right",
-        background_fill_color="#f0f0ee",
-        outline_line_color=None,
-    )
-    plot.axis.visible = False
-    plot.grid.visible = False
-    plot.toolbar.logo = None
-    scale = ScaleBar(range=plot.x_range, unit="m", bar_length=110, length_sizing="adaptive", location="bottom_left")
-    scale.update(bar_length_units="screen", background_fill_alpha=0.7, border_line_color=None, padding=6, margin=4)
-    plot.add_layout(scale)
-    # Bokeh fits the aspect once; when the window or the phone turns, metres must stay square.
-    code = """
-        const {x_range: x, y_range: y, inner_width, inner_height} = plot
-        if (!(inner_width > 0 && inner_height > 0)) return
-        const middle = (y.start + y.end) / 2, half = (x.end - x.start) * inner_height / inner_width / 2
-        if (Math.abs(y.end - y.start - 2 * half) > 0.01 * half) y.setv({start: middle - half, end: middle + half})
+def page_html(document: Mapping[str, Any] | None = None) -> str:
+    """Return the page as one HTML text: with its document, or as the page of the service without.
+
+    The page of the service may ask the server it came from, and nobody else; the one with a document asks nobody,
+    except for the host of its `basemap`, if it has one.
+
+    Raises:
+        InputError: the page was not built.
     """
-    square = CustomJS(args={"plot": plot}, code=code)
-    plot.js_on_change("inner_width", square)
-    plot.js_on_change("inner_height", square)
-    return plot
-
-
-def _worst_first(plot: figure, source: ColumnDataSource, shown: geopandas.GeoDataFrame) -> list[Select]:
-    """A list of the buildings that are most surely damaged, if any; choosing one goes there. `shown`: they are last."""
-    worst = shown[shown["p_damaged"].fillna(0) >= 0.5].iloc[::-1].head(WORST)
-    if worst.empty:
-        return []
-    options: list[Any] = [("", "Go to one of the worst")]
-    for row in worst.itertuples():
-        said = (
-            f"{isolated(row.building_id)}: {row.p_damaged:.0%}, {row.severity_permille:.1f} permille, {row.quadrants}"
-        )
-        options.append((str(row.Index), said))
-    select = Select(options=options, name="worst", margin=0)
-    # Marked as moved by hand, else the ranges fit themselves to all buildings again.
-    code = """
-        if (this.value === "") return
-        const i = Number(this.value)
-        const go = (range, middle, pixels) => {
-            range.have_updated_interactively = true
-            range.setv({start: middle - 0.15 * pixels, end: middle + 0.15 * pixels})
-        }
-        go(plot.x_range, source.data.x[i], plot.inner_width)
-        go(plot.y_range, source.data.y[i], plot.inner_height)
-        source.selected.indices = [i]
-    """
-    select.js_on_change("value", CustomJS(args={"plot": plot, "source": source}, code=code))
-    return [select]
-
-
-def _subtitle(shown: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> str:
-    text = f"Model version {', '.join(sorted(shown['model_version'].unique()))}"
-    epochs = [track.epochs.astype("datetime64[D]") for track in tracks if len(track.epochs)]
-    if epochs:
-        text += f" · points from {min(part.min() for part in epochs)} to {max(part.max() for part in epochs)}"
-    return text
-
-
-def _footer(shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int, rate: DamageRate) -> str:
-    judged = int((shown["status"] == "ok").sum())
-    *bounds, last = (f"{bound:g}" for bound in CATEGORY_BOUNDS_PERMILLE)
-    text = (
-        f"{judged:,} buildings judged, {len(shown) - judged:,} abstained. The dark quarter of a footprint is its "
-        f"damaged quadrant. Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille."
+    check_page()
+    # A text such as `</script` or `<!--` in a script would end it, or change how the rest is read.
+    script = re.sub(r"</(?=script)", r"<\\/", (BUILT / SCRIPT).read_text(encoding="utf-8"), flags=re.IGNORECASE)
+    style = (BUILT / STYLE).read_text(encoding="utf-8")
+    title = "Plumbline" if document is None else str(document.get("title", "Plumbline"))
+    data = ""
+    if document is not None:
+        data = f'<script type="application/gzip" id="document">{packed(document)}</script>\n'
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_policy(script, document))}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<link rel="icon" href="data:,">\n'  # else a browser asks the server for one
+        f"<title>{html.escape(title)}</title>\n<style>{style}</style></head>\n"
+        f'<body><div id="app"></div>\n<noscript>This map needs JavaScript.</noscript>\n{data}'
+        f"<script>{script}</script>\n</body></html>\n"
     )
-    if judged:
-        text += f" Severities and probabilities are for a city like this: {rate}."
-    near, drawn = sum(part.near for part in points), sum(len(part.velocity) for part in points)
-    if every > 1:
-        text += f" Of about {near * every:,} points near the buildings, {drawn:,} can be shown, evenly thinned."
-    elif drawn < near:
-        text += f" Of {near:,} points near the buildings, {drawn:,} can be shown, evenly thinned."
-    elif near:
-        text += f" All {near:,} points near the buildings can be shown."
-    return text
+
+
+def packed(document: Mapping[str, Any]) -> str:
+    """Compress the document to base64 of gzip: a fifth of its size, and no character of it can begin a tag."""
+    return base64.b64encode(gzip.compress(as_json(document).encode(), 6, mtime=0)).decode()
+
+
+def _policy(script: str, document: Mapping[str, Any] | None) -> str:
+    """Write the Content Security Policy: this one script, MapLibre's worker from memory, and no network."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    own = " 'self'" if document is None else ""
+    host = _host(document.get("basemap")) if document is not None else ""
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; worker-src blob:; "
+        f"child-src blob:; img-src data: blob:{own}{host}; connect-src data: blob:{own}{host}; "
+        "form-action 'none'; base-uri 'none'"
+    )
+
+
+def _host(address: object) -> str:
+    """Name the host of a base map for the policy; an address that is no web address counts as none."""
+    if not isinstance(address, str):
+        return ""
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not re.fullmatch(r"[\w.:\[\]-]+", parts.netloc):
+        return ""
+    return f" {parts.scheme}://{parts.netloc}"

@@ -11,6 +11,7 @@ from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.jobs import alone, clear
 from plumbline.export.package import open_package
 from plumbline.params import Params
+from plumbline.serve.map.page import check_page
 from plumbline.serve.score.deliveries import Delivery, find_deliveries
 from plumbline.serve.score.publish import publish
 from plumbline.serve.score.results import LOOKS, MANIFEST, note_latest
@@ -66,8 +67,9 @@ def check_settings(params: Params) -> None:
     """Refuse what is wrong with the settings, before a delivery is blamed for it.
 
     Raises:
-        InputError: a place's footprints are not there.
+        InputError: a place's footprints are not there, or the page of the map was not built.
     """
+    check_page()
     for place, path in params.score.footprints.items():
         if not path.is_file():
             raise InputError(f"score.footprints.{place}: no file {path} found. Mend the path in params.yaml.")

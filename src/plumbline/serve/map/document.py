@@ -1,0 +1,215 @@
+"""Make the map document: everything that the page shows of one city, as plain JSON values in WGS 84."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import geopandas
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.core.compass import frames
+from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
+from plumbline.params import Prepare
+from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE, reason_sentences
+from plumbline.serve.base_rate import DamageRate
+from plumbline.serve.judgement import Judged
+from plumbline.serve.map.content import (
+    CATEGORY_NAMES,
+    WGS84,
+    MapPoints,
+    east_angles_deg,
+    map_crs,
+    points_near_buildings,
+    quarters,
+)
+from plumbline.serve.map.histories import histories
+from plumbline.serve.predictions import CATEGORIES, DTYPES, PROBABILITIES
+from plumbline.sources.track import Track
+
+Document = dict[str, Any]
+FORMAT = 1
+"""Version of the document; a page refuses another."""
+MAX_POINTS = 50_000
+"""Most points in a map, so that a phone can still move it."""
+ORDER = ["p_damaged", "severity_permille"]
+"""Columns that buildings are sorted by, the most probably damaged first: fewest false alarms among the first."""
+DECIMALS = 7
+"""Of longitude and latitude: 1 cm."""
+ROUNDING = {
+    **dict.fromkeys(("quadrant_confidence", *PROBABILITIES, "p_damaged", *CATEGORIES), 4),
+    **dict.fromkeys(("severity_permille", "severity_low", "severity_high"), 3),
+}
+"""Decimals of a column; the table has them all."""
+REASON_GROUPS = {
+    "unsure": ("damaged? unsure where", (UNSURE_WHERE,)),
+    "points": ("points too few or noisy", ("insufficient_points", "no_points")),
+    "size": ("too small or large", NO_MATTER),
+    "unlike": ("unlike training", ("out_of_distribution",)),
+}
+"""Groups that share a hatching: label in the legend, and the reasons in it, see `abstention.reasons`."""
+
+
+def make_document(judged: Judged, tracks: Sequence[Track], title: str, prepare: Prepare, every: int = 1) -> Document:
+    """Make the map document of the predictions and the points that they rest on.
+
+    Args:
+        judged: at least one building, with a CRS, and why each is not judged.
+        tracks: points tables; may be empty. At most `MAX_POINTS` points are taken, and the document says so.
+        title: heading of the page.
+        prepare: of the model that judged.
+        every: one in this many points is in `tracks`.
+
+    Returns:
+        `format`, `title`, `subtitle`, `footer`, `damage_rate`, `bounds` (west, south, east, north), `columns` (their
+        order in the predictions), `constants` (columns with one value for all judged buildings), `categories`,
+        `reason_groups`, `buildings` and `quarters` (GeoJSON), `points` (of each track), `velocity_limit` (mm/yr) and
+        `histories`. No NaN is in it.
+    """
+    crs = map_crs(judged.table, tracks)
+    shown = judged.table.to_crs(crs)
+    shown["why"] = judged.reason
+    shown = shown.sort_values(ORDER, ascending=False, na_position="last", kind="stable").reset_index(drop=True)
+    points = points_near_buildings(tracks, crs, shown.total_bounds, MAX_POINTS)
+    return {
+        "format": FORMAT,
+        "title": title,
+        "subtitle": _subtitle(shown, tracks),
+        "footer": _footer(shown, points, every, judged.rate),
+        "damage_rate": {**judged.rate._asdict(), "text": str(judged.rate)},
+        "bounds": [round(float(edge), DECIMALS) for edge in shown.to_crs(WGS84).total_bounds],
+        "columns": list(DTYPES),
+        "constants": _constants(shown),
+        "categories": list(CATEGORY_NAMES),
+        "reason_groups": {name: label for name, (label, _) in REASON_GROUPS.items()},
+        "buildings": _buildings(shown, reason_sentences(prepare)),
+        "quarters": _quarters(shown),
+        "points": _points(points, shown.crs),
+        "velocity_limit": velocity_limit(points),
+        "histories": histories(shown, tracks),
+    }
+
+
+def as_json(document: Mapping[str, Any]) -> str:
+    """Write the document as JSON text, UTF-8 as it is; NaN raises ValueError."""
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _constants(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
+    """Find the columns that hold one value: written once, a large city's file is a tenth smaller."""
+    judged = shown[shown["status"] == "ok"]
+    return {
+        name: (own.iloc[0] if name == "model_version" else float(own.iloc[0]))
+        for name, own in (("damage_rate", judged["damage_rate"]), ("model_version", shown["model_version"]))
+        if own.nunique() == 1
+    }
+
+
+def _buildings(shown: geopandas.GeoDataFrame, sentences: Mapping[str, str]) -> dict[str, Any]:
+    """Make the footprints' FeatureCollection; a column without a value is left out of a building's properties."""
+    group = {reason: name for name, (_, reasons) in REASON_GROUPS.items() for reason in reasons}
+    constant = _constants(shown)
+    columns = {name: _values(shown, name) for name in DTYPES if name not in constant}
+    frame = frames(shown.geometry.to_numpy())
+    angle = east_angles_deg(frame.centre, frame.angle, shown.crs).round(1)
+    properties = []
+    for row, why in enumerate(shown["why"]):
+        own = {name: values[row] for name, values in columns.items() if values[row] is not None}
+        if why in group:
+            own |= {"reason": group[why], "why": sentences.get(why, "")}
+        else:
+            own["frame_deg"] = float(angle[row])
+        properties.append(own)
+    return _collection(_degrees(shown.geometry), range(len(shown)), properties)
+
+
+def _quarters(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
+    """Make the polygons of the damaged quadrants, of buildings judged to be of category 1 or above."""
+    rows = np.flatnonzero(shown["burland_category"].fillna(0).to_numpy(int) >= 1)
+    if not len(rows):
+        return _collection(np.zeros(0, object), [], [])
+    part = quarters(shown.geometry.to_numpy()[rows], shown["quadrant"].iloc[rows].tolist())
+    return _collection(_degrees(geopandas.GeoSeries(part, crs=shown.crs)), rows.tolist(), [{}] * len(rows))
+
+
+def _degrees(geometry: geopandas.GeoSeries) -> NDArray[np.object_]:
+    """Convert to WGS 84, rounded, with outer rings counter-clockwise as RFC 7946 wants them."""
+    degrees = shapely.transform(geometry.to_crs(WGS84).to_numpy(), lambda position: position.round(DECIMALS))
+    return np.asarray(shapely.orient_polygons(degrees))
+
+
+def _collection(
+    geometry: NDArray[np.object_], identifiers: Sequence[int], properties: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    features = [
+        {"type": "Feature", "id": number, "geometry": json.loads(text), "properties": own}
+        for number, text, own in zip(identifiers, shapely.to_geojson(geometry), properties, strict=True)
+    ]
+    return {"type": "FeatureCollection", "features": features}
+
+
+def _values(shown: geopandas.GeoDataFrame, name: str) -> list[Any]:
+    """List a column's values as JSON has them, rounded; None where there is none."""
+    column = shown[name]
+    if DTYPES[name] == "str":
+        return [value if isinstance(value, str) else None for value in column]
+    if DTYPES[name] in ("int64", "Int64"):
+        return [None if value is None else int(value) for value in column.astype(object).where(column.notna(), None)]
+    digits = ROUNDING.get(name, 6)
+    return [round(value, digits) if math.isfinite(value) else None for value in column.to_numpy(float).tolist()]
+
+
+def _points(points: list[MapPoints], crs: Any) -> list[dict[str, Any]]:
+    """Make one entry a track: its name, how many points lie near, and `lon`, `lat` and `velocity` of those shown."""
+    entries = []
+    for part in points:
+        place = geopandas.points_from_xy(*part.east_north.T, crs=crs).to_crs(WGS84)
+        velocity = part.velocity.round(1).tolist()
+        entries.append(
+            {
+                "track": part.name,
+                "near": part.near,
+                "lon": place.x.round(6).tolist(),
+                "lat": place.y.round(6).tolist(),
+                "velocity": [value if math.isfinite(value) else None for value in velocity],
+            }
+        )
+    return entries
+
+
+def velocity_limit(points: Sequence[MapPoints]) -> float:
+    """Choose the velocity, mm/yr, at which the points' colours end: 98 % of the points are slower."""
+    speeds = np.concatenate([np.zeros(0), *(np.abs(part.velocity) for part in points)])
+    speeds = speeds[np.isfinite(speeds)]
+    return max(2.0, float(np.ceil(np.percentile(speeds, 98)))) if len(speeds) else 2.0
+
+
+def _subtitle(shown: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> str:
+    text = f"Model version {', '.join(sorted(shown['model_version'].unique()))}"
+    epochs = [track.epochs.astype("datetime64[D]") for track in tracks if len(track.epochs)]
+    if epochs:
+        text += f" · points from {min(part.min() for part in epochs)} to {max(part.max() for part in epochs)}"
+    return text
+
+
+def _footer(shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int, rate: DamageRate) -> str:
+    judged = int((shown["status"] == "ok").sum())
+    *bounds, last = (f"{bound:g}" for bound in CATEGORY_BOUNDS_PERMILLE)
+    text = (
+        f"{judged:,} buildings judged, {len(shown) - judged:,} abstained. The dark quarter of a footprint is its "
+        f"damaged quadrant. Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille."
+    )
+    if judged:
+        text += f" Severities and probabilities are for a city like this: {rate}."
+    near, drawn = sum(part.near for part in points), sum(len(part.velocity) for part in points)
+    if every > 1:
+        text += f" Of about {near * every:,} points near the buildings, {drawn:,} can be shown, evenly thinned."
+    elif drawn < near:
+        text += f" Of {near:,} points near the buildings, {drawn:,} can be shown, evenly thinned."
+    elif near:
+        text += f" All {near:,} points near the buildings can be shown."
+    return text

@@ -1,0 +1,349 @@
+"""The map in a real browser: it asks nobody, and works by mouse, by keyboard, on a phone and for screen readers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plumbline.params import Prepare
+from plumbline.serve.map.document import make_document
+from plumbline.serve.map.page import page_html, write_map
+from plumbline.serve.predictions import DTYPES, JUDGEMENT
+from tests.serve.made import judged_of
+from tests.serve.map.service_stub import Service
+from tests.serve.map.town import HOSTILE, town, track, why_not
+
+pytestmark = pytest.mark.browser
+DRAWN = """async () => {
+    while (!performance.getEntriesByName("map drawn").length) await new Promise(done => setTimeout(done, 20))
+}"""
+REST = """async () => {
+    const {map} = window.plumbline.view
+    await new Promise(done => { map.once("idle", done); map.triggerRepaint() })
+}"""
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="  # one, red
+
+
+@pytest.fixture(scope="module")
+def city() -> dict[str, Any]:
+    table = town()
+    table.loc[17:19, "status"] = "insufficient_points"
+    table.loc[17:19, list(JUDGEMENT)] = None
+    reason = why_not(table, Prepare(), np.isin(np.arange(len(table)), [18, 19]))
+    document = make_document(judged_of(table, reason), [track(300, "A_<i>044</i>")], "Ours", Prepare())
+    west, south, east, north = document["bounds"]
+    corners = [[west, north], [east, north], [east, south], [west, south]]
+    legend = {"colours": ["#fff", "#f00"], "least": -5, "most": 5, "unit": "mm"}
+    overlay = {"name": "up", "png": f"data:image/png;base64,{PIXEL}", "corners": corners, "legend": legend}
+    return {**document, "overlays": [overlay]}
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory, city: dict[str, Any]) -> Path:
+    path = tmp_path_factory.mktemp("map") / "map.html"
+    path.write_text(page_html(city), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def visit(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """Open an address; in the end nothing may have been said on the console, and nobody else been asked."""
+    heard: list[str] = []
+    contexts = []
+
+    def open_(address: str, width: int = 1200, height: int = 800, may_complain: bool = False) -> Any:
+        context = chromium.new_context(viewport={"width": width, "height": height}, accept_downloads=True)
+        contexts.append(context)
+        window = context.new_page()
+        if not may_complain:
+            window.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
+        window.on("pageerror", lambda error: heard.append(str(error)))
+        own = address.split("#")[0]
+        window.on(
+            "request",
+            lambda request: (
+                heard.append(request.url[:200]) if not request.url.startswith(("data:", "blob:", own)) else None
+            ),
+        )
+        window.goto(address)
+        if address.startswith("file:"):
+            window.evaluate(DRAWN)
+        return window
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert heard == []
+
+
+def middle_of(window: Any, name: str) -> tuple[float, float]:
+    """Where on the screen a building is."""
+    at = """name => {
+        const {view: {map}, city} = window.plumbline
+        const {x, y} = map.project(city.byId.get(name).centre), box = map.getCanvas().getBoundingClientRect()
+        return [x + box.left, y + box.top]
+    }"""
+    x, y = window.evaluate(at, name)
+    return x, y
+
+
+def counted(window: Any) -> int:
+    return window.evaluate("window.plumbline.state.shown.length")
+
+
+def wait_for_count(window: Any, number: int) -> None:
+    window.locator(".counted", has_text=f"{number} of 40 buildings").wait_for()
+
+
+def test_a_click_on_a_building_says_its_judgement_and_draws_its_histories(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    window.mouse.click(*middle_of(window, "h15"))
+    details = window.get_by_role("complementary", name="The chosen building")
+    said = details.inner_text()
+    for part in (
+        "h15",
+        "4, severe or worse",
+        "5.0 permille (90 % interval 2.5 to 10.0)",
+        "95 %",
+        "NE or NW",
+        "15 points",
+    ):
+        assert part in said, part
+    assert details.get_by_role("img", name="Plan: the quarter NW is damaged").is_visible()
+    window.keyboard.press("Escape")
+    assert not details.is_visible()
+
+
+def test_histories_are_drawn_of_a_building_that_has_scatterers(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    name = window.evaluate("""() => {
+        const {buildings, histories} = window.plumbline.city
+        return buildings.find(one => histories.buildings[one.index]).building_id
+    }""")
+    window.get_by_label("Search by building_id").fill(name)
+    window.locator(".row").first.click()
+    assert window.locator(".chart canvas").first.is_visible()
+    assert "A_<i>044</i>" in window.locator(".chart figcaption").first.inner_text()
+
+
+def test_a_hostile_name_stays_a_name(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    window.mouse.click(*middle_of(window, HOSTILE))
+    assert HOSTILE in window.locator(".details h2").inner_text()
+    assert window.title() == "Ours"
+    assert window.locator("img").count() == 0
+
+
+def test_an_abstained_building_is_hatched_and_says_why(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    x, y = middle_of(window, "h19")
+    layers = """([x, y]) => {
+        const {map} = window.plumbline.view, box = map.getCanvas().getBoundingClientRect()
+        return map.queryRenderedFeatures([x - box.left, y - box.top]).map(({layer}) =>
+            [layer.id, map.getPaintProperty(layer.id, "fill-pattern") ?? null])
+    }"""
+    assert ["abstained-unsure", "hatch-unsure"] in window.evaluate(layers, [x, y])
+    window.mouse.click(x, y)
+    assert "it may be damaged" in window.locator(".details").inner_text()
+    assert "damaged? unsure where: 2" in window.locator(".legend").inner_text()
+
+
+def test_filters_change_what_is_counted_and_what_is_drawn(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    assert counted(window) == 40
+    window.get_by_label("Category", exact=True).select_option("4")
+    severe = window.evaluate("window.plumbline.city.buildings.filter(one => one.burland_category === 4).length")
+    wait_for_count(window, severe)
+    window.evaluate(REST)
+    drawn = (
+        "[...new Set(window.plumbline.view.map.queryRenderedFeatures({layers: ['judged']}).map(one => one.id))].length"
+    )
+    assert window.evaluate(drawn) == severe
+    window.get_by_label("Category", exact=True).select_option("")
+    window.get_by_label("Status").select_option("abstained")
+    wait_for_count(window, 5)
+    window.get_by_label("Status").select_option("")
+    window.get_by_label("Least probability of damage, %").fill("50")
+    window.get_by_label("Least probability of damage, %").press("Tab")
+    probable = window.evaluate("window.plumbline.city.buildings.filter(one => one.p_damaged >= 0.5).length")
+    wait_for_count(window, probable)
+    assert f"4 severe or worse: {severe}" in window.locator(".legend").inner_text()
+
+
+def test_the_search_finds_a_building_by_its_name(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    window.get_by_label("Search by building_id").fill("H35")
+    wait_for_count(window, 1)
+    window.locator(".row").click()
+    assert window.locator(".details h2").inner_text().strip("\u2068\u2069") == "h35"
+
+
+def test_the_list_is_used_by_keyboard(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    box = window.get_by_role("listbox", name="Buildings")
+    box.focus()
+    window.keyboard.press("ArrowDown")
+    first = window.locator("[aria-selected=true]")
+    assert first.get_attribute("aria-posinset") == "1"
+    assert box.get_attribute("aria-activedescendant") == first.get_attribute("id")
+    window.keyboard.press("End")
+    assert window.locator("[aria-selected=true]").get_attribute("aria-posinset") == "40"
+    assert window.locator(".details").is_visible()
+    window.keyboard.press("Escape")
+    assert not window.locator(".details").is_visible()
+
+
+def test_every_control_is_reached_by_tab_and_has_a_name(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    names = []
+    for _ in range(20):
+        window.keyboard.press("Tab")
+        names.append(
+            window.evaluate("""() => { const own = document.activeElement
+            return own.getAttribute("aria-label") ?? own.textContent.trim() }""")
+        )
+    assert "Search by building_id" in names
+    assert "Buildings" in names
+    assert "" not in names
+
+
+def test_zoomed_out_hexagons_count_and_no_footprint_is_drawn(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    window.evaluate("window.plumbline.view.map.jumpTo({zoom: window.plumbline.view.near - 2})")
+    window.evaluate(REST)
+    drawn = """layer => window.plumbline.view.map.queryRenderedFeatures({layers: [layer]}).map(one => one.properties)"""
+    found = {json.dumps(one, sort_keys=True) for one in window.evaluate(drawn, "hexagons")}
+    assert sum(json.loads(one)["all"] for one in found) == 40
+    assert sum(json.loads(one)["judged"] for one in found) == 35
+    assert window.evaluate(drawn, "judged") == []
+    assert "Share with a probability of damage of 50 % or more" in window.locator(".legend").inner_text()
+
+
+def test_a_link_leads_to_the_place_and_the_building(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    window.mouse.click(*middle_of(window, "h15"))
+    address = window.evaluate("location.href")
+    again = visit(address)
+    assert again.locator(".details h2").inner_text().strip("\u2068\u2069") == "h15"
+    places = [one.evaluate("window.plumbline.view.map.getCenter().toArray()") for one in (window, again)]
+    assert places[0] == pytest.approx(places[1], abs=1e-5)
+
+
+def test_what_is_shown_is_saved_with_all_columns(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    window.get_by_label("Category", exact=True).select_option("3")
+    window.locator(".counted", has_text="of 40").wait_for()
+    shown = counted(window)
+    with window.expect_download() as saved:
+        window.get_by_role("button", name="Save the shown buildings as GeoJSON").click()
+    content = json.loads(Path(saved.value.path()).read_text())
+    assert len(content["features"]) == shown
+    assert list(content["features"][0]["properties"]) == list(DTYPES)
+    with window.expect_download() as saved:
+        window.get_by_role("button", name="Save the shown buildings as CSV").click()
+    lines = Path(saved.value.path()).read_text().splitlines()
+    assert lines[0] == ",".join([*DTYPES, "geometry"])
+    assert len(lines) == shown + 1
+
+
+def test_colours_points_and_fields_can_be_switched(page: Path, visit: Any) -> None:
+    window = visit(page.as_uri())
+    window.get_by_label("Colours").select_option("p_damaged")
+    window.get_by_text("Points", exact=True).click()
+    window.get_by_label("A_<i>044</i> (300)").check()
+    window.get_by_label("Field", exact=True).select_option("0")
+    window.evaluate(REST)
+    found = window.evaluate("""() => {
+        const {map} = window.plumbline.view
+        const points = map.queryRenderedFeatures({layers: ["points"]}).length
+        return [map.getPaintProperty("judged", "fill-color")[0], points > 50,
+            map.getLayoutProperty("overlay-0", "visibility")]
+    }""")
+    assert found == ["step", True, "visible"]
+    legend = window.locator(".legend").inner_text()
+    for part in ("80 to 100 %", "Mean velocity, mm/yr", "up, mm"):
+        assert part in legend
+
+
+@pytest.mark.parametrize("width", [320, 390, 480])
+def test_on_a_phone_the_list_is_below_the_map_and_nothing_runs_out(page: Path, visit: Any, width: int) -> None:
+    window = visit(page.as_uri(), width, 844)
+    assert window.evaluate("document.documentElement.scrollWidth") == width
+    map_, list_ = (window.locator(name).bounding_box() for name in (".map-holder", ".list"))
+    assert map_["y"] + map_["height"] <= list_["y"]
+    window.mouse.click(*middle_of(window, "h15"))
+    details = window.locator(".details").bounding_box()
+    assert details["width"] == width
+
+
+def test_a_map_of_one_building_shows_it_whole(visit: Any, tmp_path: Path) -> None:
+    one = town().iloc[[4]].reset_index(drop=True)
+    write_map(judged_of(one), [], tmp_path / "one.html", "One", Prepare())
+    window = visit((tmp_path / "one.html").as_uri())
+    assert window.evaluate("window.plumbline.view.map.queryRenderedFeatures({layers: ['judged']}).length") >= 1
+    assert "1 building" in window.locator(".counted").inner_text()
+
+
+def send(window: Any, tmp_path: Path) -> None:
+    points, buildings = tmp_path / "a.csv", tmp_path / "f.geojson"
+    points.write_text("points")
+    buildings.write_text("buildings")
+    window.locator("input[name=points]").set_input_files([points, points])
+    window.locator("input[name=buildings]").set_input_files(buildings)
+    window.get_by_role("button", name="Judge the buildings").click()
+
+
+def test_the_services_page_sends_files_waits_and_shows_the_map(
+    visit: Any, tmp_path: Path, city: dict[str, Any]
+) -> None:
+    with Service(page_html(), city) as service:
+        window = visit(service.address)
+        window.get_by_text("Options").click()
+        window.get_by_label("Share of damaged buildings").fill("0.02")
+        window.get_by_label("Also restore a field").check()
+        send(window, tmp_path)
+        window.locator(".viewer").wait_for()
+        (predict, body), (restore, field) = service.sent
+        assert (predict, restore) == ("/v1/predict", "/v1/restore")
+        assert body.count(b'name="points"') == 2
+        assert b'name="damage_rate"\r\n\r\n0.02' in body
+        assert b'name="format"' not in body
+        assert b'name="damage_rate"' not in field
+        assert window.get_by_role("heading", name="Ours").is_visible()
+        assert window.get_by_label("Field", exact=True).locator("option").count() == 3  # none, and one of each job
+
+
+def test_a_problem_is_told_in_the_servers_words(visit: Any, tmp_path: Path, city: dict[str, Any]) -> None:
+    with Service(page_html(), city) as service:
+        service.problem = {"title": "Too large", "detail": "a.csv has 3 GB.", "status": 413}
+        window = visit(service.address, may_complain=True)
+        send(window, tmp_path)
+        alert = window.get_by_role("alert")
+        alert.filter(has_text="Too large: a.csv has 3 GB.").wait_for()
+        assert window.get_by_role("button", name="Judge the buildings").is_visible()
+
+
+def test_a_job_is_cancelled(visit: Any, tmp_path: Path, city: dict[str, Any]) -> None:
+    with Service(page_html(), city) as service:
+        service.endless = True
+        window = visit(service.address)
+        send(window, tmp_path)
+        window.get_by_text("points", exact=True).wait_for()
+        window.get_by_role("button", name="Cancel").click()
+        window.get_by_role("alert").filter(has_text="Cancelled").wait_for()
+        assert service.deleted == ["/v1/jobs/j1"]
+
+
+def test_a_token_is_asked_for(visit: Any, tmp_path: Path, city: dict[str, Any]) -> None:
+    with Service(page_html(), city, token="secret") as service:
+        window = visit(service.address, may_complain=True)
+        send(window, tmp_path)
+        window.get_by_label("Token", exact=True).last.fill("secret")
+        window.get_by_role("button", name="Go on").click()
+        window.locator(".viewer").wait_for()
+        assert len(service.sent) == 1

@@ -1,0 +1,133 @@
+"""What the map shows is worked out right: velocities, quarters, points near buildings, descriptions, directions."""
+
+import re
+
+import geopandas
+import numpy as np
+import pyproj
+import pytest
+import shapely
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.core.compass import QUADRANTS
+from plumbline.serve.map.content import (
+    description,
+    east_angles_deg,
+    map_crs,
+    points_near_buildings,
+    quarters,
+    velocity_mm_per_year,
+)
+from plumbline.serve.predictions import STATUSES
+from plumbline.sources.track import Track
+from tests.serve.made import table_of
+from tests.serve.map.town import EAST, EPOCHS, NORTH, house, town, track
+
+
+@given(
+    slope=st.floats(-50, 50),
+    offset=st.floats(-100, 100),
+    missing=st.sets(st.integers(0, len(EPOCHS) - 1), max_size=len(EPOCHS) - 2),
+)
+def test_velocity_of_a_line_is_its_slope_whatever_is_missing(slope: float, offset: float, missing: set[int]) -> None:
+    years = (EPOCHS - EPOCHS[0]).astype(float) / 365.25
+    displacement = (offset + slope * years).astype(np.float32)[None]
+    displacement[0, list(missing)] = np.nan
+    assert velocity_mm_per_year(displacement, EPOCHS) == pytest.approx(slope, abs=2e-3)
+
+
+def test_velocity_is_least_squares() -> None:
+    displacement = np.random.default_rng(1).normal(0, 3, (4, len(EPOCHS))).astype(np.float32)
+    years = (EPOCHS - EPOCHS[0]).astype(float) / 365.25
+    expected = np.polyfit(years, displacement.T, 1)[0]
+    np.testing.assert_allclose(velocity_mm_per_year(displacement, EPOCHS), expected, rtol=1e-5)
+
+
+def test_velocity_needs_two_epochs() -> None:
+    displacement = np.full((2, len(EPOCHS)), np.nan, np.float32)
+    displacement[0, 3] = 1.0
+    assert np.isnan(velocity_mm_per_year(displacement, EPOCHS)).all()
+
+
+@pytest.mark.parametrize(("quadrant", "sign"), zip(QUADRANTS, [(1, 1), (-1, 1), (-1, -1), (1, -1)], strict=True))
+def test_a_quarter_is_the_buildings_own_not_the_maps(quadrant: str, sign: tuple[int, int]) -> None:
+    turn = 30.0
+    part = quarters(np.array([house(100, 200, turn)], object), [quadrant])[0]
+    cos, sin = np.cos(np.radians(turn)), np.sin(np.radians(turn))
+    x, y = 5 * sign[0], 3 * sign[1]
+    assert part.area == pytest.approx(20 * 12 / 4)
+    assert part.centroid.distance(shapely.Point(100 + x * cos - y * sin, 200 + x * sin + y * cos)) < 1e-6
+
+
+def test_a_quarter_is_cut_from_the_footprint_or_else_the_frames() -> None:
+    corner = shapely.box(0, 0, 20, 20).difference(shapely.box(10, 10, 20, 20))
+    cut = quarters(np.array([corner, corner], object), ["SW", "NE"])
+    assert cut[0].equals(shapely.box(0, 0, 10, 10))
+    assert cut[1].equals(shapely.box(10, 10, 20, 20))
+
+
+def test_the_maps_crs_is_in_metres() -> None:
+    table = town()
+    assert map_crs(table, [track(3, crs="EPSG:3035")]) == pyproj.CRS("EPSG:3035")
+    assert map_crs(table, []) == pyproj.CRS("EPSG:32633")
+    assert map_crs(table.to_crs("EPSG:4326"), []) == pyproj.CRS("EPSG:32633")
+    assert map_crs(table.to_crs("EPSG:2263"), []).axis_info[0].unit_name == "metre"  # New York, in feet
+
+
+def test_points_are_cropped_and_evenly_thinned() -> None:
+    many, few = track(9000, "many"), track(1000, "few", seed=1)
+    bounds = np.array([EAST, NORTH, EAST + 360, NORTH + 120])
+    a, b = points_near_buildings([many, few], pyproj.CRS("EPSG:32633"), bounds, 1000)
+    assert (a.near, b.near) == (9000, 1000)
+    assert (len(a.velocity), len(b.velocity)) == (900, 100)
+    assert np.diff(a.velocity).max() == pytest.approx(10 / 9000, rel=0.2)  # velocity counts the points: no gaps
+    far = points_near_buildings([many], pyproj.CRS("EPSG:32633"), bounds + 1000, 1000)[0]
+    assert (far.near, far.velocity.size) == (0, 0)
+
+
+def test_points_of_another_crs_land_in_the_map() -> None:
+    there = track(50)
+    east, north = pyproj.Transformer.from_crs("EPSG:32633", "EPSG:3035", always_xy=True).transform(
+        there.easting, there.northing
+    )
+    other = Track("o", "EPSG:3035", EPOCHS, there.point_id, east, north, there.height, there.los, there.displacement)
+    bounds = np.array([EAST, NORTH, EAST + 360, NORTH + 120])
+    drawn = points_near_buildings([other], pyproj.CRS("EPSG:32633"), bounds, 1000)[0]
+    np.testing.assert_allclose(drawn.east_north, np.stack([there.easting, there.northing], axis=1), atol=1e-3)
+
+
+def test_descriptions() -> None:
+    table = table_of(
+        geopandas.GeoDataFrame({"building_id": list("abc<")}, geometry=[house(0, 0)] * 4, crs="EPSG:32633"),
+        ["ok", "ok", *STATUSES[1:]],
+        [14, 1200, 1, 30],
+        [[0.15, 0.1, 0.05, 0.7]] * 4,
+        [1.84, 0.3, 0, 0],
+        [1.1, 0.2, 0, 0],
+        [2.94, 0.4, 0, 0],
+        "1",
+        [0.93, 0.31, 0, 0],
+        [[0.05, 0.9, 0.05, 0, 0, 0]] * 4,
+    )
+    said = [
+        re.findall("<div>(.*?)</div>", description(row, said))
+        for row, said in zip(table.itertuples(), ["", "", "no point", "1 < 2"], strict=True)
+    ]
+    severity = "Severity 1.8 permille (1.1 to 2.9)"
+    where = ["Damaged with 93%", "Quadrant NE or SE", "Fails like: end"]
+    assert said[0] == ["<b>a</b>", "Category 3, moderate", severity, *where, "14 points"]
+    sound = ["Category 0, negligible", "Severity 0.3 permille (0.2 to 0.4)", "Damaged with 31%"]
+    assert said[1] == ["<b>b</b>", *sound, "1,200 points"]
+    assert said[2] == ["<b>c</b>", "Not judged: no point", "1 point"]
+    assert said[3][:2] == ["<b>&lt;</b>", "Not judged: 1 &lt; 2"]
+
+
+def test_directions_are_given_against_true_north() -> None:
+    centre = np.array([[4_321_000.0, 3_210_000.0], [2_720_000.0, 1_950_000.0]])  # the middle of EPSG:3035, and Lisbon
+    there = east_angles_deg(centre, np.zeros(2), pyproj.CRS("EPSG:3035"))
+    assert there[0] == pytest.approx(0, abs=0.01)
+    assert abs(there[1]) == pytest.approx(14, abs=1)
+    assert east_angles_deg(centre[:1], np.array([0.5]), pyproj.CRS("EPSG:3035"))[0] == pytest.approx(
+        np.degrees(0.5), abs=0.2
+    )

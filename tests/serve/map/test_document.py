@@ -1,0 +1,182 @@
+"""The map document says what the table says, in WGS 84, without NaN, within its bounds."""
+
+import json
+
+import geopandas
+import numpy as np
+import pytest
+import shapely
+
+from plumbline.params import Prepare
+from plumbline.serve.base_rate import DamageRate
+from plumbline.serve.map import document as making
+from plumbline.serve.map import histories as chosen
+from plumbline.serve.map.content import MapPoints
+from plumbline.serve.map.document import REASON_GROUPS, as_json, make_document, velocity_limit
+from plumbline.serve.predictions import DTYPES, STATUSES
+from tests.serve.made import judged_of, table_of
+from tests.serve.map.town import EAST, EPOCHS, HOSTILE, NORTH, house, town, track, why_not
+
+OF_MAP = {"reason", "why", "frame_deg"}
+"""Properties that are no column of the predictions."""
+
+
+def made(table: geopandas.GeoDataFrame, tracks: list = [], **more):  # noqa: B006
+    return make_document(judged_of(table, **more), tracks, "Town", Prepare())
+
+
+def test_every_building_has_its_columns_and_a_place_in_longitude_and_latitude() -> None:
+    table = town()
+    said = made(table)
+    by_id = {feature["properties"]["building_id"]: feature for feature in said["buildings"]["features"]}
+    assert set(by_id) == set(table["building_id"])
+    degrees = table.to_crs("EPSG:4326")
+    for row, place in zip(table.itertuples(), degrees.geometry, strict=True):
+        feature = by_id[row.building_id]
+        own = {**feature["properties"]}
+        assert shapely.hausdorff_distance(shapely.geometry.shape(feature["geometry"]), place) < 2e-7
+        assert own["n_points"] == row.n_points
+        if row.status == "ok":
+            assert own["p_damaged"] == pytest.approx(row.p_damaged, abs=1e-4)
+            assert own["burland_category"] == row.burland_category
+            assert set(own) - OF_MAP | set(said["constants"]) >= set(DTYPES) - {"mechanism"}
+        else:
+            assert "p_damaged" not in own
+            assert own["reason"] in REASON_GROUPS
+            assert own["why"]
+    west, south, east, north = said["bounds"]
+    assert (-180 < west < east < 180, -90 < south < north < 90) == (True, True)
+    assert said["bounds"] == pytest.approx(degrees.total_bounds.tolist(), abs=1e-6)
+
+
+def test_the_most_probably_damaged_come_first_and_abstained_last() -> None:
+    houses = [house(EAST, NORTH + 40 * i) for i in range(5)]
+    frame = geopandas.GeoDataFrame({"building_id": list("abcde")}, geometry=houses, crs="EPSG:32633")
+    said = ([[0.7, 0.1, 0.1, 0.1]] * 5, [1.0, 4.0, 2.0, 5.0, 0.3], [0.1] * 5, [9.0] * 5, "1")
+    table = table_of(frame, ["ok"] * 4 + ["insufficient_points"], [9] * 5, *said, [0.99, 0.6, 0.8, 0.4, 0.9])
+    names = [feature["properties"]["building_id"] for feature in made(table)["buildings"]["features"]]
+    assert names == ["a", "c", "b", "d", "e"]
+
+
+def test_outer_rings_run_counter_clockwise_and_holes_and_parts_stay() -> None:
+    shapes = [shapely.geometry.shape(one["geometry"]) for one in made(town())["buildings"]["features"]]
+    assert sum(len(one.interiors) for one in shapes if one.geom_type == "Polygon") == 1
+    assert sum(one.geom_type == "MultiPolygon" for one in shapes) == 1
+    for one in shapes:
+        assert all(part.exterior.is_ccw for part in shapely.get_parts(one))
+
+
+def test_quarters_are_those_of_judged_damaged_buildings() -> None:
+    said = made(town())
+    of = {feature["id"]: feature["properties"] for feature in said["buildings"]["features"]}
+    damaged = {number for number, own in of.items() if own.get("burland_category", 0) >= 1}
+    assert {feature["id"] for feature in said["quarters"]["features"]} == damaged
+    assert said["quarters"]["features"]
+
+
+def test_no_nan_gets_into_the_json() -> None:
+    moving = track(60)
+    moving.displacement[:30, 5:] = np.nan
+    moving.displacement[30:, ::7] = np.nan
+    text = as_json(made(town(), [moving]))
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    read = json.loads(text, parse_constant=refuse)
+    values = [value for own in read["histories"]["buildings"].values() for one in own for value in one["mm"]]
+    assert None in values
+    with pytest.raises(ValueError, match="JSON"):
+        as_json({"a": float("nan")})
+
+
+def test_histories_are_of_the_scatterers_on_and_beside_a_building() -> None:
+    table, moving = town(), track(400)
+    said = made(table, [moving])
+    assert said["histories"]["tracks"] == [
+        {"name": "T_044", "epochs": EPOCHS.astype("datetime64[D]").astype(str).tolist()}
+    ]
+    assert said["histories"]["left_out"] == 0
+    points = geopandas.GeoSeries(shapely.points(moving.easting, moving.northing), crs="EPSG:32633")
+    footprint = dict(zip(table["building_id"], table.geometry, strict=True))
+    for feature in said["buildings"]["features"]:
+        own = said["histories"]["buildings"].get(str(feature["id"]), [])
+        near = points.distance(footprint[feature["properties"]["building_id"]]) < chosen.REACH_M
+        expected = min(chosen.MAX_SCATTERERS, int(near.sum())) if feature["properties"]["status"] == "ok" else 0
+        assert len(own) == expected
+        for one in own:
+            place = geopandas.GeoSeries(shapely.points([one["lon"]], [one["lat"]]), crs="EPSG:4326").to_crs(
+                "EPSG:32633"
+            )
+            point = int(points.distance(place[0]).argmin())
+            np.testing.assert_allclose(one["mm"], moving.displacement[point], atol=0.051)
+
+
+def test_histories_are_bounded_and_the_most_probably_damaged_have_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chosen, "MAX_VALUES", 10 * len(EPOCHS))
+    said = made(town(), [track(400)])["histories"]
+    kept = [len(own) for own in said["buildings"].values()]
+    assert 0 < sum(kept) <= 10
+    assert said["left_out"] > 10
+    assert set(map(int, said["buildings"])) <= set(range(12))
+
+
+def test_points_are_thinned_and_the_document_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making, "MAX_POINTS", 100)
+    said = made(town(), [track(300)])
+    assert len(said["points"][0]["lon"]) == 100
+    assert "Of 300 points near the buildings, 100 can be shown, evenly thinned." in said["footer"]
+
+
+def test_texts_name_version_period_share_and_counts() -> None:
+    judged = judged_of(town())._replace(rate=DamageRate(0.031, 0.014, 0.066, True))
+    said = make_document(judged, [track(300)], "Ours <i>& theirs</i>", Prepare())
+    assert said["title"] == "Ours <i>& theirs</i>"
+    assert said["subtitle"] == "Model version 3 · points from 2020-01-03 to 2021-12-23"
+    assert "38 buildings judged, 2 abstained." in said["footer"]
+    assert "All 300 points near the buildings can be shown." in said["footer"]
+    share = "about 3.1 % of the judged buildings are damaged (90 % interval 1.4 to 6.6 %)."
+    assert f"Severities and probabilities are for a city like this: {share}" in said["footer"]
+
+
+def test_why_a_building_was_not_judged_is_said_in_words() -> None:
+    footprints = [house(0, 0), shapely.box(50, 0, 51, 20), shapely.box(100, 0, 500, 50), house(0, 50), house(0, 90)]
+    table = table_of(
+        geopandas.GeoDataFrame({"building_id": list("abcde")}, geometry=footprints, crs="EPSG:32633"),
+        ["ok", *["insufficient_points"] * 4],
+        [9, 3, 400, 0, 2],
+        [[0.25] * 4] * 5,
+        [0.1] * 5,
+        [0.1] * 5,
+        [2.0] * 5,
+        "1",
+    )
+    prepare = Prepare(min_side_m=3.0)
+    reason = why_not(table, prepare, np.array([False, False, False, False, True]))
+    features = make_document(judged_of(table, reason), [], "Town", prepare)["buildings"]["features"]
+    said = {one["properties"]["building_id"]: one["properties"] for one in features}
+    assert [said[name].get("reason") for name in "abcde"] == [None, "size", "size", "points", "unsure"]
+    assert "shorter side is below 3 m" in said["b"]["why"]
+    assert "longer side is above 300 m" in said["c"]["why"]
+    assert said["d"]["why"] == "no usable point is on it"
+    assert "it may be damaged" in said["e"]["why"]
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_one_building_without_points_has_a_document(status: str) -> None:
+    one = geopandas.GeoDataFrame({"building_id": ["a"]}, geometry=[house(12.5, 41.9)], crs="EPSG:32633")
+    table = table_of(one, [status], [3], [[0.25] * 4], [1.0], [0.5], [2.0], "1").to_crs("EPSG:4326")
+    said = json.loads(as_json(made(table)))
+    assert len(said["buildings"]["features"]) == 1
+    assert f"{int(status == 'ok')} buildings judged" in said["footer"]
+
+
+def test_hostile_names_stay_what_they_are() -> None:
+    said = json.loads(as_json(made(town())))
+    assert HOSTILE in {one["properties"]["building_id"] for one in said["buildings"]["features"]}
+
+
+def test_the_ends_of_the_velocity_colours_are_those_of_most_points() -> None:
+    points = MapPoints("a", np.zeros((101, 2)), np.append(np.linspace(-3, 3, 100), -40.0), 101)
+    assert velocity_limit([points]) == 3
+    assert velocity_limit([]) == 2

@@ -1,0 +1,37 @@
+// Small helpers to make elements: texts go in as texts, never as HTML, so a hostile name stays a name.
+
+const SVG = "http://www.w3.org/2000/svg"
+
+function fill(node, attributes, children) {
+    for (const [name, value] of Object.entries(attributes)) {
+        if (value === null || value === undefined || value === false) continue
+        if (name.startsWith("on")) node.addEventListener(name.slice(2), value)
+        else if (name === "style") node.style.cssText = value
+        else node.setAttribute(name, value === true ? "" : value)
+    }
+    node.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== false))
+    return node
+}
+
+export const el = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children)
+
+export const svg = (tag, attributes = {}, ...children) =>
+    fill(document.createElementNS(SVG, tag), attributes, children)
+
+export const percent = share => `${Math.round(100 * share)} %`
+
+export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`
+
+/** A user's own name, isolated: written from right to left, it does not turn the figures beside it. */
+export const isolated = name => `\u2068${name}\u2069`
+
+export function select(label, options, value, change) {
+    const field = el("select", { "aria-label": label, onchange: () => change(field.value) },
+        options.map(([key, text]) => el("option", { value: key, selected: key === value }, text)))
+    return el("label", { class: "field" }, el("span", {}, label), field)
+}
+
+export function checkbox(text, checked, change) {
+    const box = el("input", { type: "checkbox", checked, onchange: () => change(box.checked) })
+    return el("label", { class: "check" }, box, text)
+}

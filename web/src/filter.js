@@ -1,0 +1,41 @@
+// Which buildings are shown, and in which order. The map's own filter says the same as `matches`.
+
+export const NO_FILTER = { category: "", status: "", quadrant: "", least: 0, most: 1, text: "" }
+
+const STATUS = { judged: b => b.judged, abstained: b => !b.judged }
+
+export function matches(filter, building) {
+    if (filter.category !== "" && building.burland_category !== Number(filter.category)) return false
+    if (filter.status !== "" && !(STATUS[filter.status]?.(building) ?? building.reason === filter.status)) return false
+    if (filter.quadrant !== "" && !(building.quadrants ?? "").split("|").includes(filter.quadrant)) return false
+    if (filter.least > 0 || filter.most < 1) {
+        // An abstained building has no probability, so that no range holds it.
+        if (!building.judged || building.p_damaged < filter.least || building.p_damaged > filter.most) return false
+    }
+    return filter.text === "" || String(building.building_id).toLowerCase().includes(filter.text.toLowerCase())
+}
+
+const number = value => (value === undefined || value === null ? -Infinity : value)
+
+/** Orders of the list; in each, the buildings that were not judged come last. */
+export const ORDERS = {
+    p_damaged: {
+        label: "Most probably damaged first",
+        before: (a, b) =>
+            number(b.p_damaged) - number(a.p_damaged) || number(b.severity_permille) - number(a.severity_permille),
+    },
+    severity: {
+        label: "Most severe first",
+        before: (a, b) => number(b.severity_permille) - number(a.severity_permille),
+    },
+    id: {
+        label: "By building_id",
+        before: (a, b) => String(a.building_id).localeCompare(String(b.building_id), "en", { numeric: true }),
+    },
+}
+
+export function choose(buildings, filter, order) {
+    const chosen = buildings.filter(building => matches(filter, building))
+    // The document is in the first order: with NaN from -Infinity minus itself, a sort would not keep it.
+    return order === "p_damaged" ? chosen : chosen.sort((a, b) => ORDERS[order].before(a, b) || a.index - b.index)
+}

@@ -1,0 +1,74 @@
+// Zoomed out, buildings are counted in H3 hexagons: no building hides another, as dots would.
+
+import { cellToBoundary, cellToLatLng, cellToParent, latLngToCell } from "h3-js"
+
+/** Length of a hexagon's edge, m, by H3 resolution. */
+const EDGE_M = { 4: 22606, 5: 8544, 6: 3229, 7: 1221, 8: 461, 9: 174 }
+const FINEST = 9
+/** Least width of a hexagon on the screen: its count must be readable. */
+const LEAST_PX = 56
+/** From this probability on, a building counts as flagged. */
+export const FLAGGED = 0.5
+/** Bounds of the share flagged between the five colours. */
+export const SHARES = [0.01, 0.05, 0.1, 0.25]
+
+export const metresPerPixel = (zoom, lat) => (78271.517 * Math.cos((lat * Math.PI) / 180)) / 2 ** zoom
+
+export function resolutionAt(zoom, lat) {
+    const scale = metresPerPixel(zoom, lat)
+    const fits = Object.keys(EDGE_M).map(Number).filter(resolution => (2 * EDGE_M[resolution]) / scale >= LEAST_PX)
+    return fits.length ? Math.min(FINEST, Math.max(...fits)) : Math.min(...Object.keys(EDGE_M).map(Number))
+}
+
+/** Give each building its cell of the finest resolution, once. */
+export function assignCells(buildings) {
+    for (const building of buildings) building.cell = latLngToCell(building.centre[1], building.centre[0], FINEST)
+}
+
+function tally(buildings, resolution) {
+    const cells = new Map()
+    const parents = new Map()
+    for (const building of buildings) {
+        let cell = parents.get(building.cell)
+        if (cell === undefined) {
+            cell = resolution === FINEST ? building.cell : cellToParent(building.cell, resolution)
+            parents.set(building.cell, cell)
+        }
+        const own = cells.get(cell) ?? { all: 0, judged: 0, flagged: 0 }
+        own.all += 1
+        own.judged += building.judged ? 1 : 0
+        own.flagged += building.judged && building.p_damaged >= FLAGGED ? 1 : 0
+        cells.set(cell, own)
+    }
+    return cells
+}
+
+/** The middles of hexagons, for their texts: a hexagon on the edge of two tiles would get one in each. */
+export const middles = ({ features }) => ({
+    type: "FeatureCollection",
+    features: features.map(({ properties }) => ({
+        type: "Feature",
+        geometry: { type: "Point", coordinates: cellToLatLng(properties.cell).reverse() },
+        properties,
+    })),
+})
+
+/** GeoJSON of the hexagons: `share` flagged of those judged (-1: none was judged), counts, and a text. */
+export function hexagons(buildings, resolution) {
+    const features = [...tally(buildings, resolution)].map(([cell, { all, judged, flagged }]) => {
+        const boundary = cellToBoundary(cell, true)
+        return {
+            type: "Feature",
+            geometry: { type: "Polygon", coordinates: [boundary] },
+            properties: {
+                cell,
+                share: judged ? flagged / judged : -1,
+                all,
+                judged,
+                flagged,
+                text: judged ? `${flagged.toLocaleString("en")} of\n${judged.toLocaleString("en")}` : "0 judged",
+            },
+        }
+    })
+    return { type: "FeatureCollection", features }
+}

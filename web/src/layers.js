@@ -1,0 +1,125 @@
+// Sources and layers of the map, from the ground up.
+
+import { CATEGORY, CHOSEN, HATCH, OUTLINE, PROBABILITY, UNKNOWN, VELOCITY, hatchPixels } from "./colours.js"
+import { SHARES } from "./hexagons.js"
+
+export const EMPTY = { type: "FeatureCollection", features: [] }
+
+const steps = (value, colours, bounds) => ["step", value, colours[0], ...bounds.flatMap((at, i) => [at, colours[i + 1]])]
+
+export const FILL = {
+    category: ["match", ["get", "k"], ...CATEGORY.flatMap((colour, code) => [code, colour]), UNKNOWN],
+    p_damaged: steps(["get", "p"], PROBABILITY, [0.2, 0.4, 0.6, 0.8]),
+}
+
+/** What the map needs of a building: the rest stays in the page, so that little is copied to MapLibre's worker. */
+export function footprints(buildings) {
+    const features = buildings.map(building => ({
+        type: "Feature",
+        id: building.index,
+        geometry: building.geometry,
+        properties: { k: building.burland_category ?? -1, p: building.p_damaged ?? -1, g: building.reason ?? "" },
+    }))
+    return { type: "FeatureCollection", features }
+}
+
+export function pointFeatures(points) {
+    const features = points.flatMap(({ lon, lat, velocity }, track) => lon.map((east, i) => ({
+        type: "Feature",
+        geometry: { type: "Point", coordinates: [east, lat[i]] },
+        properties: velocity[i] === null ? { track } : { track, v: velocity[i] },
+    })))
+    return { type: "FeatureCollection", features }
+}
+
+export function baseStyle(basemap, attribution) {
+    const style = {
+        version: 8,
+        sources: {},
+        layers: [{ id: "background", type: "background", paint: { "background-color": "#f0f0ee" } }],
+    }
+    if (basemap) {
+        style.sources.basemap = { type: "raster", tiles: [basemap], tileSize: 256, attribution: attribution ?? "" }
+        style.layers.push({ id: "basemap", type: "raster", source: "basemap" })
+    }
+    return style
+}
+
+function addHexagons(map, near) {
+    map.addSource("hexagons", { type: "geojson", data: EMPTY, buffer: 8 })
+    map.addSource("middles", { type: "geojson", data: EMPTY })
+    const colour = ["case", ["<", ["get", "share"], 0], "#dcdcdc", steps(["get", "share"], CATEGORY, SHARES)]
+    const common = { source: "hexagons", maxzoom: near }
+    map.addLayer({ id: "hexagons", type: "fill", ...common, paint: { "fill-color": colour, "fill-opacity": 0.85 } })
+    map.addLayer({ id: "hexagon-edges", type: "line", ...common, paint: { "line-color": "#fff", "line-width": 1.5 } })
+    map.addLayer({
+        id: "hexagon-texts",
+        type: "symbol",
+        source: "middles",
+        maxzoom: near,
+        // Without an address of glyphs MapLibre draws letters of the machine's own fonts.
+        layout: { "text-field": ["get", "text"], "text-font": ["sans-serif"], "text-size": 12, "text-line-height": 1.1 },
+        paint: { "text-color": "#1c1c1c", "text-halo-color": "#fff", "text-halo-width": 1.5 },
+    })
+}
+
+function addBuildings(map, near) {
+    // Tiles of zoom 16 have cells of 10 cm: deeper ones would cost memory and show nothing more.
+    const source = { type: "geojson", data: EMPTY, maxzoom: 16, buffer: 16, tolerance: 0.2 }
+    map.addSource("buildings", source)
+    map.addSource("quarters", source)
+    const common = { source: "buildings", minzoom: near }
+    map.addLayer({
+        id: "judged", type: "fill", ...common, filter: ["==", ["get", "g"], ""],
+        paint: { "fill-color": FILL.category, "fill-antialias": false },
+    })
+    for (const [group, hatch] of Object.entries(HATCH)) {
+        map.addImage(`hatch-${group}`, hatchPixels(hatch), { pixelRatio: 2 })
+        map.addLayer({
+            id: `abstained-${group}`, type: "fill", ...common, filter: ["==", ["get", "g"], group],
+            paint: { "fill-pattern": `hatch-${group}`, "fill-antialias": false },
+        })
+    }
+    const width = ["interpolate", ["linear"], ["zoom"], near, 0.5, near + 3, 1.2]
+    map.addLayer({ id: "edges", type: "line", ...common, paint: { "line-color": OUTLINE, "line-width": width } })
+    const quarter = { source: "quarters", minzoom: near }
+    map.addLayer({ id: "quarters", type: "fill", ...quarter, paint: { "fill-color": "#000", "fill-opacity": 0.65 } })
+    // A white edge: the quarter is seen on the darkest colours, too.
+    map.addLayer({
+        id: "quarter-edges", type: "line", ...quarter, minzoom: near + 1,
+        paint: { "line-color": "#fff", "line-width": 1 },
+    })
+    map.addSource("chosen", { type: "geojson", data: EMPTY, maxzoom: 18 })
+    map.addLayer({ id: "chosen", type: "line", source: "chosen", paint: { "line-color": CHOSEN, "line-width": 4 } })
+}
+
+export function addPoints(map, points, limit) {
+    const bounds = [-5, -3, -1, 1, 3, 5].map(sixth => (limit * sixth) / 6)
+    map.addSource("points", { type: "geojson", data: pointFeatures(points), maxzoom: 16, buffer: 8 })
+    map.addLayer({
+        id: "points", type: "circle", source: "points",
+        paint: {
+            "circle-color": ["case", ["has", "v"], steps(["get", "v"], VELOCITY, bounds), UNKNOWN],
+            "circle-radius": ["interpolate", ["linear"], ["zoom"], 12, 1.5, 18, 5],
+            "circle-stroke-color": "#333",
+            "circle-stroke-width": ["interpolate", ["linear"], ["zoom"], 14, 0, 17, 0.7],
+        },
+    }, "chosen")
+}
+
+export function addOverlays(map, overlays) {
+    overlays.forEach(({ png, corners }, i) => {
+        map.addSource(`overlay-${i}`, { type: "image", url: png, coordinates: corners })
+        map.addLayer({
+            id: `overlay-${i}`, type: "raster", source: `overlay-${i}`, layout: { visibility: "none" },
+            paint: { "raster-opacity": 0.8, "raster-resampling": "nearest", "raster-fade-duration": 0 },
+        }, "hexagons")
+    })
+}
+
+/** All layers but the points, which wait until they are asked for. `near`: zoom from which footprints are drawn. */
+export function addLayers(map, city, near) {
+    addHexagons(map, near)
+    addBuildings(map, near)
+    addOverlays(map, city.overlays)
+}

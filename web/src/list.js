@@ -1,0 +1,89 @@
+// The list of the buildings that are shown. Only the rows in view exist: 50,000 would stop a phone.
+
+import { HATCH, buildingColour, hatchBackground } from "./colours.js"
+import { el, isolated, percent } from "./dom.js"
+
+const ROW_PX = 44
+const SPARE = 6
+
+function swatch(building, by) {
+    const style = building.judged ? `background: ${buildingColour(building, by)}` : hatchBackground(HATCH[building.reason] ?? HATCH.points)
+    return el("span", { class: "swatch", style, "aria-hidden": true })
+}
+
+function summary(building) {
+    if (!building.judged) return "not judged"
+    const where = building.p_damaged >= 0.5 ? `, ${building.quadrants.replaceAll("|", " or ")}` : ""
+    return `${percent(building.p_damaged)}, ${building.severity_permille.toFixed(1)} permille${where}`
+}
+
+/** `choose(building)` is called on a click, on Enter, and while the arrow keys move. */
+export function createList(choose) {
+    const state = { buildings: [], active: -1, by: "category" }
+    const inner = el("div", { class: "rows", role: "presentation" })
+    const node = el("div", { class: "list", role: "listbox", tabindex: 0, "aria-label": "Buildings" }, inner)
+
+    function row(i) {
+        const building = state.buildings[i]
+        return el("div", { class: "row", role: "option", id: `row-${i}`, "aria-selected": String(i === state.active),
+            "aria-setsize": state.buildings.length, "aria-posinset": i + 1, style: `top: ${i * ROW_PX}px`,
+            onclick: () => activate(i) },
+            swatch(building, state.by),
+            el("span", { class: "name" }, isolated(building.building_id)),
+            el("span", { class: "said" }, summary(building)))
+    }
+
+    function draw() {
+        const first = Math.max(0, Math.floor(node.scrollTop / ROW_PX) - SPARE)
+        const last = Math.min(state.buildings.length, Math.ceil((node.scrollTop + node.clientHeight) / ROW_PX) + SPARE)
+        inner.style.height = `${state.buildings.length * ROW_PX}px`
+        inner.replaceChildren(...Array.from({ length: Math.max(0, last - first) }, (_, i) => row(first + i)))
+        const seen = state.active >= first && state.active < last
+        if (seen) node.setAttribute("aria-activedescendant", `row-${state.active}`)
+        else node.removeAttribute("aria-activedescendant")
+    }
+
+    function reveal(i) {
+        const top = i * ROW_PX
+        if (top < node.scrollTop) node.scrollTop = top
+        else if (top + ROW_PX > node.scrollTop + node.clientHeight) node.scrollTop = top + ROW_PX - node.clientHeight
+    }
+
+    function activate(i) {
+        state.active = i
+        reveal(i)
+        draw()
+        choose(state.buildings[i])
+    }
+
+    const page = () => Math.max(1, Math.floor(node.clientHeight / ROW_PX) - 1)
+    const moves = { ArrowDown: () => 1, ArrowUp: () => -1, PageDown: page, PageUp: () => -page(),
+        Home: () => -Infinity, End: () => Infinity, Enter: () => 0 }
+    node.addEventListener("keydown", event => {
+        if (!(event.key in moves) || !state.buildings.length) return
+        event.preventDefault()
+        activate(Math.min(state.buildings.length - 1, Math.max(0, state.active + moves[event.key]())))
+    })
+    node.addEventListener("scroll", draw, { passive: true })
+    new ResizeObserver(draw).observe(node)
+
+    return {
+        node,
+        show(buildings, chosen) {
+            Object.assign(state, { buildings, active: chosen ? buildings.indexOf(chosen) : -1 })
+            node.scrollTop = 0
+            if (state.active >= 0) reveal(state.active)
+            draw()
+        },
+        mark(building) {
+            state.active = building ? state.buildings.indexOf(building) : -1
+            if (state.active >= 0) reveal(state.active)
+            draw()
+        },
+        colour(by) {
+            state.by = by
+            draw()
+        },
+    }
+}
+

@@ -1,0 +1,120 @@
+// The map itself: hexagons from afar, footprints from near, and what is chosen.
+
+import maplibregl from "maplibre-gl"
+import { assignCells, hexagons, metresPerPixel, middles, resolutionAt } from "./hexagons.js"
+import { keepSmooth } from "./smoothness.js"
+import { EMPTY, FILL, addLayers, addPoints, baseStyle, footprints } from "./layers.js"
+
+/** From this scale inwards footprints are drawn: a house of 10 m then has 5 px. */
+const FAR_M_PER_PX = 2
+/** A building that the list leads to is shown at this zoom. */
+const CLOSE_ZOOM = 18
+const CLICKABLE = ["judged", "abstained-unsure", "abstained-points", "abstained-size", "abstained-unlike"]
+
+const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches
+
+/** Draw the map; `on.choose(building | null)` and `on.move(center, zoom)` hear what the user does. */
+export function createMap(container, city, at, on) {
+    const [west, south, east, north] = city.bounds
+    const lat = (south + north) / 2
+    const near = Math.log2(metresPerPixel(0, lat) / FAR_M_PER_PX)
+    // The legend stands in the lower left corner: on a wide window the city begins beside it.
+    const padding = { top: 24, right: 24, bottom: 24, left: container.clientWidth > 700 ? 270 : 24 }
+    const map = new maplibregl.Map({
+        container,
+        style: baseStyle(city.basemap, city.basemap_attribution),
+        ...(at ?? { bounds: [[west, south], [east, north]], fitBoundsOptions: { padding, maxZoom: 19 } }),
+        attributionControl: city.basemap ? { compact: true } : false,
+        maxZoom: 22,
+        dragRotate: false,
+        pitchWithRotate: false,
+        touchPitch: false,
+        fadeDuration: 0,
+        locale: { "Map.Title": "Map of the buildings" },
+    })
+    map.touchZoomRotate.disableRotation()
+    map.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-left")
+    map.addControl(new maplibregl.ScaleControl({ maxWidth: 110 }), "bottom-left")
+    keepSmooth(map)
+    const state = { shown: city.buildings, resolution: null, stale: true, tracks: new Set() }
+    assignCells(city.buildings)
+
+    function drawHexagons(force) {
+        const resolution = resolutionAt(map.getZoom(), lat)
+        if (!force && resolution === state.resolution) return
+        state.resolution = resolution
+        const areas = hexagons(state.shown, resolution)
+        map.getSource("hexagons").setData(areas)
+        map.getSource("middles").setData(middles(areas))
+    }
+
+    /** Footprints are handed over only when the map comes near: the first picture of a large city needs none. */
+    function drawFootprints() {
+        if (!state.stale || map.getZoom() < near - 0.7) return
+        state.stale = false
+        const shown = new Set(state.shown.map(building => building.index))
+        const quarters = city.quarters?.features ?? []
+        map.getSource("buildings").setData(footprints(state.shown))
+        map.getSource("quarters").setData({ ...EMPTY, features: quarters.filter(({ id }) => shown.has(id)) })
+    }
+
+    function draw(force = false) {
+        if (map.getZoom() < near) drawHexagons(force)
+        else if (force) state.resolution = null
+        drawFootprints()
+    }
+
+    const buildingAt = point => {
+        const found = map.queryRenderedFeatures(point, { layers: CLICKABLE })
+        return found.length ? city.buildings[found[0].id] : null
+    }
+    const hexagonAt = point => map.queryRenderedFeatures(point, { layers: ["hexagons"] })[0]
+
+    const loaded = new Promise(resolve => map.once("style.load", () => {
+        addLayers(map, city, near)
+        draw(true)
+        map.once("idle", () => performance.mark("map drawn"))
+        resolve()
+    }))
+    map.on("zoom", () => map.getSource("hexagons") && draw())
+    map.on("moveend", () => on.move(map.getCenter(), map.getZoom()))
+    map.on("click", event => {
+        const hexagon = hexagonAt(event.point)
+        if (hexagon) map.easeTo({ center: event.lngLat, zoom: map.getZoom() + 2, animate: !calm() })
+        else on.choose(buildingAt(event.point))
+    })
+    map.on("mousemove", event => {
+        if (map.isMoving() || !map.getLayer("judged")) return
+        map.getCanvas().style.cursor = hexagonAt(event.point) || buildingAt(event.point) ? "pointer" : ""
+    })
+
+    return {
+        map,
+        loaded,
+        near,
+        show(shown) {
+            Object.assign(state, { shown, stale: true })
+            loaded.then(() => draw(true))
+        },
+        colour: by => loaded.then(() => map.setPaintProperty("judged", "fill-color", FILL[by])),
+        choose: building => loaded.then(() => map.getSource("chosen").setData(
+            building ? { type: "Feature", geometry: building.geometry, properties: {} } : EMPTY)),
+        /** Go there, to the middle of what `covered` px at the right and at the bottom leave free. */
+        goTo(building, covered) {
+            const zoom = Math.max(map.getZoom(), CLOSE_ZOOM)
+            const far = map.project(building.centre).dist(map.project(map.getCenter())) > 4000
+            const offset = covered.map(size => -size / 2)
+            map.easeTo({ center: building.centre, zoom, offset, animate: !far && !calm() })
+        },
+        showAll: () => map.fitBounds([[west, south], [east, north]], { padding, maxZoom: 19, animate: !calm() }),
+        points: (track, visible) => loaded.then(() => {
+            if (!map.getSource("points")) addPoints(map, city.points, city.velocity_limit)
+            state.tracks[visible ? "add" : "delete"](track)
+            map.setFilter("points", ["in", ["get", "track"], ["literal", [...state.tracks]]])
+        }),
+        overlay: (chosen, opacity) => loaded.then(() => city.overlays.forEach((_, i) => {
+            map.setLayoutProperty(`overlay-${i}`, "visibility", i === chosen ? "visible" : "none")
+            map.setPaintProperty(`overlay-${i}`, "raster-opacity", opacity)
+        })),
+    }
+}

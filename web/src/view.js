@@ -1,0 +1,135 @@
+// The map with its list, legend and details, of one map document.
+
+import { createMap } from "./map.js"
+import { createDetails } from "./details.js"
+import { createLegend } from "./legend.js"
+import { createList } from "./list.js"
+import { openCity } from "./city.js"
+import { colourControl, exportControls, filterControls, orderControl, overlayControls, pointControls, button } from "./controls.js"
+import { count, el } from "./dom.js"
+import { csvOf, geojsonOf, save } from "./exports.js"
+import { NO_FILTER, choose } from "./filter.js"
+import { readLink, writeLink } from "./link.js"
+
+const WAIT_MS = 120
+
+/** How much of the map the details cover, px at the right and at the bottom. */
+const coveredBy = (node, holder) => {
+    const beside = node.offsetWidth < holder.clientWidth
+    return [beside ? node.offsetWidth : 0, beside ? 0 : node.offsetHeight]
+}
+
+/** Show the document in `root`; `more` are further elements of the header, as links to results. */
+export function showMap(root, document_, more = []) {
+    const city = openCity({ categories: [], columns: [], ...document_ })
+    const link = readLink()
+    const state = { filter: { ...NO_FILTER }, order: "p_damaged", by: "category", shown: city.buildings, chosen: null,
+        points: new Set(), overlay: city.overlays.length && !city.buildings.length ? 0 : -1, opacity: 0.8 }
+
+    const counted = el("p", { class: "counted", role: "status" })
+    const list = createList(building => pick(building, true))
+    const details = createDetails(city, () => pick(null, false))
+    const legend = createLegend(city)
+    const canvas = el("div", { class: "map" })
+    const holder = el("div", { class: "map-holder" }, canvas, legend.node, details.node)
+    const hasBuildings = city.buildings.length > 0
+    root.className = hasBuildings ? "viewer" : "viewer without-list"
+    root.replaceChildren(
+        el("header", {}, el("h1", {}, city.title ?? "Plumbline"), el("p", {}, city.subtitle ?? ""), ...more),
+        el("div", { class: "controls", role: "toolbar", "aria-label": "Controls of the map" },
+            hasBuildings && [colourControl(state, colour), ...filterControls(city, state, refilter)],
+            pointControls(city, showPoints), overlayControls(city, state, showOverlay),
+            button("Whole city", () => view.showAll?.(), "Show the whole city")),
+        el("main", {}, hasBuildings && el("section", { class: "side", "aria-label": "List of buildings" },
+            el("div", { class: "side-head" }, counted, orderControl(state, reorder), exportControls(saveShown)), list.node), holder),
+        el("footer", {}, el("p", {}, city.footer ?? "")))
+
+    let view = {}
+    try {
+        view = createMap(canvas, city, link.at, { choose: building => pick(building, false), move: moved })
+    } catch (error) {
+        canvas.append(el("p", { class: "problem", role: "alert" },
+            `The map cannot be drawn: this browser has no WebGL (${error.message}). The list works without it.`))
+    }
+    const isFar = () => view.map !== undefined && view.map.getZoom() < view.near
+    const drawLegend = () => legend.show({ shown: state.shown, by: state.by, far: isFar(), points: state.points.size > 0,
+        overlay: city.overlays[state.overlay] })
+
+    function moved(center, zoom) {
+        writeLink(center, zoom, state.chosen?.building_id)
+        drawLegend()
+    }
+
+    function pick(building, go) {
+        state.chosen = building
+        details.show(building)
+        list.mark(building)
+        view.choose?.(building)
+        if (building && go) view.goTo?.(building, coveredBy(details.node, holder))
+        if (view.map) writeLink(view.map.getCenter(), view.map.getZoom(), building?.building_id)
+    }
+
+    function update() {
+        state.shown = choose(city.buildings, state.filter, state.order)
+        list.show(state.shown, state.chosen)
+        counted.textContent = state.shown.length === city.buildings.length
+            ? count(city.buildings.length, "building")
+            : `${state.shown.length.toLocaleString("en")} of ${count(city.buildings.length, "building")}`
+        drawLegend()
+    }
+
+    let waiting = null
+    function refilter(part) {
+        Object.assign(state.filter, part)
+        clearTimeout(waiting)
+        waiting = setTimeout(() => {
+            update()
+            view.show?.(state.shown)
+        }, WAIT_MS)
+    }
+
+    function reorder(order) {
+        state.order = order
+        update()
+    }
+
+    function colour(by) {
+        state.by = by
+        list.colour(by)
+        view.colour?.(by)
+        drawLegend()
+    }
+
+    function showPoints(track, on) {
+        state.points[on ? "add" : "delete"](track)
+        view.points?.(track, on)
+        drawLegend()
+    }
+
+    function showOverlay(overlay, opacity) {
+        Object.assign(state, { overlay, opacity })
+        view.overlay?.(overlay, opacity)
+        drawLegend()
+    }
+
+    function saveShown(format) {
+        const name = `${(city.title ?? "buildings").replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "")}.${format}`
+        if (format === "csv") save(name, "text/csv", csvOf(city.columns, state.shown))
+        else save(name, "application/geo+json", geojsonOf(city.columns, state.shown))
+    }
+
+    root.onkeydown = event => {
+        if (event.key === "Escape" && state.chosen) pick(null, false)
+    }
+    window.onhashchange = () => {
+        const { at, id } = readLink()
+        if (at) view.map?.jumpTo(at)
+        if (id !== null && city.byId.has(id)) pick(city.byId.get(id), !at)
+    }
+
+    update()
+    if (state.overlay >= 0) showOverlay(state.overlay, state.opacity)
+    const linked = link.id === null ? undefined : city.byId.get(link.id)
+    if (linked) pick(linked, !link.at)
+    return { city, state, view }
+}
