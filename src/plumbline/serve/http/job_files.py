@@ -18,7 +18,7 @@ from plumbline.core.files import read_json, write_json
 JOBS, INCOMING, DATABASE = "jobs", "incoming", "jobs.sqlite"
 POINTS, BUILDINGS, RESULTS = "points", "buildings", "results"
 PARAMS, TASK, PROGRESS, PROBLEM, LOG = "params.yaml", "task.json", "progress.json", "problem.json", "log.txt"
-FIELD, TABLE, PICTURE, MAP = "field.tif", "table", "field.png", "map.html"
+FIELD, TABLE, PICTURE, MAP, DOCUMENT = "field.tif", "table", "field.png", "map.html", "map.json"
 MEDIA = {
     "application/geo+json": f"{TABLE}.geojson",
     "text/csv": f"{TABLE}.csv",

@@ -11,10 +11,12 @@ from typing import Any
 from plumbline.core import console
 from plumbline.core.console import log, setup_logging
 from plumbline.core.errors import InputError, PlumblineError, refused_by_disk
+from plumbline.core.extras import is_installed
 from plumbline.core.files import read_json, write_json
 from plumbline.core.jobs import die_with_parent
 from plumbline.params import Ingest, Prepare, load_ingest
 from plumbline.serve.http.job_files import (
+    DOCUMENT,
     FIELD,
     MAP,
     PARAMS,
@@ -28,6 +30,7 @@ from plumbline.serve.http.job_files import (
     note_progress,
 )
 from plumbline.serve.http.problems import Problem, without_paths
+from plumbline.serve.outputs import write_text
 from plumbline.sources.track import Track
 
 SECONDS_BETWEEN_NOTES = 0.5
@@ -77,7 +80,7 @@ class _Progress:
 def _predict(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.export.package import open_package
     from plumbline.serve.histories import scatterer_layers
-    from plumbline.serve.map.page import write_map
+    from plumbline.serve.map.document import make_document
     from plumbline.serve.predict import asked_for, judge_and_assign
     from plumbline.serve.predictions import write_predictions
     from plumbline.sources.in_memory import Say, read_city_files
@@ -102,7 +105,8 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
         city.points, city.footprints, prepare, model, manifest.version, given.get("damage_rate")
     )
     note_progress(folder, "write", 0, 1)
-    write_map(judged, city.points, folder / RESULTS / MAP, f"Plumbline: {buildings.stem}", prepare)
+    document = make_document(judged, city.points, f"Plumbline: {buildings.stem}", prepare)
+    _write_map(folder, task, document)
     for suffix in SUFFIXES:
         scatterers = scatterer_layers(city.points, owners, judged.table) if suffix == ".gpkg" else []
         write_predictions(judged.table, folder / RESULTS / f"{TABLE}{suffix}", scatterers)
@@ -111,6 +115,7 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
 def _restore(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.core.jobs import alone, run_jobs
     from plumbline.serve.restoration.footprints import write_buildings
+    from plumbline.serve.restoration.overlay import field_document
     from plumbline.serve.restoration.restore import STAGE, Asked, finish, plan_windows, restore_part
     from plumbline.sources.in_memory import read_tracks
 
@@ -125,7 +130,21 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
         for suffix in SUFFIXES if buildings is not None else ():
             assert buildings is not None
             write_buildings(plan.field, buildings, folder / RESULTS / f"{TABLE}{suffix}", given.get("layer"))
-        finish(plan, folder / RESULTS / FIELD, None, None, folder / RESULTS / PICTURE)
+        picture = folder / RESULTS / PICTURE if is_installed("matplotlib") else None
+        finish(plan, folder / RESULTS / FIELD, None, None, picture)
+    _write_map(folder, task, field_document(folder / RESULTS / FIELD, "Plumbline: restored field"))
+
+
+def _write_map(folder: Path, task: dict[str, Any], document: dict[str, Any]) -> None:
+    """Write the map document, and the page with it where the page was built."""
+    from plumbline.serve.map.document import as_json
+    from plumbline.serve.map.page import is_built, page_html
+
+    if task["basemap"]:
+        document["basemap"] = task["basemap"]
+    write_text(as_json(document), folder / RESULTS / DOCUMENT)
+    if is_built():
+        write_text(page_html(document), folder / RESULTS / MAP)
 
 
 def _inputs(folder: Path) -> tuple[Ingest, list[Path], Path | None]:

@@ -186,6 +186,18 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         path = root / job_files.JOBS / job / job_files.RESULTS / MEDIA[kind]
         return FileResponse(path, media_type=kind, filename=f"plumbline-{told.kind}.{path.suffix[1:]}")
 
+    @router.get(
+        "/jobs/{job}/map",
+        summary="Give what the web page draws of a job",
+        response_class=FileResponse,
+        responses={200: {"content": {"application/json": {}}}, **dict.fromkeys((404, 409), RESPONSES[422])},
+    )
+    def document(job: JobId) -> FileResponse:
+        told = find(job)
+        if told.status != "done":
+            raise Problem(409, f"The job is {told.status}; it has no map.")
+        return FileResponse(root / job_files.JOBS / job / job_files.RESULTS / job_files.DOCUMENT)
+
     @router.get("/models", summary="List the models that are served, with their figures and gates")
     def listed() -> list[dict[str, Any]]:
         return models.describe()

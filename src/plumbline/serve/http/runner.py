@@ -21,7 +21,7 @@ from plumbline.serve.http import job_files, work_pool
 from plumbline.serve.http.job_store import JobRow, JobStore
 from plumbline.serve.http.models import Models
 from plumbline.serve.http.problems import Problem, problem_of
-from plumbline.serve.http.settings import Limits
+from plumbline.serve.http.settings import Settings
 from plumbline.serve.http.work_pool import PoolJob, PoolUnreachable
 
 SECONDS_BETWEEN_LOOKS = 0.2
@@ -74,9 +74,10 @@ class _Running:
 class Runner(threading.Thread):
     """A thread that lives as long as the service: its jobs' processes end with it, however it ends."""
 
-    def __init__(self, root: Path, store: JobStore, models: Models, limits: Limits) -> None:
+    def __init__(self, root: Path, store: JobStore, models: Models, settings: Settings) -> None:
         super().__init__(name="runner", daemon=True)
-        self._root, self._store, self._models, self._limits = root, store, models, limits
+        self._root, self._store, self._models = root, store, models
+        self._settings, self._limits = settings, settings.limits
         self._running: dict[str, _Running] = {}
         self._ended = threading.Event()
         self._swept = -SECONDS_BETWEEN_SWEEPS
@@ -117,6 +118,7 @@ class Runner(threading.Thread):
             "package": str(self._models.package(job.kind)),
             "points": self._limits.points,
             "footprints": self._limits.footprints,
+            "basemap": self._settings.basemap,
         }
         try:
             for stale in (job_files.PROBLEM, job_files.PROGRESS):

@@ -17,9 +17,9 @@ from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE, reason_sentences
 from plumbline.serve.base_rate import DamageRate
+from plumbline.serve.colours import CATEGORY_NAMES
 from plumbline.serve.judgement import Judged
 from plumbline.serve.map.content import (
-    CATEGORY_NAMES,
     WGS84,
     MapPoints,
     east_angles_deg,

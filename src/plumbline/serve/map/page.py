@@ -63,11 +63,19 @@ def write_map(
     write_text(page_html(make_document(judged, tracks, title, prepare, every)), path)
 
 
-def page_html(document: Mapping[str, Any] | None = None) -> str:
+def is_built() -> bool:
+    """Tell whether the page is there."""
+    return all((BUILT / name).is_file() for name in (SCRIPT, STYLE))
+
+
+def page_html(document: Mapping[str, Any] | None = None, basemap: str | None = None) -> str:
     """Return the page as one HTML text: with its document, or as the page of the service without.
 
     The page of the service may ask the server it came from, and nobody else; the one with a document asks nobody,
     except for the host of its `basemap`, if it has one.
+
+    Args:
+        document: see `make_document`. basemap: address of the base map in documents that the service will give.
 
     Raises:
         InputError: the page was not built.
@@ -82,7 +90,7 @@ def page_html(document: Mapping[str, Any] | None = None) -> str:
         data = f'<script type="application/gzip" id="document">{packed(document)}</script>\n'
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_policy(script, document))}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_policy(script, document, basemap))}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<link rel="icon" href="data:,">\n'  # else a browser asks the server for one
         f"<title>{html.escape(title)}</title>\n<style>{style}</style></head>\n"
@@ -96,11 +104,11 @@ def packed(document: Mapping[str, Any]) -> str:
     return base64.b64encode(gzip.compress(as_json(document).encode(), 6, mtime=0)).decode()
 
 
-def _policy(script: str, document: Mapping[str, Any] | None) -> str:
+def _policy(script: str, document: Mapping[str, Any] | None, basemap: str | None) -> str:
     """Write the Content Security Policy: this one script, MapLibre's worker from memory, and no network."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     own = " 'self'" if document is None else ""
-    host = _host(document.get("basemap")) if document is not None else ""
+    host = _host(document.get("basemap") if document is not None else basemap)
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; worker-src blob:; "
         f"child-src blob:; img-src data: blob:{own}{host}; connect-src data: blob:{own}{host}; "
