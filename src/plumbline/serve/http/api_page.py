@@ -20,7 +20,8 @@ summary{cursor:pointer;font-weight:600}details{margin:.6rem 0}</style></head><bo
 {% for field in one.fields %}<tr><td><code>{{ field.name }}</code></td><td>{{ field.where }}</td>
 <td>{{ "yes" if field.needed else "no" }}</td><td>{{ field.type }}</td><td>{{ field.text }}</td></tr>
 {% endfor %}</table>{% endif %}
-<p>Answers: {% for status, text in one.answers %}<code>{{ status }}</code> {{ text }}{{ "; " if not loop.last }}{% endfor %}
+<p>Answers:
+{% for status, text in one.answers %}<code>{{ status }}</code> {{ text }}{{ "; " if not loop.last }}{% endfor %}
 </p></details>
 {% endfor %}</body></html>"""
 )
