@@ -103,7 +103,7 @@ def test_what_is_not_of_the_protocol_is_refused(served, batch):
     for content, said in (
         ({}, "inputs"),
         ({"inputs": [3]}, "name"),
-        (changed(name="other"), "unknown"),
+        (changed(name="other"), "missing"),
         (changed(datatype="FP64"), "datatype"),
         (changed(shape=[-1, 2]), "shape"),
         (changed(shape=[5, 5]), "values found"),
@@ -120,8 +120,8 @@ def test_what_is_not_of_the_protocol_is_refused(served, batch):
     assert is_problem(served.post(where, content=body + b"x", headers=headers), 400, "1 bytes are left")
     assert is_problem(served.post(where, content=body[:-1], headers=headers), 400, "binary_data_size")
     assert is_problem(served.post(where, content=b" " * 1_000_001), 413, "1 MB")
-    empty = as_json({name: value[:0] for name, value in inputs.items()})
-    assert served.post(where, json=empty).json()["outputs"][1]["shape"] == [0]
+    empty, headers = as_binary({name: value[:0] for name, value in inputs.items()})
+    assert served.post(where, content=empty, headers=headers).json()["outputs"][1]["shape"] == [0]
 
 
 @given(st.binary(max_size=200), st.integers(0, 200))

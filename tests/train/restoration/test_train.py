@@ -140,7 +140,7 @@ def cells(rng, count, gain=1.0):
     true = np.sqrt((2 * samples) ** 2 + (0.3 * process) ** 2) * (1 + distance / 100)
     beyond = rng.normal(0, 3, count)
     error = (1 - gain) * beyond + true * rng.standard_normal(count)
-    return _Cells(error, samples, process, distance, np.full(count, 10.0), beyond)
+    return _Cells(error, samples, process, distance, np.full(count, 10.0), beyond, np.full(count, 3.0))
 
 
 def test_intervals_cover_nine_of_ten_at_every_distance():
@@ -175,7 +175,7 @@ def test_a_field_is_told_as_far_as_it_is_known():
     for limit in (30.0, 60.0, 200.0):
         error = np.where(distance < limit, 1.0, 8.0) * rng.standard_normal(20_000)
         one = np.ones(20_000)
-        found = _farthest(_Cells(error, one, one, distance, 10 * one, one))
+        found = _farthest(_Cells(error, one, one, distance, 10 * one, one, one))
         assert found == {30.0: 40.0, 60.0: 60.0, 200.0: 100.0}[limit]
 
 

@@ -25,6 +25,8 @@ LEAST_CELLS = 400
 """A bin of distance with fewer cells takes its neighbour's reach."""
 MOST_SCENES, WINDOW = 48, 64
 """Scenes that are restored at most, and cells of a side of their middle."""
+LEAST_MISSED_MM = 0.1
+"""Where the Gaussian process misses less, nothing is left to gain."""
 CELLS = 600
 """Of each scene, drawn to fit by; neighbours say the same."""
 KNOWN_SHARE, MOST = 0.5, 0.68
@@ -45,6 +47,8 @@ class _Cells(NamedTuple):
     """Standard deviation of the truth in the cell's scene, mm."""
     beyond: Float
     """What the samples' mean says beyond the Gaussian process, mm."""
+    missed: Float
+    """Root mean square error of the Gaussian process in the cell's scene, mm."""
 
 
 class TorchDenoiser:
@@ -89,6 +93,7 @@ def calibrate(model: FieldDenoiser, scenes: SceneSet, restore: Restoring, seed: 
                 away,
                 np.full_like(mean, true.std()),
                 mean - found.process_mean_mm[which],
+                np.full_like(mean, np.sqrt(((found.process_mean_mm[which] - true) ** 2).ravel()[told].mean())),
             )
             gathered[name].append(_Cells(*(np.asarray(part, float).ravel()[drawn] for part in parts)))
     for name in COMPONENTS:  # where no scene tells one, another stands for it
@@ -109,7 +114,7 @@ def calibrate(model: FieldDenoiser, scenes: SceneSet, restore: Restoring, seed: 
 
 def _gain(cells: _Cells) -> float:
     """Share of what the samples say beyond the Gaussian process that leaves least error; scenes count alike."""
-    weight = 1 / (cells.moved + 0.3) ** 2
+    weight = 1 / (cells.missed**2 + LEAST_MISSED_MM**2)
     start = cells.error - cells.beyond
     needed, said = float((-start * cells.beyond * weight).sum()), float((cells.beyond**2 * weight).sum())
     return float(np.clip(needed / max(said, 1e-12), 0, 1.2))
