@@ -40,10 +40,13 @@ def plain(text: str) -> str:
 
 
 def test_every_stage_and_every_release_command_is_there():
-    release = {("release", name) for name in ("promote", "is-champion", "rollback", "list", "challenge", "tidy")}
+    release = {
+        ("release", name)
+        for name in ("promote", "is-champion", "sign", "verify", "rollback", "list", "challenge", "tidy")
+    }
     adapters = {("adapt",), ("adapters", "list"), ("adapters", "merge")}
     fields = {("restore",), ("fields", "adapters"), ("fields", "merge")}
-    use = {("doctor",), ("predict",), ("explain",), ("bench",), ("triton",), ("tensorrt",), ("score",)}
+    use = {("doctor",), ("predict",), ("explain",), ("bench",), ("triton",), ("tensorrt",), ("score",), ("serve",)}
     assert set(ALL) == {*((stage,) for stage in STAGES), *use, *release, *adapters, *fields}
 
 

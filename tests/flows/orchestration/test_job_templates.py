@@ -97,7 +97,7 @@ def test_a_dockerfile_copies_what_is_there_and_starts_the_entrypoint(name: str) 
     known = {"FROM", "RUN", "WORKDIR", "COPY", "ARG", "USER", "ENV", "ENTRYPOINT", "CMD"}
     assert {line[0] for line in words} <= known
     for line in words:
-        if line[0] == "COPY":
+        if line[0] == "COPY" and not line[1].startswith("--from="):  # another step of the build has made those
             assert all((ROOT / source).exists() for source in line[1:-1])
     assert any(line[:3] == ["COPY", "deploy/entrypoint.sh", "/usr/local/bin/plumbline-entrypoint"] for line in words)
     assert re.search(r"^FROM python:3\.11", "\n".join(lines), re.MULTILINE)

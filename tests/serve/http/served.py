@@ -19,7 +19,7 @@ from plumbline.serve.http.app import make_app
 from plumbline.serve.http.settings import Limits, Settings
 from tests.ports import free_port
 
-SECONDS = 120.0
+SECONDS = 240.0
 DEFAULT = Limits()
 
 

@@ -155,7 +155,7 @@ def unspoiled(tiny_fields, tmp_path):
         content["farthest_m"] = 100.0
         for name in COMPONENTS:
             bins = len(content["components"][name]["reach"])
-            content["components"][name] |= {"gain": 1.0, "samples": 1.0, "process": 1.0, "reach": [3.0] * bins}
+            content["components"][name] |= {"gain": 1.0, "samples": 1.0, "process": 1.0, "reach": [8.0] * bins}
         write_json(path, content)
     return root
 

@@ -103,7 +103,9 @@ def _figures(footprint: shapely.Geometry, grid: Grid, one: RestoredWindow, field
     found: dict[str, Any] = {"direction": name}
     for figure, values in zip(FIGURES, (samples.mean(axis=1), tilt, distortion), strict=True):
         found[figure] = float(values.mean())
-        found[f"{figure}_low"], found[f"{figure}_high"] = map(float, np.percentile(values, [LOW, HIGH]))
+        low, high = map(float, np.percentile(values, [LOW, HIGH]))
+        # Samples that all agree have ends that differ from their mean in the last bit.
+        found[f"{figure}_low"], found[f"{figure}_high"] = min(low, found[figure]), max(high, found[figure])
     return found
 
 
