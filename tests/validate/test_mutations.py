@@ -78,12 +78,15 @@ def unspoiled(tmp_path_factory):
     content["prepare"] |= {"block_m": 60, "split": {"train": 0.08, "tune": 0.01, "calibrate": 0.01, "test": 0.9}}
     # Throughput is reported, and no default rule asks for it.
     content["validate"]["latency_batch"] = 1
+    # Latency is the machine's, and no spoiler changes it: a busy machine would fail a test of something else.
     # fp16 comes from the pruned network by an export of its own, which takes long; its only rules are of parity.
     # The rule on each city needs 600 of its buildings to be told from chance, those on mechanisms 150 (docs/gates.md).
     content["validate"]["gates"] = [
         rule
         for rule in content["validate"]["gates"]
-        if rule["artifact"] != "fp16" and not rule.get("slice", "").startswith(("city:", "mechanism:"))
+        if rule["artifact"] != "fp16"
+        and rule["metric"] != "latency_ratio"
+        and not rule.get("slice", "").startswith(("city:", "mechanism:"))
     ] + OF_DAMAGE
     (root / "params.yaml").write_text(yaml.safe_dump(content))
     for name in ("simulate", "ingest", "prepare"):

@@ -131,6 +131,17 @@ def test_a_job_whose_service_ends_again_and_again_is_given_up(tmp_path, monkeypa
         assert store.recover() == ((["a"], []) if attempt < MOST_ATTEMPTS else ([], ["a"]))
 
 
+def test_a_job_that_was_to_end_does_not_begin_again(tmp_path, monkeypatch):
+    store = JobStore(tmp_path / "jobs.sqlite")
+    store.add("a", "predict", {}, queue=1)
+    with monkeypatch.context() as patch:
+        patch.setattr("plumbline.serve.http.job_store.this_process", lambda: "4000000:1.00")
+        store.claim(1)
+    store.cancel("a")
+    assert store.recover() == ([], [])
+    assert (store.get("a").status, store.claim(1)) == ("cancelled", None)
+
+
 def test_another_champion_is_served_without_losing_a_request(tiny, tiny_fields, tmp_path):
     package = tmp_path / "package"
     shutil.copytree(tiny.data("package"), package)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,9 @@ from plumbline.serve.map.document import make_document
 from plumbline.serve.map.page import page_html, write_map
 from plumbline.serve.predictions import DTYPES, JUDGEMENT
 from tests.serve.made import judged_of
-from tests.serve.map.service_stub import Service
 from tests.serve.map.town import HOSTILE, town, track, why_not
 
 pytestmark = pytest.mark.browser
-DRAWN = """async () => {
-    while (!performance.getEntriesByName("map drawn").length) await new Promise(done => setTimeout(done, 20))
-}"""
 REST = """async () => {
     const {map} = window.plumbline.view
     await new Promise(done => { map.once("idle", done); map.triggerRepaint() })
@@ -48,37 +43,6 @@ def page(tmp_path_factory: pytest.TempPathFactory, city: dict[str, Any]) -> Path
     path = tmp_path_factory.mktemp("map") / "map.html"
     path.write_text(page_html(city), encoding="utf-8")
     return path
-
-
-@pytest.fixture
-def visit(chromium: Any) -> Iterator[Callable[..., Any]]:
-    """Open an address; in the end nothing may have been said on the console, and nobody else been asked."""
-    heard: list[str] = []
-    contexts = []
-
-    def open_(address: str, width: int = 1200, height: int = 800, may_complain: bool = False) -> Any:
-        context = chromium.new_context(viewport={"width": width, "height": height}, accept_downloads=True)
-        contexts.append(context)
-        window = context.new_page()
-        if not may_complain:
-            window.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
-        window.on("pageerror", lambda error: heard.append(str(error)))
-        own = address.split("#")[0]
-        window.on(
-            "request",
-            lambda request: (
-                heard.append(request.url[:200]) if not request.url.startswith(("data:", "blob:", own)) else None
-            ),
-        )
-        window.goto(address)
-        if address.startswith("file:"):
-            window.evaluate(DRAWN)
-        return window
-
-    yield open_
-    for context in contexts:
-        context.close()
-    assert heard == []
 
 
 def middle_of(window: Any, name: str) -> tuple[float, float]:
@@ -287,63 +251,3 @@ def test_a_map_of_one_building_shows_it_whole(visit: Any, tmp_path: Path) -> Non
     window = visit((tmp_path / "one.html").as_uri())
     assert window.evaluate("window.plumbline.view.map.queryRenderedFeatures({layers: ['judged']}).length") >= 1
     assert "1 building" in window.locator(".counted").inner_text()
-
-
-def send(window: Any, tmp_path: Path) -> None:
-    points, buildings = tmp_path / "a.csv", tmp_path / "f.geojson"
-    points.write_text("points")
-    buildings.write_text("buildings")
-    window.locator("input[name=points]").set_input_files([points, points])
-    window.locator("input[name=buildings]").set_input_files(buildings)
-    window.get_by_role("button", name="Judge the buildings").click()
-
-
-def test_the_services_page_sends_files_waits_and_shows_the_map(
-    visit: Any, tmp_path: Path, city: dict[str, Any]
-) -> None:
-    with Service(page_html(), city) as service:
-        window = visit(service.address)
-        window.get_by_text("Options").click()
-        window.get_by_label("Share of damaged buildings").fill("0.02")
-        window.get_by_label("Also restore a field").check()
-        send(window, tmp_path)
-        window.locator(".viewer").wait_for()
-        (predict, body), (restore, field) = service.sent
-        assert (predict, restore) == ("/v1/predict", "/v1/restore")
-        assert body.count(b'name="points"') == 2
-        assert b'name="damage_rate"\r\n\r\n0.02' in body
-        assert b'name="format"' not in body
-        assert b'name="damage_rate"' not in field
-        assert window.get_by_role("heading", name="Ours").is_visible()
-        assert window.get_by_label("Field", exact=True).locator("option").count() == 3  # none, and one of each job
-
-
-def test_a_problem_is_told_in_the_servers_words(visit: Any, tmp_path: Path, city: dict[str, Any]) -> None:
-    with Service(page_html(), city) as service:
-        service.problem = {"title": "Too large", "detail": "a.csv has 3 GB.", "status": 413}
-        window = visit(service.address, may_complain=True)
-        send(window, tmp_path)
-        alert = window.get_by_role("alert")
-        alert.filter(has_text="Too large: a.csv has 3 GB.").wait_for()
-        assert window.get_by_role("button", name="Judge the buildings").is_visible()
-
-
-def test_a_job_is_cancelled(visit: Any, tmp_path: Path, city: dict[str, Any]) -> None:
-    with Service(page_html(), city) as service:
-        service.endless = True
-        window = visit(service.address)
-        send(window, tmp_path)
-        window.get_by_text("points", exact=True).wait_for()
-        window.get_by_role("button", name="Cancel").click()
-        window.get_by_role("alert").filter(has_text="Cancelled").wait_for()
-        assert service.deleted == ["/v1/jobs/j1"]
-
-
-def test_a_token_is_asked_for(visit: Any, tmp_path: Path, city: dict[str, Any]) -> None:
-    with Service(page_html(), city, token="secret") as service:
-        window = visit(service.address, may_complain=True)
-        send(window, tmp_path)
-        window.get_by_label("Token", exact=True).last.fill("secret")
-        window.get_by_role("button", name="Go on").click()
-        window.locator(".viewer").wait_for()
-        assert len(service.sent) == 1

@@ -145,9 +145,17 @@ class JobStore:
         again: list[str] = []
         given_up: list[str] = []
         with self._open() as database:
-            rows = database.execute("SELECT id, owner, attempts FROM jobs WHERE status = 'running'").fetchall()
+            rows = database.execute(
+                "SELECT id, owner, attempts, cancelled FROM jobs WHERE status = 'running'"
+            ).fetchall()
             for row in rows:
-                if not is_alive(row["owner"]):
+                if is_alive(row["owner"]):
+                    continue
+                if row["cancelled"]:
+                    database.execute(
+                        "UPDATE jobs SET status = 'cancelled', finished = ? WHERE id = ?", (time.time(), row["id"])
+                    )
+                else:
                     (again if row["attempts"] < MOST_ATTEMPTS else given_up).append(row["id"])
             database.executemany(
                 "UPDATE jobs SET status = 'queued', owner = NULL WHERE id = ?", [(job,) for job in again]

@@ -157,6 +157,7 @@ class Runner(threading.Thread):
             if code == 0:
                 self._store.finish(job, "done")
             elif row is not None and row.cancelled:
+                shutil.rmtree(folder, ignore_errors=True)
                 self._store.finish(job, "cancelled")
             else:
                 ended = Problem(500, "The job's process was ended from outside, for want of memory perhaps.")
@@ -165,8 +166,8 @@ class Runner(threading.Thread):
             return
         if row is None or row.cancelled:
             self._end(one)
+            shutil.rmtree(folder, ignore_errors=True)  # first: one who reads "cancelled" finds nothing left
             self._store.finish(job, "cancelled")
-            shutil.rmtree(folder, ignore_errors=True)
             return
         limits = self._limits
         if time.monotonic() - one.began > 60 * limits.job_minutes:

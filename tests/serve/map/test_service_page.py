@@ -1,0 +1,112 @@
+"""The page of the service in a real browser, with the real service behind it: files in, a map out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.serve.http.served import ended, process
+
+pytest.importorskip("fastapi")
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+TOKEN = "a-token-of-many-letters"
+PATIENCE_MS = 240_000
+
+
+@pytest.fixture(scope="module")
+def address(tiny: Any, tiny_fields: Any, tmp_path_factory: Any) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("service") / "s"
+    with process(folder, tiny.data("package"), "--restoration-model", str(tiny_fields.package)) as (_, address):
+        yield f"{address}/"
+
+
+def send(window: Any, points: list[Path], buildings: Path) -> None:
+    window.locator("input[name=points]").set_input_files(points)
+    window.locator("input[name=buildings]").set_input_files(buildings)
+    window.get_by_role("button", name="Judge the buildings").click()
+
+
+def begun(window: Any) -> list[str]:
+    """Addresses of the jobs that the window will have begun."""
+    found: list[str] = []
+
+    def heard(answer: Any) -> None:
+        if answer.request.method == "POST" and answer.status == 202:
+            found.append(answer.headers["location"])
+
+    window.on("response", heard)
+    return found
+
+
+def test_files_are_judged_and_restored_and_the_map_is_shown(address: str, visit: Any, tiny: Any) -> None:
+    window = visit(address)
+    jobs = begun(window)
+    window.get_by_text("Options").click()
+    window.get_by_label("Share of damaged buildings").fill("0.1")
+    window.get_by_label("Also restore a field").check()
+    send(window, tiny.products(), tiny.footprints)
+    window.locator(".viewer").wait_for(timeout=PATIENCE_MS)
+    told = [httpx.get(address.rstrip("/") + job).json() for job in jobs]
+    assert [(job["kind"], job["status"]) for job in told] == [("predict", "done"), ("restore", "done")]
+    judged = httpx.get(f"{address.rstrip('/')}{jobs[0]}/result", headers={"accept": "text/csv"}).text
+    assert window.evaluate("window.plumbline.city.buildings.length") == len(judged.splitlines()) - 1
+    assert window.get_by_label("Field", exact=True).locator("option").count() > 1  # none, and what was restored
+    window.get_by_text("Results", exact=True).click()
+    with window.expect_download() as saved:
+        window.get_by_role("button", name="Save the result as CSV").click()
+    assert Path(saved.value.path()).read_text() == judged
+    with window.expect_download() as saved:
+        window.get_by_role("button", name="Save the result as GeoTIFF of the field").click()
+    assert Path(saved.value.path()).read_bytes()[:2] in (b"II", b"MM")
+
+
+def test_a_problem_of_the_request_is_told_in_the_services_words(address: str, visit: Any, tiny: Any) -> None:
+    window = visit(address, may_complain=True)
+    window.get_by_text("Options").click()
+    window.get_by_label("Share of damaged buildings").fill("lots")
+    send(window, tiny.products(), tiny.footprints)
+    window.get_by_role("alert").filter(has_text="damage-rate").wait_for()
+    assert window.get_by_role("button", name="Judge the buildings").is_visible()
+
+
+def test_a_problem_of_a_file_is_told_when_the_job_fails(address: str, visit: Any, tiny: Any, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.csv"
+    cut.write_text("this is no table of points\n")
+    window = visit(address)
+    send(window, [cut], tiny.footprints)
+    window.get_by_role("alert").filter(has_text="cut.csv").wait_for(timeout=PATIENCE_MS)
+
+
+def test_a_job_is_cancelled(address: str, visit: Any, tiny: Any) -> None:
+    window = visit(address)
+    with window.expect_response(lambda answer: answer.status == 202) as accepted:
+        send(window, tiny.products(), tiny.footprints)
+    job = accepted.value.headers["location"]
+    window.get_by_role("button", name="Cancel").click()
+    window.get_by_role("alert").filter(has_text="Cancelled").wait_for(timeout=PATIENCE_MS)
+    left = ended(httpx, job.rsplit("/", 1)[1], address.rstrip("/")) if found(address, job) else None
+    assert left is None or left["status"] == "cancelled"
+
+
+def found(address: str, job: str) -> bool:
+    """Whether the service knows a job: one that waited is forgotten as it is cancelled."""
+    return httpx.get(address.rstrip("/") + job).status_code == 200
+
+
+def test_a_token_is_asked_for(visit: Any, tiny: Any, tmp_path: Path) -> None:
+    secret = tmp_path / "token"
+    secret.write_text(TOKEN)
+    secret.chmod(0o600)
+    with process(tmp_path / "s", tiny.data("package"), "--token-file", str(secret)) as (_, address):
+        window = visit(f"{address}/", may_complain=True)
+        send(window, tiny.products(), tiny.footprints)
+        window.get_by_label("Token", exact=True).last.fill("not-the-token-at-all")
+        window.get_by_role("button", name="Go on").click()
+        window.get_by_label("Token", exact=True).last.fill(TOKEN)
+        window.get_by_role("button", name="Go on").click()
+        window.locator(".viewer").wait_for(timeout=PATIENCE_MS)
+        assert httpx.get(f"{address}/v1/models").status_code == 401
