@@ -33,9 +33,9 @@ def test_blocks_of_one_track_are_put_together_in_order_and_others_are_not():
         concatenate_tracks([parts[0], parts[1].at(np.arange(len(whole.epochs)) > 0)])
 
 
-def test_of_points_of_one_identifier_the_first_stays():
+def test_of_points_of_one_identifier_at_one_place_the_first_stays():
     twice = track(4)
-    twice.point_id[3] = twice.point_id[1]
+    twice.point_id[3], twice.easting[3], twice.northing[3] = twice.point_id[1], twice.easting[1], twice.northing[1]
     kept = drop_repeated(twice)
     assert kept.point_id.tolist() == ["p0", "p1", "p2"]
     assert dict(kept.dropped) == {"duplicate_id": 1}

@@ -34,7 +34,7 @@ class Units(Section):
 
     displacement: Literal["mm", "cm", "m"]
     """Of the epochs, and of `rmse`."""
-    angle: Literal["deg"] | None = None
+    angle: Literal["deg", "rad"] | None = None
     """Of the columns `incidence` and `heading`."""
 
 
@@ -95,7 +95,11 @@ class Product(Section):
     incidence_deg: float | None = None
     """Angle between the vertical and the line of sight, at the ground; 5 to 85."""
     heading_deg: float | None = Field(default=None, ge=-360, le=360)
-    """Direction of flight, clockwise from north; the antenna looks to the right."""
+    """Direction of flight, clockwise from north."""
+    look: Literal["right", "left"] = "right"
+    """Side to which the antenna looks, seen in the direction of flight."""
+    missing: list[float | str] | None = None
+    """Numbers and texts that stand for no value; left out, numbers that repeat far off their series are found."""
     moved_m: tuple[Shift, Shift] | None = None
     """Metres east and north by which its points are moved, where they lie beside the footprints."""
     raised_m: Shift | None = None

@@ -96,14 +96,33 @@ def drop_without_height(track: Track) -> Track:
 
 
 def drop_repeated(track: Track) -> Track:
-    """Of points with one identifier, the first is kept; the others are counted as `duplicate_id`."""
-    repeated = repeats(identity(track.point_id))
+    """Of points with one identifier at one place, the first is kept; the others are counted as `duplicate_id`."""
+    repeated = repeats(place_identity(track))
     return track.keep(~repeated, "duplicate_id") if repeated.any() else track
+
+
+def point_name(row: int) -> str:
+    """Name of the point in row `row`, from 1, of a product without identifiers."""
+    return f"P{row:07d}"
+
+
+def numbered(first: int, count: int) -> NDArray[np.object_]:
+    """(count,) names of the points from row `first` on."""
+    return np.array([point_name(row) for row in range(first, first + count)], object)
 
 
 def identity(point_id: NDArray[np.object_]) -> NDArray[np.uint64]:
     """(N,) a 64-bit hash of each identifier: so that those of millions of points can be compared in little memory."""
     return np.asarray(pd.util.hash_array(point_id, categorize=False), np.uint64)
+
+
+def place_identity(track: Track) -> NDArray[np.uint64]:
+    """(N,) the same of each identifier together with its place."""
+    places = (pd.util.hash_array(np.round(values, 2)) for values in (track.easting, track.northing))
+    found = identity(track.point_id)
+    for place in places:  # a product of odd numbers keeps the order of the parts apart
+        found = found * np.uint64(1_000_003) ^ np.asarray(place, np.uint64)
+    return found
 
 
 def repeats(values: NDArray[np.uint64]) -> NDArray[np.bool_]:

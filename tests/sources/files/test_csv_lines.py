@@ -38,7 +38,25 @@ WAYS: dict[str, Change] = {
     "gzip": lambda plain: gzip.compress(plain.encode()),
     "gzip of semicolons": lambda plain: gzip.compress(plain.replace(",", ";").encode()),
     "columns without a name at the end": lambda plain: plain.replace("\n", ",,\n").encode(),
+    "an empty cell behind every row": lambda plain: _behind_rows(plain, ","),
+    "two of them, of semicolons and Windows line ends": lambda plain: (
+        _behind_rows(plain, ",,").replace(b",", b";").replace(b"\n", b"\r\n")
+    ),
+    "no line end at the end": lambda plain: plain.rstrip("\n").encode(),
+    "line ends of old Macintoshes": lambda plain: plain.replace("\n", "\r").encode(),
+    "these and tabs, without the last": lambda plain: (
+        plain.rstrip("\n").replace("\n", "\r").replace(",", "\t").encode()
+    ),
+    "a minus sign of typesetting": lambda plain: plain.replace(",-", ",\u2212").encode(),
+    "the same in UTF-16 with semicolons": lambda plain: (
+        plain.replace(",-", ";\u2212").replace(",", ";").encode("utf-16")
+    ),
 }
+
+
+def _behind_rows(plain: str, cells: str) -> bytes:
+    header, rows = plain.split("\n", 1)
+    return f"{header}\n{rows.replace(chr(10), cells + chr(10))}".encode()
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -49,6 +67,39 @@ def test_a_table_reads_the_same_however_it_is_written(tmp_path, way):
         path = tmp_path / "other" / "plain.csv"
         path.write_bytes(WAYS[way](plain))
         assert_track(read_points(path, about), read_points(tmp_path / "plain.csv", about)), name
+
+
+def test_a_cell_behind_the_header_that_has_a_value_is_refused_by_its_line(tmp_path):
+    path = tmp_path / "a.csv"
+    lines = _behind_rows(text(rows()), ",").decode().splitlines()
+    path.write_text("\n".join([*lines[:-1], lines[-1] + "7"]) + "\n")
+    with pytest.raises(InputError, match=rf"line {len(lines)}, column \(column \d+\): '7' found, no value is needed"):
+        read_points(path, {"*": described()})
+
+
+def test_texts_and_numbers_that_are_stated_stand_for_no_value(tmp_path):
+    cells = rows()
+    cells[1]["COH"], cells[2]["H"] = "no data", "-77"
+    day = next(name for name in cells[0] if name.startswith("D2"))
+    cells[3][day], cells[4][day] = "****", "-77"
+    path = tmp_path / "a.csv"
+    path.write_text(text(cells))
+    with pytest.raises(InputError, match=r"If it stands for no value, state missing: \['(no data|\*\*\*\*)'\]"):
+        read_points(path, {"*": described()})
+    track = read_points(path, {"*": described(missing=[-77, "****", "no data"])})
+    assert len(track) == 5
+    assert np.isnan(track.coherence[1])
+    assert np.argwhere(np.isnan(track.displacement)).tolist() == [[2, 0], [3, 0]]
+
+
+@pytest.mark.parametrize("cell", ["1 234.5", "1\u00a0234.5", "1'234.5", "1\u2019234"])
+def test_thousands_that_stand_apart_are_refused_with_what_to_do(tmp_path, cell):
+    cells = rows()
+    cells[2]["H"] = cell
+    path = tmp_path / "a.csv"
+    path.write_text(text(cells), encoding="utf-8")
+    with pytest.raises(InputError, match=r"line 4, column H: .* Write thousands without a sign between them"):
+        read_points(path, {"*": described()})
 
 
 def test_a_western_accent_in_the_header_is_read(tmp_path):

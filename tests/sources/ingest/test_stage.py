@@ -229,7 +229,7 @@ def many(count: int) -> list[dict[str, str]]:
         row["temporal_coherence"] = "0.8"
         row["northing"] = f"{1_739_000 + rng.uniform(0, 900):.2f}"
     for number in range(7, count, 50):
-        cells[number]["pid"] = cells[number - 7]["pid"]
+        cells[number] |= {name: cells[number - 7][name] for name in ("pid", "easting", "northing")}
     return cells
 
 

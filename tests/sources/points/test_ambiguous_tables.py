@@ -77,14 +77,15 @@ def test_a_direction_that_turns_by_a_few_degrees_is_one_side(tmp_path):
     assert len(read_points(write(tmp_path, text(cells)))) == len(cells)
 
 
-def test_points_that_share_an_identifier_are_counted_aloud(tmp_path, caplog):
+def test_points_that_share_an_identifier_are_numbered_aloud(tmp_path, caplog):
     cells = rows()
     for row in cells:
         row["CODE"] = "1.20E+08"
     path = write(tmp_path, text(cells))
     with caplog.at_level(logging.WARNING, "plumbline"):
-        assert len(read_points(path, {"*": described()})) == 1
-    assert "5 of 6 points share an identifier with one before them and are left out" in caplog.text
+        track = read_points(path, {"*": described()})
+    assert track.point_id.tolist() == [f"P000000{number}" for number in range(1, 7)]
+    assert "points of several places share an identifier" in caplog.text
     columns = {role: name for role, name in described().columns.items() if role != "point_id"}
     assert len(read_points(path, {"*": described(columns=columns)})) == 6
 

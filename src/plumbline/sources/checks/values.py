@@ -108,12 +108,18 @@ NO_HEIGHT_M = -999.0
 """No building stands so low, and it is written where a height is not known."""
 
 
-def drop_codes(values: NDArray[np.floating]) -> None:
-    """Make each of `CODES` NaN, in place."""
+def usual_codes(values: NDArray[np.floating]) -> list[float]:
+    """Those of `CODES` that stand there, of either sign."""
     # Most tables have none, and one comparison with their largest value shows it.
     most, least = (float(end.reduce(values, axis=None, initial=0)) for end in (np.fmax, np.fmin))
-    if max(most, -least) >= CODES[0]:
-        values[np.isin(np.abs(values), CODES)] = np.nan
+    if max(most, -least) < CODES[0]:
+        return []
+    return [float(code) for code in np.unique(values[np.isin(np.abs(values), CODES)])]
+
+
+def drop_codes(values: NDArray[np.floating]) -> None:
+    """Make each of `CODES` NaN, in place."""
+    values[np.isin(values, usual_codes(values))] = np.nan
 
 
 def drop_height_codes(values: NDArray[np.floating]) -> None:

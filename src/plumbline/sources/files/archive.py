@@ -50,6 +50,12 @@ class CsvFile:
     decimal: bytes = b"."
     preamble: int = 0
     """Lines before the header."""
+    line_end: bytes = b"\n"
+    """`\\r` alone, of programs of old Macintoshes; whoever opens the file reads `\\n`."""
+    behind: int = 0
+    """Cells behind those of the header, in every row; they have to be empty."""
+    missing: tuple[str, ...] = ()
+    """Texts that are stated to stand for no value."""
 
     @property
     def is_cuttable(self) -> bool:
@@ -64,13 +70,15 @@ class CsvFile:
     @property
     def exchange(self) -> bytes | None:
         """What each byte of the file is read as (`bytes.translate`); None: as itself."""
-        if (self.separator, self.decimal) == (b",", b"."):
+        if (self.separator, self.decimal, self.line_end) == (b",", b".", b"\n"):
             return None
         # A comma that is neither becomes what the separator was: no cell is lost; a number with one is refused.
         # So is one with a point where commas are the decimal signs: 1.001 is a thousand and one.
         old, new = self.separator + b",", b"," + self.separator
         if self.decimal == b",":
             old, new = self.separator + b",.", b",." + POINT
+        if self.line_end == b"\r":
+            old, new = old + b"\r", new + b"\n"
         return bytes.maketrans(old, new)
 
     def __str__(self) -> str:

@@ -81,8 +81,14 @@ DECIMAL_POINT = re.compile(rb'\s*"?-?\d*\.\d+(e[-+]?\d+)?"?\s*', re.IGNORECASE)
 DECIMAL_COMMA = re.compile(rb'\s*"?-?\d*,\d+(e-?\d+)?"?\s*', re.IGNORECASE)
 
 
-def parse(lines: bytes, header: list[str], types: Mapping[str, pa.DataType]) -> pa.Table:
+MINUS = "\u2212".encode()
+"""As typesetting writes it."""
+
+
+def parse(lines: bytes, header: list[str], types: Mapping[str, pa.DataType], missing: Sequence[str] = ()) -> pa.Table:
     """The columns named in `types` as these types; cells of `MISSING` are null, or NaN in columns of numbers.
+
+    So are those of `missing`.
 
     Raises:
         ArrowException, UnicodeDecodeError: a line has more or fewer cells than the header, or a cell another type.
@@ -90,10 +96,12 @@ def parse(lines: bytes, header: list[str], types: Mapping[str, pa.DataType]) -> 
     # Each cell is compared with each of `MISSING`: a sixth of the time. Most files need none but the empty one, and
     # `nan` is a number for the parser.
     table = None
+    if MINUS in lines:
+        lines = lines.replace(MINUS, b"-")
     with suppress(pa.ArrowException):
         table = _read(lines, header, types, MISSING[:1])
     if table is None:
-        table = _read(lines, header, types, MISSING)
+        table = _read(lines, header, types, (*MISSING, *missing))
     return _with_points(table) if POINT in lines else table
 
 
@@ -116,10 +124,10 @@ def _with_points(table: pa.Table) -> pa.Table:
     return table
 
 
-def parses(lines: bytes, header: list[str], types: Mapping[str, pa.DataType]) -> bool:
+def parses(lines: bytes, header: list[str], types: Mapping[str, pa.DataType], missing: Sequence[str] = ()) -> bool:
     """Whether `parse` can."""
     try:
-        parse(lines, header, types)
+        parse(lines, header, types, missing)
     except (pa.ArrowException, UnicodeDecodeError):
         return False
     return True
@@ -144,9 +152,15 @@ def dialect(product: CsvFile, about: params.Product = NOTHING) -> tuple[CsvFile,
     Raises:
         InputError: the file cannot be read, or has no separator as stated.
     """
+    texts = tuple(value for value in about.missing or () if isinstance(value, str))
+    product = replace(product, missing=texts)
     lines = _first_lines(product)
     if lines and lines[0].startswith(UTF_16):
         product = replace(product, encoding="utf-16")
+        lines = _first_lines(product)
+    # Within a line, and not before its `\n`: it ends lines by itself.
+    if lines and b"\r" in lines[0].rstrip(b"\r\n"):
+        product = replace(product, line_end=b"\r")
         lines = _first_lines(product)
     as_opened = product.encoding
     preamble = next((number for number, line in enumerate(lines) if not _is_preamble(line)), 0)
@@ -172,7 +186,8 @@ def dialect(product: CsvFile, about: params.Product = NOTHING) -> tuple[CsvFile,
             f"{product}: its cells are separated by commas, and ingest.products says that decimals are written with "
             "one. Correct decimal there."
         )
-    product = replace(product, separator=separator, decimal=decimal)
+    behind = _behind(header, lines[preamble + 1 :], separator)
+    product = replace(product, separator=separator, decimal=decimal, behind=behind)
     return product, header.translate(product.exchange) if product.encoding == as_opened else None
 
 
@@ -201,6 +216,15 @@ def _is_header_of(comment: bytes, row: bytes) -> bool:
     separator = max(SEPARATORS.values(), key=row.count)
     first = row.split(separator)[-1].strip()
     return comment.count(separator) == row.count(separator) > 0 and re.fullmatch(rb"-?[\d.,e+-]+", first) is not None
+
+
+def _behind(header: bytes, rows: list[bytes], separator: bytes) -> int:
+    """How many empty cells stand behind those of the header in each of the rows; 0 where they differ."""
+    more = {row.count(separator) - header.count(separator) for row in rows if not _is_preamble(row)}
+    if len(more) != 1 or b'"' in b"".join(rows):  # separators in quotes are none
+        return 0
+    count = more.pop()
+    return count if count > 0 and all(row.rstrip(b"\r\n").endswith(separator * count) for row in rows) else 0
 
 
 def _decimal(rows: list[bytes], separator: bytes) -> bytes:

@@ -11,8 +11,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import NoReturn
 
+import numpy as np
 import pyarrow as pa
 
+from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.files.archive import POINT, CsvFile
 from plumbline.sources.files.csv_lines import (
@@ -48,11 +50,11 @@ def find_fault(product: CsvFile, header: list[str], types: Mapping[str, pa.DataT
     first = number = first_line_number(product)
     with open_rows(product) as stream:
         while lines := stream.readlines(BLOCK_BYTES):
-            if not parses(b"".join(lines), header, types):
+            if not parses(b"".join(lines), header, types, product.missing):
                 low, high = 0, len(lines)
                 while high - low > 1:
                     middle = (low + high) // 2
-                    if parses(b"".join(lines[low:middle]), header, types):
+                    if parses(b"".join(lines[low:middle]), header, types, product.missing):
                         low = middle
                     else:
                         high = middle
@@ -84,8 +86,8 @@ def _explain(
         return f": not readable as a csv ({error})."
     if len(cells) != len(header):
         advice = "the file seems cut off: download it again" if is_last else "correct the line"
-        return f": {len(cells)} cells found, the header has {len(header)} columns; {advice}."
-    column = next((name for name in types if not parses(line, header, {name: types[name]})), None)
+        return f": {len(cells)} cells found, the header has {len(header) - product.behind} columns; {advice}."
+    column = next((name for name in types if not parses(line, header, {name: types[name]}, product.missing)), None)
     if column is None:
         return ": not readable as a csv."
     wanted = "text in UTF-8" if pa.types.is_string(types[column]) else "a number"
@@ -104,31 +106,47 @@ def _advice(product: CsvFile, cell: str) -> str:
         if product.separator == b",":
             return " Commas stand between cells and in numbers: export it with semicolons, or with points in numbers."
         return " Where commas are its decimal signs, state decimal: ',' in ingest.products, or write points."
+    if re.fullmatch(r"-?\d{1,3}([ \u00a0\u202f'\u2019]\d{3})+([.,]\d+)?", cell):
+        return " Write thousands without a sign between them."
+    if not any(character.isdigit() for character in cell):
+        return f" If it stands for no value, state missing: [{cell[:20]!r}] in ingest.products."
     return ""
 
 
-def check_last_line(product: CsvFile, tail: bytes) -> None:
-    """Refuse a file that may end within a cell.
+def warn_of_end(product: CsvFile, tail: bytes) -> None:
+    """Say so where a file may end within a cell: without a line end, a last cell of -1.4 may have been -1.42.
 
-    Without a line end, a last cell of -1.4 may have been -1.42. Products write all series with the same number of
-    decimals, so it is taken for whole if it has as many as the cell before it.
+    Many programs write no last line end. Those that write all cells of a column with as many decimals show a cut.
     """
-    last = tail.splitlines()[-1] if tail else b""
-    if tail.endswith((b"\n", b"\r")) or not last.strip():
+    lines = [line for line in tail.splitlines() if line.strip()]
+    if tail.endswith((b"\n", b"\r")) or len(lines) < 2:
         return
-    decimals = [len(cell.strip().partition(b".")[2]) for cell in last.split(b",")[-2:]]
-    if len(decimals) < 2 or decimals[0] != decimals[1] or decimals[1] == 0:
-        cell = last.split(b",")[-1].decode("utf-8", "replace")
-        raise InputError(
-            f"{product}: the last line has no line end, its last cell {cell[:60]!r} may be cut off. Download the file "
-            "again; if it is whole, add a line break at its end."
+    cells = [line.split(b",")[-1 - product.behind].strip().strip(b'"') for line in lines]
+    written = [cell for cell in cells if NUMBER.fullmatch(cell)]
+    decimals = [len(cell.partition(b".")[2]) for cell in written]
+    if len(decimals) > 1 and written[-1] is cells[-1] and decimals[-1] < min(decimals[:-1]):
+        log.warning(
+            "%s: its last line has no line end, and its last cell %r fewer decimals than the others of its column. If "
+            "the file was cut off, download it again.",
+            product,
+            written[-1].decode()[:60],
         )
+
+
+def ends_with_a_line(product: CsvFile) -> bool:
+    """Whether the last line has a line end, so that its last cell is whole."""
+    last = b""
+    with product.open() as stream:
+        while data := stream.read(BLOCK_BYTES):
+            last = data[-1:]
+    return last in (b"\n", b"\r")
 
 
 MAX_LAST_BYTES = 2**16
 """Of a block's end, kept to see whether the file was cut there."""
 AHEAD = 2
 """Blocks in memory: one with the caller, one being parsed."""
+NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f]")
 
 
@@ -156,7 +174,7 @@ def read_header(product: CsvFile, line: bytes | None = None) -> list[str]:
         raise InputError(f"{product}: not a csv (its first line holds control characters).")
     if len(line) == MAX_HEADER_BYTES:
         raise InputError(f"{product}: not a csv (no line end in its first {MAX_HEADER_BYTES:,} bytes).")
-    names = [name.strip() for name in next(csv.reader([text.lstrip("# ")]))]
+    names = [name.strip() for name in next(csv.reader([text.lstrip("# ")]))] + [""] * product.behind
     if len(names) == 1:
         for separator, called in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
             if separator in text:
@@ -178,11 +196,10 @@ def read_columns(
         product: what to read.
         header: its `read_header`.
         types: the columns to read; others are only counted.
-        check_end: refuse a file that may end within a cell.
+        check_end: warn of a file that may end within a cell.
 
     Raises:
-        InputError: a row is longer or shorter than the header, a cell is not of its column's type, or the file ends
-            within a line.
+        InputError: a row is longer or shorter than the header, or a cell is not of its column's type.
     """
     tables = [table for _, table in stream_columns(product, header, types, check_end)]
     if not tables:
@@ -201,13 +218,15 @@ def stream_columns(
         InputError: as `read_columns`, where reading gets to the fault.
     """
     first, last = 0, b""
+    behind = header[len(header) - product.behind :]
+    types = {**types, **dict.fromkeys(behind, pa.string())}
     with open_rows(product) as stream, ThreadPoolExecutor(1) as pool:
         waiting: deque[tuple[bytes, Future[pa.Table]]] = deque()
         coming = blocks(product, stream)
         while True:
             block = next(coming, None)
             if block is not None:
-                waiting.append((block, pool.submit(parse, block, header, types)))
+                waiting.append((block, pool.submit(parse, block, header, types, product.missing)))
             if not waiting:
                 break
             if block is not None and len(waiting) < AHEAD:
@@ -218,8 +237,19 @@ def stream_columns(
             except (pa.ArrowException, UnicodeDecodeError) as error:
                 raise find_fault(product, header, types, str(error).splitlines()[0]) from None
             if table.num_rows:
-                last = text[-MAX_LAST_BYTES:]
-                yield first, table
+                last = (last + text)[-MAX_LAST_BYTES:]  # a line without an end is a block of its own
+                yield first, _without(product, table, behind, first)
                 first += table.num_rows
     if check_end and first and product.end is None:
-        check_last_line(product, last)
+        warn_of_end(product, last)
+
+
+def _without(product: CsvFile, table: pa.Table, behind: list[str], first: int) -> pa.Table:
+    """The table without the cells behind those that the header names, which have to be empty."""
+    for name in behind:
+        filled = np.array([bool(cell and cell.strip()) for cell in table[name].to_pylist()], bool)
+        if filled.any():
+            row = int(np.argmax(filled))
+            found = repr(table[name][row].as_py()[:60])
+            fail_at(product, first + row, name, found, "no value is needed, as the header does not name it")
+    return table.drop_columns(behind) if behind else table

@@ -15,7 +15,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
-from plumbline.core.files import atomic_folder, write_json
+from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.core.jobs import run_jobs, work_folder
 from plumbline.params import Ingest
 from plumbline.sources.checks.overlap import NEAR_M, points_near_footprints
@@ -36,14 +36,15 @@ from plumbline.sources.points.read import open_product, parts_of
 from plumbline.sources.points.reader_base import ProductFile
 from plumbline.sources.profiles.city import ProfileCity
 from plumbline.sources.profiles.files import ProfileFiles, find_profiles
-from plumbline.sources.track import Track, concatenate_tracks, identity
+from plumbline.sources.track import Track, concatenate_tracks, identity, numbered, place_identity
 
 SPILL_BYTES = 2**27
 """Series kept in memory before they are written: a part of a csv has about as much, a large zip is written in turns."""
 SIZED = 500
 """Points of each block whose displacements are looked at for their unit."""
 POINTS, HALO = "points", "halo"
-PART, IDENTITY, SAMPLE, REPEATED = "part.json", "identity.npy", "sample.parquet", "repeated.npy"
+PART, IDENTITY, SAMPLE = "part.json", "identity.npy", "sample.parquet"
+REPEATED, NUMBERED = "repeated.npy", "numbered.json"
 SAMPLED_M = 50.0
 """Side of the squares that a sample is of."""
 
@@ -70,7 +71,10 @@ class Part:
 def read_part(
     part: Part, ready: Callable[[], object] = lambda: None, go_on: Callable[[], object] = lambda: None
 ) -> None:
-    """Read, filter and write the points of a part; `repeated.npy` beside its folder says which rows to leave out.
+    """Read, filter and write the points of a part.
+
+    Beside its folder, `repeated.npy` says which rows to leave out, and `numbered.json` that its points are called by
+    their rows, and by which number the first.
 
     Args:
         part: what to read.
@@ -83,14 +87,18 @@ def read_part(
     source = open_product(part.file, part.crs, part.span)
     repeated_file = part.folder.with_name(f"{part.folder.name}-{REPEATED}")
     repeated = np.load(repeated_file) if repeated_file.exists() else np.zeros(0, np.intp)
+    numbered_file = part.folder.with_name(f"{part.folder.name}-{NUMBERED}")
+    first_number = read_json(numbered_file)["first"] if numbered_file.exists() else None
     with atomic_folder(part.folder) as out:
-        pile, seen, samples = _Pile(out, part, ready), [np.zeros(0, np.uint64)], []
+        pile, seen, samples = _Pile(out, part, ready), [np.zeros((0, 2), np.uint64)], []
         row, values_T = 0, np.zeros(len(source.epochs), np.int64)
         sizes = Sizes(0, 0, 0)
         dropped: Counter[str] = Counter()
         for block in source.blocks():
             go_on()
-            seen.append(identity(block.point_id))
+            seen.append(np.column_stack([identity(block.point_id), place_identity(block)]))
+            if first_number is not None:
+                block = replace(block, point_id=numbered(first_number + row, len(block)))
             sizes = sizes.plus(sizes_of(block.displacement, SIZED))
             samples.append(without_series(block.take(_sample(block, part.sampled))))
             rows = np.arange(row, row := row + len(block))
@@ -113,6 +121,7 @@ def read_part(
                 "name": source.name,
                 "epochs": [str(day) for day in source.epochs],
                 "dropped": dict(dropped),
+                "numbered": first_number is not None,
                 "notes": list(source.notes),
                 "values": values_T.tolist(),
                 "sizes": list(sizes),

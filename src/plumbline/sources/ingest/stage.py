@@ -13,12 +13,22 @@ import numpy as np
 
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
-from plumbline.core.files import atomic_file, atomic_folder, read_json
+from plumbline.core.files import atomic_file, atomic_folder, read_json, write_json
 from plumbline.core.jobs import alone, clear, cores, remove, run_jobs, undone
 from plumbline.params import Ingest
 from plumbline.sources.city.tables import read_city
 from plumbline.sources.ingest.assemble import CITY, assemble
-from plumbline.sources.ingest.parts import IDENTITY, PART, REPEATED, STAGE, IngestPlan, cut_parts, read_part
+from plumbline.sources.ingest.parts import (
+    IDENTITY,
+    NUMBERED,
+    PART,
+    REPEATED,
+    STAGE,
+    IngestPlan,
+    cut_parts,
+    read_part,
+)
+from plumbline.sources.points.read import NUMBERED_ANEW
 from plumbline.sources.profiles.city import place_profiles, read_profile_city
 from plumbline.sources.track import repeats
 
@@ -117,20 +127,35 @@ def _nothing() -> None:
 
 
 def read_without_repeated(plan: IngestPlan, workers: int | None = None) -> None:
-    """Read parts again in which points repeat an identifier that stands before in their product, without these."""
+    """Read parts again whose points have bad identifiers in their product.
+
+    A point that repeats identifier and place of one before it is left out; where points of several places share an
+    identifier, all of the product are numbered.
+    """
     again = []
     for path in {part.file.path: None for part in plan.parts}:
         own = [part for part in plan.parts if part.file.path == path]
-        lengths = [np.load(part.folder / IDENTITY, mmap_mode="r") for part in own]
-        bad = repeats(np.concatenate(lengths))
-        if not bad.any():
-            continue
-        log.warning("%s: %d points repeat the identifier of an earlier one and are left out.", path, int(bad.sum()))
-        for part, rows in zip(own, np.split(bad, np.cumsum([len(one) for one in lengths])[:-1]), strict=True):
-            # The part tells whether it was read again, the note does not: a kill may come between the two.
-            if rows.sum() != read_json(part.folder / PART)["dropped"].get("duplicate_id", 0):
-                with atomic_file(part.folder.with_name(f"{part.folder.name}-{REPEATED}")) as note:
-                    np.save(note, np.flatnonzero(rows))
-                remove(part.folder)
-                again.append(part)
+        seen = [np.load(part.folder / IDENTITY, mmap_mode="r") for part in own]
+        ends = np.cumsum([len(one) for one in seen])
+        bad = repeats(np.concatenate([one[:, 1] for one in seen]))
+        is_shared = bool(repeats(np.concatenate([one[:, 0] for one in seen])[~bad]).any())
+        if bad.any():
+            log.warning(
+                "%s: %d points repeat the identifier and the place of an earlier one and are left out.",
+                path,
+                int(bad.sum()),
+            )
+        if is_shared:
+            log.warning(NUMBERED_ANEW, path)
+        for part, rows, end in zip(own, np.split(bad, ends[:-1]), ends, strict=True):
+            told = read_json(part.folder / PART)
+            # The part tells whether it was read again, the notes do not: a kill may come between the two.
+            if rows.sum() == told["dropped"].get("duplicate_id", 0) and is_shared == told["numbered"]:
+                continue
+            with atomic_file(part.folder.with_name(f"{part.folder.name}-{REPEATED}")) as note:
+                np.save(note, np.flatnonzero(rows))
+            if is_shared:
+                write_json(part.folder.with_name(f"{part.folder.name}-{NUMBERED}"), {"first": int(end) - len(rows) + 1})
+            remove(part.folder)
+            again.append(part)
     run_jobs(read_part, again, workers, STAGE)

@@ -66,6 +66,7 @@ def open_columns(product: CsvFile, header: list[str], about: params.Product, crs
         coherence=has.get("coherence"),
         rmse=has.get("rmse"),
         rmse_to_mm=TO_MM[units.displacement],
+        missing=about.missing,
     )
     return open_csv_table(product, header, layout, about.track or product.path.stem, crs)
 
@@ -108,7 +109,8 @@ def _line_of_sight(about: params.Product) -> tuple[str, str, str] | Angles:
     incidence, heading = has.get("incidence", about.incidence_deg), has.get("heading", about.heading_deg)
     if incidence is None or heading is None:
         raise InputError("ingest.products: an incidence and a heading are needed.")
-    return Angles(incidence, heading)
+    to_degrees = float(np.degrees(1)) if about.units is not None and about.units.angle == "rad" else 1.0
+    return Angles(incidence, heading, about.look, to_degrees)
 
 
 LIKELY = {

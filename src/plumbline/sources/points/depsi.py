@@ -38,6 +38,7 @@ def open_depsi(product: CsvFile, header: list[str], about: params.Product, crs: 
         crs=about.crs or GLOBE,
         to_mm=to_mm(about, "m"),
         los=stated_angles(product, about),
+        missing=about.missing,
         point_id="pnt_id",
         height="pnt_height" if "pnt_height" in header else None,
         coherence="pnt_enscoh" if "pnt_enscoh" in header else None,
@@ -60,4 +61,4 @@ def stated_angles(product: CsvFile, about: params.Product) -> Angles:
             "  products:\n"
             f"    {product.path.name!r}: {{incidence_deg: 30.0, heading_deg: 350.0}}  # your numbers"
         )
-    return Angles(about.incidence_deg, about.heading_deg)
+    return Angles(about.incidence_deg, about.heading_deg, about.look)

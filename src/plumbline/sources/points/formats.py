@@ -28,7 +28,7 @@ from plumbline.sources.points.stamps import is_stamps, open_stamps
 from plumbline.sources.points.vector_layer import PointLayer, find_point_layer
 from plumbline.sources.track import Track
 
-ANGLES = frozenset({"incidence_deg", "heading_deg"})
+ANGLES = frozenset({"incidence_deg", "heading_deg", "look"})
 WRITTEN = frozenset({"separator", "decimal"})
 """How a csv of any format may be written."""
 
@@ -53,7 +53,9 @@ FORMATS = {
         "EGMS L2a and L2b (csv, zip as downloaded, or Parquet)",
         WRITTEN,
         is_egms,
-        lambda product, header, about, crs: _renamed_and_projected(open_egms(product, header), product, about, crs),
+        lambda product, header, about, crs: _renamed_and_projected(
+            open_egms(product, header, about.missing), product, about, crs
+        ),
     ),
     "depsi": Format("DePSI (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_depsi, open_depsi),
     "stamps": Format(
@@ -68,7 +70,7 @@ FORMATS = {
 """By name; of those that recognise a header, the first counts."""
 KNOWN = "Known: " + "; ".join(f"{form.called}: {name}" for name, form in FORMATS.items())
 PARQUET_FORMATS = ("egms-l3", "egms")
-OF_ALL = frozenset({"format", "track", "moved_m", "raised_m"})
+OF_ALL = frozenset({"format", "track", "moved_m", "raised_m", "missing"})
 """Keys of `ingest.products` that mean something for every format."""
 
 

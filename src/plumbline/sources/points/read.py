@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
@@ -15,13 +17,17 @@ from plumbline.sources.files.file_type import first_bytes
 from plumbline.sources.points.columns import open_columns
 from plumbline.sources.points.egms.parquet import group_parts, is_parquet, is_point_table, open_parquet
 from plumbline.sources.points.formats import FORMATS, recognise
+from plumbline.sources.points.line_of_sight import in_use, one_side
 from plumbline.sources.points.mintpy.hdf5 import is_hdf5
 from plumbline.sources.points.mintpy.series import is_timeseries, open_mintpy
-from plumbline.sources.points.reader_base import PointSource, ProductFile, all_points, moved, one_side, raised
-from plumbline.sources.track import NO_HEIGHT, Track
+from plumbline.sources.points.reader_base import PointSource, ProductFile, all_points, moved, raised
+from plumbline.sources.track import NO_HEIGHT, Track, identity, numbered, repeats
 
 PART_BYTES = 2**28
 """A csv, or an unpacked Parquet file, is read in parts of so many bytes, each by itself."""
+NUMBERED_ANEW = "%s: points of several places share an identifier (rounded by a spreadsheet?): all are numbered anew."
+FEWEST_HEIGHTS = 10
+"""Points whose heights, if they are alike, are worth a word."""
 SAMPLED = 10_000
 """Points whose displacements are looked at for their unit."""
 
@@ -39,7 +45,7 @@ def open_product(file: ProductFile, crs: str | None = None, part: tuple[int, int
     Raises:
         InputError: the file cannot be read, or its content is refused by the reader.
     """
-    source = one_side(_open(file, crs, part), file.path)
+    source = in_use(one_side(_open(file, crs, part), file.path), file.path, file.about)
     return raised(moved(source, file.about.moved_m), file.about.raised_m)
 
 
@@ -102,12 +108,14 @@ def read_product(file: ProductFile, crs: str | None = None) -> Track:
     repeated = track.dropped.get("duplicate_id", 0)
     if repeated:
         log.warning(
-            "%s: %d of %d points share an identifier with one before them and are left out. Where the identifiers are "
-            "not of single points, leave point_id out of columns in ingest.products.",
+            "%s: %d of %d points repeat the identifier and the place of one before them and are left out.",
             path,
             repeated,
             repeated + len(track),
         )
+    if repeats(identity(track.point_id)).any():
+        log.warning(NUMBERED_ANEW, path)
+        track = replace(track, point_id=numbered(1, len(track)))
     if NO_HEIGHT in track.dropped:
         if not len(track):
             raise InputError(
@@ -115,6 +123,12 @@ def read_product(file: ProductFile, crs: str | None = None) -> Track:
                 "its columns are described in params.yaml, leave height out of them."
             )
         log.warning("%s: %d points have no height and are left out.", path, track.dropped[NO_HEIGHT])
+    if len(track) >= FEWEST_HEIGHTS and np.ptp(track.height) == 0 and track.height[0] != 0:
+        log.warning(
+            "%s: all of its points have the height %g m. Tilts need differences of height: is it the right column?",
+            path,
+            track.height[0],
+        )
     sizes = sizes_of(track.displacement, SAMPLED)
     warn_of_unit(path, sizes, can_state_units(file))
     return track

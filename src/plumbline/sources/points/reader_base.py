@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NoReturn, Protocol
@@ -68,10 +68,6 @@ MAX_DISPLACEMENT_MM = 100_000.0
 UNIT_TOLERANCE = 0.005
 """Of the line of sight's length: components rounded to three decimals are off by up to 0.001."""
 MIN_EPOCHS = 2
-LEAST_LEVEL = 0.05
-"""Level part of a line of sight below which it has no direction, as of vertical components."""
-MAX_TURN_DEG = 60.0
-"""Within a swath the direction turns by a degree or two; ascending and descending passes look 160 degrees apart."""
 OUT_OF_ORDER = "the epochs do not ascend in the file; they are sorted"
 
 
@@ -87,32 +83,6 @@ def noted(source: PointSource, about: object, notes: Iterable[str]) -> PointSour
     for note in said:
         log.info("%s: %s.", about, note)
     return replace(source, notes=(*source.notes, *said))
-
-
-def one_side(source: PointSource, about: object) -> PointSource:
-    """The product, refused where reading gets to points that are seen from another side than those before.
-
-    Ascending and descending passes in one file would be taken for one track: its movement would be of neither.
-    """
-
-    def blocks() -> Iterator[Track]:
-        first: NDArray[np.float64] | None = None
-        for block in source.blocks():
-            level = np.asarray(block.los[:, :2], float)
-            length = np.linalg.norm(level, axis=1)
-            seen = level[length > LEAST_LEVEL]
-            if len(seen):
-                first = seen[0] if first is None else first
-                cosine = seen @ first / (np.linalg.norm(seen, axis=1) * np.linalg.norm(first))
-                if cosine.min() < np.cos(np.radians(MAX_TURN_DEG)):
-                    other = seen[int(np.argmin(cosine))]
-                    raise InputError(
-                        f"{about}: points seen from two sides: los_east, los_north {first[0]:.2f}, {first[1]:.2f} and "
-                        f"{other[0]:.2f}, {other[1]:.2f}. Each track (ascending, descending) needs a file of its own."
-                    )
-            yield block
-
-    return replace(source, blocks=blocks)
 
 
 def moved(source: PointSource, by_m: tuple[float, float] | None) -> PointSource:
@@ -143,7 +113,7 @@ def raised(source: PointSource, by_m: float | None) -> PointSource:
 
 
 def all_points(source: PointSource) -> Track:
-    """All blocks of a product as one; of points with one identifier, the first is kept.
+    """All blocks of a product as one; of points with one identifier at one place, the first is kept.
 
     Raises:
         InputError: there is no point, or a block is refused by its reader.
@@ -165,10 +135,14 @@ def to_mm(about: params.Product, unit: str) -> float:
 
 @dataclass(frozen=True)
 class Angles:
-    """A line of sight by two angles in degrees, each a column or one number for all points; see `los_from_heading`."""
+    """A line of sight by two angles, each a column or one number for all points; see `los_from_heading`."""
 
     incidence: str | float
     heading: str | float
+    look: Literal["right", "left"] = "right"
+    """Side of the flight on which the antenna looks."""
+    to_degrees: float = 1.0
+    """What columns of angles are multiplied by."""
 
 
 @dataclass(frozen=True)
@@ -196,12 +170,12 @@ class TableLayout:
     rmse_to_mm: float = 1.0
     x_range: Range = PLANE
     y_range: Range = PLANE
-    fixed_decimals: bool = False
-    """Whether all displacements have as many decimals, so that a last cell that was cut shows."""
     cells: bool = False
     """Whether the places are middles of cells, on a grid."""
     skip: int = 0
     """Rows after the header that are no points."""
+    missing: Sequence[float | str] | None = None
+    """Numbers that stand for no value; None: they are looked for."""
 
     @property
     def types(self) -> dict[str, pa.DataType]:

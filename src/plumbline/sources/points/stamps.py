@@ -53,6 +53,7 @@ def open_stamps(product: CsvFile, header: list[str], about: params.Product, crs:
         crs=about.crs or GLOBE,
         to_mm=to_mm(about, "mm"),
         los=stated_angles(product, about),
+        missing=about.missing,
         skip=1,
     )
     return open_csv_table(product, header, layout, about.track or product.path.stem, crs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
+from plumbline.sources.checks.missing import Missing
 from plumbline.sources.checks.values import drop_codes, drop_height_codes, warn_of_rounding
 from plumbline.sources.crs import (
     LATITUDES,
@@ -25,7 +25,7 @@ from plumbline.sources.crs import (
     projection,
     typical_box,
 )
-from plumbline.sources.files.archive import BUFFER_BYTES, CsvFile
+from plumbline.sources.files.archive import CsvFile
 from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.points.reader_base import (
     HEIGHT_RANGE,
@@ -38,10 +38,11 @@ from plumbline.sources.points.reader_base import (
     PointSource,
     TableLayout,
 )
-from plumbline.sources.track import Track, drop_without_height, los_from_heading
+from plumbline.sources.track import Track, drop_without_height, los_from_heading, numbered, point_name
 
 Floats = NDArray[np.float64]
 INCIDENCES, HEADINGS = (1.0, 89.0), (-360.0, 360.0)
+TURN_RAD = 2 * np.pi
 Rows = Callable[[Mapping[str, pa.DataType]], Iterator[tuple[int, pa.Table]]]
 """Gives some columns of a file, block by block, with the index of the block's first row."""
 
@@ -59,15 +60,13 @@ def open_csv_table(product: CsvFile, header: list[str], layout: TableLayout, nam
         InputError: a column is missing, there are too few epochs, or the points lie outside of the CRS; what concerns
             rows, where reading gets to them.
     """
-    if not layout.fixed_decimals and product.end is None:
-        _check_line_end(product)
     return open_table(
         str(product),
         header,
         layout,
         name,
         crs,
-        rows=lambda types: stream_columns(product, header, types, check_end=layout.fixed_decimals),
+        rows=lambda types: stream_columns(product, header, types, check_end=types == layout.types),
         fail_row=lambda row, column, found, wanted: fail_at(product, row, column, found, wanted),
         is_whole=product.is_whole,
     )
@@ -93,7 +92,8 @@ def open_table(
         raise InputError(f"{source}: column {', '.join(missing[:8])} is missing; the header has {shown}.")
     if len(layout.days) < MIN_EPOCHS:
         raise InputError(f"{source}: {len(layout.days)} epochs found, at least {MIN_EPOCHS} are needed.")
-    reader = _Reader(source, layout, rows, fail_row, is_whole)
+    missing = Missing(source, layout.missing)
+    reader = _Reader(source, layout, rows, fail_row, is_whole, missing)
     plane = projection(source, layout.crs, crs, lambda: reader.extent(whole=crs is None))
     days = sorted(layout.days, key=lambda column: layout.days[column])
     epochs = np.array([layout.days[column] for column in days], "datetime64[D]")
@@ -115,23 +115,9 @@ def open_table(
             yield reader.track(name, plane, epochs, days, first, table)
         if empty:
             raise InputError(f"{source}: it has a header, but no points. Download it again, or leave it out.")
+        missing.tell()
 
     return PointSource(name, plane.crs, epochs, blocks, tuple(notes))
-
-
-def _check_line_end(product: CsvFile) -> None:
-    """Refuse a file that may end within a cell: cut, 0.00225 still is a number."""
-    last = b""
-    with product.open() as stream:
-        if product.is_cuttable:
-            stream.seek(-1, io.SEEK_END)
-        while data := stream.read(BUFFER_BYTES):
-            last = data[-1:]
-    if last not in (b"\n", b"\r"):
-        raise InputError(
-            f"{product}: the last line has no line end, its last cell may be cut off. Download or export the file "
-            "again; if it is whole, add a line break at its end."
-        )
 
 
 @dataclass(frozen=True)
@@ -141,6 +127,7 @@ class _Reader:
     rows: Rows
     fail_row: Fail
     is_whole: bool
+    missing: Missing
 
     def read(self, types: Mapping[str, pa.DataType]) -> Iterator[tuple[int, pa.Table]]:
         for first, table in self.rows(types):
@@ -213,6 +200,7 @@ class _Reader:
         values = np.array(table[column].to_numpy(), float)
         drop = drop_height_codes if column == self.layout.height else drop_codes
         drop(values)
+        self.missing.drop_stated(values)
         bad = (values < bounds[0]) | (values > bounds[1])
         if bad.any():
             row = int(np.argmax(bad))
@@ -224,6 +212,7 @@ class _Reader:
         """Root mean square errors in mm; where there is none, NaN."""
         values = np.array(table[column].to_numpy(), float)
         drop_codes(values)
+        self.missing.drop_stated(values)
         with np.errstate(over="ignore"):
             values *= self.layout.rmse_to_mm
         bad = (values < 0) | (values > MAX_DISPLACEMENT_MM)
@@ -236,20 +225,17 @@ class _Reader:
         column = self.layout.point_id
         if column is None:
             start = first - self.layout.skip + 1
-            return np.array([f"P{number:07d}" for number in range(start, start + len(table))], object)
-        names = np.array([str(name or "").strip() for name in table[column].to_pylist()], object)
-        if not all(names):
-            self.fail_row(first + int(np.argmax(names == "")), column, "no value", "an identifier is needed")
-        return names
+            return numbered(start, len(table))
+        # One without a name is called by its row: no point is lost for its name.
+        names = (str(name or "").strip() for name in table[column].to_pylist())
+        return np.array([name or point_name(row) for row, name in enumerate(names, first + 1)], object)
 
     def line_of_sight(self, first: int, table: pa.Table) -> Floats:
         given = self.layout.los
         if isinstance(given, Angles):
-            angles = [
-                self.numbers(first, table, angle, bounds) if isinstance(angle, str) else np.full(len(table), angle)
-                for angle, bounds in ((given.incidence, INCIDENCES), (given.heading, HEADINGS))
-            ]
-            return los_from_heading(*angles)
+            incidence = self.angles(first, table, given.incidence, INCIDENCES, given.to_degrees)
+            heading = self.angles(first, table, given.heading, HEADINGS, given.to_degrees)
+            return los_from_heading(incidence, heading + (180.0 if given.look == "left" else 0.0))
         columns = [name for name in given if isinstance(name, str)]
         if not columns:
             return np.tile(np.asarray(given, float), (len(table), 1))
@@ -266,17 +252,29 @@ class _Reader:
             self.fail_row(first + row, columns[2], found, "a vector from ground to satellite points up")
         return vector
 
+    def angles(self, first: int, table: pa.Table, angle: str | float, bounds: Range, to_degrees: float) -> Floats:
+        if not isinstance(angle, str):
+            return np.full(len(table), angle)
+        values = np.asarray(table[angle].to_numpy(), float)
+        hint = ""
+        if to_degrees == 1 and len(values) and (np.abs(values) <= TURN_RAD).all() and values.any():
+            hint = " (in degrees; for radians state units: {angle: rad})"
+            if bounds == HEADINGS:  # no satellite's flight is so near north; of incidences, the bounds say it
+                wanted = f"a direction of flight is needed{hint}"
+                self.fail_row(first, angle, f"{values[0]:.10g}", wanted)
+        low, high = (bound / to_degrees for bound in bounds)
+        return self.numbers(first, table, angle, (low, high), hint) * to_degrees
+
     def series(self, first: int, table: pa.Table, days: list[str]) -> NDArray[np.float32]:
-        displacement = np.empty((len(table), len(days)), np.float32)
+        values = np.empty((len(table), len(days)))
         for index, column in enumerate(days):
-            with np.errstate(over="ignore"):
-                values = np.array(table[column].to_numpy(), float)
-                drop_codes(values)
-                values *= self.layout.to_mm
-            bad = np.abs(values) > MAX_DISPLACEMENT_MM  # false for NaN, which is a missing value
-            if bad.any():
-                row = int(np.argmax(bad))
-                wanted = f"at most {MAX_DISPLACEMENT_MM:g} mm either way is possible"
-                self.fail_row(first + row, column, f"{values[row]:g} mm", wanted)
-            displacement[:, index] = values
-        return displacement
+            values[:, index] = table[column].to_numpy()
+        self.missing.drop(values)
+        with np.errstate(over="ignore"):
+            values *= self.layout.to_mm
+        most, least = (float(end.reduce(values, axis=None, initial=0)) for end in (np.fmax, np.fmin))
+        if max(most, -least) > MAX_DISPLACEMENT_MM:
+            row, index = (int(at) for at in np.argwhere(np.abs(values) > MAX_DISPLACEMENT_MM)[0])
+            wanted = f"at most {MAX_DISPLACEMENT_MM:g} mm either way is possible"
+            self.fail_row(first + row, days[index], f"{values[row, index]:g} mm", wanted)
+        return values.astype(np.float32)

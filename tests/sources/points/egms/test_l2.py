@@ -73,13 +73,29 @@ def test_empty_cells_of_a_series_become_nan(tmp_path, cell):
     assert np.argwhere(np.isnan(track.displacement)).tolist() == [[1, 2]]
 
 
-def test_of_points_with_one_pid_the_first_is_kept_and_the_rest_counted(tmp_path, caplog):
+def test_of_points_with_one_pid_at_one_place_the_first_is_kept_and_the_rest_counted(tmp_path, caplog):
     cells = rows()
-    repeated = {**cells[2], "easting": f"{EAST + 99:.2f}"}
+    repeated = {**cells[2], EPOCHS[1]: "7.5"}
     with caplog.at_level("WARNING", "plumbline"):
         track = read(tmp_path, text([*cells, repeated, repeated]))
     assert_same(track, read(tmp_path, text(cells)))
     assert dict(track.dropped) == {"duplicate_id": 2}
+
+
+def test_points_of_one_pid_at_other_places_are_numbered_and_none_is_lost(tmp_path, caplog):
+    cells = rows()
+    moved = {**cells[2], "easting": f"{EAST + 99:.2f}"}
+    with caplog.at_level("WARNING", "plumbline"):
+        track = read(tmp_path, text([*cells, moved, cells[2]]))
+    assert track.point_id.tolist() == [f"P{number:07d}" for number in range(1, len(cells) + 2)]
+    assert dict(track.dropped) == {"duplicate_id": 1}
+    assert caplog.text.count("are numbered anew") == 1
+
+
+def test_a_point_without_a_pid_is_called_by_its_row(tmp_path):
+    cells = rows()
+    cells[1]["pid"] = ""
+    assert read(tmp_path, text(cells)).point_id[1] == "P0000002"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +110,6 @@ def test_of_points_with_one_pid_the_first_is_kept_and_the_rest_counted(tmp_path,
         ("los_up", "nan", "column los_up: no value found"),
         ("los_east", "0.1", "column los_east, los_north, los_up: a vector of length 0.810 found, a unit vector"),
         ("los_up", "-0.795", "column los_up: -0.795 found, a vector from ground to satellite points up"),
-        ("pid", "", "column pid: no value found, an identifier is needed"),
         (EPOCHS[1], "n.a.", f"column {EPOCHS[1]}: 'n.a.' found, a number is needed"),
         (EPOCHS[1], "inf", f"column {EPOCHS[1]}: inf found, at most 100000 mm"),
         (EPOCHS[3], "-1e39", f"column {EPOCHS[3]}: -inf found, at most 100000 mm"),
@@ -171,7 +186,10 @@ def test_a_file_cut_anywhere_is_refused_or_reads_as_its_first_points(tmp_path, s
     whole = read(tmp_path, content)
     track = unless_refused(lambda: read(tmp_path, content[: round(share * len(content))]), tmp_path / "t.csv")
     if track is not None:
-        assert_same(track, whole.keep(np.arange(len(whole)) < len(track), "cut"))
+        # Of the last point the last cell may be cut, which is warned of where other rows show it.
+        last = len(track) - 1
+        assert_same(track.keep(np.arange(len(track)) < last, "last"), whole.keep(np.arange(len(whole)) < last, "last"))
+        np.testing.assert_array_equal(track.displacement[last, :-1], whole.displacement[last, :-1])
 
 
 @FUZZ

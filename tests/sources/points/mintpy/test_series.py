@@ -197,13 +197,44 @@ def test_without_azimuth_the_heading_counts_on_either_side(tmp_path, caplog):
         read_points(stack.write(tmp_path / "timeseries.h5"))
 
 
-def test_an_azimuth_that_is_not_of_the_heading_is_said(tmp_path, caplog):
+@pytest.mark.parametrize(
+    ("written", "called"),
+    [
+        (lambda azimuth: azimuth + 180, "degrees, anti-clockwise from north, from the satellite"),
+        (lambda azimuth: -azimuth, "degrees, clockwise from north, to the satellite"),
+        (lambda azimuth: azimuth + 90, "degrees, anti-clockwise from east, to the satellite"),
+        (np.radians, "radians, anti-clockwise from north, to the satellite"),
+        (lambda azimuth: np.radians(180 - azimuth), "radians, clockwise from north, from the satellite"),
+    ],
+)
+def test_an_azimuth_by_another_convention_is_recognised_where_the_heading_confirms_it(
+    tmp_path, caplog, written, called
+):
+    usual = read_points(Stack().write(tmp_path / "usual" / "timeseries.h5"))
     stack = Stack()
-    stack.geometry["azimuthAngle"] += 180
-    with caplog.at_level("INFO", "plumbline"):
-        notes = open_points(stack.write(tmp_path / "timeseries.h5")).notes
-    assert "disagree by 180" in caplog.text
-    assert sum("disagree by 180; /azimuthAngle is used" in note for note in notes) == 1
+    stack.geometry["azimuthAngle"] = written(stack.geometry["azimuthAngle"]).astype(np.float32)
+    with caplog.at_level("WARNING", "plumbline"):
+        track = read_points(stack.write(tmp_path / "timeseries.h5"))
+    np.testing.assert_allclose(track.los, usual.los, atol=1e-4)
+    assert f"is taken as {called}" in caplog.text
+
+
+def test_an_azimuth_that_contradicts_the_heading_is_refused_with_both_and_what_decides(tmp_path):
+    stack = Stack()
+    stack.geometry["azimuthAngle"] += 45
+    path = stack.write(tmp_path / "timeseries.h5")
+    with pytest.raises(InputError, match=r"/azimuthAngle of .* and HEADING .* contradict each other.*heading_deg"):
+        open_points(path)
+    assert len(read_points(path, {"*": Product(incidence_deg=33, heading_deg=190)}))
+
+
+def test_incidences_in_radians_are_recognised(tmp_path, caplog):
+    usual = read_points(Stack().write(tmp_path / "usual" / "timeseries.h5"))
+    stack = Stack()
+    stack.geometry["incidenceAngle"] = np.radians(stack.geometry["incidenceAngle"]).astype(np.float32)
+    with caplog.at_level("WARNING", "plumbline"):
+        np.testing.assert_allclose(read_points(stack.write(tmp_path / "timeseries.h5")).los, usual.los, atol=1e-4)
+    assert "is taken as radians" in caplog.text
 
 
 @pytest.mark.parametrize("said", [{"UTM_ZONE": "31N"}, {"EPSG": "32631"}, {"EPSG": 32631}])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import NoReturn
@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
+from plumbline.sources.checks.missing import Missing
 from plumbline.sources.checks.values import drop_codes, drop_height_codes, warn_of_rounding
 from plumbline.sources.files.archive import CsvFile
 from plumbline.sources.files.csv_table import fail_at, stream_columns
@@ -26,7 +27,7 @@ from plumbline.sources.points.reader_base import (
     Fail,
     PointSource,
 )
-from plumbline.sources.track import Track, drop_without_height
+from plumbline.sources.track import Track, drop_without_height, point_name
 
 CRS = "EPSG:3035"
 LOS = ("los_east", "los_north", "los_up")
@@ -64,7 +65,7 @@ def whole_names(header: list[str]) -> list[str]:
     return [cut.get(name, name) for name in header] if is_egms(header) else header
 
 
-def open_egms(product: CsvFile, header: list[str]) -> PointSource:
+def open_egms(product: CsvFile, header: list[str], missing: Sequence[float | str] | None = None) -> PointSource:
     """Open an EGMS L2a or L2b product by its csv and header; the order of columns does not matter.
 
     Epochs are sorted. Empty cells of a series become NaN. Points come in blocks, repeated ones among them.
@@ -80,15 +81,16 @@ def open_egms(product: CsvFile, header: list[str]) -> PointSource:
 
     def blocks() -> Iterator[Track]:
         first, table = -1, None
-        empty = True
+        empty, codes = True, Missing(product, missing)
         for first, table in stream_columns(product, header, columns.types):
-            block = make_track(name, epochs, columns, table, _Fail(product, first))
+            block = make_track(name, epochs, columns, table, codes, _Fail(product, first))
             if empty:
                 warn_of_rounding(product, block.easting, block.northing, degrees=False)
             empty = False
             yield block
         if empty and product.is_whole:
             raise InputError(f"{product}: it has a header, but no points. Download it again, or leave it out.")
+        codes.tell()
 
     in_order = days == [column for column in header if _is_day(column)]
     return PointSource(name, CRS, epochs, blocks, () if in_order else (OUT_OF_ORDER,))
@@ -118,7 +120,9 @@ class _Fail:
         fail_at(self.product, self.first + row, column, found, wanted)
 
 
-def make_track(name: str, epochs: NDArray[np.datetime64], columns: L2Columns, table: pa.Table, fail: Fail) -> Track:
+def make_track(
+    name: str, epochs: NDArray[np.datetime64], columns: L2Columns, table: pa.Table, missing: Missing, fail: _Fail
+) -> Track:
     """The points of an L2 table, every cell checked.
 
     Raises:
@@ -134,12 +138,12 @@ def make_track(name: str, epochs: NDArray[np.datetime64], columns: L2Columns, ta
         name=name,
         crs=CRS,
         epochs=epochs,
-        point_id=_identifiers(table, fail),
+        point_id=_identifiers(table, fail.first),
         easting=easting,
         northing=northing,
         height=_known(table, columns.height, RANGES["height"], fail),
         los=_line_of_sight(table, fail),
-        displacement=_series(table, columns.days, fail),
+        displacement=_series(table, columns.days, missing, fail),
         coherence=coherence,
         rmse=rmse,
     )
@@ -211,11 +215,10 @@ def _wanted(bounds: tuple[float, float]) -> str:
     return f"a number from {bounds[0]:g} to {bounds[1]:g} is needed"
 
 
-def _identifiers(table: pa.Table, fail: Fail) -> NDArray[np.object_]:
+def _identifiers(table: pa.Table, first: int) -> NDArray[np.object_]:
     names = np.asarray(table["pid"].to_pylist(), object)
-    empty = names == ""
-    if empty.any():
-        fail(int(np.argmax(empty)), "pid", "no value", "an identifier is needed")
+    for row in np.flatnonzero(names == ""):  # no point is lost for its name: it is called by its row
+        names[row] = point_name(first + int(row) + 1)
     return names
 
 
@@ -233,14 +236,14 @@ def _line_of_sight(table: pa.Table, fail: Fail) -> NDArray[np.float64]:
     return los
 
 
-def _series(table: pa.Table, days: tuple[str, ...], fail: Fail) -> NDArray[np.float32]:
+def _series(table: pa.Table, days: tuple[str, ...], missing: Missing, fail: Fail) -> NDArray[np.float32]:
     displacement = np.empty((len(table), len(days)), np.float32)
     first = 0
     for batch in table.select(days).to_batches():  # as they were parsed: small enough to be turned within the cache
         rows = slice(first, first := first + len(batch))
         for index, column in enumerate(batch.columns):
             displacement[rows, index] = column.to_numpy(zero_copy_only=False)
-    drop_codes(displacement)
+    missing.drop(displacement)
     # In one go over all epochs, and only then by column; NaN, a missing value, is passed over.
     highest, lowest = (float(most.reduce(displacement, axis=None, initial=0)) for most in (np.fmax, np.fmin))
     if max(highest, -lowest) > MAX_DISPLACEMENT_MM:

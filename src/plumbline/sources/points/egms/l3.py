@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from plumbline import params
@@ -31,7 +32,7 @@ def open_ortho(product: CsvFile, header: list[str], about: params.Product, crs: 
             where reading gets to them.
     """
     component, notes = find_component(product, about)
-    layout = ortho_layout(product, header, component)
+    layout = replace(ortho_layout(product, header, component), missing=about.missing)
     return noted(open_csv_table(product, header, layout, about.track or product.path.stem, crs), product, notes)
 
 
@@ -55,7 +56,6 @@ def ortho_layout(product: CsvFile, header: list[str], component: str) -> TableLa
         rmse=next((name for name in RMSE if name in header), None),
         x_range=RANGES["easting"],
         y_range=RANGES["northing"],
-        fixed_decimals=True,
         cells=True,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -106,7 +107,7 @@ def open_parquet(path: Path, about: params.Product, crs: str | None, groups: Gro
     source = open_table(
         str(path),
         header,
-        layout,
+        replace(layout, missing=about.missing),
         about.track or path.stem,
         crs,
         rows=lambda types: _rows(path, types, groups),

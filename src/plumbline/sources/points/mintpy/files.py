@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import h5py
 import numpy as np
 
 from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, LATITUDES, LONGITUDES, is_globe
-from plumbline.sources.points.mintpy.geometry import AZIMUTH, COHERENCE, INCIDENCE, Geometry, Grid
+from plumbline.sources.points.line_of_sight import PASSES, pass_of
+from plumbline.sources.points.mintpy.geometry import AZIMUTH, COHERENCE, INCIDENCE, Convention, Geometry, Grid
 from plumbline.sources.points.mintpy.hdf5 import array, attributes, has_array, open_hdf5, read_number
 
 FOLDERS = (".", "inputs", "../inputs", "..")
@@ -21,7 +24,25 @@ COHERENCES = ("temporalCoherence.h5", "geo_temporalCoherence.h5")
 RIGHT_LOOKING = -1.0
 """MintPy's ANTENNA_SIDE."""
 ANGLES_APART_DEG = 30.0
-"""Flight directions by azimuthAngle and by HEADING further apart than this are worth a word."""
+"""Directions to the satellite by azimuthAngle and by HEADING further apart than this contradict each other."""
+FITS_DEG = 15.0
+"""Within which another convention agrees with HEADING."""
+CLEARLY_DEG = 5.0
+"""By which it agrees better than any other."""
+LEAST_INCIDENCE_DEG = 1.6
+"""No satellite looks so steeply: these are radians."""
+DEGREES = float(np.degrees(1))
+CONVENTIONS = tuple(
+    Convention(scale * sign, offset, f"{unit}, {direction}, {target}")
+    for scale, unit in ((1.0, "degrees"), (DEGREES, "radians"))
+    for sign, zero, direction in (
+        (1.0, 0.0, "anti-clockwise from north"),
+        (-1.0, 0.0, "clockwise from north"),
+        (1.0, -90.0, "anti-clockwise from east"),
+    )
+    for offset, target in ((zero, "to the satellite"), (zero + 180.0, "from the satellite"))
+)
+"""Ways in which programs write the direction, each as what makes it MintPy's."""
 
 
 def find_geometry(path: Path, attrs: Mapping[str, str], shape: tuple[int, int], about: params.Product) -> Geometry:
@@ -36,7 +57,7 @@ def find_geometry(path: Path, attrs: Mapping[str, str], shape: tuple[int, int], 
     coherence = _companion(path, about.coherence, COHERENCES, COHERENCE, shape)
     angles = None
     if about.incidence_deg is not None and about.heading_deg is not None:
-        angles = about.incidence_deg, about.heading_deg
+        angles = about.incidence_deg, about.heading_deg + (180.0 if about.look == "left" else 0.0)
     if geometry is None and (grid is None or angles is None):
         raise InputError(
             f"{path}: no geometry file of its size ({shape[0]} x {shape[1]}) beside it or in inputs/ "
@@ -44,11 +65,11 @@ def find_geometry(path: Path, attrs: Mapping[str, str], shape: tuple[int, int], 
             "geocoded file, state incidence_deg and heading_deg there."
         )
     notes = _chosen(path, geometry, coherence, about)
-    azimuth = None
+    look = {"azimuth": None, "notes": ()}
     if angles is None and geometry is not None:
-        azimuth, said = _azimuth(path, geometry, attrs)
-        notes += said
-    found = Geometry(shape, crs, grid, geometry, coherence, angles, azimuth, str(geometry or path), tuple(notes))
+        look |= _look(path, geometry, attrs)
+    look["notes"] = (*notes, *look["notes"])
+    found = Geometry(shape, crs, grid, geometry, coherence, angles, source=str(geometry or path), **look)
     if grid is not None and is_globe(str(path), crs):
         _check_degrees(path, found)
     return found
@@ -122,31 +143,68 @@ def _companion(path: Path, named: str | None, usual: tuple[str, ...], name: str,
     return None
 
 
-def _azimuth(path: Path, geometry: Path, attrs: Mapping[str, str]) -> tuple[float | None, list[str]]:
-    """Direction to the satellite by HEADING, where the geometry file has no `/azimuthAngle`; and notes on it."""
+def _look(path: Path, geometry: Path, attrs: Mapping[str, str]) -> dict[str, Any]:
+    """Fields of `Geometry` that say from where the satellite looked, and notes, by its arrays and by HEADING.
+
+    Raises:
+        InputError: neither says it, or they contradict each other in a way that is no known convention.
+    """
     with open_hdf5(geometry) as file:
         attrs = {**attributes(file), **attrs}
-        values = array(geometry, file, AZIMUTH, dimensions=2) if has_array(file, AZIMUTH) else None
-        middle = None if values is None else float(values[values.shape[0] // 2, values.shape[1] // 2])
+        azimuth = _middle(geometry, file, AZIMUTH)
+        incidence = _middle(geometry, file, INCIDENCE)
+    found: dict[str, Any] = {"notes": (), "warnings": ()}
+    if incidence is not None and 0 < incidence < LEAST_INCIDENCE_DEG:
+        found["incidence_to_deg"] = DEGREES
+        found["warnings"] += (f"/{INCIDENCE} of {incidence:.3f} in {geometry.name} is taken as radians",)
     if "HEADING" not in attrs:
-        if middle is None:
+        if azimuth is None:
             raise InputError(
                 f"{geometry}: neither an array /{AZIMUTH} nor an attribute HEADING says from where the satellite "
                 "looked. State incidence_deg and heading_deg in params.yaml (ingest.products)."
             )
-        return None, []
+        return found
     heading = read_number(path, attrs, "HEADING")
+    flown = attrs.get("ORBIT_DIRECTION", "").strip().lower()
+    if flown in PASSES and flown != pass_of(heading):
+        raise InputError(
+            f"{path}: its attribute ORBIT_DIRECTION says {flown}, HEADING {heading:g} is {pass_of(heading)}. State "
+            "incidence_deg and heading_deg in params.yaml (ingest.products)."
+        )
     side = read_number(path, attrs, "ANTENNA_SIDE") if "ANTENNA_SIDE" in attrs else RIGHT_LOOKING
     # MintPy, utils0.heading2azimuth_angle: 90 degrees to the right of the flight, seen from the ground; or to the left.
     by_heading = (90.0 if side == RIGHT_LOOKING else -90.0) - heading
-    if middle is None:
-        return by_heading % 360, [
-            f"no /{AZIMUTH} in {geometry.name}; the direction to the satellite is that by HEADING {heading:g}"
-        ]
-    apart = abs((middle - by_heading + 180) % 360 - 180)
-    if np.isfinite(apart) and middle and apart > ANGLES_APART_DEG:
-        return None, [
-            f"/{AZIMUTH} of {middle:.0f} degrees in {geometry.name} and HEADING {heading:.0f} disagree by {apart:.0f}; "
-            f"/{AZIMUTH} is used"
-        ]
-    return None, []
+    if azimuth is None:
+        said = f"no /{AZIMUTH} in {geometry.name}; the direction to the satellite is that by HEADING {heading:g}"
+        return found | {"azimuth": by_heading % 360, "notes": (said,)}
+    if not np.isfinite(azimuth) or not azimuth or _apart(azimuth, by_heading) <= ANGLES_APART_DEG:
+        return found
+    apart = {
+        one: _apart(float(one.degrees(np.array(azimuth))), by_heading)
+        for one in CONVENTIONS
+        if abs(one.scale) == 1 or abs(azimuth) <= 2 * np.pi
+    }
+    best, second = sorted(apart, key=lambda one: apart[one])[:2]
+    if apart[best] > FITS_DEG or apart[second] - apart[best] < CLEARLY_DEG:
+        raise InputError(
+            f"{geometry}: /{AZIMUTH} of {azimuth:.4g} and HEADING {heading:g} ({by_heading % 360:.0f} by MintPy's "
+            f"convention: to the satellite, anti-clockwise from north, in degrees) contradict each other. Correct one, "
+            "or state incidence_deg and heading_deg in params.yaml (ingest.products)."
+        )
+    said = f"/{AZIMUTH} of {azimuth:.4g} in {geometry.name} is taken as {best.called}: HEADING {heading:g} confirms it"
+    return found | {"azimuth_as": best, "warnings": (*found["warnings"], said)}
+
+
+def _middle(path: Path, file: h5py.File, name: str) -> float | None:
+    """The median of what an array has; None without it. What programs write beside the image, 0 or NaN, is left out."""
+    if not has_array(file, name):
+        return None
+    values = array(path, file, name, dimensions=2)
+    rows, columns = (max(1, side // 64) for side in values.shape)
+    some = np.asarray(values[::rows, ::columns], float)
+    known = some[np.isfinite(some) & (some != 0)]
+    return float(np.median(known)) if len(known) else 0.0
+
+
+def _apart(one: float, other: float) -> float:
+    return float(abs((one - other + 180) % 360 - 180))

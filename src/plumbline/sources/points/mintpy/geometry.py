@@ -49,6 +49,20 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class Convention:
+    """How a file writes an angle: times `scale`, plus `offset_deg`, it is MintPy's, in degrees."""
+
+    scale: float = 1.0
+    offset_deg: float = 0.0
+    called: str = "MintPy's"
+
+    def degrees(self, values: Floats) -> Floats:
+        """The angles by MintPy's convention, from -180 to 180."""
+        turned = values * self.scale + self.offset_deg
+        return np.asarray((turned + 180) % 360 - 180)
+
+
+@dataclass(frozen=True)
 class Geometry:
     """The files beside a time series, and what is stated in their place."""
 
@@ -65,6 +79,12 @@ class Geometry:
     """Direction to the satellite, where the geometry file has none, in degrees."""
     source: str
     """Names the geometry in messages."""
+    azimuth_as: Convention = Convention()
+    """How `/azimuthAngle` is written."""
+    incidence_to_deg: float = 1.0
+    """What `/incidenceAngle` times this is in degrees."""
+    warnings: tuple[str, ...] = ()
+    """What was recognised against the usual meaning of these files."""
     notes: tuple[str, ...] = ()
     """What was decided about these files; as of `PointSource`."""
     arrays: Mapping[str, h5py.Dataset] = field(default_factory=dict)
@@ -143,11 +163,13 @@ class Geometry:
     def _line_of_sight(self, window: Window, count: int) -> tuple[Floats, NDArray[np.bool_]]:
         if self.angles is not None:
             return np.tile(los_from_heading(*self.angles), (count, 1)), np.ones(count, bool)
-        incidence = self._values(INCIDENCE, window)
+        incidence = self._values(INCIDENCE, window) * self.incidence_to_deg
         azimuth = np.full(count, self.azimuth) if self.azimuth is not None else self._values(AZIMUTH, window)
         sees = np.isfinite(incidence) & np.isfinite(azimuth) & (incidence != 0)
         self._check(INCIDENCE, incidence, (1.0, 89.0), sees, window, " Degrees are needed.")
         self._check(AZIMUTH, azimuth, (-360.0, 360.0), sees, window, " Degrees are needed.")
+        if self.azimuth is None:
+            azimuth = self.azimuth_as.degrees(azimuth)
         return los_from_azimuth(np.where(sees, incidence, 0), np.where(sees, azimuth, 0)), sees
 
     def _on_grid(self, index: NDArray[np.intp], axis: int) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -10,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline import params
+from plumbline.core.console import log
 from plumbline.core.errors import InputError
+from plumbline.sources.checks.missing import Missing
 from plumbline.sources.crs import Projection, projection
 from plumbline.sources.points.epochs import find_days
 from plumbline.sources.points.mintpy.files import find_geometry
@@ -67,12 +70,14 @@ def open_mintpy(path: Path, about: params.Product, crs: str | None) -> PointSour
     factor = to_mm(about, _unit(path, attrs, about))
 
     def blocks() -> Iterator[Track]:
-        empty = True
+        empty, missing = True, Missing(path, about.missing)
         with open_hdf5(path) as file, geometry.open() as opened:
             series = array(path, file, SERIES, dimensions=3, kinds="f")
             for rows in _row_blocks(series):
                 with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below
-                    values = np.asarray(series[:, rows, :], np.float32)[order] * np.float32(factor)
+                    values = np.asarray(series[:, rows, :], np.float32)[order]
+                    missing.drop(values.reshape(len(order), -1).T)
+                    values *= np.float32(factor)
                 for window in _windows(rows, series.shape[2]):
                     part = values[:, window[0].start - rows.start : window[0].stop - rows.start, window[1]]
                     track = _track(path, name, plane, epochs, opened, window, part)
@@ -80,11 +85,15 @@ def open_mintpy(path: Path, about: params.Product, crs: str | None) -> PointSour
                     yield track
         if empty:
             raise InputError(f"{path}: no pixel of it has data. Leave it out.")
+        missing.tell()
 
     notes = [*geometry.notes, *_decided(attrs, about)]
     if (np.diff(order) < 0).any():
         notes.append(OUT_OF_ORDER)
-    return noted(PointSource(name, plane.crs, epochs, blocks), path, notes)
+    source = noted(PointSource(name, plane.crs, epochs, blocks), path, notes)
+    for warning in geometry.warnings:
+        log.warning("%s: %s.", path, warning)
+    return replace(source, notes=(*source.notes, *geometry.warnings))
 
 
 def _decided(attrs: Mapping[str, str], about: params.Product) -> Iterator[str]:

@@ -1,0 +1,118 @@
+"""Hold the line of sight of a product against what is known of satellites, and against its own name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline import params
+from plumbline.core.errors import InputError
+from plumbline.sources.points.reader_base import PointSource
+from plumbline.sources.track import Track
+
+LEAST_LEVEL = 0.05
+"""Level part of a line of sight below which it has no direction, as of vertical components."""
+MAX_TURN_DEG = 60.0
+"""Within a swath the direction turns by a degree or two; ascending and descending passes look 160 degrees apart."""
+NEAREST_NORTH_DEG = 30.0
+"""Radar satellites fly near the poles and look sideways: to the east or west within 20 degrees up to 70 degrees of
+latitude, and the axes of a European grid are up to 28 degrees off north."""
+PASSES = {"ascending": r"asc(end(ing)?)?", "descending": r"(des|dsc|desc)(end(ing)?)?"}
+"""Direction of a pass -> how names say it."""
+TURN = {"right": 90.0, "left": -90.0}
+"""From the direction of flight to that of looking."""
+
+
+def in_use(source: PointSource, file: object, about: params.Product) -> PointSource:
+    """The product, refused where no radar satellite looks as its first points say.
+
+    Raises:
+        InputError: from `blocks`: they are seen from the north or south; at once: what is stated contradicts the name.
+    """
+    check_pass(source.name, file, about)
+
+    def blocks() -> Iterator[Track]:
+        for number, block in enumerate(source.blocks()):
+            if not number:
+                _check_east_or_west(block.los, file, about)
+            yield block
+
+    return replace(source, blocks=blocks)
+
+
+def _check_east_or_west(los: NDArray[np.float64], file: object, about: params.Product) -> None:
+    level = np.median(los[:, :2], axis=0) if len(los) else np.zeros(2)
+    if np.linalg.norm(level) < LEAST_LEVEL or abs(level[0]) >= np.sin(np.radians(NEAREST_NORTH_DEG)) * np.hypot(*level):
+        return
+    azimuth = np.degrees(np.arctan2(*level)) % 360
+    found = f"it is seen from {azimuth:.0f} degrees (clockwise from north)"
+    says = "its columns or its geometry say"
+    advice = "Correct them"
+    if about.heading_deg is not None:
+        says = f"heading_deg {about.heading_deg:g} in ingest.products says"
+        likely = (about.heading_deg - TURN[about.look]) % 360
+        advice = (
+            f"heading_deg is the direction of flight. If {about.heading_deg:g} is the direction in which the antenna "
+            f"looks, heading_deg is {likely:g}"
+        )
+    raise InputError(
+        f"{file}: {found}, as {says}: no radar satellite looks north or south, all fly near the poles. {advice}."
+    )
+
+
+def pass_of(heading_deg: float) -> str:
+    """Return `ascending` or `descending` by the direction of flight, clockwise from north."""
+    return "ascending" if np.cos(np.radians(heading_deg)) > 0 else "descending"
+
+
+def pass_in(name: str) -> str | None:
+    """Return the pass that a name says as a word of its own; None where it says none, or both."""
+    words = re.split(r"[^a-z]+", name.lower())
+    said = {flown for flown, pattern in PASSES.items() if any(re.fullmatch(pattern, word) for word in words)}
+    return said.pop() if len(said) == 1 else None
+
+
+def check_pass(track: str, file: object, about: params.Product) -> None:
+    """Refuse a stated heading that flies another way than the track's name says.
+
+    Raises:
+        InputError: the two contradict each other.
+    """
+    said = pass_in(track)
+    if about.heading_deg is None or said is None or pass_of(about.heading_deg) == said:
+        return
+    raise InputError(
+        f"{file}: the name of its track, {track!r}, says {said}, and heading_deg {about.heading_deg:g} in "
+        f"ingest.products is {pass_of(about.heading_deg)}. Are two files exchanged? Correct heading_deg; where it is "
+        "right, state another name by track."
+    )
+
+
+def one_side(source: PointSource, about: object) -> PointSource:
+    """The product, refused where reading gets to points that are seen from another side than those before.
+
+    Ascending and descending passes in one file would be taken for one track: its movement would be of neither.
+    """
+
+    def blocks() -> Iterator[Track]:
+        first: NDArray[np.float64] | None = None
+        for block in source.blocks():
+            level = np.asarray(block.los[:, :2], float)
+            length = np.linalg.norm(level, axis=1)
+            seen = level[length > LEAST_LEVEL]
+            if len(seen):
+                first = seen[0] if first is None else first
+                cosine = seen @ first / (np.linalg.norm(seen, axis=1) * np.linalg.norm(first))
+                if cosine.min() < np.cos(np.radians(MAX_TURN_DEG)):
+                    other = seen[int(np.argmin(cosine))]
+                    raise InputError(
+                        f"{about}: points seen from two sides: los_east, los_north {first[0]:.2f}, {first[1]:.2f} and "
+                        f"{other[0]:.2f}, {other[1]:.2f}. Each track (ascending, descending) needs a file of its own."
+                    )
+            yield block
+
+    return replace(source, blocks=blocks)
