@@ -108,6 +108,37 @@ def predict(
         )
 
 
+@app.command(epilog="Example: `plumbline inspect A.zip B.zip F.geojson --output LOOK.html`")
+def inspect(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Point products and footprints, in any order.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option(help="Also write it here, .html with pictures, or .json.", metavar="FILE")
+    ] = None,
+    id_column: IdColumnOption = None,
+    layer: LayerOption = None,
+    format_: FormatOption = None,
+    params: ProductsOption = None,
+) -> None:
+    """Say what files are, how they are understood, and what is doubtful, before a model judges by them."""
+    from rich.console import Console
+
+    from plumbline.serve.inspect.look import look
+    from plumbline.serve.inspect.page import check_report, print_text, write_report
+    from plumbline.sources.city.point_files import point_files
+
+    if output is not None:
+        check_report(output)
+    ingest = load_ingest(params) if params else Ingest()
+    findings = look(point_files(files, "FILE"), ingest, format_, id_column, layer)
+    print_text(findings, Console(soft_wrap=True, highlight=False))
+    if output is not None:
+        write_report(findings, output)
+    if not findings.is_readable:
+        raise typer.Exit(InputError.exit_code)
+
+
 @app.command(
     cls=PointsCommand,
     epilog="Example: `plumbline explain --points A.zip B.zip --buildings F.geojson --building B0000012 "

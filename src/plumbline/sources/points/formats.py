@@ -147,7 +147,7 @@ def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: S
                 )
             raise InputError(
                 f"{product}: unknown format, {begins}. {KNOWN}.{tried} Any other table is read once its columns are "
-                f"described, in a file that --params names:\n{suggest_description(product.path.name, header, crs)}"
+                f"described, in a file that --params names (`plumbline inspect` shows how it is understood):\n{suggest_description(product.path.name, header, crs)}"
             )
         return fits[0]
     if wanted not in fits or (wanted == "egms" and fits[0] == "egms-l3"):
@@ -186,4 +186,4 @@ def _renamed_and_projected(
                 raise InputError(f"{product}: its points lie outside of what {plane.crs}, the city's CRS, can show.")
             yield replace(block, name=name, crs=plane.crs, easting=easting, northing=northing)
 
-    return PointSource(name, plane.crs, source.epochs, blocks, source.notes)
+    return replace(source, name=name, crs=plane.crs, blocks=blocks)

@@ -98,8 +98,17 @@ def read_product(file: ProductFile, crs: str | None = None) -> Track:
     Raises:
         InputError: as `open_product`, or for a row.
     """
+    return take_points(file, open_product(file, crs))
+
+
+def take_points(file: ProductFile, source: PointSource) -> Track:
+    """All points of a product that `open_product` has opened; says what a person should know of them.
+
+    Raises:
+        InputError: for a row, or where no point is left.
+    """
     path, about = file.path, file.about
-    track = all_points(open_product(file, crs))
+    track = all_points(source)
     log.info("%s: %d points, %d epochs, %s to %s", path, *track.displacement.shape, *track.epochs[[0, -1]])
     if about.moved_m is not None:
         log.info("%s: moved by %g m east and %g m north, as ingest.products says", path, *about.moved_m)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NoReturn, Protocol
 
@@ -60,6 +60,10 @@ class PointSource:
     """The points in the file's order, checked, at most some 50,000 a block; may be called again."""
     notes: tuple[str, ...] = ()
     """What the reader decided about the file and a careful person should know; for the audit."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """What is taken -> from which column, array or number; for people."""
+    meaning: str = ""
+    """Unit and sign of displacements in the file, for people; empty where the format defines them."""
 
 
 HEIGHT_RANGE = (-1_000.0, 10_000.0)
@@ -133,6 +137,12 @@ def to_mm(about: params.Product, unit: str) -> float:
     return -factor if about.positive == "away" else factor
 
 
+def meaning(factor: float) -> str:
+    """Unit and sign of displacements that times `factor` are mm towards the satellite, for people."""
+    unit = next((name for name, to in TO_MM.items() if to == abs(factor)), f"{abs(factor):g} mm")
+    return f"{unit}, positive {'towards' if factor > 0 else 'away from'} the satellite"
+
+
 @dataclass(frozen=True)
 class Angles:
     """A line of sight by two angles, each a column or one number for all points; see `los_from_heading`."""
@@ -176,6 +186,26 @@ class TableLayout:
     """Rows after the header that are no points."""
     missing: Sequence[float | str] | None = None
     """Numbers that stand for no value; None: they are looked for."""
+
+    @property
+    def taken(self) -> dict[str, str]:
+        """What is taken -> from which column or number; for people."""
+        days = sorted(self.days, key=lambda column: self.days[column])
+        if isinstance(self.los, Angles):
+            sight = f"incidence {self.los.incidence}, heading {self.los.heading}, looking {self.los.look}"
+        else:
+            sight = ", ".join(map(str, self.los))
+        named = {
+            "point_id": self.point_id or "numbered by row",
+            "x": self.x,
+            "y": self.y,
+            "height": self.height or "none: all 0",
+            "coherence": self.coherence,
+            "rmse": self.rmse,
+            "line of sight": sight,
+            "displacements": f"{len(days)} columns, {days[0]} to {days[-1]}",
+        }
+        return {role: name for role, name in named.items() if name is not None}
 
     @property
     def types(self) -> dict[str, pa.DataType]:

@@ -37,6 +37,7 @@ from plumbline.sources.points.reader_base import (
     Fail,
     PointSource,
     TableLayout,
+    meaning,
 )
 from plumbline.sources.track import Track, drop_without_height, los_from_heading, numbered, point_name
 
@@ -117,7 +118,7 @@ def open_table(
             raise InputError(f"{source}: it has a header, but no points. Download it again, or leave it out.")
         missing.tell()
 
-    return PointSource(name, plane.crs, epochs, blocks, tuple(notes))
+    return PointSource(name, plane.crs, epochs, blocks, tuple(notes), layout.taken, meaning(layout.to_mm))
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,16 @@ def open_egms(product: CsvFile, header: list[str], missing: Sequence[float | str
         codes.tell()
 
     in_order = days == [column for column in header if _is_day(column)]
-    return PointSource(name, CRS, epochs, blocks, () if in_order else (OUT_OF_ORDER,))
+    taken = {
+        "point_id": "pid",
+        "x": "easting",
+        "y": "northing",
+        "height": height,
+        **{"coherence" if name == COHERENCE else "rmse": name for name in columns.quality},
+        "line of sight": ", ".join(LOS),
+        "displacements": f"{len(days)} columns, {days[0]} to {days[-1]}",
+    }
+    return PointSource(name, CRS, epochs, blocks, () if in_order else (OUT_OF_ORDER,), taken)
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,14 @@ class Geometry:
     """What was decided about these files; as of `PointSource`."""
     arrays: Mapping[str, h5py.Dataset] = field(default_factory=dict)
 
+    @property
+    def sight(self) -> str:
+        """Where the line of sight is taken from, for people."""
+        if self.angles is not None:
+            return f"incidence {self.angles[0]:g}, heading {self.angles[1]:g}, as stated"
+        azimuth = f"direction {self.azimuth:.0f} by HEADING" if self.azimuth is not None else f"/{AZIMUTH}"
+        return f"/{INCIDENCE} and {azimuth} of {self.source}"
+
     @contextmanager
     def open(self) -> Iterator[Geometry]:
         """Open the files, for `read`.

@@ -26,6 +26,7 @@ from plumbline.sources.points.reader_base import (
     OUT_OF_ORDER,
     TO_MM,
     PointSource,
+    meaning,
     noted,
     to_mm,
 )
@@ -90,7 +91,8 @@ def open_mintpy(path: Path, about: params.Product, crs: str | None) -> PointSour
     notes = [*geometry.notes, *_decided(attrs, about)]
     if (np.diff(order) < 0).any():
         notes.append(OUT_OF_ORDER)
-    source = noted(PointSource(name, plane.crs, epochs, blocks), path, notes)
+    taken = {"line of sight": geometry.sight, "displacements": f"/{SERIES}, {len(epochs)} epochs"}
+    source = noted(PointSource(name, plane.crs, epochs, blocks, (), taken, meaning(factor)), path, notes)
     for warning in geometry.warnings:
         log.warning("%s: %s.", path, warning)
     return replace(source, notes=(*source.notes, *geometry.warnings))

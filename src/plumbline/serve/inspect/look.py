@@ -1,0 +1,258 @@
+"""Read files as `predict` reads them, and keep what was understood, what was said, and what is refused."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import geopandas
+import numpy as np
+import yaml
+
+from plumbline.core.console import log
+from plumbline.core.errors import InputError
+from plumbline.params import Ingest
+from plumbline.sources.checks.alignment import warn_of_offset
+from plumbline.sources.checks.consistency import check_distinct, warn_of_datum, warn_of_shared_names
+from plumbline.sources.checks.overlap import check_overlap
+from plumbline.sources.crs import GLOBE, transformer
+from plumbline.sources.footprints.buildings import read_buildings
+from plumbline.sources.in_memory import say_one_side, warn_of_short
+from plumbline.sources.points.formats import FORMATS, recognise
+from plumbline.sources.points.line_of_sight import pass_of
+from plumbline.sources.points.read import open_product, take_points
+from plumbline.sources.points.reader_base import PointSource, ProductFile
+from plumbline.sources.track import Track
+
+Kind = Literal["points", "footprints", "not readable"]
+WORLD_M = "EPSG:6933"
+"""Of equal areas, for footprints without points."""
+NO_SHAPES = ("a table without geometry", "not recognized as being in a supported")
+"""What the reader of footprints says of a file that is none."""
+LEVEL = 0.05
+"""Horizontal part of a line of sight below which it has no direction."""
+
+
+@dataclass
+class Looked:
+    """One file, and what is known of it."""
+
+    path: Path
+    kind: Kind
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What it is and how it is understood, in the order in which a person reads it."""
+    columns: dict[str, str] = field(default_factory=dict)
+    """What is taken -> from where in the file."""
+    notes: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    """Warnings; of one that is not readable, why it is refused."""
+    params: str | None = None
+    """Lines of `params.yaml` that say how it is understood."""
+    track: Track | None = None
+    buildings: geopandas.GeoDataFrame | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """What JSON can hold of it."""
+        return {
+            "file": str(self.path),
+            "kind": self.kind,
+            "facts": self.facts,
+            "columns": self.columns,
+            "notes": self.notes,
+            "doubts": self.doubts,
+            "params": self.params,
+        }
+
+
+@dataclass
+class Findings:
+    """All files, and what is doubtful between them."""
+
+    files: list[Looked]
+    doubts: list[str]
+    refused: bool = False
+    """Whether files that can be read do not belong together."""
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether every file can be read, and all of them together."""
+        return all(one.kind != "not readable" for one in self.files) and not self.refused
+
+    def plain(self) -> dict[str, Any]:
+        """What JSON can hold of it."""
+        return {"files": [one.plain() for one in self.files], "doubts": self.doubts, "readable": self.is_readable}
+
+
+def look(
+    paths: Sequence[Path],
+    ingest: Ingest,
+    format_: str | None = None,
+    id_column: str | None = None,
+    layer: str | None = None,
+) -> Findings:
+    """Look into points and footprints, in any order.
+
+    Args:
+        paths: the files. ingest: what they do not say themselves. format_: of the points; None: by the content.
+        id_column, layer: of the footprints.
+    """
+    seen: dict[Path, Looked] = {}
+    crs = ingest.crs
+    others: dict[Path, str] = {}
+    for path in paths:
+        try:
+            seen[path] = points = _points(path, ingest, format_, crs)
+        except InputError as error:
+            others[path] = str(error)
+            continue
+        if points.track is not None:
+            crs = crs or points.track.crs
+    for path, why in others.items():
+        seen[path] = _footprints(path, why, ingest, crs, id_column, layer)
+    findings = Findings([seen[path] for path in paths], [])
+    with _heard(findings.doubts, []):
+        try:
+            _together(findings.files, ingest)
+        except InputError as error:
+            findings.refused = True
+            findings.doubts.append(str(error))
+    return findings
+
+
+@contextmanager
+def _heard(doubts: list[str], notes: list[str]) -> Iterator[None]:
+    """Keep what is said meanwhile, and keep it off the terminal."""
+
+    class Hearing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said = record.getMessage()
+            (doubts if record.levelno >= logging.WARNING else notes).append(said)
+
+    before = (log.handlers, log.level, log.propagate)
+    log.handlers, log.propagate = [Hearing()], False
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.handlers, log.propagate = before[0], before[2]
+        log.setLevel(before[1])
+
+
+def _points(path: Path, ingest: Ingest, format_: str | None, crs: str | None) -> Looked:
+    found = Looked(path, "points")
+    with _heard(found.doubts, found.notes):
+        file = recognise(path, ingest.products, format_)
+        source = open_product(file, crs)
+        track = take_points(file, source)
+    found.track, found.columns = track, dict(source.columns)
+    found.facts = _point_facts(file, source, track)
+    found.params = _params(file)
+    found.notes += [note for note in source.notes if not any(note in said for said in (*found.notes, *found.doubts))]
+    return found
+
+
+def _point_facts(file: ProductFile, source: PointSource, track: Track) -> dict[str, Any]:
+    days = track.epochs.astype("datetime64[D]")
+    steps = np.diff(days).astype(int)
+    missing = float(np.mean(~np.isfinite(track.displacement))) if track.displacement.size else 0.0
+    facts: dict[str, Any] = {
+        "format": FORMATS[file.format].called,
+        "track": track.name,
+        "points": len(track),
+        "left out": {reason: count for reason, count in track.dropped.items() if count},
+        "epochs": len(days),
+        "first day": str(days[0]),
+        "last day": str(days[-1]),
+        "days between epochs": int(np.median(steps)) if len(steps) else 0,
+        "missing displacements, %": round(100 * missing, 2),
+        "displacement": source.meaning or "mm, positive towards the satellite, as the format defines",
+        "CRS": source.crs,
+        **_place(track.easting, track.northing, track.crs),
+        "heights, m": [round(float(end), 1) for end in (track.height.min(), track.height.max())],
+        **_line_of_sight(track),
+    }
+    if track.coherence is not None and np.isfinite(track.coherence).any():
+        facts["median coherence"] = round(float(np.nanmedian(track.coherence)), 2)
+    return facts
+
+
+def _place(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], crs: str) -> dict[str, Any]:
+    west, south, east, north = transformer(crs, GLOBE).transform_bounds(x.min(), y.min(), x.max(), y.max())
+    return {"longitude": [round(west, 5), round(east, 5)], "latitude": [round(south, 5), round(north, 5)]}
+
+
+def _line_of_sight(track: Track) -> dict[str, Any]:
+    los = np.median(track.los, axis=0)
+    level = float(np.hypot(los[0], los[1]))
+    incidence = round(float(np.degrees(np.arctan2(level, los[2]))), 1)
+    if level < LEVEL:
+        return {"incidence, degrees": incidence}
+    seen_from = float(np.degrees(np.arctan2(los[0], los[1]))) % 360
+    heading = (seen_from + 90) % 360
+    return {
+        "incidence, degrees": incidence,
+        "seen from, degrees clockwise from north": round(seen_from, 1),
+        "heading of a right-looking satellite, degrees": round(heading, 1),
+        "pass of a right-looking satellite": pass_of(heading),
+    }
+
+
+def _params(file: ProductFile) -> str:
+    stated = file.about.model_dump(mode="json", exclude_unset=True)
+    return yaml.safe_dump(
+        {"ingest": {"products": {file.path.name: {"format": file.format, **stated}}}}, sort_keys=False, width=120
+    )
+
+
+def _footprints(
+    path: Path, why: str, ingest: Ingest, crs: str | None, id_column: str | None, layer: str | None
+) -> Looked:
+    found = Looked(path, "footprints")
+    with _heard(found.doubts, found.notes):
+        try:
+            buildings = read_buildings(path, crs or WORLD_M, id_column, layer, ingest.footprints)
+        except InputError as error:
+            about_footprints = str(error)
+            is_table = any(said in about_footprints for said in NO_SHAPES) or about_footprints == why
+            reasons = [why] if is_table else [f"as points: {why}", f"as footprints: {about_footprints}"]
+            return Looked(path, "not readable", doubts=reasons)
+    found.buildings = buildings
+    west, south, east, north = buildings.total_bounds
+    sides = np.sqrt(buildings.geometry.area.to_numpy())
+    found.facts = {
+        "buildings": len(buildings),
+        "CRS": buildings.attrs.get("source_crs"),
+        **_place(np.array([west, east]), np.array([south, north]), str(buildings.crs)),
+        "left out": len(buildings.attrs.get("left_out", ())),
+        "repaired": len(buildings.attrs.get("repaired", ())),
+        "first identifiers": [str(name) for name in buildings["building_id"].head(3)],
+    }
+    if crs is not None:
+        found.facts["median area, m²"] = round(float(np.median(sides**2)), 1)
+    return found
+
+
+def _together(files: Sequence[Looked], ingest: Ingest) -> None:
+    """Have the checks between files say what they say to `predict`.
+
+    Raises:
+        InputError: they refuse them.
+    """
+    points = [one for one in files if one.track is not None]
+    tracks = [one.track for one in points if one.track is not None]
+    if not tracks:
+        return
+    names = [str(one.path) for one in points]
+    warn_of_shared_names([one.path for one in points], ingest.products)
+    check_distinct(tracks, names)
+    warn_of_datum(tracks, names, ingest.products)
+    warn_of_short(tracks)
+    say_one_side(tracks)
+    for one in files:
+        if one.buildings is not None:
+            check_overlap(tracks, one.buildings, ", ".join(names), str(one.path), asked_crs=ingest.crs)
+            warn_of_offset(tracks, one.buildings, ", ".join(names), ingest.products)
