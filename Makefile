@@ -72,7 +72,9 @@ bench: $(VENV)/.test $(PAGE)  ## Run the benchmarks, or some of them: BENCHES="t
 	@for name in $(BENCHES); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit; done
 
 load: $(VENV)/.test  ## Load the service with users, and ask it nonsense; needs locust and schemathesis, which it installs
-	$(PIP) install $(PIP_ARGS) --quiet --constraint requirements/test.lock "locust>=2.40,<3" "schemathesis>=4,<5"
+	# Without hashes: pip would want them of these two as well.
+	grep -oE '^[A-Za-z0-9._-]+==[^ ;\\]+' requirements/test.lock > $(VENV)/pins.txt
+	$(PIP) install $(PIP_ARGS) --quiet --constraint $(VENV)/pins.txt "locust>=2.40,<3" "schemathesis>=4,<5"
 	$(PIP) install $(PIP_ARGS) --quiet --target $(VENV)/clients "tritonclient[http]>=2.60,<3"  # needs older libraries
 	PYTHONPATH=$(VENV)/clients $(BIN)/pytest tests/serve/http -k public_client
 	$(BIN)/python -m benchmarks.service

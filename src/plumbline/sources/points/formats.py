@@ -147,7 +147,8 @@ def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: S
                 )
             raise InputError(
                 f"{product}: unknown format, {begins}. {KNOWN}.{tried} Any other table is read once its columns are "
-                f"described, in a file that --params names (`plumbline inspect` shows how it is understood):\n{suggest_description(product.path.name, header, crs)}"
+                "described, in a file that --params names (`plumbline inspect` shows how it is understood):\n"
+                f"{suggest_description(product.path.name, header, crs)}"
             )
         return fits[0]
     if wanted not in fits or (wanted == "egms" and fits[0] == "egms-l3"):
