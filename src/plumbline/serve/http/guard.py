@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import time
 
@@ -22,8 +23,12 @@ SAFE_HEADERS = (
 )
 
 
-class _TooLarge(Exception):
-    """More bytes came than are taken."""
+SILENT_SECONDS = 60.0
+"""That a client may let pass within a request without sending a byte of it."""
+
+
+class _Refused(Exception):
+    """No more of the body is read."""
 
 
 class Guard:
@@ -77,26 +82,37 @@ class Guard:
         return Problem(413, f"The request has more than {most // MB} MB, the most that this service takes here.")
 
     async def _bounded(self, scope: Scope, receive: Receive, send: Send, most: int) -> None:
-        """Count the bytes that come: a length may be missing, or a lie."""
-        came, begun = 0, False
+        """Count the bytes that come: a length may be missing, or a lie; and wait for them only so long."""
+        came, begun, whole = 0, False, False
+        refused: Problem | None = None
 
         async def bounded() -> Message:
-            nonlocal came
-            message = await receive()
+            nonlocal came, whole, refused
+            if whole:  # there is only the client's leaving to wait for
+                return await receive()
+            try:
+                message = await asyncio.wait_for(receive(), SILENT_SECONDS)
+            except TimeoutError:
+                refused = Problem(408, f"Nothing came for {SILENT_SECONDS:g} seconds. Send the request again.")
+                raise _Refused from None
+            whole = not message.get("more_body", False)
             came += len(message.get("body", b""))
             if came > most:
-                raise _TooLarge
+                refused = self._too_large(most)
+                raise _Refused
             return message
 
         async def noted(message: Message) -> None:
             nonlocal begun
-            begun = True
-            await send(message)
+            if refused is None or begun:  # else the application tells of a body that it could not read
+                begun = True
+                await send(message)
 
         try:
             await self._app(scope, bounded, noted)
         except Exception as error:
             if begun:
                 raise
-            problem = self._too_large(most) if isinstance(error, _TooLarge) else problem_of(error)
-            await problem.response()(scope, receive, send)
+            refused = refused or problem_of(error)
+        if refused is not None and not begun:
+            await refused.response()(scope, receive, send)

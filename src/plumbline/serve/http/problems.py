@@ -25,6 +25,7 @@ TITLES = {
     404: "Not found",
     405: "This method is not allowed here",
     406: "Not available in this format",
+    408: "The request came too slowly",
     409: "Not possible now",
     413: "Too large",
     415: "This kind of content is not taken",
@@ -110,6 +111,8 @@ def add_handlers(app: FastAPI) -> None:
 
     async def refused(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
+        if error.__cause__ is not None and refused_by_disk(error.__cause__) is not None:
+            return problem_of(error.__cause__).response()  # FastAPI takes whatever stops a body for a bad request
         detail = (
             error.detail if isinstance(error.detail, str) and error.status_code != 404 else "There is no such page."
         )
@@ -133,6 +136,6 @@ def add_handlers(app: FastAPI) -> None:
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": Details, "description": TITLES[status], "content": {MEDIA_TYPE: {}}}
-    for status in (400, 401, 413, 422, 429, 503, 507)
+    for status in (400, 401, 408, 413, 422, 429, 503, 507)
 }
 """Of operations that take files or tensors, for the OpenAPI document."""

@@ -1,0 +1,125 @@
+"""What the service does when a disk is full, and when uploads are slow, silent, cut or too long."""
+
+import asyncio
+import os
+import socket
+import time
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from plumbline.serve.http import guard, job_files
+from plumbline.serve.http.guard import Guard
+from plumbline.serve.http.monitoring import Meters
+from plumbline.serve.http.settings import Limits, Settings
+from tests.full_disk import largest_file
+from tests.serve.http.served import ended, files, is_problem, process
+
+pytest.importorskip("fastapi")
+BOUNDARY = "--------------------------0123456789abcdef"
+
+
+def left(folder: Path) -> list[str]:
+    """Files that uploads have left behind, which no job has."""
+    return sorted(path.name for path in (folder / job_files.INCOMING).iterdir())
+
+
+def until_nothing_is_left(folder: Path) -> None:
+    ends = time.monotonic() + 60
+    while left(folder):
+        assert time.monotonic() < ends, left(folder)
+        time.sleep(0.1)
+
+
+def begin_upload(address: str, length: int) -> socket.socket:
+    """Send the head of an upload of points, and no more."""
+    host, port = address.removeprefix("http://").split(":")
+    own = socket.create_connection((host, int(port)))
+    own.sendall(
+        f"POST /v1/predict HTTP/1.1\r\nHost: {host}\r\nContent-Type: multipart/form-data; boundary={BOUNDARY}\r\n"
+        f"Content-Length: {length}\r\n\r\n--{BOUNDARY}\r\n"
+        'Content-Disposition: form-data; name="points"; filename="a.csv"\r\n\r\n'.encode()
+    )
+    return own
+
+
+def test_slow_and_cut_uploads_keep_nobody_waiting_and_leave_nothing(tiny, tmp_path):
+    folder = tmp_path / "service"
+    with process(folder, tiny.data("package")) as (begun, address):
+        slow = [begin_upload(address, 50_000_000) for _ in range(8)]
+        for number, one in enumerate(slow):
+            one.sendall(b"x" * (100_000 * number))
+            one.sendall(b"y")
+        assert httpx.get(f"{address}/healthz", timeout=10).status_code == 200
+        job = httpx.post(f"{address}/v1/predict", files=files(tiny.products(), tiny.footprints)).json()["id"]
+        for one in slow[::2]:
+            one.close()
+        with httpx.Client() as client:
+            assert ended(client, job, address)["status"] == "done"
+        for one in slow[1::2]:
+            one.close()
+        until_nothing_is_left(folder)
+        assert [path.name for path in (folder / job_files.JOBS).iterdir()] == [job]
+        assert begun.poll() is None
+
+
+def test_a_full_disk_is_told_nothing_is_kept_and_smaller_requests_go_on(tiny, tmp_path):
+    folder = tmp_path / "service"
+    with largest_file(3_000_000), process(folder, tiny.data("package")) as (begun, address):
+        large = [("points", ("a.csv", os.urandom(4_000_000))), ("buildings", ("f.geojson", b"{}"))]
+        answer = httpx.post(f"{address}/v1/predict", files=large)
+        assert is_problem(answer, 507, "The disk of the service is full. Nothing was kept")
+        assert int(answer.headers["retry-after"]) > 0
+        assert left(folder) == []
+        job = httpx.post(f"{address}/v1/predict", files=files(tiny.products(), tiny.footprints)).json()["id"]
+        with httpx.Client() as client:
+            assert ended(client, job, address)["status"] == "done"
+        assert begun.poll() is None
+
+
+@pytest.mark.parametrize(("chunks", "status"), [([b"x" * 10], 408), ([b"x" * 900_000, b"y" * 900_000], 413)])
+def test_a_body_that_stops_coming_or_is_longer_than_it_says_is_ended(tmp_path, monkeypatch, chunks, status):
+    monkeypatch.setattr(guard, "SILENT_SECONDS", 0.05)
+    sent = []
+
+    async def application(scope, receive, send):
+        try:
+            while (await receive()).get("more_body"):
+                pass
+        except Exception:  # as FastAPI does with whatever a body raises
+            await send({"type": "http.response.start", "status": 400, "headers": []})
+            await send({"type": "http.response.body", "body": b"there was an error"})
+
+    async def ask():
+        coming = iter(chunks)
+
+        async def receive():
+            for chunk in coming:
+                return {"type": "http.request", "body": chunk, "more_body": True}
+            return await asyncio.sleep(60)
+
+        async def send(message):
+            sent.append(message)
+
+        settings = Settings(folder=tmp_path, limits=Limits(upload_mb=1))
+        scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": []}
+        await Guard(application, settings, Meters())(scope, receive, send)
+
+    asyncio.run(ask())
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+    assert sent[0]["status"] == status
+    assert b"problem" in dict(sent[0]["headers"])[b"content-type"]
+
+
+def test_connections_that_never_send_a_request_are_no_load(tiny, tmp_path):
+    with process(tmp_path / "s", tiny.data("package")) as (_, address):
+        host, port = address.removeprefix("http://").split(":")
+        silent = [socket.create_connection((host, int(port))) for _ in range(200)]
+        try:
+            assert httpx.get(f"{address}/readyz", timeout=10).status_code == 200
+        finally:
+            for one in silent:
+                with closing(one):
+                    pass
