@@ -38,7 +38,21 @@ class Units(Section):
     """Of the columns `incidence` and `heading`."""
 
 
-Format = Literal["egms", "egms-l3", "depsi", "stamps", "mintpy", "columns"]
+Format = Literal[
+    "egms",
+    "egms-l3",
+    "depsi",
+    "stamps",
+    "mintpy",
+    "columns",
+    "squeesar",
+    "stamps-gis",
+    "sarvey",
+    "sarproz",
+    "sarscape",
+    "pygmtsar",
+    "insar-norway",
+]
 FORMATS: tuple[str, ...] = get_args(Format)
 """Names of the formats of points."""
 

@@ -10,12 +10,12 @@ import numpy as np
 from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import GLOBE, PLANE, is_elsewhere, is_globe, ranges
+from plumbline.sources.crs import GLOBE, PLANE, is_globe, ranges
 from plumbline.sources.files.archive import CsvFile
 from plumbline.sources.points.epochs import check_pattern, find_days, like_days
 from plumbline.sources.points.reader_base import MIN_EPOCHS, TO_MM, Angles, PointSource, TableLayout, to_mm
 from plumbline.sources.points.table_reader import open_csv_table
-from plumbline.sources.points.vector_layer import PointLayer
+from plumbline.sources.points.vector_layer import PointLayer, check_stated_crs
 
 
 def described(product: CsvFile, about: params.Product) -> tuple[params.Units, str]:
@@ -48,8 +48,8 @@ def open_columns(product: CsvFile, header: list[str], about: params.Product, crs
         wanted = "latitude and longitude" if globe else "easting and northing"
         raise InputError(f"{product}: crs {crs_of_file} in params.yaml is not one of {wanted}. Correct one of the two.")
     known = set(has.values())
-    if isinstance(product, PointLayer):
-        _check_layer(product, known, crs_of_file)
+    if isinstance(product, PointLayer) and known.intersection(product.places):
+        check_stated_crs(product, crs_of_file)
     days = _days(product, [name for name in header if name not in known], epochs)
     x_range, y_range = (PLANE, PLANE) if globe else ranges(str(product), crs_of_file)
     layout = TableLayout(
@@ -68,16 +68,6 @@ def open_columns(product: CsvFile, header: list[str], about: params.Product, crs
         rmse_to_mm=TO_MM[units.displacement],
     )
     return open_csv_table(product, header, layout, about.track or product.path.stem, crs)
-
-
-def _check_layer(layer: PointLayer, known: set[str], stated: str) -> None:
-    """Refuse a CRS that is not the layer's own for the places that are: a zone beside it moves a city by far."""
-    if layer.crs is not None and known.intersection(layer.places) and is_elsewhere(str(layer), layer.crs, stated):
-        raise InputError(
-            f"{layer}: {', '.join(layer.places)} are in {layer.crs}, as the file says, and crs in ingest.products says "
-            f"{stated}. Write the file's there; or where the file is wrong, mend it: `ogr2ogr -a_srs {stated} OUT.gpkg "
-            "IN`."
-        )
 
 
 def _days(product: CsvFile, names: list[str], epochs: str) -> dict[str, np.datetime64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +26,8 @@ from plumbline.sources.points.mintpy.hdf5 import is_hdf5
 from plumbline.sources.points.mintpy.series import is_timeseries
 from plumbline.sources.points.reader_base import PointSource, ProductFile
 from plumbline.sources.points.stamps import is_stamps, open_stamps
+from plumbline.sources.points.tables.layouts import LAYOUTS, Layout
+from plumbline.sources.points.tables.reader import is_layout, open_layout
 from plumbline.sources.points.vector_layer import PointLayer, find_point_layer
 from plumbline.sources.track import Track
 
@@ -47,7 +50,20 @@ class Format:
     """Whether a point's name is in the file; else it is its row, and the file cannot be read in parts."""
 
 
+def _of_layout(layout: Layout) -> Format:
+    asked = frozenset() if layout.has_view else ANGLES
+    return Format(
+        layout.called,
+        asked | WRITTEN | {"crs", "positive", "units"},
+        partial(is_layout, layout),
+        partial(open_layout, layout),
+        has_ids=any(name in layout.marks for name in layout.point_id),
+    )
+
+
+PUBLISHED = {layout.name: _of_layout(layout) for layout in LAYOUTS}
 FORMATS = {
+    "insar-norway": PUBLISHED["insar-norway"],  # EGMS's names, with degrees in place of metres
     "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", WRITTEN | {"component"}, is_ortho, open_ortho),
     "egms": Format(
         "EGMS L2a and L2b (csv, zip as downloaded, or Parquet)",
@@ -59,6 +75,7 @@ FORMATS = {
     "stamps": Format(
         "StaMPS (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_stamps, open_stamps, has_ids=False
     ),
+    **PUBLISHED,
     "mintpy": Format("MintPy time series (HDF5)", ANGLES | {"crs", "positive", "units", "geometry", "coherence"}),
     "columns": Format(
         "any csv or layer of points whose columns ingest.products describes",
@@ -109,7 +126,7 @@ def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: s
             )
         if wanted not in (None, *PARQUET_FORMATS):
             raise InputError(f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.")
-        name = _by_header(CsvFile(path), names, wanted)
+        name = _by_header(CsvFile(path), names, wanted or ("egms-l3" if is_ortho(names) else "egms"))
         return _with_used(ProductFile(path, about, "parquet", name, None, tuple(names)))
     if (foreign := describe_foreign(start)) is not None:
         raise InputError(f"{path}: {foreign}. {KNOWN}.")

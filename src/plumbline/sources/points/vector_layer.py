@@ -17,6 +17,7 @@ import pyproj
 import shapely
 
 from plumbline.core.errors import InputError
+from plumbline.sources.crs import is_elsewhere
 from plumbline.sources.files.archive import BUFFER_BYTES, ZIP_START, CsvFile, gdal_name, vector_members
 from plumbline.sources.footprints.vector_file import READ_FAULTS, first_line_of
 
@@ -106,6 +107,20 @@ def find_point_layer(path: Path, start: bytes) -> PointLayer | None:
         places=PLACES[degrees],
         has_heights=kind.startswith("2.5D") or " Z" in kind,
     )
+
+
+def check_stated_crs(layer: PointLayer, stated: str) -> None:
+    """Refuse a CRS that is not the layer's own: a zone beside it moves a city by far.
+
+    Raises:
+        InputError: the file names another CRS than `stated`, of `ingest.products`.
+    """
+    if layer.crs is not None and is_elsewhere(str(layer), layer.crs, stated):
+        raise InputError(
+            f"{layer}: {', '.join(layer.places)} are in {layer.crs}, as the file says, and crs in ingest.products says "
+            f"{stated}. Write the file's there; or where the file is wrong, mend it: `ogr2ogr -a_srs {stated} OUT.gpkg "
+            "IN`."
+        )
 
 
 def _source(path: Path, start: bytes) -> str | None:
