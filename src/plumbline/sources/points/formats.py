@@ -17,7 +17,7 @@ from plumbline.sources.files.archive import CsvFile, find_csv
 from plumbline.sources.files.csv_lines import dialect
 from plumbline.sources.files.csv_table import read_header
 from plumbline.sources.files.file_type import describe_foreign, first_bytes, product_params
-from plumbline.sources.points.columns import described, suggest_description
+from plumbline.sources.points.columns import described
 from plumbline.sources.points.depsi import is_depsi, open_depsi
 from plumbline.sources.points.egms.l2 import is_egms, open_egms, whole_names
 from plumbline.sources.points.egms.l3 import is_ortho, open_ortho
@@ -26,9 +26,10 @@ from plumbline.sources.points.mintpy.hdf5 import is_hdf5
 from plumbline.sources.points.mintpy.series import is_timeseries
 from plumbline.sources.points.reader_base import PointSource, ProductFile
 from plumbline.sources.points.stamps import is_stamps, open_stamps
+from plumbline.sources.points.suggest import is_long_table, suggest_description
 from plumbline.sources.points.tables.layouts import LAYOUTS, Layout
 from plumbline.sources.points.tables.reader import is_layout, open_layout
-from plumbline.sources.points.vector_layer import PointLayer, find_point_layer
+from plumbline.sources.points.vector_layer import PointLayer, cut_advice, find_point_layer
 from plumbline.sources.track import Track
 
 ANGLES = frozenset({"incidence_deg", "heading_deg"})
@@ -160,6 +161,14 @@ def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: S
                     f"{product}: unknown format: blanks seem to stand between its cells. Write commas in their place "
                     f"(`tr -s ' ' , < IN > OUT.csv`), with a first line that names the columns. {KNOWN}."
                 )
+            if (long := is_long_table(header)) is not None:
+                raise InputError(
+                    f"{product}: a long table, with a row for each date ({long[0]}) and its displacement ({long[1]}). "
+                    "A row for each point, with a column for each date, is needed: docs/formats.md has the lines that "
+                    "turn one into the other."
+                )
+            if cut := cut_advice(product, header):
+                raise InputError(f"{product}: unknown format, {begins}.{cut}")
             raise InputError(
                 f"{product}: unknown format, {begins}. {KNOWN}.{tried} Any other table is read once its columns are "
                 f"described, in a file that --params names:\n{suggest_description(product.path.name, header, crs)}"

@@ -23,7 +23,7 @@ QUESTIONS = {
     "positive": (
         "the sign of its displacements",
         "SIGN",
-        "SIGN is towards or away: where the satellite is when a displacement is positive",
+        "SIGN is towards, if a positive displacement is motion towards the satellite, else away",
     ),
 }
 """Key of `ingest.products` -> what the file does not say, what to write, and what that means."""

@@ -266,6 +266,19 @@ def test_the_probe_reads_of_every_array(tmp_path, in_one):
     assert probed() == 1
 
 
+def test_bursts_of_one_day_are_averaged_and_it_is_said(tmp_path):
+    stack = Stack(dates=[b"20160327T0534", b"20160407T0534", b"20160407T0535", b"20160510T0534"])
+    source = open_points(stack.write(tmp_path / "t.h5"))
+    (track,) = source.blocks()
+    assert [str(day) for day in track.epochs] == ["2016-03-27", "2016-04-07", "2016-05-10"]
+    plain = read_points(Stack().write(tmp_path / "plain" / "t.h5")).displacement
+    np.testing.assert_allclose(track.displacement[:, 1], plain[:, 1:3].mean(axis=1), rtol=1e-6)
+    assert any("20160407T0534 and 20160407T0535 are of one day" in note for note in source.notes)
+    stack.dates = [b"20160327T0534", b"20160327T0535", b"20160327T0536", b"20160327T0537"]
+    with pytest.raises(InputError, match="all of its epochs are of one day"):
+        read_points(stack.write(tmp_path / "t.h5"))
+
+
 def test_companions_are_no_products(tmp_path):
     Stack().write(tmp_path / "t.h5")
     assert [is_product(tmp_path / name) for name in ("t.h5", "geometryGeo.h5", "temporalCoherence.h5")] == [1, 0, 0]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import Projection, projection
-from plumbline.sources.points.epochs import find_days
+from plumbline.sources.points.epochs import average_same_days, find_days, same_day_notes
 from plumbline.sources.points.mintpy.files import find_geometry
 from plumbline.sources.points.mintpy.geometry import Geometry, Window
 from plumbline.sources.points.mintpy.hdf5 import array, attributes, has_array, open_hdf5
@@ -59,9 +59,10 @@ def open_mintpy(path: Path, about: params.Product, crs: str | None) -> PointSour
     with open_hdf5(path) as file:
         series = array(path, file, SERIES, dimensions=3, kinds="f")
         _check_shape(path, series)
-        order, epochs = _epochs(path, file, series.shape[0])
+        order, days, said = _epochs(path, file, series.shape[0])
         attrs = attributes(file)
         geometry = find_geometry(path, attrs, series.shape[1:], about)
+    epochs = np.unique(days)
     plane = projection(str(path), geometry.crs, crs, geometry.box)
     name = about.track or path.stem
     factor = to_mm(about, _unit(path, attrs, about))
@@ -73,6 +74,7 @@ def open_mintpy(path: Path, about: params.Product, crs: str | None) -> PointSour
             for rows in _row_blocks(series):
                 with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below
                     values = np.asarray(series[:, rows, :], np.float32)[order] * np.float32(factor)
+                values = average_same_days(values, days, axis=0)
                 for window in _windows(rows, series.shape[2]):
                     part = values[:, window[0].start - rows.start : window[0].stop - rows.start, window[1]]
                     track = _track(path, name, plane, epochs, opened, window, part)
@@ -81,7 +83,7 @@ def open_mintpy(path: Path, about: params.Product, crs: str | None) -> PointSour
         if empty:
             raise InputError(f"{path}: no pixel of it has data. Leave it out.")
 
-    notes = [*geometry.notes, *_decided(attrs, about)]
+    notes = [*geometry.notes, *_decided(attrs, about), *said]
     if (np.diff(order) < 0).any():
         notes.append(OUT_OF_ORDER)
     return noted(PointSource(name, plane.crs, epochs, blocks), path, notes)
@@ -117,10 +119,11 @@ def _check_shape(path: Path, series: h5py.Dataset) -> None:
         )
 
 
-def _epochs(path: Path, file: h5py.File, count: int) -> tuple[NDArray[np.intp], NDArray[np.datetime64]]:
-    """Order of the epochs in time, and their days in that order."""
+def _epochs(path: Path, file: h5py.File, count: int) -> tuple[NDArray[np.intp], NDArray[np.datetime64], list[str]]:
+    """Order of the epochs in time, their days in that order, and notes on days that have several."""
     read = array(path, file, "date", dimensions=1, kinds="S")[:]
-    texts = [bytes(text).decode("utf-8", "replace").partition("T")[0] for text in read]  # some have the time behind
+    whole = [bytes(text).decode("utf-8", "replace") for text in read]
+    texts = [text.partition("T")[0] for text in whole]  # some have the time behind
     if len(texts) != count:
         raise InputError(f"{path}, /date: {len(texts)} days found, /{SERIES} has {count} epochs.")
     if count < MIN_EPOCHS:
@@ -129,11 +132,13 @@ def _epochs(path: Path, file: h5py.File, count: int) -> tuple[NDArray[np.intp], 
     for index, text in enumerate(texts):
         if text not in known:
             raise InputError(f"{path}, /date, number {index + 1}: {text[:40]!r} found, a day YYYYMMDD is needed.")
-        if text in texts[:index]:
-            raise InputError(f"{path}, /date: {text} stands there more than once.")
+        if whole[index] in whole[:index]:
+            raise InputError(f"{path}, /date: {whole[index]} stands there more than once.")
     days = np.array([known[text] for text in texts], "datetime64[D]")
-    order = np.argsort(days)
-    return order, days[order]
+    order = np.argsort(days, kind="stable")
+    if len(np.unique(days)) < MIN_EPOCHS:
+        raise InputError(f"{path}: all of its epochs are of one day, at least {MIN_EPOCHS} days are needed.")
+    return order, days[order], same_day_notes([whole[index] for index in order], days[order])
 
 
 def _row_blocks(series: h5py.Dataset) -> Iterator[slice]:

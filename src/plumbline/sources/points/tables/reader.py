@@ -23,7 +23,7 @@ from plumbline.sources.points.tables.layouts import (
     Layout,
     find_column,
 )
-from plumbline.sources.points.vector_layer import PointLayer, check_stated_crs
+from plumbline.sources.points.vector_layer import PointLayer, check_stated_crs, cut_advice
 
 
 def is_layout(layout: Layout, header: list[str]) -> bool:
@@ -122,6 +122,7 @@ def _days(layout: Layout, product: CsvFile, header: list[str]) -> dict[str, np.d
         raise InputError(
             f"{product}: {len(days)} columns of epochs found, named as {layout.days[0]}; at least {MIN_EPOCHS} are "
             f"needed. The last columns are {', '.join(map(repr, header[-3:]))}. Export the time series with the points."
+            f"{cut_advice(product, others)}"
         )
     warn_of_unread(str(product), others, layout.days[0])
     return days
