@@ -3,11 +3,13 @@
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from plumbline.core.errors import InputError
-from plumbline.sources.points.read import read_points
+from plumbline.sources.points.read import open_points, read_points
+from plumbline.sources.points.reader_base import all_points
 from tests.tiny import run_cli
 
 CASES = Path(__file__).parents[2] / "fixtures" / "cases"
@@ -50,3 +52,11 @@ def test_the_layout_of_industry_and_of_save_qgis_gives_the_right_answer(tmp_path
     found = answer(tmp_path, [tmp_path / f"ts_{name}.shp" for name in VIEWS], f"ingest:\n  products:\n{products}")
     assert found.status.tolist() == right.status.tolist() == ["ok"] * 36
     assert (found.severity_permille - right.severity_permille).abs().max() < ROUNDING_PERMILLE
+
+
+def test_a_geometry_with_a_vector_in_place_of_an_incidence_is_used():
+    source = open_points(CASES / "geometry-without-incidence" / "asc" / "timeseries.h5")
+    track = all_points(source)
+    base = read_points(CASES / "base" / "asc.csv")
+    np.testing.assert_allclose(track.los, np.tile(base.los[0], (len(track), 1)), atol=2e-4)
+    assert "the line of sight is that of los_east, los_north in inputs/geometryGeo.h5" in source.notes

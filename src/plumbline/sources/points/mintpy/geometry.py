@@ -15,10 +15,13 @@ from plumbline.core.errors import InputError
 from plumbline.sources.checks.values import drop_codes, drop_height_codes
 from plumbline.sources.crs import LATITUDES, LONGITUDES, Box, unrolled
 from plumbline.sources.points.mintpy.hdf5 import array, has_array, open_hdf5
+from plumbline.sources.points.reader_base import UNIT_TOLERANCE
 from plumbline.sources.track import los_from_azimuth, los_from_heading
 
 Floats = NDArray[np.float64]
 INCIDENCE, AZIMUTH, COHERENCE = "incidenceAngle", "azimuthAngle", "temporalCoherence"
+VECTOR = ("los_east", "los_north", "los_up")
+"""Unit vector from ground to satellite, as ISCE's static layers and OPERA's have it; up may be missing."""
 Window = tuple[slice, slice]
 
 
@@ -67,6 +70,8 @@ class Geometry:
     """Names the geometry in messages."""
     notes: tuple[str, ...] = ()
     """What was decided about these files; as of `PointSource`."""
+    vector: tuple[str, ...] = ()
+    """Arrays of the line of sight, east, north and perhaps up, where there are no angles."""
     arrays: Mapping[str, h5py.Dataset] = field(default_factory=dict)
 
     @contextmanager
@@ -81,7 +86,10 @@ class Geometry:
             if self.path is not None:
                 file = opened.enter_context(open_hdf5(self.path))
                 named = [] if self.grid else ["latitude", "longitude"]
-                named += [] if self.angles else [INCIDENCE, *([] if self.azimuth is not None else [AZIMUTH])]
+                named += self.vector
+                named += (
+                    [] if self.angles or self.vector else [INCIDENCE, *([] if self.azimuth is not None else [AZIMUTH])]
+                )
                 named += ["height"] if has_array(file, "height") else []
                 arrays = {name: self._array(self.path, file, name) for name in named}
             if self.coherence is not None:
@@ -143,12 +151,28 @@ class Geometry:
     def _line_of_sight(self, window: Window, count: int) -> tuple[Floats, NDArray[np.bool_]]:
         if self.angles is not None:
             return np.tile(los_from_heading(*self.angles), (count, 1)), np.ones(count, bool)
+        if self.vector:
+            return self._given_vector(window)
         incidence = self._values(INCIDENCE, window)
         azimuth = np.full(count, self.azimuth) if self.azimuth is not None else self._values(AZIMUTH, window)
         sees = np.isfinite(incidence) & np.isfinite(azimuth) & (incidence != 0)
         self._check(INCIDENCE, incidence, (1.0, 89.0), sees, window, " Degrees are needed.")
         self._check(AZIMUTH, azimuth, (-360.0, 360.0), sees, window, " Degrees are needed.")
         return los_from_azimuth(np.where(sees, incidence, 0), np.where(sees, azimuth, 0)), sees
+
+    def _given_vector(self, window: Window) -> tuple[Floats, NDArray[np.bool_]]:
+        """(P, 3) the vector that the file has, up from the other two where it is missing; (P,) whether it is known."""
+        east, north, *rest = (self._values(name, window) for name in self.vector)
+        sees = np.isfinite(east) & np.isfinite(north) & ~((east == 0) & (north == 0))
+        level = np.hypot(east, north)
+        up = rest[0] if rest else np.sqrt(np.maximum(1 - level**2, 0))
+        most = 1 + UNIT_TOLERANCE
+        self._check(
+            self.vector[-1], up, (0.0, most), sees, window, " The vector points from the ground to the satellite."
+        )
+        name, least = ", ".join(self.vector), 1 - UNIT_TOLERANCE
+        self._check(name, np.hypot(level, up), (least, most), sees, window, " It is a length: a unit vector is needed.")
+        return np.stack([np.where(sees, east, 0), np.where(sees, north, 0), np.where(sees, up, 1)], axis=1), sees
 
     def _on_grid(self, index: NDArray[np.intp], axis: int) -> Floats:
         if self.grid is None:
