@@ -44,6 +44,7 @@ Format = Literal[
     "depsi",
     "stamps",
     "mintpy",
+    "licsbas",
     "columns",
     "squeesar",
     "stamps-gis",

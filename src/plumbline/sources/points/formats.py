@@ -23,6 +23,7 @@ from plumbline.sources.points.egms.l2 import is_egms, open_egms, whole_names
 from plumbline.sources.points.egms.l3 import is_ortho, open_ortho
 from plumbline.sources.points.egms.parquet import is_parquet, read_names
 from plumbline.sources.points.mintpy.hdf5 import is_hdf5
+from plumbline.sources.points.mintpy.licsbas import is_licsbas
 from plumbline.sources.points.mintpy.series import is_timeseries
 from plumbline.sources.points.reader_base import PointSource, ProductFile
 from plumbline.sources.points.stamps import is_stamps, open_stamps
@@ -78,14 +79,18 @@ FORMATS = {
     ),
     **PUBLISHED,
     "mintpy": Format("MintPy time series (HDF5)", ANGLES | {"crs", "positive", "units", "geometry", "coherence"}),
+    "licsbas": Format("LiCSBAS time series (cum.h5)", ANGLES | {"positive", "units"}),
     "columns": Format(
         "any csv or layer of points whose columns ingest.products describes",
         ANGLES | WRITTEN | {"crs", "positive", "columns", "units", "epochs"},
     ),
 }
 """By name; of those that recognise a header, the first counts."""
-KNOWN = "Known: " + "; ".join(f"{form.called}: {name}" for name, form in FORMATS.items())
+KNOWN = "Known: " + "; ".join(
+    f"{FORMATS[name].called}: {name}" for name in sorted(FORMATS, key=lambda name: name in PUBLISHED)
+)
 PARQUET_FORMATS = ("egms-l3", "egms")
+HDF5_FORMATS = ("mintpy", "licsbas")
 OF_ALL = frozenset({"format", "track", "moved_m", "raised_m"})
 """Keys of `ingest.products` that mean something for every format."""
 
@@ -113,11 +118,20 @@ def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: s
         raise InputError(f"{path}: format {wanted!r} is not known. {KNOWN}.")
     start = first_bytes(path)
     if is_hdf5(path, start):
-        if wanted not in (None, "mintpy"):
-            raise InputError(f"{path}: an HDF5 file, which format {wanted} is not. Leave the format out, or: mintpy.")
-        if not is_timeseries(path):
-            raise InputError(f"{path}: an HDF5 file without /timeseries, so none of MintPy's time series. {KNOWN}.")
-        return _with_used(ProductFile(path, about, "hdf5", "mintpy", None, ()))
+        if wanted not in (None, *HDF5_FORMATS):
+            raise InputError(
+                f"{path}: an HDF5 file, which format {wanted} is not. Leave the format out, or: "
+                f"{', '.join(HDF5_FORMATS)}."
+            )
+        found = hdf5_format(path)
+        if found is None:
+            raise InputError(
+                f"{path}: an HDF5 file without /timeseries of MintPy, and without /cum and /imdates of LiCSBAS. "
+                f"{KNOWN}."
+            )
+        if wanted not in (None, found):
+            raise InputError(f"{path}: not of format {wanted}. It looks like format {found}.")
+        return _with_used(ProductFile(path, about, "hdf5", found, None, ()))
     if is_parquet(start):
         names = read_names(path)
         if wanted == "columns" or (wanted is None and not is_egms(names)):
@@ -135,8 +149,8 @@ def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: s
     line = None
     if product is None:
         product, line = dialect(find_csv(path, start), about)
-    if wanted == "mintpy":
-        raise InputError(f"{product}: not an HDF5 file, as format mintpy needs.")
+    if wanted in HDF5_FORMATS:
+        raise InputError(f"{product}: not an HDF5 file, as format {wanted} needs.")
     kind: Literal["layer", "csv"] = "layer" if isinstance(product, PointLayer) else "csv"
     if wanted == "columns":
         file = _with_used(ProductFile(path, about, kind, wanted, product, ()))
@@ -146,6 +160,17 @@ def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: s
     unfit = [] if about.model_fields_set else list(products)
     name = _by_header(product, header, wanted, unfit)
     return _with_used(ProductFile(path, about, kind, name, product, tuple(header)))
+
+
+def hdf5_format(path: Path) -> str | None:
+    """Return the format of an HDF5 file; None where it is no time series, but perhaps lies beside one.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    if is_timeseries(path):
+        return "mintpy"
+    return "licsbas" if is_licsbas(path) else None
 
 
 def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: Sequence[str] = ()) -> str:

@@ -56,7 +56,7 @@ def find_geometry(path: Path, attrs: Mapping[str, str], shape: tuple[int, int], 
         azimuth, said = _azimuth(path, geometry, attrs)
         notes += said
     found = Geometry(
-        shape, crs, grid, geometry, coherence, angles, azimuth, str(geometry or path), tuple(notes), vector
+        shape, crs, grid, geometry, coherence, angles, azimuth, str(geometry or path), tuple(notes), vector=vector
     )
     if grid is not None and is_globe(str(path), crs):
         _check_degrees(path, found)

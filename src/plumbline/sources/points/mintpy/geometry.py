@@ -70,6 +70,8 @@ class Geometry:
     """Names the geometry in messages."""
     notes: tuple[str, ...] = ()
     """What was decided about these files; as of `PointSource`."""
+    height: str = "height"
+    """Name of the array of heights."""
     vector: tuple[str, ...] = ()
     """Arrays of the line of sight, east, north and perhaps up, where there are no angles."""
     arrays: Mapping[str, h5py.Dataset] = field(default_factory=dict)
@@ -90,7 +92,7 @@ class Geometry:
                 named += (
                     [] if self.angles or self.vector else [INCIDENCE, *([] if self.azimuth is not None else [AZIMUTH])]
                 )
-                named += ["height"] if has_array(file, "height") else []
+                named += [self.height] if has_array(file, self.height) else []
                 arrays = {name: self._array(self.path, file, name) for name in named}
             if self.coherence is not None:
                 file = opened.enter_context(open_hdf5(self.coherence))
@@ -137,8 +139,8 @@ class Geometry:
             known = np.ones(count, bool)
         sight, sees = self._line_of_sight(window, count)
         height = np.zeros(count)
-        if "height" in self.arrays:
-            height = self._values("height", window)
+        if self.height in self.arrays:
+            height = self._values(self.height, window)
             drop_height_codes(height)
         coherence = None
         if COHERENCE in self.arrays:

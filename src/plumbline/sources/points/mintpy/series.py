@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
@@ -58,34 +59,59 @@ def open_mintpy(path: Path, about: params.Product, crs: str | None) -> PointSour
     """
     with open_hdf5(path) as file:
         series = array(path, file, SERIES, dimensions=3, kinds="f")
-        _check_shape(path, series)
+        check_shape(path, series)
         order, days, said = _epochs(path, file, series.shape[0])
         attrs = attributes(file)
         geometry = find_geometry(path, attrs, series.shape[1:], about)
-    epochs = np.unique(days)
+    notes = [*geometry.notes, *_decided(attrs, about), *said]
+    factor = to_mm(about, _unit(path, attrs, about))
+    return stack_source(Stack(path, SERIES, order, days, factor), geometry, about, crs, notes)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """An array of displacements in an HDF5 file: epochs, rows, columns."""
+
+    path: Path
+    array: str
+    """Its name."""
+    order: NDArray[np.intp]
+    """(T,) of the epochs in time."""
+    days: NDArray[np.datetime64]
+    """(T,) in that order; several epochs of one day are averaged."""
+    to_mm: float
+    """A displacement times this is in mm, positive towards the satellite."""
+
+
+def stack_source(
+    stack: Stack, geometry: Geometry, about: params.Product, crs: str | None, notes: list[str]
+) -> PointSource:
+    """Give the pixels of a stack that have data as points, block by block, with notes on how it was read.
+
+    Raises:
+        InputError: the CRS does not fit; what concerns pixels, where reading gets to them.
+    """
+    path, epochs = stack.path, np.unique(stack.days)
     plane = projection(str(path), geometry.crs, crs, geometry.box)
     name = about.track or path.stem
-    factor = to_mm(about, _unit(path, attrs, about))
 
     def blocks() -> Iterator[Track]:
         empty = True
         with open_hdf5(path) as file, geometry.open() as opened:
-            series = array(path, file, SERIES, dimensions=3, kinds="f")
+            series = array(path, file, stack.array, dimensions=3, kinds="f")
             for rows in _row_blocks(series):
                 with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below
-                    values = np.asarray(series[:, rows, :], np.float32)[order] * np.float32(factor)
-                values = average_same_days(values, days, axis=0)
+                    values = np.asarray(series[:, rows, :], np.float32)[stack.order] * np.float32(stack.to_mm)
+                values = average_same_days(values, stack.days, axis=0)
                 for window in _windows(rows, series.shape[2]):
                     part = values[:, window[0].start - rows.start : window[0].stop - rows.start, window[1]]
-                    track = _track(path, name, plane, epochs, opened, window, part)
+                    track = _track(f"{path}, /{stack.array}", name, plane, epochs, opened, window, part)
                     empty &= not len(track)
                     yield track
         if empty:
             raise InputError(f"{path}: no pixel of it has data. Leave it out.")
 
-    notes = [*geometry.notes, *_decided(attrs, about), *said]
-    if (np.diff(order) < 0).any():
-        notes.append(OUT_OF_ORDER)
+    notes = [*notes, *([OUT_OF_ORDER] if (np.diff(stack.order) < 0).any() else [])]
     return noted(PointSource(name, plane.crs, epochs, blocks), path, notes)
 
 
@@ -110,12 +136,17 @@ def _unit(path: Path, attrs: Mapping[str, str], about: params.Product) -> str:
     return unit
 
 
-def _check_shape(path: Path, series: h5py.Dataset) -> None:
+def check_shape(path: Path, series: h5py.Dataset) -> None:
+    """Refuse a stack that is empty or too large.
+
+    Raises:
+        InputError: it is.
+    """
     count, height, width = series.shape
     if not (count <= MAX_EPOCHS and 0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE):
         raise InputError(
-            f"{path}, /{SERIES}: {count} epochs of {height} x {width} pixels found, at most {MAX_EPOCHS} of {MAX_SIDE} "
-            f"x {MAX_SIDE} are read."
+            f"{path}, {series.name}: {count} epochs of {height} x {width} pixels found, at most {MAX_EPOCHS} of "
+            f"{MAX_SIDE} x {MAX_SIDE} are read."
         )
 
 
@@ -162,7 +193,7 @@ def _windows(rows: slice, width: int) -> Iterator[Window]:
 
 
 def _track(
-    path: Path,
+    source: str,
     name: str,
     plane: Projection,
     epochs: NDArray[np.datetime64],
@@ -182,7 +213,7 @@ def _track(
     if bad.any():
         point, epoch = np.argwhere(bad)[0]
         raise InputError(
-            f"{path}, /{SERIES}, epoch {epochs[epoch]}, row {row[point]}, column {column[point]}: "
+            f"{source}, epoch {epochs[epoch]}, row {row[point]}, column {column[point]}: "
             f"{series[point, epoch]:g} mm found, at most {MAX_DISPLACEMENT_MM:g} mm either way is possible."
         )
     easting, northing = plane(pixels.x, pixels.y)
