@@ -47,6 +47,8 @@ Format = Literal[
     "licsbas",
     "columns",
     "squeesar",
+    "squeesar-up",
+    "squeesar-east",
     "stamps-gis",
     "sarvey",
     "sarproz",

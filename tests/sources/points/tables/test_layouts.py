@@ -1,5 +1,7 @@
 """Tables of published layouts are read natively: only what they do not say is asked for, at once."""
 
+import gzip
+import zipfile
 from dataclasses import replace
 
 import geopandas
@@ -25,12 +27,16 @@ MM = {"units": {"displacement": "mm"}}
 TOWARDS = {"positive": "towards"}
 ASKED = {
     "squeesar": ANGLES,
+    "squeesar-up": {},
+    "squeesar-east": {},
     "stamps-gis": ANGLES,
     "sarvey": ANGLES | TOWARDS,
     "sarproz": ANGLES | TOWARDS,
     "sarscape": ANGLES | TOWARDS | MM,
     "insar-norway": {},
 }
+
+COMPONENTS = {"squeesar-up": (0, 0, 1), "squeesar-east": (1, 0, 0)}
 
 
 def write(tmp_path, content, name="t.csv"):
@@ -54,7 +60,7 @@ def test_every_layout_is_a_format_that_params_can_name():
     assert {layout.name for layout in LAYOUTS} - {"pygmtsar"} == set(FIXED) == set(ASKED)
 
 
-@pytest.mark.parametrize("name", FIXED)
+@pytest.mark.parametrize("name", [name for name in FIXED if name not in COMPONENTS])
 def test_a_csv_of_a_published_layout_comes_back(tmp_path, name):
     path = write(tmp_path, text(rows(name)))
     products = {"t.csv": Product.model_validate(ASKED[name])}
@@ -65,6 +71,16 @@ def test_a_csv_of_a_published_layout_comes_back(tmp_path, name):
     np.testing.assert_allclose(track.los, wanted.los, atol=1e-7)
     assert_track(track, wanted if name != "insar-norway" else replace(wanted, los=track.los))
     np.testing.assert_allclose(track.coherence, np.arange(6) / 10, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_a_decomposed_component_is_seen_along_itself(tmp_path, name):
+    track = read_points(write(tmp_path, text(rows(name))))
+    wanted = expected(IDS, [0.0] * 6, "t")
+    assert_track(track, replace(wanted, los=np.tile(np.array(COMPONENTS[name], float), (6, 1))))
+    both = [{**row, "VEL_V": "1", "VEL_E": "1"} for row in rows(name)]
+    with pytest.raises(InputError, match="unknown format"):
+        read_points(write(tmp_path, text(both)))
 
 
 @pytest.mark.parametrize("name", [name for name, asked in ASKED.items() if asked])
@@ -195,3 +211,54 @@ def test_a_file_of_a_published_layout_is_cut_into_parts_where_its_points_have_na
     for name, asked in ASKED.items():
         parts = product_parts(write(tmp_path, text(rows(name))), {"*": Product.model_validate(asked)})
         assert (len(parts) > 1) == (name not in ("sarscape", "insar-norway"))
+
+
+def zipped_shapefile(cells, folder):
+    layer(cells, folder / "t.shp")
+    with zipfile.ZipFile(folder / "t.zip", "w") as archive:
+        for path in folder.glob("t.*"):
+            if path.suffix != ".zip":
+                archive.write(path, f"export/{path.name}")
+    return folder / "t.zip"
+
+
+def gzipped(cells, folder):
+    (folder / "t.csv").write_bytes(gzip.compress(text(cells).encode()))
+    return folder / "t.csv"
+
+
+def projected(cells, folder):
+    path = layer(cells, folder / "t.gpkg")
+    geopandas.read_file(path).to_crs(25831).to_file(folder / "t.shp")
+    return folder / "t.shp"
+
+
+def multipoints(cells, folder):
+    path = layer(cells, folder / "t.gpkg")
+    frame = geopandas.read_file(path)
+    frame.set_geometry([shapely.MultiPoint([point]) for point in frame.geometry], crs=4326).to_file(folder / "t.fgb")
+    return folder / "t.fgb"
+
+
+@pytest.mark.parametrize(
+    "dialect",
+    [
+        zipped_shapefile,
+        gzipped,
+        projected,
+        multipoints,
+        lambda cells, folder: write(folder, "# SqueeSAR\nsep=;\n" + text(cells).replace(",", ";")),
+        lambda cells, folder: write(folder, text(cells).replace(",", "\t"), "t.txt"),
+        lambda cells, folder: write(folder, text([{**row, "ACC": "0.1", "A_STDEV": "0.2"} for row in cells])),
+        lambda cells, folder: write(folder, text([dict(reversed(row.items())) for row in cells])),
+        lambda cells, folder: write(folder, text([{f'"{name}"': cell for name, cell in row.items()} for row in cells])),
+    ],
+)
+def test_the_layout_of_industry_is_known_however_it_is_packed(tmp_path, dialect):
+    path = dialect(rows("squeesar"), tmp_path)
+    track = read_points(path, {"*": Product(**ANGLES)}, crs="EPSG:32631")
+    track = track.take(np.argsort(track.point_id))
+    wanted = expected(IDS, HEIGHTS, "t")
+    assert (track.point_id.tolist(), track.height.tolist()) == (IDS, HEIGHTS)
+    np.testing.assert_allclose(track.easting, wanted.easting, atol=0.01)
+    np.testing.assert_allclose(track.displacement, wanted.displacement, rtol=1e-6)

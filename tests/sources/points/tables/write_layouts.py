@@ -17,6 +17,8 @@ FIXED = {
         "COHERENCE": "{coherence}",
         "EFF_AREA": "1",
     },
+    "squeesar-up": {"CODE": "{id}", "LAT": "{lat}", "LON": "{lon}", "VEL_V": "-3.1", "V_STDEV_V": "0.2"},
+    "squeesar-east": {"CODE": "{id}", "LAT": "{lat}", "LON": "{lon}", "VEL_E": "-3.1", "V_STDEV_E": "0.2"},
     "stamps-gis": {
         "CODE": "{id}",
         "LON": "{lon}",

@@ -32,7 +32,9 @@ class Layout:
     height: tuple[str, ...] = ("height", "geometry_height")
     """An attribute counts before the geometry's z, which many programs write as 0."""
     coherence: tuple[str, ...] = ()
-    has_view: bool = False
+    component: tuple[float, float, float] | None = None
+    """East, north, up of what is measured, where two passes were decomposed on cells; else the line of sight."""
+    has_vector: bool = False
     """Whether it has the line of sight: `los_east`, `los_north`, `los_up`, from ground to satellite."""
     one_of: tuple[str, ...] = ()
     """Further columns, one of which is there."""
@@ -40,6 +42,11 @@ class Layout:
     """Columns that would make it another layout."""
     only_days: bool = False
     """Whether all of its columns are epochs, but those of places."""
+
+    @property
+    def has_view(self) -> bool:
+        """Whether nothing is to be asked of the line of sight."""
+        return self.has_vector or self.component is not None
 
 
 LAYOUTS = (
@@ -53,6 +60,29 @@ LAYOUTS = (
         positive="towards",
         point_id=("code",),
         coherence=("coherence",),
+    ),
+    # TRE ALTAMIRA, description of vertical and east-west components (quoted by DIVEG of Denmark's mapping agency).
+    Layout(
+        name="squeesar-up",
+        called="SqueeSAR, vertical component",
+        marks=("code", "vel_v", "v_stdev_v"),
+        days=("D%Y%m%d",),
+        unit="mm",
+        positive="towards",
+        point_id=("code",),
+        component=(0.0, 0.0, 1.0),
+        lacks=("vel_e",),
+    ),
+    Layout(
+        name="squeesar-east",
+        called="SqueeSAR, east-west component",
+        marks=("code", "vel_e", "v_stdev_e"),
+        days=("D%Y%m%d",),
+        unit="mm",
+        positive="towards",
+        point_id=("code",),
+        component=(1.0, 0.0, 0.0),
+        lacks=("vel_v",),
     ),
     # StaMPS, ps_export_gis.m: ph_mm of ps_plot, days as yyyymmdd behind a D.
     Layout(
@@ -122,7 +152,7 @@ LAYOUTS = (
         positive="towards",
         point_id=("pid", "point id", "point_id", "code", "id"),
         coherence=("temporal_coherence",),
-        has_view=True,
+        has_vector=True,
         one_of=LATITUDE,
         lacks=("easting", "northing"),
     ),

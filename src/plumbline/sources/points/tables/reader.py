@@ -60,8 +60,8 @@ def open_layout(
     x, y, own_crs = _places(product, header)
     stated = {
         "crs": about.crs or own_crs,
-        "incidence_deg": layout.has_view or about.incidence_deg,
-        "heading_deg": layout.has_view or about.heading_deg,
+        "incidence_deg": 0.0 if layout.has_view else about.incidence_deg,
+        "heading_deg": 0.0 if layout.has_view else about.heading_deg,
         "units": layout.unit or about.units,
         "positive": layout.positive or about.positive,
     }
@@ -73,7 +73,6 @@ def open_layout(
         check_stated_crs(product, crs_of_file)
     globe = is_globe(str(product), crs_of_file)
     x_range, y_range = (PLANE, PLANE) if globe else ranges(str(product), crs_of_file)
-    sight = [find([name]) or name for name in LINE_OF_SIGHT]
     table = TableLayout(
         days=_days(layout, product, header),
         x=x,
@@ -82,15 +81,23 @@ def open_layout(
         y_range=y_range,
         crs=crs_of_file,
         to_mm=to_mm(about, layout.unit or "mm"),
-        los=(sight[0], sight[1], sight[2]) if layout.has_view else _angles(about),
+        los=_line_of_sight(layout, header, about),
         point_id=find(layout.point_id),
         height=find(layout.height),
         coherence=find(layout.coherence),
+        cells=layout.component is not None,
     )
     return open_csv_table(product, header, table, about.track or product.path.stem, crs)
 
 
-def _angles(about: params.Product) -> Angles:
+def _line_of_sight(
+    layout: Layout, header: list[str], about: params.Product
+) -> tuple[float, float, float] | tuple[str, str, str] | Angles:
+    if layout.component is not None:
+        return layout.component
+    if layout.has_vector:
+        east, north, up = (find_column(header, [name]) or name for name in LINE_OF_SIGHT)
+        return east, north, up
     if about.incidence_deg is None or about.heading_deg is None:
         raise ValueError("the line of sight was asked for before")
     return Angles(about.incidence_deg, about.heading_deg)
