@@ -130,7 +130,8 @@ class Product(Section):
     positive: Literal["towards", "away"] | None = None
     """Of a table: positive displacements are towards the satellite, or away from it."""
     epochs: Annotated[str, Field(min_length=1)] | None = None
-    """Of a table: how the columns of the epochs are named, `D%Y%m%d`; without `%`, what stands before YYYYMMDD."""
+    """Of a table: how the columns of the epochs are named: `D%Y%m%d`, `%Y{day0}`, `{decimal_year}` or
+    `{days_since 2019-01-04}`; without `%` and braces, what stands before YYYYMMDD."""
     separator: Literal[",", ";", "tab", "|"] = ","
     """Of a table: what stands between cells; left out, what the header has most of."""
     decimal: Literal[".", ","] = "."

@@ -92,6 +92,8 @@ def test_a_line_of_sight_among_the_columns_is_proposed_in_place_of_angles():
         (["id", "date", "displacement"], ("date", "displacement")),
         (["pid", "lat", "lon", "Epoch", "disp_mm"], ("Epoch", "disp_mm")),
         (["id", "date", "LOS_mm"], ("date", "LOS_mm")),
+        (["geometry_longitude", "geometry_latitude", "date", "disp_ps"], ("date", "disp_ps")),
+        (["id", "date", "los_east"], None),
         (["id", "date", "VEL"], None),
         (["id", "date", "displacement", "20190104"], None),
     ],
@@ -110,3 +112,13 @@ def test_a_long_table_is_named_as_what_it_is(tmp_path):
     geopandas.GeoDataFrame(frame, geometry=shapely.points([[5, 52], [5, 52]]), crs=4326).to_file(tmp_path / "l.geojson")
     with pytest.raises(InputError, match=r"l\.geojson: a long table"):
         read_points(tmp_path / "l.geojson")
+
+
+def test_the_lines_of_the_docs_turn_a_long_table_into_one_that_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"p{n},52.{n},5.{n},2019-01-{4 + 12 * t:02d},{n + t}" for n in range(3) for t in range(2)]
+    Path("long.csv").write_text("id,lat,lon,date,displacement\n" + "\n".join(lines) + "\n")
+    page = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
+    block = page[page.index("import pandas as pd") :].split("\n\n")[0]
+    exec("\n".join(line.strip() for line in block.splitlines()), {})
+    assert Path("wide.csv").read_text().splitlines()[:2] == ["id,lat,lon,D20190104,D20190116", "p0,52.0,5.0,0,1"]

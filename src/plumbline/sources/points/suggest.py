@@ -48,7 +48,7 @@ TIMES = {r"\d\d:\d\d:\d\d": "%H:%M:%S", r"\d\d:\d\d": "%H:%M", r"(?<=T)\d{6}(?!\
 """The same of the time of the day behind it."""
 FRACTION, ZONE = r"(?<=%S)\.\d+", r"(?<=[%SMf])(Z|[-+]\d\d:?\d\d)$"
 DATES = r"(acquisition_?|obs_?)?(date|day|time|datetime|epoch|timestamp)(_?utc)?|datum|data|fecha"
-VALUES = r"(los_?)?(disp|displ|displacement|defo|deformation|value|cumul.*)(_?(los|mm|cm|m))*|los(_?(mm|cm|m))?"
+VALUES = r"(los_?)?(disp|displ|displacement|defo|deformation)(_\w+)?|value|cumul.*|los(_?(mm|cm|m))?"
 
 
 def is_long_table(header: Sequence[str]) -> tuple[str, str] | None:
