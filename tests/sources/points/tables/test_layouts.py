@@ -18,6 +18,7 @@ from plumbline.params import Product, load_ingest
 from plumbline.sources.points.formats import FORMATS, recognise
 from plumbline.sources.points.read import product_parts, read_points
 from plumbline.sources.points.tables.layouts import LAYOUTS, find_column
+from plumbline.sources.points.tables.reader import is_layout
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text
 from tests.sources.points.tables.write_layouts import FIXED, HEIGHTS, IDS, rows
@@ -204,6 +205,14 @@ def test_a_geojson_of_nothing_but_days_is_pygmtsar_s(tmp_path):
     track = read_points(tmp_path / "t.geojson", {"*": Product(**ANGLES, **MM, **TOWARDS)})
     np.testing.assert_allclose(track.displacement, wanted.displacement)
     np.testing.assert_allclose(track.easting, wanted.easting, atol=1e-3)
+
+
+def test_days_that_are_none_make_no_layout():
+    places = ["geometry_longitude", "geometry_latitude"]
+    (layout,) = [layout for layout in LAYOUTS if layout.only_days]
+    assert is_layout(layout, [*places, "2019-01-04", "2019-01-16"])
+    for others in ([], ["2019-01-04"], ["2019-01-04", "2019-13-16"], ["2019-01-04", "2019-01-16", "VEL"]):
+        assert not is_layout(layout, [*places, *others])
 
 
 def test_a_file_of_a_published_layout_is_cut_into_parts_where_its_points_have_names(tmp_path, monkeypatch):

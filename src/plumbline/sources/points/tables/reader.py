@@ -37,7 +37,10 @@ def is_layout(layout: Layout, header: list[str]) -> bool:
     if not layout.only_days:
         return True
     others = [name for name in header if not name.startswith("geometry_")]
-    return MIN_EPOCHS <= len(others) == len(find_days("", others, layout.days[0]))
+    try:
+        return MIN_EPOCHS <= len(others) == len(find_days("", others, layout.days[0]))
+    except InputError:  # one is no day
+        return False
 
 
 def open_layout(
