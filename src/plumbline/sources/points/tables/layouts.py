@@ -108,7 +108,7 @@ LAYOUTS = (
         coherence=("coherence",),
     ),
     # SARPROZ manual, 1.4.10.3 Sparse Data Export. It does not say how days are written: these are the ways of MATLAB's
-    # datestr, and the year of two digits in front that a public reader of such files expects (NREL's, in R).
+    # datestr, and the year of two digits in front that a public script in R expects of such files.
     Layout(
         name="sarproz",
         called="SARPROZ, sparse data export",
