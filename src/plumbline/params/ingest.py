@@ -38,7 +38,24 @@ class Units(Section):
     """Of the columns `incidence` and `heading`."""
 
 
-Format = Literal["egms", "egms-l3", "depsi", "stamps", "mintpy", "columns"]
+Format = Literal[
+    "egms",
+    "egms-l3",
+    "depsi",
+    "stamps",
+    "mintpy",
+    "licsbas",
+    "columns",
+    "squeesar",
+    "squeesar-up",
+    "squeesar-east",
+    "stamps-gis",
+    "sarvey",
+    "sarproz",
+    "sarscape",
+    "pygmtsar",
+    "insar-norway",
+]
 FORMATS: tuple[str, ...] = get_args(Format)
 """Names of the formats of points."""
 
@@ -117,7 +134,8 @@ class Product(Section):
     positive: Literal["towards", "away"] | None = None
     """Of a table: positive displacements are towards the satellite, or away from it."""
     epochs: Annotated[str, Field(min_length=1)] | None = None
-    """Of a table: how the columns of the epochs are named, `D%Y%m%d`; without `%`, what stands before YYYYMMDD."""
+    """Of a table: how the columns of the epochs are named: `D%Y%m%d`, `%Y{day0}`, `{decimal_year}` or
+    `{days_since 2019-01-04}`; without `%` and braces, what stands before YYYYMMDD."""
     separator: Literal[",", ";", "tab", "|"] = ","
     """Of a table: what stands between cells; left out, what the header has most of."""
     decimal: Literal[".", ","] = "."

@@ -168,7 +168,7 @@ def test_an_unknown_header_is_answered_with_a_description_to_complete(tmp_path):
     offered = "ingest:" + str(said.value).split("ingest:")[-1]
     for gap, number in (("incidence_deg: NUMBER", 37.0), ("heading_deg: NUMBER", 349.0)):
         offered = offered.replace(gap, f"{gap.split(':')[0]}: {number}")
-    about = yaml.safe_load(offered.replace("mm}", "cm}").replace("towards", "away"))
+    about = yaml.safe_load(offered.replace("UNIT", "cm").replace("SIGN", "away"))
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(about))
     track = read_points(path, load_ingest(tmp_path / "mine.yaml").products)
     assert_track(track, read_points(path, {"*": described()}))

@@ -327,7 +327,7 @@ def test_the_description_to_begin_with_reads_the_days_that_it_was_made_from(tmp_
     with pytest.raises(InputError) as caught:
         read_points(path)
     said = str(caught.value)
-    skeleton = said[said.index("ingest:") :].replace("NUMBER", "30")
+    skeleton = said[said.index("ingest:") :].replace("NUMBER", "30").replace("UNIT", "mm").replace("SIGN", "towards")
     about = parse_params(PARAMS | yaml.safe_load(skeleton)).ingest.products
     assert about["c.txt"].epochs == pattern
     assert about["c.txt"].columns["coherence"] == "COHER"

@@ -143,7 +143,7 @@ def _zero_is_code(values_PT: Values, usual: Values) -> bool:
     zeros = int(zero.sum())
     if zeros < FEWEST_ZEROS:
         return False
-    with_zero = np.count_nonzero(zero.any(axis=1))
+    with_zero = int(np.count_nonzero(zero.any(axis=1)))
     if with_zero > OWN_REFERENCE_SHARE * len(zero):
         zeros -= with_zero
     band = float(np.median(np.abs(usual[usual != 0]))) / 2

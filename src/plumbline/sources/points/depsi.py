@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from plumbline import params
-from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.archive import CsvFile
 from plumbline.sources.points.epochs import find_days, warn_of_unread
-from plumbline.sources.points.reader_base import Angles, PointSource, TableLayout, to_mm
+from plumbline.sources.points.reader_base import PointSource, TableLayout, to_mm
+from plumbline.sources.points.stated import stated_angles
 from plumbline.sources.points.table_reader import open_csv_table
 
 DAYS = "d_%Y%m%d"
@@ -44,21 +44,3 @@ def open_depsi(product: CsvFile, header: list[str], about: params.Product, crs: 
         coherence="pnt_enscoh" if "pnt_enscoh" in header else None,
     )
     return open_csv_table(product, header, layout, about.track or product.path.stem, crs)
-
-
-def stated_angles(product: CsvFile, about: params.Product) -> Angles:
-    """The viewing angles that the file does not hold, from its description.
-
-    Raises:
-        InputError: they are not stated; the message says what to write where.
-    """
-    if about.incidence_deg is None or about.heading_deg is None:
-        raise InputError(
-            f"{product}: the file does not say from where the satellite looked. Write it into params.yaml (and give "
-            "`--params params.yaml` to a command that is no stage), with the angle from the vertical and the direction "
-            "of flight clockwise from north, in degrees:\n"
-            "ingest:\n"
-            "  products:\n"
-            f"    {product.path.name!r}: {{incidence_deg: 30.0, heading_deg: 350.0}}  # your numbers"
-        )
-    return Angles(about.incidence_deg, about.heading_deg, about.look)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import date, datetime
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,27 +16,42 @@ from plumbline.core.errors import InputError
 DAYS_A_YEAR = 365.25
 FIRST_YEAR, LAST_YEAR = 1990, 2100
 """In which there can be an observation."""
-PROBE = date(2013, 4, 25)
+PROBE = datetime(2013, 4, 25, tzinfo=UTC)
 """A pattern that gives this day back says year, month and day."""
 LIKE_A_DAY = re.compile(
-    r"(?<!\d)(19|20)\d{6}(?!\d)|\d{1,4}[-/._ ]\d{1,2}[-/._ ]\d{2,4}|\d{1,2}[-/._ ]?[a-z]{3}[-/._ ]?\d{2,4}",
+    r"(?<!\d)(19|20)\d{5,6}(?!\d)|\d{1,4}[-/._ ]\d{1,2}[-/._ ]\d{2,4}|\d{1,2}[-/._ ]?[a-z]{3}[-/._ ]?\d{2,4}"
+    r"|(?<!\d)(19|20)\d\d\.\d{3,}(?!\d)",
     re.IGNORECASE,
 )
-"""Part of a column's name: 20200103, 3/1/2020, 2020-01-03, 03JAN2020."""
+"""Part of a column's name: 20200103, 2020003, 3/1/2020, 2020-01-03, 03JAN2020, 2020.0055."""
+WORD = re.compile(r"\{(decimal_year|day0|days_since (\d{4}-\d\d-\d\d))\}")
+"""What `strptime` has no letter for: a year with its fraction; a day of the year that counts from 0, behind %Y; days
+since a day."""
+ZONE, FRACTION = re.compile(r"(Z|[-+]\d\d:?\d\d)$", re.IGNORECASE), re.compile(r"\.\d+")
+CUT_LETTERS = 10
+"""A Shapefile's columns have no longer names."""
+CUT = re.compile(r"(.*?[a-z_])(?:(?:19|20)?\d{0,5})(?:_\d{1,3})?", re.IGNORECASE)
+"""A name that ends within a day; GDAL numbers those that would be equal (`disp_201_1`)."""
+AVERAGED = "%s are of one day (bursts or passes), and are averaged"
 
 
 def check_pattern(source: str, pattern: str) -> str:
-    """A pattern as of `strptime`; without `%`, what stands before YYYYMMDD.
+    """Return a pattern of epochs in full: as of `strptime`, or with one `WORD`.
+
+    Args:
+        source: who gives it, for the message.
+        pattern: without `%` and braces, what stands before YYYYMMDD.
 
     Raises:
-        InputError: the pattern does not say a day; `source` names who gives it.
+        InputError: the pattern does not say a day.
     """
-    whole = pattern if "%" in pattern else f"{pattern}%Y%m%d"
-    try:
-        if datetime.strptime(PROBE.strftime(whole), whole).date() == PROBE:
+    whole = pattern if "%" in pattern or "{" in pattern else f"{pattern}%Y%m%d"
+    with suppress(ValueError, re.error):
+        if WORD.search(whole):
+            _word_parts(whole)
             return whole
-    except (ValueError, re.error):
-        pass
+        if datetime.strptime(PROBE.strftime(whole), whole).date() == PROBE.date():
+            return whole
     raise InputError(
         f"{source}: epochs: {pattern!r} does not say a day. Write how its columns are named, such as D%Y%m%d."
     )
@@ -44,34 +60,112 @@ def check_pattern(source: str, pattern: str) -> str:
 def find_days(source: str, header: list[str], pattern: str) -> dict[str, np.datetime64]:
     """Column -> day, of the columns named as `pattern` (of `check_pattern`) writes their day.
 
-    Zeros before a number and small or capital letters do not matter: `3/1/2020` is `03/01/2020`, `JAN` is `Jan`.
+    Zeros before a number and small or capital letters do not matter: `3/1/2020` is `03/01/2020`, `JAN` is `Jan`. With
+    a time zone, the day is that of UTC. Several columns may be of one day.
 
     Raises:
         InputError: a day is not of the age of satellites, or is none.
     """
-    # The probe day's digits stand for any digits: d_20161345 is a misspelt epoch, and not some other column.
-    shape = re.compile(re.sub(r"\d", r"\\d", re.escape(PROBE.strftime(pattern))))
+    read = _read_word if WORD.search(pattern) else _read_strptime
     days: dict[str, np.datetime64] = {}
     for name in header:
         try:
-            moment = datetime.strptime(name, pattern)
-        except (ValueError, re.error):
-            if shape.fullmatch(name):
-                raise InputError(f"{source}: {name} is named as an epoch, but no such day exists.") from None
+            day = read(name, pattern)
+        except (ValueError, OverflowError):
+            raise InputError(f"{source}: {name} is named as an epoch, but no such day exists.") from None
+        if day is None:
             continue
-        # Python reads 2020113 as 2020-11-3; it might be 2020-1-13 as well.
-        if _plain(moment.strftime(pattern)) != _plain(name):
-            continue
-        if not FIRST_YEAR <= moment.year <= LAST_YEAR:
-            raise InputError(
-                f"{source}: column {name} is of the year {moment.year}, {FIRST_YEAR} to {LAST_YEAR} can be."
-            )
-        days[name] = np.datetime64(moment.date(), "D")
+        if not FIRST_YEAR <= day.year <= LAST_YEAR:
+            raise InputError(f"{source}: column {name} is of the year {day.year}, {FIRST_YEAR} to {LAST_YEAR} can be.")
+        days[name] = np.datetime64(day, "D")
     return days
 
 
-def _plain(name: str) -> str:
+def _read_strptime(name: str, pattern: str) -> date | None:
+    """The day of a name; None where it is not written so; `ValueError` where it is, and is no day."""
+    short = re.sub(r"(\.\d{6})\d+", r"\1", name)  # nanoseconds, which Python cannot read
+    try:
+        moment = datetime.strptime(short, pattern)
+    except (ValueError, re.error):
+        # The probe day's digits stand for any digits: d_20161345 is a misspelt epoch, and not some other column.
+        if re.fullmatch(re.sub(r"\d", r"\\d", re.escape(PROBE.strftime(pattern))), name):
+            raise ValueError(name) from None
+        return None
+    # Python reads 2020113 as 2020-11-3; it might be 2020-1-13 as well.
+    if _plain(moment.strftime(pattern), pattern) != _plain(short, pattern):
+        return None
+    return (moment if moment.tzinfo is None else moment.astimezone(UTC)).date()
+
+
+def _plain(name: str, pattern: str) -> str:
+    if "%z" in pattern:
+        name = ZONE.sub("", name)
+    if "%f" in pattern:
+        name = FRACTION.sub("", name)
     return re.sub(r"(?<!\d)0+(?=\d)", "", name.lower())
+
+
+def _word_parts(pattern: str) -> tuple[re.Pattern[str], str, date | None]:
+    """How names are written, the word, and the day that days are counted from; `ValueError` where that is no day."""
+    word = WORD.search(pattern)
+    if word is None:
+        raise ValueError(pattern)
+    kind, before, after = word[1].split(" ")[0], pattern[: word.start()], pattern[word.end() :]
+    number = {
+        "decimal_year": r"((?:19|20)\d\d(?:\.\d+)?)",
+        "day0": r"((?:19|20)\d\d)[-._]?(\d{3})",
+        "days_since": r"(-?\d+)",
+    }
+    if kind == "day0":
+        year = re.fullmatch(r"(.*)%Y([-._]?)", before)
+        if year is None:
+            raise ValueError("a day of the year needs %Y before it")
+        before = year[1]
+    if "%" in before + after:
+        raise ValueError("one day is said by one word")
+    written = re.compile(re.escape(before) + number[kind] + re.escape(after), re.IGNORECASE)
+    return written, kind, date.fromisoformat(word[2]) if word[2] else None
+
+
+def _read_word(name: str, pattern: str) -> date | None:
+    """As `_read_strptime`, of a pattern with a `WORD`."""
+    written, kind, since = _word_parts(pattern)
+    found = written.fullmatch(name)
+    if found is None:
+        return None
+    if since is not None:
+        return since + timedelta(days=int(found[1]))
+    year = int(float(found[1]))
+    length = (date(year + 1, 1, 1) - date(year, 1, 1)).days
+    days = int(found[2]) if kind == "day0" else round((float(found[1]) - year) * length)
+    if kind == "day0" and days >= length:
+        raise ValueError(name)
+    return date(year, 1, 1) + timedelta(days=days)
+
+
+def average_same_days(values: NDArray[np.float32], days: NDArray[np.datetime64], axis: int = -1) -> NDArray[np.float32]:
+    """Average the displacements of epochs that are of one day: as many epochs as days remain.
+
+    Args:
+        values: mm, NaN where missing, with the epochs along `axis`. days: (T,) of them, ascending.
+    """
+    first = np.unique(days, return_index=True)[1]
+    if len(first) == len(days):
+        return values
+    known = np.add.reduceat(np.isfinite(values), first, axis=axis, dtype=np.int32)
+    sums = np.add.reduceat(np.nan_to_num(values, nan=0.0), first, axis=axis)
+    return np.where(known > 0, sums / np.maximum(known, 1), np.nan).astype(np.float32)
+
+
+def same_day_notes(names: list[str], days: NDArray[np.datetime64]) -> list[str]:
+    """Say which epochs are averaged, as they are of one day; no note where none are.
+
+    Args:
+        names: (T,) how the file calls them. days: (T,) ascending.
+    """
+    twice = [day for day, count in zip(*np.unique(days, return_counts=True), strict=True) if count > 1]
+    shown = [" and ".join(name for name, day in zip(names, days, strict=True) if day == one) for one in twice[:3]]
+    return [AVERAGED % (", ".join(shown) + (f" and {len(twice) - 3} more" if len(twice) > 3 else ""))] if twice else []
 
 
 def observed(source: str, epochs: NDArray[np.datetime64], values: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -111,3 +205,14 @@ def warn_of_unread(source: str, names: Iterable[str], wanted: str) -> None:
 def like_days(names: list[str]) -> list[str]:
     """Those of the names that look like days, however they are written."""
     return [name for name in names if LIKE_A_DAY.search(name)]
+
+
+def cut_days(names: Iterable[str]) -> list[str]:
+    """Return those of some names that a Shapefile seems to have cut within a day; none, or two or more."""
+    stems: dict[str, list[str]] = {}
+    for name in names:
+        found = CUT.fullmatch(name)
+        if found and len(name) == CUT_LETTERS and not LIKE_A_DAY.search(name):
+            stems.setdefault(found[1], []).append(name)
+    cut = max(stems.values(), key=len, default=[])
+    return cut if len(cut) > 1 else []

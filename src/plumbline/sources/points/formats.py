@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -16,16 +17,20 @@ from plumbline.sources.files.archive import CsvFile, find_csv
 from plumbline.sources.files.csv_lines import dialect
 from plumbline.sources.files.csv_table import read_header
 from plumbline.sources.files.file_type import describe_foreign, first_bytes, product_params
-from plumbline.sources.points.columns import described, suggest_description
+from plumbline.sources.points.columns import described
 from plumbline.sources.points.depsi import is_depsi, open_depsi
 from plumbline.sources.points.egms.l2 import is_egms, open_egms, whole_names
 from plumbline.sources.points.egms.l3 import is_ortho, open_ortho
 from plumbline.sources.points.egms.parquet import is_parquet, read_names
 from plumbline.sources.points.mintpy.hdf5 import is_hdf5
+from plumbline.sources.points.mintpy.licsbas import is_licsbas
 from plumbline.sources.points.mintpy.series import is_timeseries
 from plumbline.sources.points.reader_base import PointSource, ProductFile
 from plumbline.sources.points.stamps import is_stamps, open_stamps
-from plumbline.sources.points.vector_layer import PointLayer, find_point_layer
+from plumbline.sources.points.suggest import is_long_table, suggest_description
+from plumbline.sources.points.tables.layouts import LAYOUTS, Layout
+from plumbline.sources.points.tables.reader import is_layout, open_layout
+from plumbline.sources.points.vector_layer import PointLayer, cut_advice, find_point_layer
 from plumbline.sources.track import Track
 
 ANGLES = frozenset({"incidence_deg", "heading_deg", "look"})
@@ -47,7 +52,20 @@ class Format:
     """Whether a point's name is in the file; else it is its row, and the file cannot be read in parts."""
 
 
+def _of_layout(layout: Layout) -> Format:
+    asked = frozenset() if layout.has_view else ANGLES
+    return Format(
+        layout.called,
+        asked | WRITTEN | {"crs", "positive", "units"},
+        partial(is_layout, layout),
+        partial(open_layout, layout),
+        has_ids=any(name in layout.marks for name in layout.point_id),
+    )
+
+
+PUBLISHED = {layout.name: _of_layout(layout) for layout in LAYOUTS}
 FORMATS = {
+    "insar-norway": PUBLISHED["insar-norway"],  # EGMS's names, with degrees in place of metres
     "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", WRITTEN | {"component"}, is_ortho, open_ortho),
     "egms": Format(
         "EGMS L2a and L2b (csv, zip as downloaded, or Parquet)",
@@ -61,15 +79,20 @@ FORMATS = {
     "stamps": Format(
         "StaMPS (csv)", ANGLES | WRITTEN | {"crs", "positive", "units"}, is_stamps, open_stamps, has_ids=False
     ),
+    **PUBLISHED,
     "mintpy": Format("MintPy time series (HDF5)", ANGLES | {"crs", "positive", "units", "geometry", "coherence"}),
+    "licsbas": Format("LiCSBAS time series (cum.h5)", ANGLES | {"positive", "units"}),
     "columns": Format(
         "any csv or layer of points whose columns ingest.products describes",
         ANGLES | WRITTEN | {"crs", "positive", "columns", "units", "epochs"},
     ),
 }
 """By name; of those that recognise a header, the first counts."""
-KNOWN = "Known: " + "; ".join(f"{form.called}: {name}" for name, form in FORMATS.items())
+KNOWN = "Known: " + "; ".join(
+    f"{FORMATS[name].called}: {name}" for name in sorted(FORMATS, key=lambda name: name in PUBLISHED)
+)
 PARQUET_FORMATS = ("egms-l3", "egms")
+HDF5_FORMATS = ("mintpy", "licsbas")
 OF_ALL = frozenset({"format", "track", "moved_m", "raised_m", "missing"})
 """Keys of `ingest.products` that mean something for every format."""
 
@@ -97,11 +120,20 @@ def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: s
         raise InputError(f"{path}: format {wanted!r} is not known. {KNOWN}.")
     start = first_bytes(path)
     if is_hdf5(path, start):
-        if wanted not in (None, "mintpy"):
-            raise InputError(f"{path}: an HDF5 file, which format {wanted} is not. Leave the format out, or: mintpy.")
-        if not is_timeseries(path):
-            raise InputError(f"{path}: an HDF5 file without /timeseries, so none of MintPy's time series. {KNOWN}.")
-        return _with_used(ProductFile(path, about, "hdf5", "mintpy", None, ()))
+        if wanted not in (None, *HDF5_FORMATS):
+            raise InputError(
+                f"{path}: an HDF5 file, which format {wanted} is not. Leave the format out, or: "
+                f"{', '.join(HDF5_FORMATS)}."
+            )
+        found = hdf5_format(path)
+        if found is None:
+            raise InputError(
+                f"{path}: an HDF5 file without /timeseries of MintPy, and without /cum and /imdates of LiCSBAS. "
+                f"{KNOWN}."
+            )
+        if wanted not in (None, found):
+            raise InputError(f"{path}: not of format {wanted}. It looks like format {found}.")
+        return _with_used(ProductFile(path, about, "hdf5", found, None, ()))
     if is_parquet(start):
         names = read_names(path)
         if wanted == "columns" or (wanted is None and not is_egms(names)):
@@ -111,7 +143,7 @@ def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: s
             )
         if wanted not in (None, *PARQUET_FORMATS):
             raise InputError(f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.")
-        name = _by_header(CsvFile(path), names, wanted)
+        name = _by_header(CsvFile(path), names, wanted or ("egms-l3" if is_ortho(names) else "egms"))
         return _with_used(ProductFile(path, about, "parquet", name, None, tuple(names)))
     if (foreign := describe_foreign(start)) is not None:
         raise InputError(f"{path}: {foreign}. {KNOWN}.")
@@ -119,8 +151,8 @@ def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: s
     line = None
     if product is None:
         product, line = dialect(find_csv(path, start), about)
-    if wanted == "mintpy":
-        raise InputError(f"{product}: not an HDF5 file, as format mintpy needs.")
+    if wanted in HDF5_FORMATS:
+        raise InputError(f"{product}: not an HDF5 file, as format {wanted} needs.")
     kind: Literal["layer", "csv"] = "layer" if isinstance(product, PointLayer) else "csv"
     if wanted == "columns":
         file = _with_used(ProductFile(path, about, kind, wanted, product, ()))
@@ -130,6 +162,17 @@ def recognise(path: Path, products: Mapping[str, params.Product] = {}, wanted: s
     unfit = [] if about.model_fields_set else list(products)
     name = _by_header(product, header, wanted, unfit)
     return _with_used(ProductFile(path, about, kind, name, product, tuple(header)))
+
+
+def hdf5_format(path: Path) -> str | None:
+    """Return the format of an HDF5 file; None where it is no time series, but perhaps lies beside one.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    if is_timeseries(path):
+        return "mintpy"
+    return "licsbas" if is_licsbas(path) else None
 
 
 def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: Sequence[str] = ()) -> str:
@@ -145,6 +188,14 @@ def _by_header(product: CsvFile, header: list[str], wanted: str | None, unfit: S
                     f"{product}: unknown format: blanks seem to stand between its cells. Write commas in their place "
                     f"(`tr -s ' ' , < IN > OUT.csv`), with a first line that names the columns. {KNOWN}."
                 )
+            if (long := is_long_table(header)) is not None:
+                raise InputError(
+                    f"{product}: a long table, with a row for each date ({long[0]}) and its displacement ({long[1]}). "
+                    "A row for each point, with a column for each date, is needed: docs/formats.md has the lines that "
+                    "turn one into the other."
+                )
+            if cut := cut_advice(product, header):
+                raise InputError(f"{product}: unknown format, {begins}.{cut}")
             raise InputError(
                 f"{product}: unknown format, {begins}. {KNOWN}.{tried} Any other table is read once its columns are "
                 "described, in a file that --params names (`plumbline inspect` shows how it is understood):\n"

@@ -16,10 +16,11 @@ from plumbline.sources.checks.values import sizes_of, warn_of_unit
 from plumbline.sources.files.file_type import first_bytes
 from plumbline.sources.points.columns import open_columns
 from plumbline.sources.points.egms.parquet import group_parts, is_parquet, is_point_table, open_parquet
-from plumbline.sources.points.formats import FORMATS, recognise
+from plumbline.sources.points.formats import FORMATS, hdf5_format, recognise
 from plumbline.sources.points.line_of_sight import in_use, one_side
 from plumbline.sources.points.mintpy.hdf5 import is_hdf5
-from plumbline.sources.points.mintpy.series import is_timeseries, open_mintpy
+from plumbline.sources.points.mintpy.licsbas import open_licsbas
+from plumbline.sources.points.mintpy.series import open_mintpy
 from plumbline.sources.points.reader_base import PointSource, ProductFile, all_points, moved, raised
 from plumbline.sources.track import NO_HEIGHT, Track, identity, numbered, repeats
 
@@ -66,7 +67,7 @@ def open_points(
 
 def _open(file: ProductFile, crs: str | None, part: tuple[int, int | None]) -> PointSource:
     if file.kind == "hdf5":
-        return open_mintpy(file.path, file.about, crs)
+        return (open_licsbas if file.format == "licsbas" else open_mintpy)(file.path, file.about, crs)
     if file.csv is None:
         return open_parquet(file.path, file.about, crs, part)
     product, header = replace(file.csv, start=part[0], end=part[1]), list(file.header)
@@ -182,5 +183,5 @@ def is_product(path: Path) -> bool:
     """
     start = first_bytes(path)
     if is_hdf5(path, start):
-        return is_timeseries(path)
+        return hdf5_format(path) is not None
     return is_point_table(path) if is_parquet(start) else True

@@ -14,9 +14,9 @@ from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.archive import CsvFile
 from plumbline.sources.files.csv_table import fail_at, stream_columns
-from plumbline.sources.points.depsi import stated_angles
 from plumbline.sources.points.epochs import FIRST_YEAR, LAST_YEAR
 from plumbline.sources.points.reader_base import PointSource, TableLayout, to_mm
+from plumbline.sources.points.stated import stated_angles
 from plumbline.sources.points.table_reader import open_csv_table
 
 NUMBERED = re.compile(r"(.*?)_ *([0-9]{1,5})")

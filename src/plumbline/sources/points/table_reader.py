@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -27,6 +26,7 @@ from plumbline.sources.crs import (
 )
 from plumbline.sources.files.archive import CsvFile
 from plumbline.sources.files.csv_table import fail_at, stream_columns
+from plumbline.sources.points.epochs import average_same_days, same_day_notes
 from plumbline.sources.points.reader_base import (
     HEIGHT_RANGE,
     MAX_DISPLACEMENT_MM,
@@ -91,17 +91,15 @@ def open_table(
     if missing:
         shown = ", ".join(header)[:600]
         raise InputError(f"{source}: column {', '.join(missing[:8])} is missing; the header has {shown}.")
-    if len(layout.days) < MIN_EPOCHS:
-        raise InputError(f"{source}: {len(layout.days)} epochs found, at least {MIN_EPOCHS} are needed.")
-    missing = Missing(source, layout.missing)
-    reader = _Reader(source, layout, rows, fail_row, is_whole, missing)
+    epochs = np.unique(np.array(list(layout.days.values()), "datetime64[D]"))
+    if len(epochs) < MIN_EPOCHS:
+        raise InputError(f"{source}: {len(epochs)} epochs found, at least {MIN_EPOCHS} are needed.")
+    codes = Missing(source, layout.missing)
+    reader = _Reader(source, layout, rows, fail_row, is_whole, codes)
     plane = projection(source, layout.crs, crs, lambda: reader.extent(whole=crs is None))
     days = sorted(layout.days, key=lambda column: layout.days[column])
-    epochs = np.array([layout.days[column] for column in days], "datetime64[D]")
-    for earlier, later in itertools.pairwise(days):
-        if layout.days[earlier] == layout.days[later]:
-            raise InputError(f"{source}: columns {earlier} and {later} are of one day. Remove one.")
-    notes = [OUT_OF_ORDER] if days != list(layout.days) else []
+    notes = same_day_notes(days, np.array([layout.days[column] for column in days], "datetime64[D]"))
+    notes += [OUT_OF_ORDER] if days != list(layout.days) else []
     if layout.height is None:
         notes.append("it has no heights; all points are taken to be of one height")
     for note in notes:
@@ -116,7 +114,7 @@ def open_table(
             yield reader.track(name, plane, epochs, days, first, table)
         if empty:
             raise InputError(f"{source}: it has a header, but no points. Download it again, or leave it out.")
-        missing.tell()
+        codes.tell()
 
     return PointSource(name, plane.crs, epochs, blocks, tuple(notes), layout.taken, meaning(layout.to_mm))
 
@@ -181,7 +179,7 @@ class _Reader:
             northing=northing,
             height=np.zeros(len(table)) if height is None else self.known(first, table, height, HEIGHT_RANGE),
             los=self.line_of_sight(first, table),
-            displacement=self.series(first, table, days),
+            displacement=average_same_days(self.series(first, table, days), np.sort([*layout.days.values()])),
             coherence=None if coherence is None else self.known(first, table, coherence, (0, 1)).astype(np.float32),
             rmse=None if rmse is None else self.errors(first, table, rmse),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,8 +17,10 @@ import pyproj
 import shapely
 
 from plumbline.core.errors import InputError
+from plumbline.sources.crs import is_elsewhere
 from plumbline.sources.files.archive import BUFFER_BYTES, ZIP_START, CsvFile, gdal_name, vector_members
 from plumbline.sources.footprints.vector_file import READ_FAULTS, first_line_of
+from plumbline.sources.points.epochs import cut_days
 
 STARTS = (b"\x00\x00\x27\x0a", b"SQLite format 3\x00", b"fgb\x03", b"{")
 """Of Shapefile, GeoPackage, FlatGeobuf and GeoJSON."""
@@ -105,6 +107,38 @@ def find_point_layer(path: Path, start: bytes) -> PointLayer | None:
         crs=crs.to_string() if crs else None,
         places=PLACES[degrees],
         has_heights=kind.startswith("2.5D") or " Z" in kind,
+    )
+
+
+def check_stated_crs(layer: PointLayer, stated: str) -> None:
+    """Refuse a CRS that is not the layer's own: a zone beside it moves a city by far.
+
+    Raises:
+        InputError: the file names another CRS than `stated`, of `ingest.products`.
+    """
+    if layer.crs is not None and is_elsewhere(str(layer), layer.crs, stated):
+        raise InputError(
+            f"{layer}: {', '.join(layer.places)} are in {layer.crs}, as the file says, and crs in ingest.products says "
+            f"{stated}. Write the file's there; or where the file is wrong, mend it: `ogr2ogr -a_srs {stated} OUT.gpkg "
+            "IN`."
+        )
+
+
+def cut_advice(product: CsvFile, names: Iterable[str]) -> str:
+    """Say that the days in a Shapefile's names of columns are cut, which hold ten letters; empty where none seem so.
+
+    Args:
+        product: the file; any other than a Shapefile is passed over.
+        names: of columns that are no known ones.
+    """
+    if not isinstance(product, PointLayer) or PurePosixPath(product.source).suffix.lower() != ".shp":
+        return ""
+    cut = cut_days(names)
+    if not cut:
+        return ""
+    return (
+        f" The columns {', '.join(cut[:3])}, … seem cut: a Shapefile's names have at most ten letters, and the rest of "
+        "the day is lost. Export the layer as GeoPackage, or as csv."
     )
 
 

@@ -11,6 +11,7 @@ from pyproj import Transformer
 from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.city.files import find_unlabelled
+from plumbline.sources.points.mintpy.geometry import VECTOR
 from plumbline.sources.points.mintpy.hdf5 import PROBE
 from plumbline.sources.points.read import is_product, open_points, product_parts, read_points
 from plumbline.sources.points.reader_base import OUT_OF_ORDER
@@ -295,6 +296,70 @@ def test_the_probe_reads_of_every_array(tmp_path, in_one):
         stream.seek(where.byte_offset)
         stream.write(b"\xff" * where.size)
     assert probed() == 1
+
+
+def test_bursts_of_one_day_are_averaged_and_it_is_said(tmp_path):
+    stack = Stack(dates=[b"20160327T0534", b"20160407T0534", b"20160407T0535", b"20160510T0534"])
+    source = open_points(stack.write(tmp_path / "t.h5"))
+    (track,) = source.blocks()
+    assert [str(day) for day in track.epochs] == ["2016-03-27", "2016-04-07", "2016-05-10"]
+    plain = read_points(Stack().write(tmp_path / "plain" / "t.h5")).displacement
+    np.testing.assert_allclose(track.displacement[:, 1], plain[:, 1:3].mean(axis=1), rtol=1e-6)
+    assert any("20160407T0534 and 20160407T0535 are of one day" in note for note in source.notes)
+    stack.dates = [b"20160327T0534", b"20160327T0535", b"20160327T0536", b"20160327T0537"]
+    with pytest.raises(InputError, match="all of its epochs are of one day"):
+        read_points(stack.write(tmp_path / "t.h5"))
+
+
+def with_vector(*parts):
+    """A geometry of a vector, in place of the angles."""
+    geometry = {name: np.full(SHAPE, value, np.float32) for name, value in zip(VECTOR, parts, strict=False)}
+    return Stack(geometry=geometry | {"height": Stack().geometry["height"]})
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_vector_in_place_of_angles_is_the_line_of_sight(tmp_path, count):
+    track = read_points(with_vector(*line_of_sight()[:count]).write(tmp_path / "t.h5"))
+    np.testing.assert_allclose(track.los, np.tile(line_of_sight(), (len(track), 1)), atol=1e-6)
+    wanted = read_points(Stack().write(tmp_path / "plain" / "t.h5"))
+    assert track.point_id.tolist() == wanted.point_id.tolist()
+    stack = with_vector(*line_of_sight()[:count]).to_radar()
+    assert len(read_points(stack.write(tmp_path / "radar" / "t.h5", "geometryRadar.h5"))) == len(wanted)
+
+
+@pytest.mark.parametrize("nothing", [0, np.nan])
+def test_a_pixel_without_a_vector_is_left_out(tmp_path, nothing):
+    stack = with_vector(*line_of_sight()[:2])
+    for name in VECTOR[:2]:
+        stack.geometry[name][1, 1] = nothing
+    assert "y1x1" not in read_points(stack.write(tmp_path / "t.h5")).point_id
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (
+            (0.9, 0.9),
+            r"/los_east, los_north, row 0, column 0: 1\.27279 found, 0\.995 to 1\.005 is possible. It is a length",
+        ),
+        (
+            (-0.6, -0.1, -0.79),
+            r"/los_up, row 0, column 0: -0\.79 found, 0 to 1\.005 is possible. The vector points from the ground",
+        ),
+    ],
+)
+def test_a_vector_that_is_none_is_refused(tmp_path, parts, message):
+    with pytest.raises(InputError, match=rf"geometryGeo\.h5, {message}"):
+        read_points(with_vector(*parts).write(tmp_path / "t.h5"))
+
+
+def test_a_geometry_of_the_right_size_that_says_no_view_is_told(tmp_path):
+    path = Stack(geometry={"height": Stack().geometry["height"]}).write(tmp_path / "t.h5")
+    with pytest.raises(
+        InputError,
+        match=r"no geometry file .*geometryGeo\.h5 has that size, but neither /incidenceAngle .*; it holds height",
+    ):
+        read_points(path)
 
 
 def test_companions_are_no_products(tmp_path):

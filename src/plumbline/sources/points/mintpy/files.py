@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,15 @@ from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, LATITUDES, LONGITUDES, is_globe
 from plumbline.sources.points.line_of_sight import PASSES, pass_of
-from plumbline.sources.points.mintpy.geometry import AZIMUTH, COHERENCE, INCIDENCE, Convention, Geometry, Grid
+from plumbline.sources.points.mintpy.geometry import AZIMUTH, COHERENCE, INCIDENCE, VECTOR, Convention, Geometry, Grid
 from plumbline.sources.points.mintpy.hdf5 import array, attributes, has_array, open_hdf5, read_number
 
 FOLDERS = (".", "inputs", "../inputs", "..")
 """Where MintPy leaves the files, from the time series."""
 GEOMETRIES = ("geometryGeo.h5", "geo_geometryRadar.h5", "geometryRadar.h5")
 COHERENCES = ("temporalCoherence.h5", "geo_temporalCoherence.h5")
+VIEWS = ((INCIDENCE,), VECTOR[:2])
+"""Arrays that say how the satellite looked."""
 RIGHT_LOOKING = -1.0
 """MintPy's ANTENNA_SIDE."""
 ANGLES_APART_DEG = 30.0
@@ -53,20 +55,24 @@ def find_geometry(path: Path, attrs: Mapping[str, str], shape: tuple[int, int], 
             what it would; the CRS of a raster in metres is not said.
     """
     grid, crs = _grid(path, attrs, about)
-    geometry = _companion(path, about.geometry, GEOMETRIES, INCIDENCE, shape)
-    coherence = _companion(path, about.coherence, COHERENCES, COHERENCE, shape)
+    geometry = _companion(path, about.geometry, GEOMETRIES, VIEWS, shape)
+    coherence = _companion(path, about.coherence, COHERENCES, ((COHERENCE,),), shape)
     angles = None
     if about.incidence_deg is not None and about.heading_deg is not None:
         angles = about.incidence_deg, about.heading_deg + (180.0 if about.look == "left" else 0.0)
     if geometry is None and (grid is None or angles is None):
         raise InputError(
             f"{path}: no geometry file of its size ({shape[0]} x {shape[1]}) beside it or in inputs/ "
-            f"({', '.join(GEOMETRIES)}). Put it there, name it in params.yaml (ingest.products: geometry), or, for a "
-            "geocoded file, state incidence_deg and heading_deg there."
+            f"({', '.join(GEOMETRIES)}).{_without_view(path, shape)} Put it there, name it in params.yaml "
+            "(ingest.products: geometry), or, for a geocoded file, state incidence_deg and heading_deg there."
         )
     notes = _chosen(path, geometry, coherence, about)
-    look = {"azimuth": None, "notes": ()}
-    if angles is None and geometry is not None:
+    vector = () if angles is not None or geometry is None else _vector(geometry)
+    look: dict[str, Any] = {"azimuth": None, "vector": vector, "notes": ()}
+    if vector:
+        place = os.path.relpath(geometry or path, path.parent)
+        look["notes"] = (f"the line of sight is that of {', '.join(vector)} in {place}",)
+    elif angles is None and geometry is not None:
         look |= _look(path, geometry, attrs)
     look["notes"] = (*notes, *look["notes"])
     found = Geometry(shape, crs, grid, geometry, coherence, angles, source=str(geometry or path), **look)
@@ -128,19 +134,48 @@ def _grid(path: Path, attrs: Mapping[str, str], about: params.Product) -> tuple[
     )
 
 
-def _companion(path: Path, named: str | None, usual: tuple[str, ...], name: str, shape: tuple[int, int]) -> Path | None:
-    """The file that is named, or the first of the usual ones with an array `name` of this size."""
+def _companion(
+    path: Path, named: str | None, usual: tuple[str, ...], wanted: tuple[tuple[str, ...], ...], shape: tuple[int, int]
+) -> Path | None:
+    """The file that is named, or the first of the usual ones with all arrays of one of `wanted`, of this size."""
     if named is not None:
         chosen = path.parent / named
         if not chosen.is_file():
             raise InputError(f"{chosen}: no such file; params.yaml names it for {path.name}.")
         return chosen
-    for candidate in (path, *(path.parent / folder / file for folder in FOLDERS for file in usual)):
-        if candidate.is_file():
-            with open_hdf5(candidate) as file:
-                if has_array(file, name) and array(candidate, file, name, dimensions=2).shape == shape:
+    for candidate in _candidates(path, usual):
+        with open_hdf5(candidate) as file:
+            for names in wanted:
+                found = all(has_array(file, name) for name in names)
+                if found and all(array(candidate, file, name, dimensions=2).shape == shape for name in names):
                     return candidate
     return None
+
+
+def _candidates(path: Path, usual: tuple[str, ...]) -> Iterator[Path]:
+    """The time series itself, and the files of the usual names beside it."""
+    yield path
+    yield from (found for folder in FOLDERS for name in usual if (found := path.parent / folder / name).is_file())
+
+
+def _vector(geometry: Path) -> tuple[str, ...]:
+    """Names of the arrays of the line of sight, where the file has no incidence angle; up may be missing."""
+    with open_hdf5(geometry) as file:
+        if has_array(file, INCIDENCE) or not all(has_array(file, name) for name in VECTOR[:2]):
+            return ()
+        return VECTOR if has_array(file, VECTOR[2]) else VECTOR[:2]
+
+
+def _without_view(path: Path, shape: tuple[int, int]) -> str:
+    """Say which file has the right size, but not how the satellite looked; empty where none has."""
+    for candidate in _candidates(path, GEOMETRIES):
+        with open_hdf5(candidate) as file:
+            if has_array(file, "height") and array(candidate, file, "height", dimensions=2).shape == shape:
+                return (
+                    f" {os.path.relpath(candidate, path.parent)} has that size, but neither /{INCIDENCE} nor "
+                    f"/{VECTOR[0]} and /{VECTOR[1]}; it holds {', '.join(list(file.keys())[:8])}."
+                )
+    return ""
 
 
 def _look(path: Path, geometry: Path, attrs: Mapping[str, str]) -> dict[str, Any]:

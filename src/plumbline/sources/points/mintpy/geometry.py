@@ -15,10 +15,13 @@ from plumbline.core.errors import InputError
 from plumbline.sources.checks.values import drop_codes, drop_height_codes
 from plumbline.sources.crs import LATITUDES, LONGITUDES, Box, unrolled
 from plumbline.sources.points.mintpy.hdf5 import array, has_array, open_hdf5
+from plumbline.sources.points.reader_base import UNIT_TOLERANCE
 from plumbline.sources.track import los_from_azimuth, los_from_heading
 
 Floats = NDArray[np.float64]
 INCIDENCE, AZIMUTH, COHERENCE = "incidenceAngle", "azimuthAngle", "temporalCoherence"
+VECTOR = ("los_east", "los_north", "los_up")
+"""Unit vector from ground to satellite, as ISCE's static layers and OPERA's have it; up may be missing."""
 Window = tuple[slice, slice]
 
 
@@ -87,6 +90,10 @@ class Geometry:
     """What was recognised against the usual meaning of these files."""
     notes: tuple[str, ...] = ()
     """What was decided about these files; as of `PointSource`."""
+    height: str = "height"
+    """Name of the array of heights."""
+    vector: tuple[str, ...] = ()
+    """Arrays of the line of sight, east, north and perhaps up, where there are no angles."""
     arrays: Mapping[str, h5py.Dataset] = field(default_factory=dict)
 
     @property
@@ -94,6 +101,8 @@ class Geometry:
         """Where the line of sight is taken from, for people."""
         if self.angles is not None:
             return f"incidence {self.angles[0]:g}, heading {self.angles[1]:g}, as stated"
+        if self.vector:
+            return f"{', '.join(self.vector)} of {self.source}"
         azimuth = f"direction {self.azimuth:.0f} by HEADING" if self.azimuth is not None else f"/{AZIMUTH}"
         return f"/{INCIDENCE} and {azimuth} of {self.source}"
 
@@ -109,8 +118,11 @@ class Geometry:
             if self.path is not None:
                 file = opened.enter_context(open_hdf5(self.path))
                 named = [] if self.grid else ["latitude", "longitude"]
-                named += [] if self.angles else [INCIDENCE, *([] if self.azimuth is not None else [AZIMUTH])]
-                named += ["height"] if has_array(file, "height") else []
+                named += self.vector
+                named += (
+                    [] if self.angles or self.vector else [INCIDENCE, *([] if self.azimuth is not None else [AZIMUTH])]
+                )
+                named += [self.height] if has_array(file, self.height) else []
                 arrays = {name: self._array(self.path, file, name) for name in named}
             if self.coherence is not None:
                 file = opened.enter_context(open_hdf5(self.coherence))
@@ -157,8 +169,8 @@ class Geometry:
             known = np.ones(count, bool)
         sight, sees = self._line_of_sight(window, count)
         height = np.zeros(count)
-        if "height" in self.arrays:
-            height = self._values("height", window)
+        if self.height in self.arrays:
+            height = self._values(self.height, window)
             drop_height_codes(height)
         coherence = None
         if COHERENCE in self.arrays:
@@ -171,6 +183,8 @@ class Geometry:
     def _line_of_sight(self, window: Window, count: int) -> tuple[Floats, NDArray[np.bool_]]:
         if self.angles is not None:
             return np.tile(los_from_heading(*self.angles), (count, 1)), np.ones(count, bool)
+        if self.vector:
+            return self._given_vector(window)
         incidence = self._values(INCIDENCE, window) * self.incidence_to_deg
         azimuth = np.full(count, self.azimuth) if self.azimuth is not None else self._values(AZIMUTH, window)
         sees = np.isfinite(incidence) & np.isfinite(azimuth) & (incidence != 0)
@@ -179,6 +193,20 @@ class Geometry:
         if self.azimuth is None:
             azimuth = self.azimuth_as.degrees(azimuth)
         return los_from_azimuth(np.where(sees, incidence, 0), np.where(sees, azimuth, 0)), sees
+
+    def _given_vector(self, window: Window) -> tuple[Floats, NDArray[np.bool_]]:
+        """(P, 3) the vector that the file has, up from the other two where it is missing; (P,) whether it is known."""
+        east, north, *rest = (self._values(name, window) for name in self.vector)
+        sees = np.isfinite(east) & np.isfinite(north) & ~((east == 0) & (north == 0))
+        level = np.hypot(east, north)
+        up = rest[0] if rest else np.sqrt(np.maximum(1 - level**2, 0))
+        most = 1 + UNIT_TOLERANCE
+        self._check(
+            self.vector[-1], up, (0.0, most), sees, window, " The vector points from the ground to the satellite."
+        )
+        name, least = ", ".join(self.vector), 1 - UNIT_TOLERANCE
+        self._check(name, np.hypot(level, up), (least, most), sees, window, " It is a length: a unit vector is needed.")
+        return np.stack([np.where(sees, east, 0), np.where(sees, north, 0), np.where(sees, up, 1)], axis=1), sees
 
     def _on_grid(self, index: NDArray[np.intp], axis: int) -> Floats:
         if self.grid is None:

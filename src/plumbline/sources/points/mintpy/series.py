@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import h5py
@@ -15,7 +15,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.checks.missing import Missing
 from plumbline.sources.crs import Projection, projection
-from plumbline.sources.points.epochs import find_days
+from plumbline.sources.points.epochs import average_same_days, find_days, same_day_notes
 from plumbline.sources.points.mintpy.files import find_geometry
 from plumbline.sources.points.mintpy.geometry import Geometry, Window
 from plumbline.sources.points.mintpy.hdf5 import array, attributes, has_array, open_hdf5
@@ -62,37 +62,64 @@ def open_mintpy(path: Path, about: params.Product, crs: str | None) -> PointSour
     """
     with open_hdf5(path) as file:
         series = array(path, file, SERIES, dimensions=3, kinds="f")
-        _check_shape(path, series)
-        order, epochs = _epochs(path, file, series.shape[0])
+        check_shape(path, series)
+        order, days, said = _epochs(path, file, series.shape[0])
         attrs = attributes(file)
         geometry = find_geometry(path, attrs, series.shape[1:], about)
+    notes = [*geometry.notes, *_decided(attrs, about), *said]
+    factor = to_mm(about, _unit(path, attrs, about))
+    return stack_source(Stack(path, SERIES, order, days, factor), geometry, about, crs, notes)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """An array of displacements in an HDF5 file: epochs, rows, columns."""
+
+    path: Path
+    array: str
+    """Its name."""
+    order: NDArray[np.intp]
+    """(T,) of the epochs in time."""
+    days: NDArray[np.datetime64]
+    """(T,) in that order; several epochs of one day are averaged."""
+    to_mm: float
+    """A displacement times this is in mm, positive towards the satellite."""
+
+
+def stack_source(
+    stack: Stack, geometry: Geometry, about: params.Product, crs: str | None, notes: list[str]
+) -> PointSource:
+    """Give the pixels of a stack that have data as points, block by block, with notes on how it was read.
+
+    Raises:
+        InputError: the CRS does not fit; what concerns pixels, where reading gets to them.
+    """
+    path, epochs = stack.path, np.unique(stack.days)
     plane = projection(str(path), geometry.crs, crs, geometry.box)
     name = about.track or path.stem
-    factor = to_mm(about, _unit(path, attrs, about))
 
     def blocks() -> Iterator[Track]:
         empty, missing = True, Missing(path, about.missing)
         with open_hdf5(path) as file, geometry.open() as opened:
-            series = array(path, file, SERIES, dimensions=3, kinds="f")
+            series = array(path, file, stack.array, dimensions=3, kinds="f")
             for rows in _row_blocks(series):
                 with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below
-                    values = np.asarray(series[:, rows, :], np.float32)[order]
-                    missing.drop(values.reshape(len(order), -1).T)
-                    values *= np.float32(factor)
+                    values = np.asarray(series[:, rows, :], np.float32)[stack.order]
+                    missing.drop(values.reshape(len(values), -1).T)
+                    values *= np.float32(stack.to_mm)
+                values = average_same_days(values, stack.days, axis=0)
                 for window in _windows(rows, series.shape[2]):
                     part = values[:, window[0].start - rows.start : window[0].stop - rows.start, window[1]]
-                    track = _track(path, name, plane, epochs, opened, window, part)
+                    track = _track(f"{path}, /{stack.array}", name, plane, epochs, opened, window, part)
                     empty &= not len(track)
                     yield track
         if empty:
             raise InputError(f"{path}: no pixel of it has data. Leave it out.")
         missing.tell()
 
-    notes = [*geometry.notes, *_decided(attrs, about)]
-    if (np.diff(order) < 0).any():
-        notes.append(OUT_OF_ORDER)
-    taken = {"line of sight": geometry.sight, "displacements": f"/{SERIES}, {len(epochs)} epochs"}
-    source = noted(PointSource(name, plane.crs, epochs, blocks, (), taken, meaning(factor)), path, notes)
+    notes = [*notes, *([OUT_OF_ORDER] if (np.diff(stack.order) < 0).any() else [])]
+    taken = {"line of sight": geometry.sight, "displacements": f"/{stack.array}, {len(epochs)} epochs"}
+    source = noted(PointSource(name, plane.crs, epochs, blocks, (), taken, meaning(stack.to_mm)), path, notes)
     for warning in geometry.warnings:
         log.warning("%s: %s.", path, warning)
     return replace(source, notes=(*source.notes, *geometry.warnings))
@@ -119,19 +146,25 @@ def _unit(path: Path, attrs: Mapping[str, str], about: params.Product) -> str:
     return unit
 
 
-def _check_shape(path: Path, series: h5py.Dataset) -> None:
+def check_shape(path: Path, series: h5py.Dataset) -> None:
+    """Refuse a stack that is empty or too large.
+
+    Raises:
+        InputError: it is.
+    """
     count, height, width = series.shape
     if not (count <= MAX_EPOCHS and 0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE):
         raise InputError(
-            f"{path}, /{SERIES}: {count} epochs of {height} x {width} pixels found, at most {MAX_EPOCHS} of {MAX_SIDE} "
-            f"x {MAX_SIDE} are read."
+            f"{path}, {series.name}: {count} epochs of {height} x {width} pixels found, at most {MAX_EPOCHS} of "
+            f"{MAX_SIDE} x {MAX_SIDE} are read."
         )
 
 
-def _epochs(path: Path, file: h5py.File, count: int) -> tuple[NDArray[np.intp], NDArray[np.datetime64]]:
-    """Order of the epochs in time, and their days in that order."""
+def _epochs(path: Path, file: h5py.File, count: int) -> tuple[NDArray[np.intp], NDArray[np.datetime64], list[str]]:
+    """Order of the epochs in time, their days in that order, and notes on days that have several."""
     read = array(path, file, "date", dimensions=1, kinds="S")[:]
-    texts = [bytes(text).decode("utf-8", "replace").partition("T")[0] for text in read]  # some have the time behind
+    whole = [bytes(text).decode("utf-8", "replace") for text in read]
+    texts = [text.partition("T")[0] for text in whole]  # some have the time behind
     if len(texts) != count:
         raise InputError(f"{path}, /date: {len(texts)} days found, /{SERIES} has {count} epochs.")
     if count < MIN_EPOCHS:
@@ -140,11 +173,13 @@ def _epochs(path: Path, file: h5py.File, count: int) -> tuple[NDArray[np.intp], 
     for index, text in enumerate(texts):
         if text not in known:
             raise InputError(f"{path}, /date, number {index + 1}: {text[:40]!r} found, a day YYYYMMDD is needed.")
-        if text in texts[:index]:
-            raise InputError(f"{path}, /date: {text} stands there more than once.")
+        if whole[index] in whole[:index]:
+            raise InputError(f"{path}, /date: {whole[index]} stands there more than once.")
     days = np.array([known[text] for text in texts], "datetime64[D]")
-    order = np.argsort(days)
-    return order, days[order]
+    order = np.argsort(days, kind="stable")
+    if len(np.unique(days)) < MIN_EPOCHS:
+        raise InputError(f"{path}: all of its epochs are of one day, at least {MIN_EPOCHS} days are needed.")
+    return order, days[order], same_day_notes([whole[index] for index in order], days[order])
 
 
 def _row_blocks(series: h5py.Dataset) -> Iterator[slice]:
@@ -168,7 +203,7 @@ def _windows(rows: slice, width: int) -> Iterator[Window]:
 
 
 def _track(
-    path: Path,
+    source: str,
     name: str,
     plane: Projection,
     epochs: NDArray[np.datetime64],
@@ -188,7 +223,7 @@ def _track(
     if bad.any():
         point, epoch = np.argwhere(bad)[0]
         raise InputError(
-            f"{path}, /{SERIES}, epoch {epochs[epoch]}, row {row[point]}, column {column[point]}: "
+            f"{source}, epoch {epochs[epoch]}, row {row[point]}, column {column[point]}: "
             f"{series[point, epoch]:g} mm found, at most {MAX_DISPLACEMENT_MM:g} mm either way is possible."
         )
     easting, northing = plane(pixels.x, pixels.y)

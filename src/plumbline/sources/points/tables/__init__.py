@@ -1,0 +1,1 @@
+"""Read tables of points whose layout a program or a service has published."""

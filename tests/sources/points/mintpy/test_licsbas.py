@@ -1,0 +1,97 @@
+"""LiCSBAS's HDF5: days as whole numbers, the middle of the first pixel, and the vector beside the series."""
+
+import h5py
+import numpy as np
+import pytest
+
+from plumbline.core.errors import InputError
+from plumbline.params import Product
+from plumbline.sources.points.formats import recognise
+from plumbline.sources.points.read import is_product, open_points, read_points
+from tests.sources.points.write_mintpy import NORTH, SHAPE, STEP, WEST, Stack, metres
+from tests.sources.points.write_points import ANGLES, DAYS, line_of_sight
+
+
+@pytest.fixture(autouse=True)
+def _no_probe(monkeypatch):
+    monkeypatch.setattr("plumbline.sources.points.mintpy.hdf5._survives", lambda *_: True)
+
+
+def write(path, **changes):
+    """The same pixels as MintPy's stack of the tests; what is None is left out."""
+    arrays = {
+        "cum": (metres() * 1000).astype(np.float32),
+        "imdates": np.array([int(day) for day in DAYS], np.int32),
+        "corner_lat": NORTH - STEP / 2,
+        "corner_lon": WEST + STEP / 2,
+        "post_lat": -STEP,
+        "post_lon": STEP,
+        "hgt": np.arange(12, dtype=np.float32).reshape(SHAPE),
+        "coh_avg": np.full(SHAPE, 0.3, np.float32),
+        "vel": np.zeros(SHAPE, np.float32),
+        "refarea": "0:1/0:1",
+        **{f"{name}.geo": np.full(SHAPE, part, np.float32) for name, part in zip("ENU", line_of_sight(), strict=True)},
+    }
+    with h5py.File(path, "w") as file:
+        for name, values in (arrays | changes).items():
+            if values is not None:
+                file[name] = values
+    return path
+
+
+def test_a_stack_is_that_of_mintpy(tmp_path):
+    path = write(tmp_path / "cum.h5")
+    assert recognise(path).format == "licsbas"
+    assert is_product(path)
+    track, wanted = read_points(path), read_points(Stack().write(tmp_path / "timeseries.h5"))
+    assert (track.crs, track.point_id.tolist()) == (wanted.crs, wanted.point_id.tolist())
+    assert track.epochs.tolist() == wanted.epochs.tolist()
+    np.testing.assert_allclose(track.easting, wanted.easting, atol=1e-6)
+    np.testing.assert_allclose(track.northing, wanted.northing, atol=1e-6)
+    np.testing.assert_allclose(track.los, wanted.los, atol=1e-6)
+    np.testing.assert_allclose(track.displacement, wanted.displacement, rtol=1e-5)
+    np.testing.assert_array_equal(track.height, wanted.height)
+    assert track.coherence is None
+
+
+def test_days_out_of_order_and_as_text_are_sorted(tmp_path):
+    order = [2, 0, 3, 1]
+    days = np.array([DAYS[index].encode() for index in order])
+    track = read_points(write(tmp_path / "c.h5", imdates=days, cum=(metres() * 1000).astype(np.float32)[order]))
+    np.testing.assert_array_equal(track.displacement, read_points(write(tmp_path / "d.h5")).displacement)
+
+
+def test_the_line_of_sight_is_asked_where_the_file_has_none(tmp_path):
+    path = write(tmp_path / "cum_filt.h5", **{"E.geo": None})
+    with pytest.raises(InputError, match=r"cum_filt\.h5: the file does not say from where .*\n(.|\n)*incidence_deg"):
+        read_points(path)
+    track = read_points(path, {"*": Product(**ANGLES)})
+    np.testing.assert_allclose(track.los, np.tile(line_of_sight(), (len(track), 1)), atol=1e-12)
+
+
+def test_a_file_without_heights_says_so(tmp_path):
+    source = open_points(write(tmp_path / "c.h5", hgt=None))
+    assert "no /hgt in it; all points are taken to be of one height" in source.notes
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"post_lat": None}, "c.h5: not geocoded: it has no corner_lon, corner_lat, post_lon, post_lat"),
+        ({"post_lat": 0.0}, "found, numbers other than 0 are needed"),
+        ({"imdates": np.array([20160327] * 4)}, "/imdates, number 2: '20160327' found, a day YYYYMMDD that stands"),
+        ({"imdates": np.array([1, 2, 3, 4])}, "/imdates, number 1: '1' found, a day YYYYMMDD"),
+        ({"imdates": np.array([20160327])}, "/imdates: 1 days found and 4 epochs in /cum"),
+        ({"cum": np.zeros((4, 0, 3), np.float32)}, "c.h5, /cum: 4 epochs of 0 x 3 pixels found"),
+        ({"U.geo": np.full(SHAPE, -0.79, np.float32)}, "c.h5, /U.geo, row 0, column 0: -0.79 found"),
+        ({"cum": metres() * 1e9}, "c.h5, /cum, epoch 2016-04-07, row 0, column 0: 1e.06 mm found, at most"),
+    ],
+)
+def test_what_cannot_be_is_named_by_its_place(tmp_path, change, message):
+    with pytest.raises(InputError, match=message):
+        read_points(write(tmp_path / "c.h5", **change))
+
+
+def test_one_format_is_not_taken_for_the_other(tmp_path):
+    with pytest.raises(InputError, match=r"c\.h5: not of format mintpy. It looks like format licsbas"):
+        read_points(write(tmp_path / "c.h5"), format="mintpy")

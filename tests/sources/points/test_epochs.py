@@ -1,0 +1,188 @@
+"""Days in the names of columns, however a program writes them."""
+
+from datetime import datetime
+
+import geopandas
+import numpy as np
+import pytest
+import shapely
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.core.errors import InputError
+from plumbline.params import Product
+from plumbline.sources.points.epochs import average_same_days, check_pattern, cut_days, find_days, same_day_notes
+from plumbline.sources.points.read import open_points, read_points
+from tests.sources.make import text
+from tests.sources.points.write_columns import described, rows
+from tests.sources.points.write_points import ANGLES, DAYS, assert_track
+
+SATELLITES = st.dates(min_value=np.datetime64("1991-01-01").item(), max_value=np.datetime64("2099-12-31").item())
+
+
+def write(tmp_path, content):
+    (tmp_path / "c.csv").write_text(content, encoding="utf-8")
+    return tmp_path / "c.csv"
+
+
+def days(pattern, *names):
+    return [str(day) for day in find_days("f", list(names), check_pattern("f", pattern)).values()]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "day"),
+    [
+        ("%Y-%m-%dT%H:%M:%S%z", "2019-01-04T05:34:11Z", "2019-01-04"),
+        ("%Y-%m-%dT%H:%M:%S%z", "2019-01-04T05:34:11+00:00", "2019-01-04"),
+        ("%Y-%m-%dT%H:%M:%S%z", "2019-01-04T23:34:11-0500", "2019-01-05"),
+        ("%Y-%m-%dT%H:%M:%S.%f", "2019-01-04T05:34:11.123", "2019-01-04"),
+        ("%Y-%m-%dT%H:%M:%S.%f", "2019-01-04T05:34:11.000000000", "2019-01-04"),
+        ("%Y-%m-%d %H:%M:%S", "2019-01-04 05:34:11", "2019-01-04"),
+        ("D%Y%m%d", "D20190104", "2019-01-04"),
+        ("%Y%j", "2019004", "2019-01-04"),
+        ("disp_%Y.%j", "disp_2019.004", "2019-01-04"),
+        ("%Y{day0}", "2019003", "2019-01-04"),
+        ("%Y{day0}", "2019000", "2019-01-01"),
+        ("disp_%Y.{day0}", "disp_2020.365", "2020-12-31"),
+        ("X{decimal_year}", "X2019.0082", "2019-01-04"),
+        ("{decimal_year}", "2019", "2019-01-01"),
+        ("{decimal_year}", "2020.9973", "2020-12-31"),
+        ("d{days_since 2019-01-04}", "d0", "2019-01-04"),
+        ("{days_since 2019-01-04}", "12", "2019-01-16"),
+        ("{days_since 2019-01-04}", "-1", "2019-01-03"),
+        ("{days_since 1899-12-30}", "43469", "2019-01-04"),
+        ("{days_since 1858-11-17}", "58487", "2019-01-04"),
+        ("T%d%b%y", "T04Jan19", "2019-01-04"),
+        ("%Y{day0}", "D2019003", None),
+        ("X{decimal_year}", "X_2019.1", None),
+    ],
+)
+def test_a_day_is_read_as_its_pattern_writes_it(pattern, name, day):
+    assert days(pattern, name) == ([day] if day else [])
+
+
+@given(SATELLITES, st.sampled_from([365.0, 365.25, None]))
+def test_a_decimal_year_of_four_places_is_the_day_whatever_the_length_of_its_year(day, length):
+    first = day.replace(month=1, day=1)
+    whole = length or (day.replace(month=12, day=31) - first).days + 1
+    if (day - first).days < whole - 1:
+        found = days("{decimal_year}", f"{day.year + (day - first).days / whole:.4f}")
+        assert abs(np.datetime64(found[0]) - np.datetime64(day)) <= np.timedelta64(0 if length is None else 1)
+
+
+@given(SATELLITES)
+def test_the_two_ways_to_count_the_days_of_a_year_are_a_day_apart(day):
+    number = int(day.strftime("%j"))
+    assert days("%Y%j", f"{day.year}{number:03d}") == days("%Y{day0}", f"{day.year}{number - 1:03d}") == [str(day)]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["{day0}", "%m{day0}", "{days_since 2019-02-30}", "{days_since}", "{year}", "%Y{decimal_year}"]
+)
+def test_a_word_that_says_no_day_is_refused(pattern):
+    with pytest.raises(InputError, match="does not say a day"):
+        check_pattern("f", pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "message"),
+    [
+        ("%Y{day0}", "2019365", "2019365 is named as an epoch, but no such day exists"),
+        ("{days_since 2019-01-04}", "99999999", "no such day exists"),
+        ("{days_since 1858-11-17}", "12", "column 12 is of the year 1858, 1990 to 2100 can be"),
+    ],
+)
+def test_a_day_that_cannot_be_is_refused(pattern, name, message):
+    with pytest.raises(InputError, match=message):
+        days(pattern, name)
+
+
+def test_epochs_of_one_day_are_averaged_and_it_is_said(tmp_path, caplog):
+    times = dict(zip((f"D{day}" for day in DAYS), ("05:34:11", "05:34:11", "05:34:11", "05:34:11"), strict=True))
+    cells = []
+    for row in rows():
+        new = {k: v for k, v in row.items() if k not in times}
+        for name, time in times.items():
+            new[f"{name[1:5]}-{name[5:7]}-{name[7:]}T{time}Z"] = row[name]
+        second = f"{DAYS[1][:4]}-{DAYS[1][4:6]}-{DAYS[1][6:]}T05:34:38Z"
+        cells.append({**new, second: f"{float(row['D' + DAYS[1]]) + 0.2:g}"})
+    cells[2][second] = ""
+    about = {"*": described(epochs="%Y-%m-%dT%H:%M:%S%z")}
+    path = write(tmp_path, text(cells))
+    with caplog.at_level("INFO", "plumbline"):
+        source = open_points(path, about)
+        track = read_points(path, about)
+    (tmp_path / "one").mkdir()
+    plain = read_points(write(tmp_path / "one", text(rows())), {"*": described()})
+    wanted = plain.displacement.copy()
+    wanted[[0, 1, 3, 4, 5], 1] -= 1  # half of 0.2 cm, away from the satellite
+    np.testing.assert_allclose(track.displacement, wanted, atol=1e-5)
+    assert track.epochs.tolist() == plain.epochs.tolist()
+    said = "2016-04-07T05:34:11Z and 2016-04-07T05:34:38Z are of one day (bursts or passes), and are averaged"
+    assert said in source.notes
+    assert said in caplog.text
+
+
+def test_one_day_alone_is_refused(tmp_path):
+    cells = [{k: v for k, v in row.items() if not k.startswith("D2")} for row in rows()]
+    cells = [{**row, "2016-04-07T05:34": "1", "2016-04-07T17:34": "2"} for row in cells]
+    with pytest.raises(InputError, match="1 epochs found, at least 2 are needed"):
+        read_points(write(tmp_path, text(cells)), {"*": described(epochs="%Y-%m-%dT%H:%M")})
+
+
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=9), st.integers(0, 2**31))
+def test_an_average_is_that_of_what_there_is(numbers, seed):
+    stamps = np.sort(np.datetime64("2019-01-01") + np.array(numbers))
+    values = np.random.default_rng(seed).normal(size=(3, len(stamps))).astype(np.float32)
+    values[0, 0] = np.nan
+    found = average_same_days(values, stamps)
+    for index, day in enumerate(np.unique(stamps)):
+        same = values[:, stamps == day]
+        known = np.isfinite(same).any(axis=1)
+        np.testing.assert_allclose(found[known, index], np.nanmean(same[known], axis=1), rtol=1e-5, atol=1e-6)
+        assert np.isnan(found[~known, index]).all()
+    np.testing.assert_array_equal(average_same_days(values.T.copy(), stamps, axis=0).T, found)
+    assert bool(same_day_notes([str(n) for n in range(len(stamps))], stamps)) == (len(np.unique(stamps)) < len(stamps))
+
+
+def test_many_days_with_several_epochs_are_counted():
+    stamps = np.repeat(np.datetime64("2019-01-01") + np.arange(5), 2)
+    (note,) = same_day_notes([f"c{number}" for number in range(10)], stamps)
+    assert note.startswith("c0 and c1, c2 and c3, c4 and c5 and 2 more are of one day")
+
+
+@pytest.mark.parametrize(
+    ("names", "cut"),
+    [
+        (["disp_20190", "disp_201_1", "disp_201_2"], 3),
+        (["LOS_DISP_2", "LOS_DISP_1", "LOS_DISP_3"], 3),
+        (["d_20190104", "d_20190116"], 0),
+        (["D20190104", "VEL", "COHERENCE", "disp_20190"], 0),
+        (["temporal_c", "mean_veloc"], 0),
+    ],
+)
+def test_names_cut_within_their_day_are_told(names, cut):
+    assert len(cut_days(names)) == cut
+
+
+@pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
+@pytest.mark.parametrize("products", [{}, {"*": described(epochs="displ_%Y%m%d")}, {"*": Product(**ANGLES)}])
+def test_a_shapefile_that_lost_its_days_says_so(tmp_path, products):
+    table = {"CODE": list("abc"), **{f"displ_{day}": [1.0, 2.0, 3.0] for day in DAYS}}
+    points = shapely.points([[4.91, 52.34], [4.92, 52.34], [4.93, 52.34]])
+    geopandas.GeoDataFrame(table, geometry=points, crs=4326).to_file(tmp_path / "t.shp")
+    if products and products["*"].columns:
+        places = {"latitude": "geometry_latitude", "longitude": "geometry_longitude", "point_id": "CODE"}
+        products = {"*": described(columns=places, epochs="displ_%Y%m%d")}
+    with pytest.raises(
+        InputError, match=r"displ_2016, .*seem cut: a Shapefile's names .*Export the layer as GeoPackage"
+    ):
+        read_points(tmp_path / "t.shp", products)
+
+
+def test_a_table_in_decimal_years_is_the_table(tmp_path):
+    stamps = {f"D{day}": datetime.strptime(day, "%Y%m%d").timetuple() for day in DAYS}
+    names = {name: f"{time.tm_year + (time.tm_yday - 1) / 366:.5f}" for name, time in stamps.items()}
+    cells = [{names.get(name, name): cell for name, cell in row.items()} for row in rows()]
+    plain = read_points(write(tmp_path, text(rows())), {"*": described()})
+    assert_track(read_points(write(tmp_path, text(cells)), {"*": described(epochs="{decimal_year}")}), plain)

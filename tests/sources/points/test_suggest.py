@@ -1,0 +1,127 @@
+"""A suggested description holds what the file's own columns show, and leaves the rest open."""
+
+from pathlib import Path
+
+import geopandas
+import pandas as pd
+import pytest
+import shapely
+import yaml
+
+from plumbline.core.errors import InputError
+from plumbline.params import parse_params
+from plumbline.sources.points.epochs import check_pattern, find_days
+from plumbline.sources.points.read import read_points
+from plumbline.sources.points.suggest import is_long_table, suggest_description
+
+PARAMS = yaml.safe_load((Path(__file__).parents[3] / "params.yaml").read_text(encoding="utf-8"))
+PLACES = ["id", "lat", "lon"]
+
+
+def suggested(*header):
+    return yaml.safe_load(suggest_description("f.csv", [*header]))["ingest"]["products"]["f.csv"]
+
+
+@pytest.mark.parametrize(
+    ("days", "pattern"),
+    [
+        (("D20190104", "D20190116"), "D%Y%m%d"),
+        (("2019-01-04T05:34:11Z", "2019-01-16T05:34:12Z"), "%Y-%m-%dT%H:%M:%S%z"),
+        (("2019-01-04T05:34:11.123+00:00", "2019-01-16T05:34:12.5+00:00"), "%Y-%m-%dT%H:%M:%S.%f%z"),
+        (("2019-01-04 05:34:11", "2019-01-16 05:34:12"), "%Y-%m-%d %H:%M:%S"),
+        (("d_20190104T053411", "d_20190116T053411"), "d_%Y%m%dT%H%M%S"),
+        (("disp_2019003", "disp_2019015"), "disp_%Y%j"),
+        (("disp_2019000", "disp_2019012"), "disp_%Y{day0}"),
+        (("disp_2019.003", "disp_2019.015"), "disp_%Y.%j"),
+        (("X2019.003", "X2019.712"), "X{decimal_year}"),
+        (("X2019.0082", "X2019.0411"), "X{decimal_year}"),
+        (("04/01/2019", "05/02/2019"), "%d/%m/%Y"),
+        (("04/01/2019", "04/13/2019"), "%m/%d/%Y"),
+        (("01/04/2019", "01/10/2019", "02/03/2019"), "%m/%d/%Y"),
+        (("04_01_2019", "16_01_2019"), "%d_%m_%Y"),
+        (("4 Jan 2019", "16 Jan 2019"), "%d %b %Y"),
+        (("2019/1/4", "2019/1/16"), "%Y/%m/%d"),
+        (("04JAN2019", "16JAN2019"), "%d%b%Y"),
+    ],
+)
+def test_the_days_of_the_file_are_read_by_what_is_proposed_for_them(days, pattern):
+    about = suggested(*PLACES, *days)
+    assert about["epochs"] == pattern
+    assert list(find_days("f", [*PLACES, *days], check_pattern("f", pattern))) == list(days)
+
+
+def test_what_the_file_does_not_show_is_left_open_and_refused():
+    about = suggested(*PLACES, "D20190104", "D20190116")
+    assert about["columns"] == {"point_id": "id", "latitude": "lat", "longitude": "lon"}
+    assert about["units"] == {"displacement": "UNIT"}
+    assert about["positive"] == "SIGN"
+    with pytest.raises(InputError, match="'UNIT' found"):
+        parse_params(PARAMS | {"ingest": {"products": {"f.csv": about | {"positive": "away"}}}})
+    with pytest.raises(InputError, match="'SIGN' found"):
+        parse_params(PARAMS | {"ingest": {"products": {"f.csv": about | {"units": {"displacement": "mm"}}}}})
+
+
+def test_no_day_is_proposed_where_no_column_looks_like_one():
+    said = suggest_description("f.csv", [*PLACES, "VEL"])
+    assert "D%Y%m%d" not in said
+    assert "none of the file's looks like a day" in said
+    assert suggested(*PLACES, "0", "12", "24")["epochs"] == "{days_since YYYY-MM-DD}"
+    assert "where 0, 12, 24, … are days since a day" in suggest_description("f.csv", [*PLACES, "0", "12", "24"])
+
+
+def test_gmtsar_s_way_to_count_days_is_told_beside_the_usual_one():
+    said = suggest_description("f.csv", [*PLACES, "disp_2019003", "disp_2019015"])
+    assert "counts the days of a year from 0: disp_%Y{day0}" in said
+
+
+def test_an_attribute_is_proposed_before_the_geometry_s_height():
+    header = ["geometry_longitude", "geometry_latitude", "geometry_height", "ELEVATION", "D20190104"]
+    assert suggested(*header)["columns"]["height"] == "ELEVATION"
+    assert suggested(*header[:3])["columns"]["height"] == "geometry_height"
+
+
+def test_a_line_of_sight_among_the_columns_is_proposed_in_place_of_angles():
+    about = suggested(*PLACES, "los_e", "los_n", "los_u", "D20190104")
+    assert (about["columns"]["los_east"], about["columns"]["los_up"]) == ("los_e", "los_u")
+    assert "incidence_deg" not in about
+    assert "los_east" not in suggested(*PLACES, "los_e", "D20190104")["columns"]
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        (["id", "date", "displacement"], ("date", "displacement")),
+        (["pid", "lat", "lon", "Epoch", "disp_mm"], ("Epoch", "disp_mm")),
+        (["id", "date", "LOS_mm"], ("date", "LOS_mm")),
+        (["geometry_longitude", "geometry_latitude", "date", "disp_ps"], ("date", "disp_ps")),
+        (["id", "date", "los_east"], None),
+        (["id", "date", "VEL"], None),
+        (["id", "date", "displacement", "20190104"], None),
+    ],
+)
+def test_a_row_a_date_is_told_from_a_column_a_date(header, found):
+    assert is_long_table(header) == found
+
+
+def test_a_long_table_is_named_as_what_it_is(tmp_path):
+    (tmp_path / "l.csv").write_text("id,lat,lon,date,displacement\na,52,5,2019-01-04,0\na,52,5,2019-01-16,1\n")
+    with pytest.raises(
+        InputError, match=r"l\.csv: a long table, with a row for each date \(date\) and its displacement"
+    ):
+        read_points(tmp_path / "l.csv")
+    frame = {"date": ["2019-01-04", "2019-01-16"], "disp": [0.0, 1.0]}
+    geopandas.GeoDataFrame(frame, geometry=shapely.points([[5, 52], [5, 52]]), crs=4326).to_file(tmp_path / "l.geojson")
+    with pytest.raises(InputError, match=r"l\.geojson: a long table"):
+        read_points(tmp_path / "l.geojson")
+
+
+def test_the_lines_of_the_docs_turn_a_long_table_into_one_that_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"p{n},52.{n},5.{n},2019-01-{4 + 12 * t:02d},{n + t}" for n in range(3) for t in range(2)]
+    Path("long.csv").write_text("id,lat,lon,date,displacement\n" + "\n".join(lines) + "\n")
+    page = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
+    block = page[page.index("import pandas as pd") :].split("\n\n")[0]
+    exec("\n".join(line.strip() for line in block.splitlines()), {})
+    wide = pd.read_csv("wide.csv")
+    assert list(wide) == ["id", "lat", "lon", "D20190104", "D20190116"]
+    assert wide.D20190116.tolist() == [1, 2, 3]
