@@ -1,5 +1,4 @@
-"""Check a file of footprints before GDAL opens it: a zip or gzip, the CRS that a GeoJSON names, a complete
-Shapefile."""
+"""Check a file of footprints before GDAL opens it: a zip or gzip, and the CRS that a GeoJSON names."""
 
 from __future__ import annotations
 
@@ -7,8 +6,6 @@ import gzip
 import io
 import json
 import re
-import struct
-import zipfile
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
@@ -27,6 +24,7 @@ from plumbline.sources.files.archive import (
 )
 from plumbline.sources.files.streams import Unpacked
 from plumbline.sources.footprints.selection import first_of
+from plumbline.sources.footprints.shapefile import SHP, STATED, Texts, check_whole, text_encoding
 
 LOOKED_AT = 2**16
 """`crs` stands before the features, or after them: in the first or last so many bytes."""
@@ -143,56 +141,6 @@ def _name(crs: Any) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-SHP, TABLES = ".shp", (".dbf", ".DBF")
-SHAPEFILE_START = b"\x00\x00\x27\x0a"
-SHAPEFILE_LENGTH = slice(24, 28)
-"""Where the header says how long the file is: words of 16 bits, big endian (ESRI, Shapefile Technical Description)."""
-
-
-def check_whole(path: Path, member: str | None = None) -> None:
-    """Refuse a Shapefile that is shorter than its header says, or without its table; else, nothing is looked at.
-
-    Args:
-        path: the file, or the zip that has it.
-        member: of the zip.
-
-    Raises:
-        InputError: it was cut, which GDAL takes for buildings without an outline; or its .dbf is not there, and with it
-            the ids.
-    """
-    shape = CsvFile(path, member)
-    if PurePosixPath(member or path.name).suffix.lower() != SHP:
-        return
-    with shape.open() as stream:
-        start = stream.read(SHAPEFILE_LENGTH.stop)
-    if not start.startswith(SHAPEFILE_START) or len(start) < SHAPEFILE_LENGTH.stop:
-        return  # GDAL says that it is none
-    (words,) = struct.unpack(">i", start[SHAPEFILE_LENGTH])
-    tables = [PurePosixPath(member or path.name).with_suffix(suffix) for suffix in TABLES]
-    if member is None:
-        size, has_table = path.stat().st_size, any((path.parent / table).exists() for table in tables)
-    else:
-        size, names = _zipped(path, member)
-        has_table = any(str(table) in names for table in tables)
-    if size < 2 * words:
-        raise InputError(
-            f"{shape}: cut off: {size:,} bytes found, its header says {2 * words:,}. Download it again; the buildings "
-            "at its end are missing."
-        )
-    if not has_table:
-        raise InputError(
-            f"{shape}: its {tables[0].name} is missing, which has the ids and all other columns. Put it beside it; if "
-            f"there is none, `ogr2ogr OUT.gpkg {tables[0].with_suffix(SHP).name}` makes a file whose buildings are "
-            "named after their place."
-        )
-
-
-def _zipped(path: Path, member: str) -> tuple[int, list[str]]:
-    """The member's size in bytes, and the names of all members."""
-    with zipfile.ZipFile(path) as archive:
-        return archive.getinfo(member).file_size, archive.namelist()
-
-
 ZIPPED_SUFFIXES = (".gpkg", ".shp", ".geojson", ".fgb", ".json", ".gml", ".kml")
 """Of files to look for in a zip, the likelier first."""
 LINES = "GeoJSONSeq:"
@@ -204,6 +152,8 @@ class Source(NamedTuple):
 
     name: str
     ends: Ends | None
+    texts: Texts = STATED
+    """How the texts of a Shapefile are read."""
 
 
 def find_source(path: Path) -> Source:
@@ -215,6 +165,7 @@ def find_source(path: Path) -> Source:
     """
     if path.is_dir() and len(shapes := [one for one in path.iterdir() if one.suffix.lower() == SHP]) == 1:
         check_whole(shapes[0])
+        return Source(str(path), None, text_encoding(shapes[0]))
     if not path.is_file():
         return Source(str(path), None)
     with path.open("rb") as stream:
@@ -222,15 +173,15 @@ def find_source(path: Path) -> Source:
     if start == ZIP_START:
         member = _member(path)
         check_whole(path, member)
-        return _source(gdal_name(path, member), read_ends(path, member))
+        return _source(gdal_name(path, member), read_ends(path, member), text_encoding(path, member))
     if start.startswith(GZIP_START):
         return _source(f"/vsigzip/{path.resolve()}", _gzip_ends(path))
     check_whole(path)
-    return _source(str(path), read_ends(path))
+    return _source(str(path), read_ends(path), text_encoding(path))
 
 
-def _source(name: str, ends: Ends) -> Source:
-    return Source(f"{LINES}{name}" if ends.is_lines else name, ends)
+def _source(name: str, ends: Ends, texts: Texts = STATED) -> Source:
+    return Source(f"{LINES}{name}" if ends.is_lines else name, ends, texts)
 
 
 def _member(path: Path) -> str:

@@ -117,11 +117,17 @@ def _read_layer(source: Source, layer: str | None, with_ids: bool) -> pd.DataFra
     options = {"DATE_AS_STRING": "YES"} if with_ids else {"datetime_as_string": source.name.startswith(LINES)}
     # A ring that cannot even be made a polygon would stop the reader without a word on where: as None it gets a place.
     frame: pd.DataFrame = geopandas.read_file(
-        source.name, layer=layer, on_invalid="ignore", fid_as_index=with_ids, **options
+        source.name,
+        layer=layer,
+        encoding=source.texts.encoding,
+        on_invalid="ignore",
+        fid_as_index=with_ids,
+        **options,
     )
     mend_integers(
         frame, lambda names: pyogrio.read_arrow(source.name, layer=layer, columns=names, read_geometry=False)[1]
     )
+    frame = source.texts.join(frame)
     ids = frame.index.to_numpy()
     # Where a feature has no id, or that of another, GDAL gives it its place.
     if with_ids and FEATURE_ID not in frame.columns and len(ids) and not (ids == np.arange(len(ids))).any():

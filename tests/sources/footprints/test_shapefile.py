@@ -82,3 +82,59 @@ def test_the_table_may_be_named_in_other_letters(given):
             path.rename(path.with_suffix(path.suffix.upper()))
 
     assert read_buildings(given(rename), CRS)["building_id"].tolist() == ["H0", "H1", "H2"]
+
+
+def silent(**columns):
+    """Write texts in their encoding, and state none."""
+
+    def change(folder):
+        encoding = columns["encoding"]
+        squares().assign(NAME=columns["names"]).to_file(folder / "f.shp", encoding=encoding)
+        (folder / "f.cpg").unlink()
+
+    return change
+
+
+def test_texts_are_told_by_their_bytes(given, caplog):
+    names = ["Höhe Straße", "Δρόμος", "a"]
+    read = read_buildings(given(silent(names=names, encoding="UTF-8")), CRS, id_column="NAME")
+    assert read["building_id"].tolist() == names
+    assert "encoding" not in caplog.text
+
+
+def test_texts_that_are_not_utf_8_are_read_as_windows_1252_and_that_is_said(given, caplog):
+    names = ["Café – 1", "œuvre", "a"]
+    read = read_buildings(given(silent(names=names, encoding="cp1252")), CRS, id_column="NAME")
+    assert read["building_id"].tolist() == names
+    assert "does not state their encoding: 'Café – 1' is read as Windows-1252" in caplog.text
+    assert "f.dbf" in caplog.text
+
+
+def test_bytes_that_windows_1252_lacks_cost_no_building(given, caplog):
+    read = read_buildings(given(silent(names=["Привет", "Ёлка", "Н"], encoding="cp1251")), CRS, id_column="NAME")
+    assert len(set(read["building_id"])) == 3
+    assert ".cpg" in caplog.text
+
+
+def test_a_letter_that_was_cut_at_the_end_of_its_cell_goes(given, caplog):
+    def cut(folder):
+        silent(names=["H\u00f6he 1", "H\u00f6he 2", "Caf\u00e9"], encoding="UTF-8")(folder)
+        table = folder / "f.dbf"
+        content = bytearray(table.read_bytes())
+        at = content.index("Höhe 1".encode()) + 80 - 1
+        content[at] = 0xC3
+        table.write_bytes(content)
+
+    read = read_buildings(given(cut), CRS, id_column="NAME")
+    assert [name.strip() for name in read["building_id"]] == ["Höhe 1", "Höhe 2", "Café"]
+
+
+def test_a_language_that_the_table_states_counts(given, caplog):
+    def state(folder):
+        silent(names=["Привет", "Ёлка", "Н"], encoding="cp1251")(folder)
+        content = bytearray((folder / "f.dbf").read_bytes())
+        content[29] = 0xC9  # Russian Windows
+        (folder / "f.dbf").write_bytes(content)
+
+    assert read_buildings(given(state), CRS, id_column="NAME")["building_id"].tolist() == ["Привет", "Ёлка", "Н"]
+    assert "encoding" not in caplog.text

@@ -1,0 +1,24 @@
+"""Footprints as people have them: each folder of `fixtures/cases` holds those of `base` in another form."""
+
+from pathlib import Path
+
+import geopandas
+import pytest
+import shapely
+
+from plumbline.sources.footprints.buildings import read_buildings
+
+CASES = Path(__file__).parents[2] / "fixtures" / "cases"
+CRS = "EPSG:3035"
+
+
+@pytest.fixture
+def base() -> geopandas.GeoDataFrame:
+    return read_buildings(CASES / "base" / "fp.gpkg", CRS)
+
+
+def test_texts_in_utf_8_without_a_cpg_are_as_they_were_written(base, caplog):
+    read = read_buildings(CASES / "mojibake-ids" / "enc.shp", CRS, id_column="NAME")
+    assert read["building_id"].tolist() == [f"Höhe Straße {number}" for number in range(36)]
+    assert shapely.equals(read.geometry.to_numpy(), base.geometry.to_numpy()).all()
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
