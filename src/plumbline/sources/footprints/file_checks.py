@@ -21,9 +21,10 @@ from plumbline.sources.files.archive import (
     CsvFile,
     gdal_name,
     vector_members,
+    zip_members,
 )
 from plumbline.sources.files.streams import Unpacked
-from plumbline.sources.footprints.selection import first_of
+from plumbline.sources.footprints.selection import NAMED, first_of
 from plumbline.sources.footprints.shapefile import SHP, STATED, Texts, check_whole, text_encoding
 
 LOOKED_AT = 2**16
@@ -141,8 +142,40 @@ def _name(crs: Any) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-ZIPPED_SUFFIXES = (".gpkg", ".shp", ".geojson", ".fgb", ".json", ".gml", ".kml")
-"""Of files to look for in a zip, the likelier first."""
+GEODATABASE, GDBTABLE = ".gdb", ".gdbtable"
+ZIPPED_SUFFIXES = (
+    ".gpkg",
+    ".shp",
+    GDBTABLE,
+    ".geojson",
+    ".geojsonl",
+    ".geojsons",
+    ".fgb",
+    ".json",
+    ".jsonl",
+    ".gml",
+    ".tab",
+    ".mif",
+    ".kml",
+    ".csv",
+    ".xml",
+)
+"""Of files to look for in a zip, the likelier first; .xml often describes another."""
+UNREAD_PACKINGS = {
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"7z\xbc\xaf\x27\x1c": "7-Zip",
+    b"Rar!": "RAR",
+}
+"""How a file begins -> what has packed it."""
+LONGEST_START = 8
+POINTS_ELSEWHERE = re.compile(
+    r'(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:OGR(?:VRT|WFS|OAPIF)DataSource|VRTDataset)|\{\s*"type"\s*:\s*"gdal_streamed',
+    re.DOTALL,
+)
+"""Files of GDAL that name what else to open: virtual layers, services, pipelines."""
+OVERPASS = '"osm3s"'
 LINES = "GeoJSONSeq:"
 """Tells GDAL that each line is a feature, whatever the name says: Microsoft's footprints are named `.csv.gz`."""
 
@@ -154,6 +187,8 @@ class Source(NamedTuple):
     ends: Ends | None
     texts: Texts = STATED
     """How the texts of a Shapefile are read."""
+    content: CsvFile | None = None
+    """What gives its bytes; None of a folder."""
 
 
 def find_source(path: Path) -> Source:
@@ -169,29 +204,62 @@ def find_source(path: Path) -> Source:
     if not path.is_file():
         return Source(str(path), None)
     with path.open("rb") as stream:
-        start = stream.read(len(ZIP_START))
-    if start == ZIP_START:
+        start = stream.read(LONGEST_START)
+    for found, packing in UNREAD_PACKINGS.items():
+        if start.startswith(found):
+            raise InputError(f"{path}: packed by {packing}, which is not read. Unpack it, and give the file in it.")
+    if start.startswith(ZIP_START):
         member = _member(path)
+        if is_geodatabase(member):
+            return Source(gdal_name(path, member).rstrip("/."), None)
         check_whole(path, member)
-        return _source(gdal_name(path, member), read_ends(path, member), text_encoding(path, member))
+        return _source(
+            gdal_name(path, member), read_ends(path, member), text_encoding(path, member), CsvFile(path, member)
+        )
     if start.startswith(GZIP_START):
-        return _source(f"/vsigzip/{path.resolve()}", _gzip_ends(path))
+        return _source(f"/vsigzip/{path.resolve()}", _gzip_ends(path), content=CsvFile(path, gzipped=True))
     check_whole(path)
-    return _source(str(path), read_ends(path), text_encoding(path))
+    return _source(str(path), read_ends(path), text_encoding(path), CsvFile(path))
 
 
-def _source(name: str, ends: Ends, texts: Texts = STATED) -> Source:
-    return Source(f"{LINES}{name}" if ends.is_lines else name, ends, texts)
+def _source(name: str, ends: Ends, texts: Texts = STATED, content: CsvFile | None = None) -> Source:
+    if content is not None and OVERPASS in ends.start:
+        raise InputError(
+            f"{content}: an answer of Overpass as JSON, which has no outlines. Ask for `[out:xml]` with "
+            "`(._;>;); out body;`, or make a GeoJSON of it (overpass-turbo: Export)."
+        )
+    if content is not None and POINTS_ELSEWHERE.match(ends.start):
+        raise InputError(
+            f"{content}: it holds no footprints, but points at other files or servers, which are not opened from "
+            "within a file. Give the file that it points at."
+        )
+    return Source(f"{LINES}{name}" if ends.is_lines else name, ends, texts, content)
+
+
+def is_geodatabase(member: str) -> bool:
+    """Whether what is named so in a zip is the folder of a file geodatabase (.gdb), or the zip itself."""
+    return member == "." or PurePosixPath(member).suffix.lower() == GEODATABASE
 
 
 def _member(path: Path) -> str:
-    """The file of footprints in a zip, in whatever folder it is there."""
+    """The file of footprints in a zip, in whatever folder it is there; of a file geodatabase its folder."""
     members = vector_members(path, ZIPPED_SUFFIXES)
+    members = list(
+        dict.fromkeys(str(PurePosixPath(name).parent) if _suffix(name) == GDBTABLE else name for name in members)
+    )
     if not members:
-        raise InputError(f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip.")
-    kinds = [PurePosixPath(name).suffix.lower() for name in members]
+        found = ", ".join(zip_members(path)[:NAMED]) or "nothing"
+        raise InputError(
+            f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip; it holds {found}. "
+            "Unpack it, and give the file of footprints."
+        )
+    kinds = [GDBTABLE if is_geodatabase(name) else _suffix(name) for name in members]
     kind = min(kinds, key=ZIPPED_SUFFIXES.index)
     return first_of(path, [name for name, suffix in zip(members, kinds, strict=True) if suffix == kind])
+
+
+def _suffix(name: str) -> str:
+    return PurePosixPath(name).suffix.lower()
 
 
 def _gzip_ends(path: Path) -> Ends:

@@ -10,7 +10,6 @@ from typing import IO, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
