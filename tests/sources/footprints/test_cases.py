@@ -22,3 +22,10 @@ def test_texts_in_utf_8_without_a_cpg_are_as_they_were_written(base, caplog):
     assert read["building_id"].tolist() == [f"Höhe Straße {number}" for number in range(36)]
     assert shapely.equals(read.geometry.to_numpy(), base.geometry.to_numpy()).all()
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_google_open_buildings_are_at_the_same_place_without_a_crs_in_the_file(base):
+    read = read_buildings(CASES / "google-open-buildings" / "google_13b.csv.gz", CRS)
+    assert read.attrs["source_crs"] == "EPSG:4326"
+    assert shapely.hausdorff_distance(read.geometry.to_numpy(), base.geometry.to_numpy()).max() < 0.01
+    assert read["building_id"].tolist()[:2] == ["8FHJ0000+XX", "8FHJ0001+XX"]

@@ -22,8 +22,8 @@ RELATIONS = [(10, [(13, "outer")], {"type": "multipolygon", "building": "house"}
 XML = """<?xml version="1.0" encoding="UTF-8"?>
 <osm version="0.6" generator="Overpass API"><note>x</note>
 {nodes}{ways}
-<relation id="10"><member type="way" ref="13" role="outer"/><tag k="type" v="multipolygon"/><tag k="building" v="house"/>
-</relation></osm>"""
+<relation id="10"><member type="way" ref="13" role="outer"/>
+<tag k="type" v="multipolygon"/><tag k="building" v="house"/></relation></osm>"""
 
 
 def xml():

@@ -1,10 +1,12 @@
 """Footprints as tables write them: outlines as text or bytes in a column."""
 
 import gzip
+import json
 
 import geopandas
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyproj
 import pytest
 import shapely
 from hypothesis import HealthCheck, given, settings
@@ -105,7 +107,9 @@ def test_numbers_stay_the_text_they_were(tmp_path):
 def test_a_parquet_of_wkb_without_metadata_is_read_where_its_crs_is_stated(tmp_path, name):
     path = tmp_path / "f.parquet"
     frame = in_degrees()
-    pq.write_table(pa.table({"building_id": frame["building_id"].to_list(), name: shapely.to_wkb(frame.geometry)}), path)
+    pq.write_table(
+        pa.table({"building_id": frame["building_id"].to_list(), name: shapely.to_wkb(frame.geometry)}), path
+    )
     check(read_buildings(path, CRS, stated=DEGREES))
     with pytest.raises(InputError, match=r"f\.parquet: .*no CRS"):
         read_buildings(path, CRS)
@@ -113,10 +117,6 @@ def test_a_parquet_of_wkb_without_metadata_is_read_where_its_crs_is_stated(tmp_p
 
 @pytest.mark.parametrize("stated", ['{"crs": "EPSG:4326"}', '{"crs": {"id": {"authority": "EPSG", "code": 4326}}}'])
 def test_a_crs_of_geoarrow_counts(tmp_path, stated):
-    import json
-
-    import pyproj
-
     about = json.loads(stated)
     if isinstance(about["crs"], dict):
         about["crs"] = pyproj.CRS("EPSG:4326").to_json_dict()
@@ -150,8 +150,7 @@ def test_a_parquet_without_outlines_is_refused(tmp_path):
         read_buildings(tmp_path / "f.parquet", CRS)
 
 
-@pytest.mark.parametrize("part", ["", "a/b.parquet"])
-def test_overture_is_read_with_its_ids_and_nested_columns(tmp_path, part):
+def test_overture_is_read_with_its_ids_and_nested_columns(tmp_path):
     frame = in_degrees().rename(columns={"building_id": "id"})
     frame["names"] = [{"primary": "a", "common": None}] * 3
     frame["sources"] = [[{"dataset": "OpenStreetMap", "record_id": "w1"}]] * 3
@@ -160,10 +159,14 @@ def test_overture_is_read_with_its_ids_and_nested_columns(tmp_path, part):
     read = read_buildings(tmp_path / "f.parquet", CRS)
     check(read)
     assert read["names"].iloc[0] == '{"primary": "a", "common": null}'
+    assert read["sources"].iloc[0] == '[{"dataset": "OpenStreetMap", "record_id": "w1"}]'
+
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters='"\r\n\0'), min_size=1, max_size=12)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(names=st.lists(st.text(st.characters(codec="utf-8", exclude_characters='"\r\n\0'), min_size=1, max_size=12), min_size=3, max_size=3))
+@given(names=st.lists(NAMES, min_size=3, max_size=3))
 def test_texts_beside_the_outlines_stay_as_they_are(tmp_path, names):
     path = tmp_path / "f.csv"
     rows = [f'"{name}","{shape.wkt}"\n' for name, shape in zip(names, in_degrees().geometry, strict=True)]

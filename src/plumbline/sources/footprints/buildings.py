@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import shapely
+from numpy.typing import NDArray
 from pyproj import CRS, Transformer
 from pyproj.exceptions import ProjError
 
@@ -32,7 +33,8 @@ from plumbline.sources.footprints.geometry import (
 )
 from plumbline.sources.footprints.ids import ID, drop_duplicates, identify, warn_of_drawn_twice
 from plumbline.sources.footprints.selection import FeatureFilter
-from plumbline.sources.footprints.vector_file import GEO, READ_FAULTS, first_line_of, read_vector
+from plumbline.sources.footprints.tables import GEO
+from plumbline.sources.footprints.vector_file import READ_FAULTS, first_line_of, read_vector
 
 
 def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopandas.GeoDataFrame:
@@ -58,7 +60,7 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
             continue
         geometry = frame.geometry.to_numpy()
         for way in ways:
-            geometry = shapely.transform(geometry, way.transform, interleaved=False)
+            geometry = _moved(geometry, way)
         if not shown or _is_finite(geometry):
             return frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=roughly.crs))
     log.warning(
@@ -74,6 +76,16 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
 
 def _way(source: object, target: object) -> Transformer:
     return Transformer.from_crs(source, target, always_xy=True, allow_ballpark=False)
+
+
+def _moved(geometry: NDArray[np.object_], way: Transformer) -> NDArray[np.object_]:
+    """Geometries by a way of the plane; heights, by which a solid is known, stay as they are."""
+    moved, high = geometry.copy(), shapely.has_z(geometry)
+    moved[~high] = shapely.transform(geometry[~high], way.transform, interleaved=False)
+    moved[high] = shapely.transform(
+        geometry[high], lambda x, y, z: (*way.transform(x, y), z), include_z=True, interleaved=False
+    )
+    return moved
 
 
 def _is_finite(geometry: object) -> bool:

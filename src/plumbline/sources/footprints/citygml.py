@@ -14,7 +14,7 @@ import shapely
 from plumbline.core.errors import InputError
 from plumbline.sources.files.archive import CsvFile
 from plumbline.sources.footprints.area import Area
-from plumbline.sources.footprints.cityjson import BUILDING, GROUND, Face, Named, Ring, flat, placed, whole
+from plumbline.sources.footprints.cityjson import BUILDING, GROUND, Face, Named, Ring, flat, known_crs, placed, whole
 
 CITY_GML = re.compile(r"http://www\.opengis\.net/citygml/|http://www\.citygml\.org/")
 FLAT = ("lod0FootPrint", "lod0MultiSurface", "lod0RoofEdge")
@@ -45,7 +45,7 @@ def read_city_gml(content: CsvFile, stated: str | None, area: Area | None) -> ge
     """
     named: dict[str, None] = {}
     found = list(_buildings(content, named))
-    if len(named) > 1:
+    if len({str(known_crs(name) or name) for name in named}) > 1:
         raise InputError(f"{content}: CRSs {', '.join(list(named)[:5])} found. Give one file for each CRS.")
     return placed(str(content), found, next(iter(named), None), stated, area)
 
@@ -124,14 +124,14 @@ def _attributes(building: Element) -> dict[str, Any]:
     """Its own simple elements and its generic attributes, as text, and its identifier."""
     found: dict[str, Any] = {}
     for one in building:
-        values = [value.text for value in one.iter() if _name(value) == "value" and value.text]
-        if one.get("name") and values:
-            found[str(one.get("name"))] = values[0]
+        held = {_name(value): value.text for value in one.iter() if value is not one}
+        name = one.get("name") or (held.get("name") if _name(one) == "genericAttribute" else None)
+        if name and "value" in held:
+            found[name] = held["value"]
         elif not len(one) and (one.text or "").strip():
             found.setdefault(_name(one), (one.text or "").strip())
     found.pop("geometry", None)
-    name = next((building.get(key) for key in ID if building.get(key)), None)
-    return {**found, "gml_id": name}
+    return {**found, "gml_id": next((building.get(key) for key in ID if building.get(key)), None)}
 
 
 def _name(element: Element) -> str:

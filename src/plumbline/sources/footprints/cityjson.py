@@ -172,7 +172,7 @@ def placed(
     if not rows:
         raise InputError(f"{source}: a city model without a building in it. Give the file that has the buildings.")
     geometry = np.array(shapes, object)
-    crs = _known(name) or (None if stated is None else pyproj.CRS(stated))
+    crs = known_crs(name) or (None if stated is None else pyproj.CRS(stated))
     if name is not None and crs is None:
         log.warning("%s: CRS %r found, which is not known.", source, name[:80])
     if crs is not None and _is_northing_first(crs, geometry, name or ""):
@@ -184,8 +184,8 @@ def placed(
     return frame if bounds is None else frame[touching(geometry, bounds)]
 
 
-def _known(name: str | None) -> pyproj.CRS | None:
-    """The horizontal CRS of a name; None where nothing is named that is known."""
+def known_crs(name: str | None) -> pyproj.CRS | None:
+    """Tell the horizontal CRS from a name as city models write it; None of one that is not known."""
     numbers = [found[1] for found in [EPSG.search(name or "")] if found]
     numbers += [str(add + int(zone[1])) for pattern, add in GERMAN if (zone := pattern.search(name or ""))]
     numbers += [name] if name and name.isdigit() else []

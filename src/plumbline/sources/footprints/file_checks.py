@@ -170,10 +170,7 @@ UNREAD_PACKINGS = {
 }
 """How a file begins -> what has packed it."""
 LONGEST_START = 8
-POINTS_ELSEWHERE = re.compile(
-    r'(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:OGR(?:VRT|WFS|OAPIF)DataSource|VRTDataset)|\{\s*"type"\s*:\s*"gdal_streamed',
-    re.DOTALL,
-)
+POINTS_ELSEWHERE = re.compile(r'<OGR(?:VRT|WFS|OAPIF|CSW)DataSource|"gdal_streamed_alg"')
 """Files of GDAL that name what else to open: virtual layers, services, pipelines."""
 OVERPASS = '"osm3s"'
 LINES = "GeoJSONSeq:"
@@ -228,7 +225,7 @@ def _source(name: str, ends: Ends, texts: Texts = STATED, content: CsvFile | Non
             f"{content}: an answer of Overpass as JSON, which has no outlines. Ask for `[out:xml]` with "
             "`(._;>;); out body;`, or make a GeoJSON of it (overpass-turbo: Export)."
         )
-    if content is not None and POINTS_ELSEWHERE.match(ends.start):
+    if content is not None and POINTS_ELSEWHERE.search(ends.start):
         raise InputError(
             f"{content}: it holds no footprints, but points at other files or servers, which are not opened from "
             "within a file. Give the file that it points at."

@@ -11,16 +11,20 @@ from typing import Any
 
 import geopandas
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.dataset as pa_dataset
+import pyarrow.parquet as pq
 import pyproj
 import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
+from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.archive import CsvFile
 from plumbline.sources.footprints.area import Area, touching
+from plumbline.sources.footprints.ids import mend_integers
 
 OUTLINE = re.compile(r'(?:^|[,;\t|"\n])\s*(?:SRID=\d+;\s*)?(?:MULTI)?POLYGON\s*(?:Z|M|ZM)?\s*\(', re.IGNORECASE)
 """An outline as text in a cell: WKT, or PostGIS's EWKT."""
@@ -28,6 +32,8 @@ HEX = re.compile(r'[,;\t|"\n](?:01(?:0[36]0000[028A]0|E[BE]030000)|00[028A]00000
 """An outline as hexadecimal WKB, as PostGIS writes a geometry into a csv."""
 EWKT = re.compile(r"\s*SRID=(\d+);", re.IGNORECASE)
 SEPARATORS = (",", ";", "\t", "|")
+GEO = b"geo"
+"""Key of GeoParquet's metadata."""
 GOOGLE = {"latitude", "longitude", "area_in_meters", "confidence", "full_plus_code"}
 """Columns of Google Open Buildings, whose documentation says WGS 84 (EPSG:4326)."""
 GOOGLE_CRS = "EPSG:4326"
@@ -78,7 +84,7 @@ def read_csv(start: str, table: CsvFile, crs: str | None, area: Area | None) -> 
 
 
 def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.GeoDataFrame:
-    """Read a Parquet that has outlines as WKB or WKT, and no metadata of GeoParquet.
+    """Read GeoParquet, or a Parquet that has outlines as WKB or WKT and no metadata of GeoParquet.
 
     Args:
         path: a file, or a folder of them.
@@ -87,8 +93,34 @@ def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.Ge
 
     Raises:
         InputError: no column or several hold outlines, or rows differ in their CRS.
-        pa.ArrowException: it is no Parquet.
+        ValueError, pa.ArrowException: it is no Parquet.
     """
+    about = (pa_dataset.dataset(path, format="parquet").schema.metadata or {}).get(GEO)
+    if about is None:
+        return _read_wkb(path, crs, area)
+    bounds = None
+    if area is not None:
+        column = (known := json.loads(about))["columns"][known["primary_column"]]
+        own = column.get("crs", GLOBE)
+        if own is not None and "covering" in column:
+            bounds = area.bounds_in(pyproj.CRS(own))
+        elif own is not None and column.get("encoding") == "WKB":
+            return _read_wkb(path, own if isinstance(own, str) else json.dumps(own), area)
+    frame = geopandas.read_parquet(path, bbox=bounds)
+    if bounds is None:
+        mend_integers(frame, lambda names: pq.read_table(path, columns=names))
+    return _with_index(frame)
+
+
+def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
+    """With the named levels of its index as columns: many set their ids as one before they write it."""
+    kept = [name for name in frame.index.names if name is not None and name not in frame.columns and name != "geometry"]
+    for place, name in enumerate(kept):
+        frame.insert(place, name, frame.index.get_level_values(name).to_numpy())
+    return frame
+
+
+def _read_wkb(path: Path, crs: str | None, area: Area | None) -> geopandas.GeoDataFrame:
     source = pa_dataset.dataset(path, format="parquet")
     found = next((crs_of(field) for field in source.schema if _is_wkb_extension(field)), None)
     return _collect(str(path), source.to_batches(batch_size=BATCH_ROWS), found or crs, area)

@@ -7,24 +7,21 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import geopandas
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.dataset as pa_dataset
-import pyarrow.parquet as pq
 import pyogrio
 import pyproj
 import shapely
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.archive import CsvFile
 from plumbline.sources.files.csv_lines import WESTERN
-from plumbline.sources.footprints import tables
 from plumbline.sources.footprints.area import MARGIN_M, Area
 from plumbline.sources.footprints.citygml import is_city_gml, read_city_gml
 from plumbline.sources.footprints.cityjson import is_city_json, read_city_json
@@ -38,15 +35,17 @@ from plumbline.sources.footprints.selection import (
     name_openstreetmap,
 )
 from plumbline.sources.footprints.shapefile import SHP, text_encoding
-from plumbline.sources.footprints.tables import has_outlines, read_csv
+from plumbline.sources.footprints.tables import has_outlines, read_csv, read_parquet
 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
-GEO = b"geo"
-"""Key of GeoParquet's metadata."""
 FEATURE_ID = "id"
 """Column of the ids of a GeoJSON's features, as GDAL names it where they are texts."""
-UNSUPPORTED = "Geometry type is not supported"
-"""What pyogrio says of polyhedral surfaces and triangulated ones."""
+UNSUPPORTED = ("Geometry type is not supported", "Unknown WKB type")
+"""What pyogrio and GEOS say of polyhedral surfaces and triangulated ones."""
+OFFLINE = {"GML_DOWNLOAD_SCHEMA": "NO"}
+"""No file makes GDAL ask a server for its schema."""
+UNQUOTABLE = ('"', "\\", "\n")
+"""What a name in a command of GDAL cannot have."""
 WKT_STARTS = ("POLYGON", "MULTIPOLYGON", "SRID=")
 READ_FAULTS = (
     OSError,
@@ -85,22 +84,16 @@ def read_vector(
     if is_parquet and layer is not None:
         raise InputError(f"{path}: no layer {layer}; a GeoParquet has no layers.")
     source = Source(str(path), None) if is_parquet else find_source(path)
-    collection = source.ends is not None and source.ends.is_collection
     area = area.of_file(path) if area is not None else None
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             if is_parquet:
-                frame = _read_parquet(path, crs, area)
+                frame = read_parquet(path, crs, area)
             elif (read := _own_reader(source)) is not None and source.content is not None:
                 frame = read(source.content, crs, area)
             else:
-                # A GeoJSON has one layer; to list it, all of it would be read once more.
-                only = collection and layer is None
-                chosen = None if only else _chosen_layer(path, source, layer)
-                if path.is_dir() and chosen is not None and (shape := path / f"{chosen}{SHP}").is_file():
-                    source = source._replace(texts=text_encoding(shape))
-                frame = _read_layer(source, chosen, collection, area)
+                frame = _read_by_gdal(path, source, layer, area)
         said = {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
         for message in sorted(said):
             log.warning("%s: %s", path, message)
@@ -111,7 +104,7 @@ def read_vector(
             "UTF-8; beside a Shapefile, a .cpg says what it is in, such as ISO-8859-1."
         ) from None
     except READ_FAULTS as error:
-        if UNSUPPORTED in str(error):
+        if any(said in str(error) for said in UNSUPPORTED):
             raise InputError(
                 f"{path}: geometries of a kind that is not read ({first_line_of(error)}), such as solids drawn as "
                 "polyhedral surfaces. Make polygons of them: `ogr2ogr -nlt MULTIPOLYGON OUT.gpkg IN`."
@@ -124,7 +117,7 @@ def read_vector(
         raise InputError(
             f"{path}: a table without geometry, or with two columns of one name; footprints are needed.{_wkt(frame)}"
         )
-    if source.ends is not None and collection:
+    if source.ends is not None and source.ends.is_collection:
         check_named_crs(path, source.ends, frame.crs)
     frame = _with_crs(path, frame.reset_index(drop=True), crs)
     if area is not None:
@@ -140,9 +133,14 @@ def read_vector(
             )
     for name in [column for column, kind in frame.dtypes.items() if kind.kind == "O" and kind.name == "object"]:
         # Objects within a GeoJSON's properties have no type that a table could hold: they go on as the text they were.
-        if frame[name].map(lambda value: isinstance(value, dict | list)).any():
-            frame[name] = frame[name].map(json.dumps, na_action="ignore")
+        if frame[name].map(lambda value: isinstance(value, dict | list | np.ndarray)).any():
+            frame[name] = [None if value is None else json.dumps(value, default=_plain) for value in frame[name]]
     return frame if frame.geometry.name == "geometry" else frame.rename_geometry("geometry")
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold of an array or a time within nested values."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
 
 
 def first_line_of(error: Exception) -> str:
@@ -150,6 +148,33 @@ def first_line_of(error: Exception) -> str:
     if isinstance(error, UnboundLocalError):  # pyogrio 0.13 on a CRS that it cannot decode
         return "the name of its CRS is not in UTF-8; save a Shapefile's .prj as that"
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def _read_by_gdal(path: Path, source: Source, layer: str | None, area: Area | None) -> pd.DataFrame:
+    pyogrio.set_gdal_config_options(OFFLINE)
+    try:
+        return _read_features(path, source, layer, area)
+    except READ_FAULTS as error:
+        if not any(said in str(error) for said in UNSUPPORTED) or any(sign in source.name for sign in UNQUOTABLE):
+            raise
+        with TemporaryDirectory() as folder:
+            # GDAL makes polygons of the faces on the way (GDAL 3.11 and later).
+            command = f'gdal vector pipeline ! read "{source.name}" ! set-geom-type --geometry-type MULTIPOLYGONZ'
+            pipeline = Path(folder, f"{path.stem}.gdalg.json")
+            pipeline.write_text(json.dumps({"type": "gdal_streamed_alg", "command_line": command}), encoding="utf-8")
+            try:
+                return _read_features(path, source._replace(name=str(pipeline), ends=None), layer, area)
+            except READ_FAULTS:
+                raise error from None
+
+
+def _read_features(path: Path, source: Source, layer: str | None, area: Area | None) -> pd.DataFrame:
+    collection = source.ends is not None and source.ends.is_collection
+    # A GeoJSON has one layer; to list it, all of it would be read once more.
+    chosen = None if collection and layer is None else _chosen_layer(path, source, layer)
+    if path.is_dir() and chosen is not None and (shape := path / f"{chosen}{SHP}").is_file():
+        source = source._replace(texts=text_encoding(shape))
+    return _read_layer(source, chosen, collection, area)
 
 
 def _own_reader(source: Source) -> Callable[[CsvFile, str | None, Area | None], geopandas.GeoDataFrame] | None:
@@ -176,24 +201,6 @@ def _with_crs(path: Path, frame: geopandas.GeoDataFrame, stated: str | None) -> 
         return frame.set_crs(stated)
     log.warning("%s: crs %s of ingest.footprints does not count, the file states %s.", path, stated, frame.crs.name)
     return frame
-
-
-def _read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.GeoDataFrame:
-    about = (pa_dataset.dataset(path, format="parquet").schema.metadata or {}).get(GEO)
-    if about is None:
-        return tables.read_parquet(path, crs, area)
-    bounds = None
-    if area is not None:
-        column = (known := json.loads(about))["columns"][known["primary_column"]]
-        own = column.get("crs", GLOBE)
-        if own is not None and "covering" in column:
-            bounds = area.bounds_in(pyproj.CRS(own))
-        elif own is not None and column.get("encoding") == "WKB":
-            return tables.read_parquet(path, own if isinstance(own, str) else json.dumps(own), area)
-    frame = geopandas.read_parquet(path, bbox=bounds)
-    if bounds is None:
-        mend_integers(frame, lambda names: pq.read_table(path, columns=names))
-    return _with_index(frame)
 
 
 def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | None) -> pd.DataFrame:
@@ -228,14 +235,6 @@ def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | 
     # Where a feature has no id, or that of another, GDAL gives it its place.
     if with_ids and FEATURE_ID not in frame.columns and len(ids) and not (ids == np.arange(len(ids))).any():
         frame.insert(0, FEATURE_ID, ids)
-    return frame
-
-
-def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
-    """With the named levels of its index as columns: many set their ids as one before they write it."""
-    kept = [name for name in frame.index.names if name is not None and name not in frame.columns and name != "geometry"]
-    for place, name in enumerate(kept):
-        frame.insert(place, name, frame.index.get_level_values(name).to_numpy())
     return frame
 
 

@@ -1,0 +1,79 @@
+"""Which file of footprints a path is or holds, and what is not opened."""
+
+import gzip
+
+import pytest
+
+from plumbline.core.errors import InputError
+from plumbline.sources.footprints.buildings import read_buildings
+from tests.sources.make import squares, zipped
+
+CRS = "EPSG:3035"
+IDS = ["H0", "H1", "H2"]
+
+
+def members(folder, inside=""):
+    return {f"{inside}{path.name}": path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("inside", ["", "city.gdb/", "deep/City.GDB/"])
+@pytest.mark.parametrize("name", ["f.zip", "f.gdb.zip"])
+def test_a_zipped_geodatabase_is_read(tmp_path, inside, name):
+    squares().to_file(tmp_path / "b.gdb", driver="OpenFileGDB", layer="buildings")
+    path = zipped(tmp_path / name, members(tmp_path / "b.gdb", inside))
+    assert read_buildings(path, CRS)["building_id"].tolist() == IDS
+    assert read_buildings(tmp_path / "b.gdb", CRS)["building_id"].tolist() == IDS
+
+
+def test_a_zip_with_two_geodatabases_says_which_is_read(tmp_path, caplog):
+    squares().to_file(tmp_path / "b.gdb", driver="OpenFileGDB", layer="buildings")
+    both = {**members(tmp_path / "b.gdb", "roads.gdb/"), **members(tmp_path / "b.gdb", "buildings.gdb/")}
+    assert len(read_buildings(zipped(tmp_path / "f.zip", both), CRS)) == 3
+    assert "buildings.gdb is read" in caplog.text
+
+
+@pytest.mark.parametrize(("suffix", "driver"), [("tab", "MapInfo File"), ("geojsonl", "GeoJSONSeq"), ("kml", "KML")])
+def test_other_formats_are_found_in_a_zip_too(tmp_path, suffix, driver):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    squares().to_crs("EPSG:4326").to_file(folder / f"f.{suffix}", driver=driver)
+    path = zipped(tmp_path / "f.zip", {**members(folder), "about.xml": "<metadata/>"})
+    assert len(read_buildings(path, CRS)) == 3
+
+
+def test_of_the_layers_of_geofabrik_the_buildings_are_read(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for name in ("gis_osm_buildings_a_free_1", "gis_osm_landuse_a_free_1", "gis_osm_roads_free_1"):
+        squares().rename(columns={"building_id": "osm_id"}).to_file(folder / f"{name}.shp")
+    path = zipped(tmp_path / "region-latest-free.shp.zip", members(folder))
+    assert read_buildings(path, CRS)["building_id"].tolist() == IDS
+
+
+def test_a_zip_in_a_zip_says_what_it_holds(tmp_path):
+    path = zipped(tmp_path / "f.zip", {"inner.zip": b"PK"})
+    with pytest.raises(InputError, match=r"f\.zip: no file of footprints .* it holds inner\.zip\. Unpack it"):
+        read_buildings(path, CRS)
+
+
+ELSEWHERE = [
+    '<OGRVRTDataSource><OGRVRTLayer name="f"><SrcDataSource>secret.gpkg</SrcDataSource></OGRVRTLayer>'
+    "</OGRVRTDataSource>",
+    '<?xml version="1.0"?>\n<!-- a -->\n<OGRWFSDataSource><URL>http://127.0.0.1/</URL></OGRWFSDataSource>',
+    '{"command_line": "gdal vector pipeline ! read secret.gpkg", "type": "gdal_streamed_alg"}',
+]
+
+
+@pytest.mark.parametrize("text", ELSEWHERE)
+@pytest.mark.parametrize("packed", ["", "gz", "zip"])
+def test_a_file_that_points_at_others_opens_none_of_them(tmp_path, text, packed):
+    squares().to_file(tmp_path / "secret.gpkg")
+    path = tmp_path / "f.json"
+    path.write_text(text)
+    if packed == "gz":
+        path = tmp_path / "f.json.gz"
+        path.write_bytes(gzip.compress(text.encode()))
+    if packed == "zip":
+        path = zipped(tmp_path / "f.zip", {"f.json": text})
+    with pytest.raises(InputError, match=r"holds no footprints, but points at other files or servers"):
+        read_buildings(path, CRS)
