@@ -30,7 +30,13 @@ VECTOR_SUFFIXES = (
     ".geoparquet",
     ".fgb",
     ".gml",
+    ".jsonl",
+    ".osm",
+    ".pbf",
+    ".kml",
 )
+GDBTABLE = ".gdbtable"
+"""Of a file geodatabase, in a zip."""
 PARTS_OF_SHAPEFILE = (".dbf", ".shx", ".prj", ".cpg", ".sbn", ".sbx", ".qix")
 TEXTS = (".txt", ".tsv", ".dat")
 """Tables often; `predict` reads them by whatever name, a folder also has notes of that kind."""
@@ -156,4 +162,4 @@ def _is_packed_table(path: Path) -> bool:
 
 
 def _is_zipped_vector(path: Path) -> bool:
-    return any(Path(name).suffix.lower() in VECTOR_SUFFIXES for name in zip_members(path))
+    return any(Path(name).suffix.lower() in (*VECTOR_SUFFIXES, GDBTABLE) for name in zip_members(path))

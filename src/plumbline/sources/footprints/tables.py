@@ -47,6 +47,9 @@ POLYGONAL = 2
 WKB_EXTENSIONS = ("geoarrow.wkb", "ogc.wkb")
 
 
+Parse = Callable[[pa.Array], NDArray[np.object_]]
+
+
 def has_outlines(start: str) -> bool:
     """Whether a file that begins so is a table with outlines as text."""
     if start[:1] in "{[<" or "\0" in start[:1000]:
@@ -146,7 +149,9 @@ def _is_wkb_extension(field: pa.Field) -> bool:
 def _collect(
     source: str, batches: Iterable[pa.RecordBatch], crs: str | None, area: Area | None
 ) -> geopandas.GeoDataFrame:
-    column, parse, found = None, _from_text, crs
+    column: str | None = None
+    parse: Parse = _from_text
+    found = crs
     kept, shapes = [], []
     for batch in batches:
         if column is None:
@@ -166,9 +171,6 @@ def _collect(
     return geopandas.GeoDataFrame(
         frame.drop(columns="geometry", errors="ignore"), geometry=np.concatenate(shapes), crs=found
     )
-
-
-Parse = Callable[[pa.Array], NDArray[np.object_]]
 
 
 def _geometry_column(source: str, batch: pa.RecordBatch) -> tuple[str, Parse]:
