@@ -117,7 +117,7 @@ def test_across_the_180th_meridian_there_is_no_one_box():
         Area.around(np.array([[500_000.0, 7_000_000.0]]), "EPSG:32601").bounds_in(pyproj.CRS("EPSG:4326")) is not None
     )
     edge = Transformer.from_crs("EPSG:4326", "EPSG:32601", always_xy=True).transform(180.0, 0.0)
-    assert Area.around(np.array([edge]), "EPSG:32601").bounds_in(degrees) is None
+    assert Area.around(np.array([edge]), "EPSG:32601").bounds_in(pyproj.CRS("EPSG:4326")) is None
 
 
 @given(

@@ -77,3 +77,50 @@ def test_a_file_that_points_at_others_opens_none_of_them(tmp_path, text, packed)
         path = zipped(tmp_path / "f.zip", {"f.json": text})
     with pytest.raises(InputError, match=r"holds no footprints, but points at other files or servers"):
         read_buildings(path, CRS)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            b'<?xml version="1.0"?>\n<ows:ExceptionReport xmlns:ows="x"></ows:ExceptionReport>',
+            "server's error message",
+        ),
+        (b"<ServiceExceptionReport version='1.2.0'/>", "server's error message"),
+        (b"\n<!DOCTYPE html><html><body>Log in</body></html>", "a web page instead of footprints"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "pointer of Git LFS"),
+        (b"PMTiles\x03" + b"\0" * 200, "map tiles, which cut and simplify buildings"),
+        ('{"type": "FeatureCollection", "features": []}'.encode("utf-16"), "text in UTF-16"),
+        ('{"type": "FeatureCollection", "features": []}'.encode("utf-16-be"), "text in UTF-16"),
+    ],
+)
+def test_what_was_saved_instead_of_footprints_is_named(tmp_path, content, message):
+    (tmp_path / "f.geojson").write_bytes(content)
+    with pytest.raises(InputError, match=rf"f\.geojson: .*{message}"):
+        read_buildings(tmp_path / "f.geojson", CRS)
+
+
+def test_map_tiles_are_refused(tmp_path):
+    squares().to_crs("EPSG:4326").to_file(tmp_path / "f.mbtiles", driver="MBTiles")
+    with pytest.raises(InputError, match=r"f\.mbtiles: map tiles, which cut and simplify buildings"):
+        read_buildings(tmp_path / "f.mbtiles", CRS)
+
+
+def test_an_answer_that_is_one_page_of_several_is_warned_of(tmp_path, caplog):
+    path = tmp_path / "f.geojson"
+    squares().to_crs("EPSG:4326").to_file(path)
+    read_buildings(path, CRS)
+    assert "not complete" not in caplog.text
+    path.write_text(path.read_text().rstrip()[:-1] + ', "properties": {"exceededTransferLimit": true}}')
+    assert len(read_buildings(path, CRS)) == 3
+    assert "f.geojson: a server's answer that says it is not complete" in caplog.text
+
+
+def test_an_answer_of_arcgis_in_its_own_json_is_read(tmp_path):
+    ring = "[[1463851,4678000],[1463851,4678010],[1463861,4678010],[1463851,4678000]]"
+    (tmp_path / "f.json").write_text(
+        '{"geometryType":"esriGeometryPolygon","spatialReference":{"wkid":102100,"latestWkid":3857},"fields":'
+        '[{"name":"OBJECTID","type":"esriFieldTypeOID"}],"features":[{"attributes":{"OBJECTID":7},"geometry":'
+        f'{{"rings":[{ring}]}}}}]}}'
+    )
+    assert read_buildings(tmp_path / "f.json", CRS)["building_id"].tolist() == ["7"]

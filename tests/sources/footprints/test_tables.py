@@ -179,3 +179,21 @@ def test_points_and_other_texts_are_no_outlines():
     assert not has_outlines('{"type": "Polygon", "x": "POLYGON ((0 0"}')
     assert not has_outlines('id,geometry\n1,"POINT (1 2)"\n')
     assert has_outlines('id,geometry\n1,"MULTIPOLYGON Z (((1 2 3')
+
+
+def test_a_folder_of_parts_is_one_table(tmp_path):
+    for part, frame in (("a", in_degrees().iloc[:1]), ("b", in_degrees().iloc[1:])):
+        (tmp_path / "theme=buildings" / part).mkdir(parents=True)
+        frame.to_parquet(tmp_path / "theme=buildings" / part / "0.parquet")
+    check(read_buildings(tmp_path / "theme=buildings", CRS))
+
+
+def test_a_feather_is_read(tmp_path):
+    in_degrees().to_feather(tmp_path / "f.feather")
+    check(read_buildings(tmp_path / "f.feather", CRS))
+
+
+def test_a_column_of_ids_alone_beside_the_outlines_is_not_needed(tmp_path):
+    pq.write_table(pa.table({"geometry": shapely.to_wkb(in_degrees().geometry)}), tmp_path / "f.parquet")
+    read = read_buildings(tmp_path / "f.parquet", CRS, stated=DEGREES)
+    assert read["building_id"].tolist() == ["B0000001", "B0000002", "B0000003"]

@@ -11,6 +11,7 @@ from typing import IO, Any, NamedTuple
 
 import pyproj
 
+from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.files.archive import (
     GZIP_START,
@@ -170,9 +171,30 @@ UNREAD_PACKINGS = {
 }
 """How a file begins -> what has packed it."""
 LONGEST_START = 8
-POINTS_ELSEWHERE = re.compile(r'<OGR(?:VRT|WFS|OAPIF|CSW)DataSource|"gdal_streamed_alg"')
-"""Files of GDAL that name what else to open: virtual layers, services, pipelines."""
-OVERPASS = '"osm3s"'
+OF_TILES = "map tiles, which cut and simplify buildings. Give the data that the tiles were made from."
+NO_FOOTPRINTS = {
+    re.compile(r'<OGR(?:VRT|WFS|OAPIF|CSW)DataSource|"gdal_streamed_alg"'): (
+        "it holds no footprints, but points at other files or servers, which are not opened from within a file. Give "
+        "the file that it points at."
+    ),
+    re.compile(r'"osm3s"\s*:'): (
+        "an answer of Overpass as JSON, which has no outlines. Ask for `[out:xml]` with `(._;>;); out body;`, or make "
+        "a GeoJSON of it (overpass-turbo: Export)."
+    ),
+    re.compile(r"<(?:\w+:)?(?:Service)?ExceptionReport"): (
+        "a server's error message instead of footprints; open it in an editor to read it. Ask the server anew."
+    ),
+    re.compile(r"\A\s*(?:<!doctype html|<html)", re.IGNORECASE): (
+        "a web page instead of footprints, such as one that asks to log in. Download the file itself."
+    ),
+    re.compile(r"\Aversion https://git-lfs"): "a pointer of Git LFS instead of the file. Run `git lfs pull`.",
+    re.compile(r"\APMTiles"): OF_TILES,
+    re.compile(r"\A(?:\ufffd\ufffd)?\0?[{<\[]\0"): "text in UTF-16, as PowerShell writes it. Save it as UTF-8.",
+}
+"""What a file has at its start that holds no footprints -> what it is, and what to do."""
+CUT = (re.compile(r'"exceededTransferLimit"\s*:\s*true'), re.compile(r'"next"\s*:\s*"https?://'))
+"""How servers (ArcGIS, Django REST) say that an answer is one page of several."""
+TILES = ".mbtiles"
 LINES = "GeoJSONSeq:"
 """Tells GDAL that each line is a feature, whatever the name says: Microsoft's footprints are named `.csv.gz`."""
 
@@ -200,6 +222,8 @@ def find_source(path: Path) -> Source:
         return Source(str(path), None, text_encoding(shapes[0]))
     if not path.is_file():
         return Source(str(path), None)
+    if path.suffix.lower() == TILES:
+        raise InputError(f"{path}: {OF_TILES}")
     with path.open("rb") as stream:
         start = stream.read(LONGEST_START)
     for found, packing in UNREAD_PACKINGS.items():
@@ -220,15 +244,14 @@ def find_source(path: Path) -> Source:
 
 
 def _source(name: str, ends: Ends, texts: Texts = STATED, content: CsvFile | None = None) -> Source:
-    if content is not None and OVERPASS in ends.start:
-        raise InputError(
-            f"{content}: an answer of Overpass as JSON, which has no outlines. Ask for `[out:xml]` with "
-            "`(._;>;); out body;`, or make a GeoJSON of it (overpass-turbo: Export)."
-        )
-    if content is not None and POINTS_ELSEWHERE.search(ends.start):
-        raise InputError(
-            f"{content}: it holds no footprints, but points at other files or servers, which are not opened from "
-            "within a file. Give the file that it points at."
+    for sign, found in NO_FOOTPRINTS.items():
+        if content is not None and sign.search(ends.start):
+            raise InputError(f"{content}: {found}")
+    if content is not None and any(cut.search(ends.start + ends.end) for cut in CUT):
+        log.warning(
+            "%s: a server's answer that says it is not complete: further buildings are missing. Ask for the rest in "
+            "pages, or download the whole file.",
+            content,
         )
     return Source(f"{LINES}{name}" if ends.is_lines else name, ends, texts, content)
 

@@ -32,6 +32,7 @@ HEX = re.compile(r'[,;\t|"\n](?:01(?:0[36]0000[028A]0|E[BE]030000)|00[028A]00000
 """An outline as hexadecimal WKB, as PostGIS writes a geometry into a csv."""
 EWKT = re.compile(r"\s*SRID=(\d+);", re.IGNORECASE)
 SEPARATORS = (",", ";", "\t", "|")
+FEATHER_SUFFIXES = (".feather", ".arrow")
 GEO = b"geo"
 """Key of GeoParquet's metadata."""
 GOOGLE = {"latitude", "longitude", "area_in_meters", "confidence", "full_plus_code"}
@@ -87,7 +88,7 @@ def read_csv(start: str, table: CsvFile, crs: str | None, area: Area | None) -> 
 
 
 def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.GeoDataFrame:
-    """Read GeoParquet, or a Parquet that has outlines as WKB or WKT and no metadata of GeoParquet.
+    """Read GeoParquet, GeoPandas' Feather, or a Parquet with outlines as WKB or WKT that lacks GeoParquet's metadata.
 
     Args:
         path: a file, or a folder of them.
@@ -98,6 +99,8 @@ def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.Ge
         InputError: no column or several hold outlines, or rows differ in their CRS.
         ValueError, pa.ArrowException: it is no Parquet.
     """
+    if path.suffix.lower() in FEATHER_SUFFIXES:
+        return _with_index(geopandas.read_feather(path))
     about = (pa_dataset.dataset(path, format="parquet").schema.metadata or {}).get(GEO)
     if about is None:
         return _read_wkb(path, crs, area)

@@ -35,7 +35,7 @@ from plumbline.sources.footprints.selection import (
     name_openstreetmap,
 )
 from plumbline.sources.footprints.shapefile import SHP, text_encoding
-from plumbline.sources.footprints.tables import has_outlines, read_csv, read_parquet
+from plumbline.sources.footprints.tables import FEATHER_SUFFIXES, has_outlines, read_csv, read_parquet
 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
 FEATURE_ID = "id"
@@ -80,7 +80,7 @@ def read_vector(
         raise InputError(f"{path}: no such file.")
     if path.is_file() and path.stat().st_size == 0:
         raise InputError(f"{path}: the file is empty.")
-    is_parquet = path.suffix.lower() in PARQUET_SUFFIXES
+    is_parquet = _is_columnar(path)
     if is_parquet and layer is not None:
         raise InputError(f"{path}: no layer {layer}; a GeoParquet has no layers.")
     source = Source(str(path), None) if is_parquet else find_source(path)
@@ -148,6 +148,13 @@ def first_line_of(error: Exception) -> str:
     if isinstance(error, UnboundLocalError):  # pyogrio 0.13 on a CRS that it cannot decode
         return "the name of its CRS is not in UTF-8; save a Shapefile's .prj as that"
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def _is_columnar(path: Path) -> bool:
+    """Whether it is a Parquet, a folder of them, or a Feather."""
+    if path.is_dir():
+        return any(one.suffix.lower() in PARQUET_SUFFIXES for one in path.rglob("*"))
+    return path.suffix.lower() in (*PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
 
 
 def _read_by_gdal(path: Path, source: Source, layer: str | None, area: Area | None) -> pd.DataFrame:
