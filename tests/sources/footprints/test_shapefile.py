@@ -1,9 +1,13 @@
 """Shapefiles of footprints that are not whole: GDAL reads them without a word."""
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import given as whatever
+from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.sources.footprints.buildings import read_buildings
+from plumbline.sources.footprints.shapefile import text_encoding
 from plumbline.sources.points.read import read_points
 from tests.sources.make import squares, zipped
 
@@ -138,3 +142,24 @@ def test_a_language_that_the_table_states_counts(given, caplog):
 
     assert read_buildings(given(state), CRS, id_column="NAME")["building_id"].tolist() == ["Привет", "Ёлка", "Н"]
     assert "encoding" not in caplog.text
+
+
+LETTERS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zs")), min_size=1, max_size=8)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@whatever(names=st.lists(LETTERS, min_size=3, max_size=3))
+def test_whatever_was_written_in_utf_8_is_read_as_that(tmp_path, names):
+    squares().assign(NAME=names).to_file(tmp_path / "f.shp", encoding="UTF-8")
+    (tmp_path / "f.cpg").unlink()
+    assert read_buildings(tmp_path / "f.shp", CRS)["NAME"].tolist() == names
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@whatever(content=st.binary(max_size=300), driver=st.integers(0, 255))
+def test_any_bytes_for_a_table_are_looked_at_without_harm(tmp_path, content, driver):
+    head = bytearray(content)
+    if len(head) > 29:
+        head[29] = driver
+    (tmp_path / "f.dbf").write_bytes(bytes(head))
+    assert text_encoding(tmp_path / "f.shp").encoding in (None, "UTF-8", "cp1252", "ISO-8859-1")
