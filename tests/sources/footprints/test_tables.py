@@ -197,3 +197,9 @@ def test_a_column_of_ids_alone_beside_the_outlines_is_not_needed(tmp_path):
     pq.write_table(pa.table({"geometry": shapely.to_wkb(in_degrees().geometry)}), tmp_path / "f.parquet")
     read = read_buildings(tmp_path / "f.parquet", CRS, stated=DEGREES)
     assert read["building_id"].tolist() == ["B0000001", "B0000002", "B0000003"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_may_end_as_any_computer_ends_them(tmp_path, end):
+    (tmp_path / "f.csv").write_bytes(text(in_degrees()).replace("\n", end).encode())
+    check(read_buildings(tmp_path / "f.csv", CRS, stated=DEGREES))

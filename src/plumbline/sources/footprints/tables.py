@@ -71,16 +71,15 @@ def read_csv(start: str, table: CsvFile, crs: str | None, area: Area | None) -> 
         InputError: no column or several hold outlines, or rows differ in their CRS.
         pa.ArrowException: the rows are no table.
     """
-    header = start.partition("\n")[0].rstrip("\r")
+    header = (start.splitlines() or [""])[0]
     separator = max(SEPARATORS, key=header.count)
+    (columns,) = csv.reader([header], delimiter=separator)
     with table.open() as stream:
         reader = pa_csv.open_csv(
             stream,
             read_options=pa_csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
             parse_options=pa_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
-            convert_options=pa_csv.ConvertOptions(
-                column_types=dict.fromkeys(next(csv.reader([header], delimiter=separator)), pa.string())
-            ),
+            convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string())),
         )
         names = [name.strip() for name in reader.schema.names]
         default = GOOGLE_CRS if {name.lower() for name in names} >= GOOGLE else None
