@@ -210,6 +210,8 @@ class Footprints(Section):
     """Column that identifies a building, where it is not `building_id`."""
     layer: Annotated[str, Field(min_length=1)] | None = None
     """Name, of a file with several layers."""
+    crs: Annotated[str, Field(min_length=1)] | None = None
+    """CRS of the file's coordinates, for example `EPSG:4326`, where the file does not state it."""
 
 
 class Ingest(Section):

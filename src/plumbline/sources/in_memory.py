@@ -18,6 +18,7 @@ from plumbline.sources.checks.consistency import check_distinct, warn_of_datum, 
 from plumbline.sources.checks.overlap import check_overlap
 from plumbline.sources.crs import check_asked
 from plumbline.sources.files.file_type import fits
+from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.ingest.parts import drop_poor
 from plumbline.sources.points.epochs import observed
@@ -75,7 +76,8 @@ def read_city_files(
     names = ", ".join(map(str, points))
     if Say.SERIES in say and all(len(track) and _is_empty(track) for track in tracks):
         raise InputError(f"{names}: nothing to judge by. Export the series with their values.")
-    footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints)
+    area = _area(tracks)
+    footprints = read_buildings(buildings, tracks[0].crs, id_column, layer, ingest.footprints, area)
     check_overlap(tracks, footprints, names, str(buildings), asked_crs=ingest.crs)
     if Say.OFFSET in say:
         warn_of_offset(tracks, footprints, names, ingest.products)
@@ -83,6 +85,11 @@ def read_city_files(
         warn_of_short(tracks)
         say_one_side(tracks)
     return CityInMemory(tracks, footprints)
+
+
+def _area(tracks: Sequence[Track]) -> Area | None:
+    positions = [np.column_stack([track.easting, track.northing]) for track in tracks]
+    return Area.around(np.concatenate(positions), tracks[0].crs)
 
 
 def read_tracks(points: Sequence[Path], ingest: Ingest = NOTHING, format_: str | None = None) -> list[Track]:

@@ -386,10 +386,32 @@ def gml(path: Path, kind: str, member: str) -> Path:
     return path
 
 
-def test_a_solid_of_gml_is_read_where_its_faces_are_polygons_and_else_said_to_be_one(tmp_path):
-    assert read_buildings(gml(tmp_path / "f.gml", "MultiSurface", "surfaceMember"), CRS).area.tolist() == [100.0]
-    with pytest.raises(InputError, match=r"g\.gml: .*polyhedral surfaces\. Make polygons of them: `ogr2ogr"):
-        read_buildings(gml(tmp_path / "g.gml", "CompositeSurface", "surfaceMember"), CRS)
+@pytest.mark.parametrize(("kind", "member"), [("MultiSurface", "surfaceMember"), ("CompositeSurface", "surfaceMember")])
+@pytest.mark.parametrize("name", ["f.gml", "o p.gml"])
+def test_a_solid_of_gml_is_the_ground_below_it(tmp_path, kind, member, name):
+    read = read_buildings(gml(tmp_path / name, kind, member), CRS)
+    assert read.area.tolist() == [100.0]
+    assert read["floors"].tolist() == [2]
+
+
+def test_a_solid_keeps_its_heights_on_the_way_to_another_crs(tmp_path):
+    drawn = geopandas.GeoDataFrame({"building_id": ["a"]}, geometry=[solid(500_000, 5_700_000)], crs="EPSG:25832")
+    assert read_buildings(save(drawn, tmp_path / "f.gpkg"), CRS).area.tolist() == pytest.approx([100], rel=1e-3)
+
+
+def test_an_arc_becomes_a_line_of_many_corners(tmp_path):
+    ring = (
+        "<gml:Curve><gml:segments><gml:Arc><gml:posList>{} {} {} {} {} {}</gml:posList></gml:Arc>"
+        "<gml:LineStringSegment><gml:posList>{} {} {} {}</gml:posList></gml:LineStringSegment></gml:segments>"
+        "</gml:Curve>"
+    ).format(*[EAST, NORTH, EAST + 10, NORTH + 10, EAST + 20, NORTH, EAST + 20, NORTH, EAST, NORTH])
+    (tmp_path / "f.gml").write_text(
+        "<?xml version='1.0'?><ogr:FeatureCollection xmlns:ogr='http://ogr.maptools.org/' "
+        "xmlns:gml='http://www.opengis.net/gml/3.2'><ogr:featureMember><ogr:house gml:id='h.1'><ogr:geom>"
+        f"<gml:Polygon srsName='EPSG:3035'><gml:exterior><gml:Ring><gml:curveMember>{ring}</gml:curveMember></gml:Ring>"
+        "</gml:exterior></gml:Polygon></ogr:geom></ogr:house></ogr:featureMember></ogr:FeatureCollection>"
+    )
+    assert read_buildings(tmp_path / "f.gml", CRS).area.tolist() == pytest.approx([50 * np.pi], rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -521,14 +543,6 @@ def test_a_gzip_that_unpacks_to_far_more_than_footprints_do_is_refused(tmp_path)
     path.write_bytes(gzip.compress(b" " * 50_000_000))
     with pytest.raises(InputError, match=r"f\.geojson\.gz: it unpacks to far more than its size"):
         read_buildings(path, CRS)
-
-
-@pytest.mark.parametrize("name", ["f.csv", "f.csv.gz"])
-def test_a_table_with_outlines_as_text_says_what_to_do(tmp_path, name):
-    text = b'latitude,longitude,geometry\n38.7,13.15,"POLYGON((13 38, 13.1 38, 13.1 38.1, 13 38))"\n'
-    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
-    with pytest.raises(InputError, match=r"Its column geometry holds them as text \(WKT\): `ogr2ogr"):
-        read_buildings(tmp_path / name, CRS)
 
 
 @pytest.mark.parametrize("name", ["f.gpkg", "f.shp", "f.parquet"])

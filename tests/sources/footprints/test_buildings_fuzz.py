@@ -1,5 +1,6 @@
 """Footprints as nobody should write them: refused by the file's name, or read as valid polygons."""
 
+import io
 import json
 import warnings
 from pathlib import Path
@@ -15,6 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plumbline.sources.footprints.buildings import buildings_table, load_buildings, read_buildings
+from tests.sources.footprints.openstreetmap import pbf
+from tests.sources.footprints.test_citygml import model as city_gml
+from tests.sources.footprints.test_cityjson import model as city_json
+from tests.sources.footprints.test_selection import NODES, RELATIONS, WAYS
 from tests.sources.make import squares, unless_refused, zipped
 
 CRS = "EPSG:3035"
@@ -130,6 +135,30 @@ def test_collections_with_any_members(tmp_path, crs, extra):
     check(path)
 
 
+def csv_of_outlines() -> bytes:
+    rows = [f'{one.building_id},"SRID=3035;{one.geometry.wkt}"\n' for one in squares().itertuples()]
+    return ("building_id,geometry\n" + "".join(rows)).encode()
+
+
+def bare_parquet() -> bytes:
+    stream = io.BytesIO()
+    about = {b"ARROW:extension:name": b"geoarrow.wkb", b"ARROW:extension:metadata": b'{"crs": "EPSG:3035"}'}
+    field = pa.field("geometry", pa.binary(), metadata=about)
+    shapes = pa.array(shapely.to_wkb(squares().geometry.to_numpy()).tolist())
+    pq.write_table(pa.table([shapes], schema=pa.schema([field])), stream)
+    return stream.getvalue()
+
+
+MADE = {
+    "csv": csv_of_outlines,
+    "bare.parquet": bare_parquet,
+    "city.json": lambda: json.dumps(city_json()).encode(),
+    "city.gml": lambda: city_gml().encode(),
+    "osm.pbf": lambda: pbf(NODES, WAYS, RELATIONS),
+}
+"""Suffix -> what writes such a file."""
+
+
 def drawn(folder: Path, suffix: str) -> Path:
     """A small sound file, made once a folder."""
     path = folder / f"whole.{suffix}"
@@ -142,6 +171,9 @@ def drawn(folder: Path, suffix: str) -> Path:
         with warnings.catch_warnings(action="ignore"):
             buildings.to_file(folder / "shape" / "f.shp")
         return zipped(path, {f"x/{part.name}": part.read_bytes() for part in (folder / "shape").iterdir()})
+    if suffix in MADE:
+        path.write_bytes(MADE[suffix]())
+        return path
     (buildings.to_parquet if suffix == "parquet" else buildings.to_crs("EPSG:4326").to_file)(path)
     return path
 
@@ -153,7 +185,7 @@ def drawn(folder: Path, suffix: str) -> Path:
     other=st.floats(0, 1, exclude_max=True),
     way=st.sampled_from(["cut", "drop", "repeat", "move", "zero", "flip"]),
 )
-@pytest.mark.parametrize("suffix", ["geojson", "gpkg", "parquet", "fgb", "zip"])
+@pytest.mark.parametrize("suffix", ["geojson", "gpkg", "parquet", "fgb", "zip", *MADE])
 def test_bytes_cut_moved_repeated_and_changed(tmp_path, suffix, start, length, other, way):
     whole = drawn(tmp_path, suffix).read_bytes()
     at, to = int(start * len(whole)), int(other * len(whole))

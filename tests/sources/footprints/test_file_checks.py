@@ -1,84 +1,126 @@
-"""Shapefiles of footprints that are not whole: GDAL reads them without a word."""
+"""Which file of footprints a path is or holds, and what is not opened."""
+
+import gzip
 
 import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.sources.footprints.buildings import read_buildings
-from plumbline.sources.points.read import read_points
 from tests.sources.make import squares, zipped
 
 CRS = "EPSG:3035"
-pytestmark = pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
+IDS = ["H0", "H1", "H2"]
 
 
-@pytest.fixture(params=["file", "folder", "zip"])
-def given(request, tmp_path):
-    """Write three footprints, change their files by name, and give what the user gives."""
-
-    def make(change):
-        folder = tmp_path / "shape"
-        folder.mkdir()
-        squares().to_file(folder / "f.shp")
-        change(folder)
-        if request.param == "zip":
-            return zipped(tmp_path / "f.zip", {f"deep/{path.name}": path.read_bytes() for path in folder.iterdir()})
-        return folder / next(folder.glob("*.[sS][hH][pP]")).name if request.param == "file" else folder
-
-    return make
+def members(folder, inside=""):
+    return {f"{inside}{path.name}": path.read_bytes() for path in folder.iterdir()}
 
 
-def test_text_in_another_encoding_than_stated_is_shown_with_what_to_do(given):
-    def misstate(folder):
-        squares().assign(name="Café").to_file(folder / "f.shp", encoding="ISO-8859-1")
-        (folder / "f.cpg").write_text("UTF-8")
+@pytest.mark.parametrize("inside", ["", "city.gdb/", "deep/City.GDB/"])
+@pytest.mark.parametrize("name", ["f.zip", "f.gdb.zip"])
+def test_a_zipped_geodatabase_is_read(tmp_path, inside, name):
+    squares().to_file(tmp_path / "b.gdb", driver="OpenFileGDB", layer="buildings")
+    path = zipped(tmp_path / name, members(tmp_path / "b.gdb", inside))
+    assert read_buildings(path, CRS)["building_id"].tolist() == IDS
+    assert read_buildings(tmp_path / "b.gdb", CRS)["building_id"].tolist() == IDS
 
-    path = given(misstate)
-    with pytest.raises(InputError, match=r"text that is not in UTF-8, .*: 'Café' perhaps\. .*\.cpg says what it is in"):
+
+def test_a_zip_with_two_geodatabases_says_which_is_read(tmp_path, caplog):
+    squares().to_file(tmp_path / "b.gdb", driver="OpenFileGDB", layer="buildings")
+    both = {**members(tmp_path / "b.gdb", "roads.gdb/"), **members(tmp_path / "b.gdb", "buildings.gdb/")}
+    assert len(read_buildings(zipped(tmp_path / "f.zip", both), CRS)) == 3
+    assert "buildings.gdb is read" in caplog.text
+
+
+@pytest.mark.parametrize(("suffix", "driver"), [("tab", "MapInfo File"), ("geojsonl", "GeoJSONSeq"), ("kml", "KML")])
+def test_other_formats_are_found_in_a_zip_too(tmp_path, suffix, driver):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    squares().to_crs("EPSG:4326").to_file(folder / f"f.{suffix}", driver=driver)
+    path = zipped(tmp_path / "f.zip", {**members(folder), "about.xml": "<metadata/>"})
+    assert len(read_buildings(path, CRS)) == 3
+
+
+def test_of_the_layers_of_geofabrik_the_buildings_are_read(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for name in ("gis_osm_buildings_a_free_1", "gis_osm_landuse_a_free_1", "gis_osm_roads_free_1"):
+        squares().rename(columns={"building_id": "osm_id"}).to_file(folder / f"{name}.shp")
+    path = zipped(tmp_path / "region-latest-free.shp.zip", members(folder))
+    assert read_buildings(path, CRS)["building_id"].tolist() == IDS
+
+
+def test_a_zip_in_a_zip_says_what_it_holds(tmp_path):
+    path = zipped(tmp_path / "f.zip", {"inner.zip": b"PK"})
+    with pytest.raises(InputError, match=r"f\.zip: no file of footprints .* it holds inner\.zip\. Unpack it"):
         read_buildings(path, CRS)
 
 
-def misname(folder):
-    path = folder / "f.prj"
-    path.write_bytes(path.read_text().replace('PROJCS["', 'PROJCS["Système_', 1).encode("cp1252"))
+ELSEWHERE = [
+    '<OGRVRTDataSource><OGRVRTLayer name="f"><SrcDataSource>secret.gpkg</SrcDataSource></OGRVRTLayer>'
+    "</OGRVRTDataSource>",
+    '<?xml version="1.0"?>\n<!-- a -->\n<OGRWFSDataSource><URL>http://127.0.0.1/</URL></OGRWFSDataSource>',
+    '{"command_line": "gdal vector pipeline ! read secret.gpkg", "type": "gdal_streamed_alg"}',
+]
 
 
-def test_a_crs_whose_name_is_not_in_utf_8_is_said_to_be(given, tmp_path):
-    path = given(misname)
-    with pytest.raises(
-        InputError, match=r"(f\.shp|f\.zip|shape): .*the name of its CRS is not in UTF-8; save .* \.prj"
-    ):
-        read_buildings(path, CRS)
-    points = squares().set_geometry(squares().centroid)
-    points.to_file(tmp_path / "f.shp")
-    misname(tmp_path)
-    with pytest.raises(InputError, match=r"f\.shp: .*the name of its CRS is not in UTF-8; save .* \.prj"):
-        read_points(tmp_path / "f.shp")
-
-
-def cut(folder):
-    path = folder / "f.shp"
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def test_one_that_is_cut_is_no_shorter_city(given):
-    path = given(cut)
-    with pytest.raises(InputError, match=r"f\.(shp|zip).*: cut off: 408 bytes found, its header says 508\. Download"):
+@pytest.mark.parametrize("text", ELSEWHERE)
+@pytest.mark.parametrize("packed", ["", "gz", "zip"])
+def test_a_file_that_points_at_others_opens_none_of_them(tmp_path, text, packed):
+    squares().to_file(tmp_path / "secret.gpkg")
+    path = tmp_path / "f.json"
+    path.write_text(text)
+    if packed == "gz":
+        path = tmp_path / "f.json.gz"
+        path.write_bytes(gzip.compress(text.encode()))
+    if packed == "zip":
+        path = zipped(tmp_path / "f.zip", {"f.json": text})
+    with pytest.raises(InputError, match=r"holds no footprints, but points at other files or servers"):
         read_buildings(path, CRS)
 
 
-def test_one_that_is_whole_is_read(given):
-    assert read_buildings(given(lambda folder: None), CRS)["building_id"].tolist() == ["H0", "H1", "H2"]
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            b'<?xml version="1.0"?>\n<ows:ExceptionReport xmlns:ows="x"></ows:ExceptionReport>',
+            "server's error message",
+        ),
+        (b"<ServiceExceptionReport version='1.2.0'/>", "server's error message"),
+        (b"\n<!DOCTYPE html><html><body>Log in</body></html>", "a web page instead of footprints"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "pointer of Git LFS"),
+        (b"PMTiles\x03" + b"\0" * 200, "map tiles, which cut and simplify buildings"),
+        ('{"type": "FeatureCollection", "features": []}'.encode("utf-16"), "text in UTF-16"),
+        ('{"type": "FeatureCollection", "features": []}'.encode("utf-16-be"), "text in UTF-16"),
+    ],
+)
+def test_what_was_saved_instead_of_footprints_is_named(tmp_path, content, message):
+    (tmp_path / "f.geojson").write_bytes(content)
+    with pytest.raises(InputError, match=rf"f\.geojson: .*{message}"):
+        read_buildings(tmp_path / "f.geojson", CRS)
 
 
-def test_without_the_table_of_its_ids_it_is_refused(given):
-    path = given(lambda folder: (folder / "f.dbf").unlink())
-    with pytest.raises(InputError, match=r"f\.(shp|zip).*: its f\.dbf is missing, which has the ids"):
-        read_buildings(path, CRS)
+def test_map_tiles_are_refused(tmp_path):
+    squares().to_crs("EPSG:4326").to_file(tmp_path / "f.mbtiles", driver="MBTiles")
+    with pytest.raises(InputError, match=r"f\.mbtiles: map tiles, which cut and simplify buildings"):
+        read_buildings(tmp_path / "f.mbtiles", CRS)
 
 
-def test_the_table_may_be_named_in_other_letters(given):
-    def rename(folder):
-        for path in list(folder.iterdir()):
-            path.rename(path.with_suffix(path.suffix.upper()))
+def test_an_answer_that_is_one_page_of_several_is_warned_of(tmp_path, caplog):
+    path = tmp_path / "f.geojson"
+    squares().to_crs("EPSG:4326").to_file(path)
+    read_buildings(path, CRS)
+    assert "not complete" not in caplog.text
+    path.write_text(path.read_text().rstrip()[:-1] + ', "properties": {"exceededTransferLimit": true}}')
+    assert len(read_buildings(path, CRS)) == 3
+    assert "f.geojson: a server's answer that says it is not complete" in caplog.text
 
-    assert read_buildings(given(rename), CRS)["building_id"].tolist() == ["H0", "H1", "H2"]
+
+def test_an_answer_of_arcgis_in_its_own_json_is_read(tmp_path):
+    ring = "[[1463851,4678000],[1463851,4678010],[1463861,4678010],[1463851,4678000]]"
+    (tmp_path / "f.json").write_text(
+        '{"geometryType":"esriGeometryPolygon","spatialReference":{"wkid":102100,"latestWkid":3857},"fields":'
+        '[{"name":"OBJECTID","type":"esriFieldTypeOID"}],"features":[{"attributes":{"OBJECTID":7},"geometry":'
+        f'{{"rings":[{ring}]}}}}]}}'
+    )
+    assert read_buildings(tmp_path / "f.json", CRS)["building_id"].tolist() == ["7"]

@@ -68,8 +68,8 @@ def test_footprints_with_a_feature_a_line_are_found_in_a_city(city, tmp_path, su
     assert other.buildings()["building_id"].tolist() == one.buildings()["building_id"].tolist()
 
 
-@pytest.mark.parametrize("footprints", ["footprints.geojson.gz", "footprints.csv.gz"])
-def test_a_packed_csv_is_a_product_and_packed_lines_of_json_are_footprints(city, tmp_path, footprints):
+@pytest.mark.parametrize("footprints", ["footprints.geojson.gz", "footprints.csv.gz", "outlines.csv.gz"])
+def test_a_packed_csv_is_a_product_and_packed_lines_of_json_or_outlines_are_footprints(city, tmp_path, footprints):
     ingest([city], Ingest(), tmp_path / "plain")
     track = city / "ascending.csv"
     (city / "ascending.csv.gz").write_bytes(gzip.compress(track.read_bytes()))
@@ -80,6 +80,9 @@ def test_a_packed_csv_is_a_product_and_packed_lines_of_json_are_footprints(city,
         squares().to_crs("EPSG:4326").to_file(city / "f.geojsonl", driver="GeoJSONSeq")
         content = (city / "f.geojsonl").read_bytes()
         (city / "f.geojsonl").unlink()
+    if footprints.startswith("outlines"):
+        texts = [f'{one.building_id},"SRID=3035;{one.geometry.wkt}"' for one in squares().itertuples()]
+        content = "\n".join(["building_id,geometry", *texts]).encode()
     (city / footprints).write_bytes(gzip.compress(content))
     outlines.unlink()
     ingest([city], Ingest(), tmp_path / "packed")

@@ -18,6 +18,7 @@ from plumbline.prepare.restoration.grid import Grid
 from plumbline.serve.predictions import geojson_text
 from plumbline.serve.restoration.field import BANDS, Field, RestoredWindow, restore_window
 from plumbline.serve.restoration.windows import WINDOW
+from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.buildings import read_buildings
 
 Float = NDArray[np.floating[Any]]
@@ -43,7 +44,8 @@ def write_buildings(field: Field, buildings: Path, out: Path, layer: str | None 
     Raises:
         InputError: the footprints are refused, or lie elsewhere than the points.
     """
-    footprints = read_buildings(buildings, field.crs, None, layer)
+    corners = np.column_stack([field.grid.eastings[[0, -1]], field.grid.northings[[0, -1]]])
+    footprints = read_buildings(buildings, field.crs, None, layer, area=Area.around(corners, field.crs))
     inside = field.grid.near(np.column_stack([footprints.centroid.x, footprints.centroid.y]), 0)
     if not inside.any():
         raise InputError(f"{buildings}: no footprint lies where the points are. Give footprints of that place.")

@@ -11,6 +11,7 @@ from plumbline.params import Ingest
 from plumbline.sources.files.archive import find_csv, zip_members
 from plumbline.sources.files.file_type import fits
 from plumbline.sources.footprints.file_checks import LOOKED_AT, SEPARATOR
+from plumbline.sources.footprints.tables import has_outlines
 from plumbline.sources.points.read import is_product
 
 LABELS = "labels.csv"
@@ -29,7 +30,13 @@ VECTOR_SUFFIXES = (
     ".geoparquet",
     ".fgb",
     ".gml",
+    ".jsonl",
+    ".osm",
+    ".pbf",
+    ".kml",
 )
+GDBTABLE = ".gdbtable"
+"""Of a file geodatabase, in a zip."""
 PARTS_OF_SHAPEFILE = (".dbf", ".shx", ".prj", ".cpg", ".sbn", ".sbx", ".qix")
 TEXTS = (".txt", ".tsv", ".dat")
 """Tables often; `predict` reads them by whatever name, a folder also has notes of that kind."""
@@ -146,12 +153,13 @@ def _unpacked_suffix(path: Path) -> str:
 
 
 def _is_packed_table(path: Path) -> bool:
-    """Whether a `.csv.gz` holds points, and not footprints, a line of JSON each: Microsoft's are named so, too."""
+    """Whether a `.csv.gz` holds points, and not footprints: lines of JSON, as Microsoft's, or outlines as text."""
     if not path.name.lower().endswith(".csv.gz"):
         return False
     with find_csv(path).open() as stream:
-        return not stream.read(LOOKED_AT).lstrip(SEPARATOR.encode()).startswith(b"{")
+        start = stream.read(LOOKED_AT).decode("utf-8", "replace").lstrip(SEPARATOR)
+    return not (start.startswith("{") or has_outlines(start))
 
 
 def _is_zipped_vector(path: Path) -> bool:
-    return any(Path(name).suffix.lower() in VECTOR_SUFFIXES for name in zip_members(path))
+    return any(Path(name).suffix.lower() in (*VECTOR_SUFFIXES, GDBTABLE) for name in zip_members(path))

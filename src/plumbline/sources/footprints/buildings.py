@@ -14,7 +14,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import shapely
-from pyproj import Transformer
+from numpy.typing import NDArray
+from pyproj import CRS, Transformer
 from pyproj.exceptions import ProjError
 
 from plumbline.core.console import log
@@ -22,6 +23,7 @@ from plumbline.core.errors import InputError
 from plumbline.params import Footprints
 from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.file_type import fits
+from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.geometry import (
     has_holes,
     leave_out_hidden,
@@ -31,6 +33,7 @@ from plumbline.sources.footprints.geometry import (
 )
 from plumbline.sources.footprints.ids import ID, drop_duplicates, identify, warn_of_drawn_twice
 from plumbline.sources.footprints.selection import FeatureFilter
+from plumbline.sources.footprints.tables import GEO
 from plumbline.sources.footprints.vector_file import READ_FAULTS, first_line_of, read_vector
 
 
@@ -57,7 +60,7 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
             continue
         geometry = frame.geometry.to_numpy()
         for way in ways:
-            geometry = shapely.transform(geometry, way.transform, interleaved=False)
+            geometry = _moved(geometry, way)
         if not shown or _is_finite(geometry):
             return frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=roughly.crs))
     log.warning(
@@ -75,13 +78,21 @@ def _way(source: object, target: object) -> Transformer:
     return Transformer.from_crs(source, target, always_xy=True, allow_ballpark=False)
 
 
+def _moved(geometry: NDArray[np.object_], way: Transformer) -> NDArray[np.object_]:
+    """Geometries by a way of the plane; heights, by which a solid is known, stay as they are."""
+    moved, high = geometry.copy(), shapely.has_z(geometry)
+    moved[~high] = shapely.transform(geometry[~high], way.transform, interleaved=False)
+    moved[high] = shapely.transform(
+        geometry[high], lambda x, y, z: (*way.transform(x, y), z), include_z=True, interleaved=False
+    )
+    return moved
+
+
 def _is_finite(geometry: object) -> bool:
     return bool(np.isfinite(shapely.get_coordinates(geometry)).all())
 
 
 HEIGHT = "height_m"
-GEO = b"geo"
-"""Key of GeoParquet's metadata."""
 
 
 def read_buildings(
@@ -90,6 +101,7 @@ def read_buildings(
     id_column: str | None = None,
     layer: str | None = None,
     stated: Mapping[str, Footprints] | None = None,
+    area: Area | None = None,
 ) -> geopandas.GeoDataFrame:
     """Read footprints and reproject them to `crs`.
 
@@ -107,8 +119,9 @@ def read_buildings(
         id_column: column that identifies a building; it is copied to `building_id` if it is another. See `identify` for
             what counts without.
         layer: name, of a file with several; see `choose_layer` for what is read without.
-        stated: patterns of file names -> both of them (`ingest.footprints`), where they are not given here; the first
-            that fits counts.
+        stated: patterns of file names -> both of them, and the file's CRS (`ingest.footprints`), where they are not
+            given here; the first that fits counts.
+        area: around the points; of a file too large to be read whole, only what reaches into it is read.
 
     Raises:
         InputError: the file cannot be read, has no CRS, no footprints, or ids that repeat; the message names the
@@ -119,7 +132,9 @@ def read_buildings(
         log.info("%s: no pattern of ingest.footprints fits it (%s)", path, ", ".join(map(repr, stated)))
     own = own or Footprints()
     id_column = own.id_column if id_column is None else id_column
-    frame = read_vector(path, own.layer if layer is None else layer)
+    if own.crs is not None:
+        _check_known(path, own.crs)
+    frame = read_vector(path, own.layer if layer is None else layer, own.crs, area)
     if not len(frame):
         raise InputError(f"{path}: it holds no footprints.")
     geometry = take_polygons(frame.geometry.to_numpy())
@@ -189,11 +204,18 @@ def load_buildings(path: Path) -> geopandas.GeoDataFrame:
     return frame
 
 
+def _check_known(path: Path, crs: str) -> None:
+    try:
+        CRS.from_user_input(crs)
+    except ProjError:
+        raise InputError(f"{path}: ingest.footprints: crs {crs!r} is not known. Name it like EPSG:4326.") from None
+
+
 def _check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
     if frame.crs is None:
         raise InputError(
-            f"{path}: the footprints have no CRS. Say which it is, for example with "
-            "`ogr2ogr -a_srs EPSG:4326 OUT.gpkg IN`, or add the Shapefile's .prj."
+            f"{path}: the footprints have no CRS. State it in ingest.footprints of the parameters file, such as "
+            f'"{path.name}": {{crs: "EPSG:4326"}}, or add the Shapefile\'s .prj.'
         )
     name = frame.crs.to_string() if frame.crs.to_epsg() is None else f"EPSG:{frame.crs.to_epsg()}"
     if not (frame.crs.is_geographic or frame.crs.is_projected):

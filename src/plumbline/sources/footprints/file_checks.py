@@ -1,5 +1,4 @@
-"""Check a file of footprints before GDAL opens it: a zip or gzip, the CRS that a GeoJSON names, a complete
-Shapefile."""
+"""Check a file of footprints before GDAL opens it: a zip or gzip, and the CRS that a GeoJSON names."""
 
 from __future__ import annotations
 
@@ -7,13 +6,12 @@ import gzip
 import io
 import json
 import re
-import struct
-import zipfile
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 import pyproj
 
+from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.files.archive import (
     GZIP_START,
@@ -24,9 +22,11 @@ from plumbline.sources.files.archive import (
     CsvFile,
     gdal_name,
     vector_members,
+    zip_members,
 )
 from plumbline.sources.files.streams import Unpacked
-from plumbline.sources.footprints.selection import first_of
+from plumbline.sources.footprints.selection import NAMED, first_of
+from plumbline.sources.footprints.shapefile import SHP, STATED, Texts, check_whole, text_encoding
 
 LOOKED_AT = 2**16
 """`crs` stands before the features, or after them: in the first or last so many bytes."""
@@ -143,58 +143,58 @@ def _name(crs: Any) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-SHP, TABLES = ".shp", (".dbf", ".DBF")
-SHAPEFILE_START = b"\x00\x00\x27\x0a"
-SHAPEFILE_LENGTH = slice(24, 28)
-"""Where the header says how long the file is: words of 16 bits, big endian (ESRI, Shapefile Technical Description)."""
-
-
-def check_whole(path: Path, member: str | None = None) -> None:
-    """Refuse a Shapefile that is shorter than its header says, or without its table; else, nothing is looked at.
-
-    Args:
-        path: the file, or the zip that has it.
-        member: of the zip.
-
-    Raises:
-        InputError: it was cut, which GDAL takes for buildings without an outline; or its .dbf is not there, and with it
-            the ids.
-    """
-    shape = CsvFile(path, member)
-    if PurePosixPath(member or path.name).suffix.lower() != SHP:
-        return
-    with shape.open() as stream:
-        start = stream.read(SHAPEFILE_LENGTH.stop)
-    if not start.startswith(SHAPEFILE_START) or len(start) < SHAPEFILE_LENGTH.stop:
-        return  # GDAL says that it is none
-    (words,) = struct.unpack(">i", start[SHAPEFILE_LENGTH])
-    tables = [PurePosixPath(member or path.name).with_suffix(suffix) for suffix in TABLES]
-    if member is None:
-        size, has_table = path.stat().st_size, any((path.parent / table).exists() for table in tables)
-    else:
-        size, names = _zipped(path, member)
-        has_table = any(str(table) in names for table in tables)
-    if size < 2 * words:
-        raise InputError(
-            f"{shape}: cut off: {size:,} bytes found, its header says {2 * words:,}. Download it again; the buildings "
-            "at its end are missing."
-        )
-    if not has_table:
-        raise InputError(
-            f"{shape}: its {tables[0].name} is missing, which has the ids and all other columns. Put it beside it; if "
-            f"there is none, `ogr2ogr OUT.gpkg {tables[0].with_suffix(SHP).name}` makes a file whose buildings are "
-            "named after their place."
-        )
-
-
-def _zipped(path: Path, member: str) -> tuple[int, list[str]]:
-    """The member's size in bytes, and the names of all members."""
-    with zipfile.ZipFile(path) as archive:
-        return archive.getinfo(member).file_size, archive.namelist()
-
-
-ZIPPED_SUFFIXES = (".gpkg", ".shp", ".geojson", ".fgb", ".json", ".gml", ".kml")
-"""Of files to look for in a zip, the likelier first."""
+GEODATABASE, GDBTABLE = ".gdb", ".gdbtable"
+ZIPPED_SUFFIXES = (
+    ".gpkg",
+    ".shp",
+    GDBTABLE,
+    ".geojson",
+    ".geojsonl",
+    ".geojsons",
+    ".fgb",
+    ".json",
+    ".jsonl",
+    ".gml",
+    ".tab",
+    ".mif",
+    ".kml",
+    ".csv",
+    ".xml",
+)
+"""Of files to look for in a zip, the likelier first; .xml often describes another."""
+UNREAD_PACKINGS = {
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"7z\xbc\xaf\x27\x1c": "7-Zip",
+    b"Rar!": "RAR",
+}
+"""How a file begins -> what has packed it."""
+LONGEST_START = 8
+OF_TILES = "map tiles, which cut and simplify buildings. Give the data that the tiles were made from."
+NO_FOOTPRINTS = {
+    re.compile(r'<OGR(?:VRT|WFS|OAPIF|CSW)DataSource|"gdal_streamed_alg"'): (
+        "it holds no footprints, but points at other files or servers, which are not opened from within a file. Give "
+        "the file that it points at."
+    ),
+    re.compile(r'"osm3s"\s*:'): (
+        "an answer of Overpass as JSON, which has no outlines. Ask for `[out:xml]` with `(._;>;); out body;`, or make "
+        "a GeoJSON of it (overpass-turbo: Export)."
+    ),
+    re.compile(r"<(?:\w+:)?(?:Service)?ExceptionReport"): (
+        "a server's error message instead of footprints; open it in an editor to read it. Ask the server anew."
+    ),
+    re.compile(r"\A\s*(?:<!doctype html|<html)", re.IGNORECASE): (
+        "a web page instead of footprints, such as one that asks to log in. Download the file itself."
+    ),
+    re.compile(r"\Aversion https://git-lfs"): "a pointer of Git LFS instead of the file. Run `git lfs pull`.",
+    re.compile(r"\APMTiles"): OF_TILES,
+    re.compile(r"\A(?:\ufffd\ufffd)?\0?[{<\[]\0"): "text in UTF-16, as PowerShell writes it. Save it as UTF-8.",
+}
+"""What a file has at its start that holds no footprints -> what it is, and what to do."""
+CUT = (re.compile(r'"exceededTransferLimit"\s*:\s*true'), re.compile(r'"next"\s*:\s*"https?://'))
+"""How servers (ArcGIS, Django REST) say that an answer is one page of several."""
+TILES = ".mbtiles"
 LINES = "GeoJSONSeq:"
 """Tells GDAL that each line is a feature, whatever the name says: Microsoft's footprints are named `.csv.gz`."""
 
@@ -204,6 +204,10 @@ class Source(NamedTuple):
 
     name: str
     ends: Ends | None
+    texts: Texts = STATED
+    """How the texts of a Shapefile are read."""
+    content: CsvFile | None = None
+    """What gives its bytes; None of a folder."""
 
 
 def find_source(path: Path) -> Source:
@@ -215,32 +219,67 @@ def find_source(path: Path) -> Source:
     """
     if path.is_dir() and len(shapes := [one for one in path.iterdir() if one.suffix.lower() == SHP]) == 1:
         check_whole(shapes[0])
+        return Source(str(path), None, text_encoding(shapes[0]))
     if not path.is_file():
         return Source(str(path), None)
+    if path.suffix.lower() == TILES:
+        raise InputError(f"{path}: {OF_TILES}")
     with path.open("rb") as stream:
-        start = stream.read(len(ZIP_START))
-    if start == ZIP_START:
+        start = stream.read(LONGEST_START)
+    for found, packing in UNREAD_PACKINGS.items():
+        if start.startswith(found):
+            raise InputError(f"{path}: packed by {packing}, which is not read. Unpack it, and give the file in it.")
+    if start.startswith(ZIP_START):
         member = _member(path)
+        if is_geodatabase(member):
+            return Source(gdal_name(path, member).rstrip("/."), None)
         check_whole(path, member)
-        return _source(gdal_name(path, member), read_ends(path, member))
+        return _source(
+            gdal_name(path, member), read_ends(path, member), text_encoding(path, member), CsvFile(path, member)
+        )
     if start.startswith(GZIP_START):
-        return _source(f"/vsigzip/{path.resolve()}", _gzip_ends(path))
+        return _source(f"/vsigzip/{path.resolve()}", _gzip_ends(path), content=CsvFile(path, gzipped=True))
     check_whole(path)
-    return _source(str(path), read_ends(path))
+    return _source(str(path), read_ends(path), text_encoding(path), CsvFile(path))
 
 
-def _source(name: str, ends: Ends) -> Source:
-    return Source(f"{LINES}{name}" if ends.is_lines else name, ends)
+def _source(name: str, ends: Ends, texts: Texts = STATED, content: CsvFile | None = None) -> Source:
+    for sign, found in NO_FOOTPRINTS.items():
+        if content is not None and sign.search(ends.start):
+            raise InputError(f"{content}: {found}")
+    if content is not None and any(cut.search(ends.start + ends.end) for cut in CUT):
+        log.warning(
+            "%s: a server's answer that says it is not complete: further buildings are missing. Ask for the rest in "
+            "pages, or download the whole file.",
+            content,
+        )
+    return Source(f"{LINES}{name}" if ends.is_lines else name, ends, texts, content)
+
+
+def is_geodatabase(member: str) -> bool:
+    """Whether what is named so in a zip is the folder of a file geodatabase (.gdb), or the zip itself."""
+    return member == "." or PurePosixPath(member).suffix.lower() == GEODATABASE
 
 
 def _member(path: Path) -> str:
-    """The file of footprints in a zip, in whatever folder it is there."""
+    """The file of footprints in a zip, in whatever folder it is there; of a file geodatabase its folder."""
     members = vector_members(path, ZIPPED_SUFFIXES)
+    members = list(
+        dict.fromkeys(str(PurePosixPath(name).parent) if _suffix(name) == GDBTABLE else name for name in members)
+    )
     if not members:
-        raise InputError(f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip.")
-    kinds = [PurePosixPath(name).suffix.lower() for name in members]
+        found = ", ".join(zip_members(path)[:NAMED]) or "nothing"
+        raise InputError(
+            f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip; it holds {found}. "
+            "Unpack it, and give the file of footprints."
+        )
+    kinds = [GDBTABLE if is_geodatabase(name) else _suffix(name) for name in members]
     kind = min(kinds, key=ZIPPED_SUFFIXES.index)
     return first_of(path, [name for name, suffix in zip(members, kinds, strict=True) if suffix == kind])
+
+
+def _suffix(name: str) -> str:
+    return PurePosixPath(name).suffix.lower()
 
 
 def _gzip_ends(path: Path) -> Ends:

@@ -45,7 +45,7 @@ def _is_large(values: pd.Series) -> bool:
 
 
 ID = "building_id"
-NAMES_OF_IDS = ("@id", "id", "osm_id", "uuid", "gml_id", "objectid", "ogc_fid", "fid")
+NAMES_OF_IDS = ("@id", "id", "osm_id", "uuid", "gml_id", "objectid", "full_plus_code", "ogc_fid", "fid")
 """Columns that files without `building_id` have for ids, the likelier first: OpenStreetMap's, GeoJSON's (`read_vector`
 puts the ids of its features into `id`), those of geographic information systems."""
 SHAPEFILE_NAME = 10

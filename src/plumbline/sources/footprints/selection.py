@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyogrio
 from numpy.typing import NDArray
 
@@ -136,6 +138,25 @@ def first_of(path: Path, members: list[str]) -> str:
     if len(members) > 1:
         log.warning("%s: %s found in it, %s is read.", path, ", ".join(members[:NAMED]), chosen)
     return chosen
+
+
+OSM_LAYER = "multipolygons"
+"""Where GDAL puts closed ways and relations of OpenStreetMap."""
+OSM_BUILDINGS = "building IS NOT NULL AND building <> 'no'"
+OSM_FILE = re.compile(r"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<osm[\s>]", re.DOTALL)
+OSM_START, OSM_START_WITHIN = "OSMHeader", 64
+
+
+def is_openstreetmap(start: str) -> bool:
+    """Whether a file that begins so is OpenStreetMap's own, as XML or PBF."""
+    return bool(OSM_FILE.match(start)) or OSM_START in start[:OSM_START_WITHIN]
+
+
+def name_openstreetmap(frame: pd.DataFrame) -> pd.DataFrame:
+    """With ids in `@id` as OpenStreetMap writes them (way/12, relation/7): a way and a relation may share a number."""
+    way = "way/" + frame["osm_way_id"].astype(str)
+    frame.insert(0, "@id", way.where(frame["osm_way_id"].notna(), "relation/" + frame["osm_id"].astype(str)))
+    return frame
 
 
 def _wanted(path: Path, wanted: str, names: list[str], listed: str) -> str:

@@ -4,28 +4,48 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import geopandas
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pyogrio
+import pyproj
 import shapely
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
+from plumbline.sources.files.archive import CsvFile
 from plumbline.sources.files.csv_lines import WESTERN
+from plumbline.sources.footprints.area import MARGIN_M, Area
+from plumbline.sources.footprints.citygml import is_city_gml, read_city_gml
+from plumbline.sources.footprints.cityjson import is_city_json, read_city_json
 from plumbline.sources.footprints.file_checks import LINES, Source, check_named_crs, find_source
 from plumbline.sources.footprints.ids import mend_integers
-from plumbline.sources.footprints.selection import choose_layer
+from plumbline.sources.footprints.selection import (
+    OSM_BUILDINGS,
+    OSM_LAYER,
+    choose_layer,
+    is_openstreetmap,
+    name_openstreetmap,
+)
+from plumbline.sources.footprints.shapefile import SHP, text_encoding
+from plumbline.sources.footprints.tables import FEATHER_SUFFIXES, has_outlines, read_csv, read_parquet
 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
 FEATURE_ID = "id"
 """Column of the ids of a GeoJSON's features, as GDAL names it where they are texts."""
-UNSUPPORTED = "Geometry type is not supported"
-"""What pyogrio says of polyhedral surfaces and triangulated ones."""
+UNSUPPORTED = ("Geometry type is not supported", "Unknown WKB type")
+"""What pyogrio and GEOS say of polyhedral surfaces and triangulated ones."""
+OFFLINE = {"GML_DOWNLOAD_SCHEMA": "NO"}
+"""No file makes GDAL ask a server for its schema."""
+UNQUOTABLE = ('"', "\\", "\n")
+"""What a name in a command of GDAL cannot have."""
 WKT_STARTS = ("POLYGON", "MULTIPOLYGON", "SRID=")
 READ_FAULTS = (
     OSError,
@@ -41,12 +61,16 @@ READ_FAULTS = (
 """What GDAL, GEOS and Arrow raise, through geopandas, on files that are not what they seem."""
 
 
-def read_vector(path: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
-    """The features of a file, in its own CRS, geometry in the column `geometry`; nested JSON as text.
+def read_vector(
+    path: Path, layer: str | None = None, crs: str | None = None, area: Area | None = None
+) -> geopandas.GeoDataFrame:
+    """Read the features of a file, in its own CRS, geometry in the column `geometry`; nested JSON as text.
 
     Args:
         path: the file.
         layer: its name; see `choose_layer` for what is read without.
+        crs: that of the coordinates, where the file does not state it.
+        area: of a large file only the features that reach into it are read.
 
     Raises:
         InputError: the file is missing, empty, no vector file, a zip or gzip that is not safe to read, a table without
@@ -56,22 +80,20 @@ def read_vector(path: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
         raise InputError(f"{path}: no such file.")
     if path.is_file() and path.stat().st_size == 0:
         raise InputError(f"{path}: the file is empty.")
-    is_parquet = path.suffix.lower() in PARQUET_SUFFIXES
+    is_parquet = _is_columnar(path)
     if is_parquet and layer is not None:
         raise InputError(f"{path}: no layer {layer}; a GeoParquet has no layers.")
     source = Source(str(path), None) if is_parquet else find_source(path)
-    collection = source.ends is not None and source.ends.is_collection
+    area = area.of_file(path) if area is not None else None
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             if is_parquet:
-                frame = geopandas.read_parquet(path)
-                mend_integers(frame, lambda names: pq.read_table(path, columns=names))
-                frame = _with_index(frame)
+                frame = read_parquet(path, crs, area)
+            elif (read := _own_reader(source)) is not None and source.content is not None:
+                frame = read(source.content, crs, area)
             else:
-                # A GeoJSON has one layer; to list it, all of it would be read once more.
-                only = collection and layer is None
-                frame = _read_layer(source, None if only else choose_layer(path, source.name, layer), collection)
+                frame = _read_by_gdal(path, source, layer, area)
         said = {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
         for message in sorted(said):
             log.warning("%s: %s", path, message)
@@ -82,7 +104,7 @@ def read_vector(path: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
             "UTF-8; beside a Shapefile, a .cpg says what it is in, such as ISO-8859-1."
         ) from None
     except READ_FAULTS as error:
-        if UNSUPPORTED in str(error):
+        if any(said in str(error) for said in UNSUPPORTED):
             raise InputError(
                 f"{path}: geometries of a kind that is not read ({first_line_of(error)}), such as solids drawn as "
                 "polyhedral surfaces. Make polygons of them: `ogr2ogr -nlt MULTIPOLYGON OUT.gpkg IN`."
@@ -95,14 +117,30 @@ def read_vector(path: Path, layer: str | None = None) -> geopandas.GeoDataFrame:
         raise InputError(
             f"{path}: a table without geometry, or with two columns of one name; footprints are needed.{_wkt(frame)}"
         )
-    if source.ends is not None and collection:
+    if source.ends is not None and source.ends.is_collection:
         check_named_crs(path, source.ends, frame.crs)
-    frame = frame.reset_index(drop=True)
+    frame = _with_crs(path, frame.reset_index(drop=True), crs)
+    if area is not None:
+        log.warning(
+            "%s: too large to be read whole; the %d features that reach into the area of the points are read (%s).",
+            path,
+            len(frame),
+            area,
+        )
+        if not len(frame):
+            raise InputError(
+                f"{path}: no footprint lies within {MARGIN_M:.0f} m of the points ({area}). Is it of that place?"
+            )
     for name in [column for column, kind in frame.dtypes.items() if kind.kind == "O" and kind.name == "object"]:
         # Objects within a GeoJSON's properties have no type that a table could hold: they go on as the text they were.
-        if frame[name].map(lambda value: isinstance(value, dict | list)).any():
-            frame[name] = frame[name].map(json.dumps, na_action="ignore")
+        if frame[name].map(lambda value: isinstance(value, dict | list | np.ndarray)).any():
+            frame[name] = [None if value is None else json.dumps(value, default=_plain) for value in frame[name]]
     return frame if frame.geometry.name == "geometry" else frame.rename_geometry("geometry")
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold of an array or a time within nested values."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
 
 
 def first_line_of(error: Exception) -> str:
@@ -112,28 +150,98 @@ def first_line_of(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def _read_layer(source: Source, layer: str | None, with_ids: bool) -> pd.DataFrame:
+def _is_columnar(path: Path) -> bool:
+    """Whether it is a Parquet, a folder of them, or a Feather."""
+    if path.is_dir():
+        return any(one.suffix.lower() in PARQUET_SUFFIXES for one in path.rglob("*"))
+    return path.suffix.lower() in (*PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
+
+
+def _read_by_gdal(path: Path, source: Source, layer: str | None, area: Area | None) -> pd.DataFrame:
+    pyogrio.set_gdal_config_options(OFFLINE)
+    try:
+        return _read_features(path, source, layer, area)
+    except READ_FAULTS as error:
+        if not any(said in str(error) for said in UNSUPPORTED) or any(sign in source.name for sign in UNQUOTABLE):
+            raise
+        with TemporaryDirectory() as folder:
+            # GDAL makes polygons of the faces on the way (GDAL 3.11 and later).
+            command = f'gdal vector pipeline ! read "{source.name}" ! set-geom-type --geometry-type MULTIPOLYGONZ'
+            pipeline = Path(folder, f"{path.stem}.gdalg.json")
+            pipeline.write_text(json.dumps({"type": "gdal_streamed_alg", "command_line": command}), encoding="utf-8")
+            try:
+                return _read_features(path, source._replace(name=str(pipeline), ends=None), layer, area)
+            except READ_FAULTS:
+                raise error from None
+
+
+def _read_features(path: Path, source: Source, layer: str | None, area: Area | None) -> pd.DataFrame:
+    collection = source.ends is not None and source.ends.is_collection
+    # A GeoJSON has one layer; to list it, all of it would be read once more.
+    chosen = None if collection and layer is None else _chosen_layer(path, source, layer)
+    if path.is_dir() and chosen is not None and (shape := path / f"{chosen}{SHP}").is_file():
+        source = source._replace(texts=text_encoding(shape))
+    return _read_layer(source, chosen, collection, area)
+
+
+def _own_reader(source: Source) -> Callable[[CsvFile, str | None, Area | None], geopandas.GeoDataFrame] | None:
+    """What reads a file that GDAL cannot, or not as buildings; None of the others."""
+    start = "" if source.ends is None else source.ends.start
+    if is_city_json(start):
+        return read_city_json
+    if is_city_gml(start):
+        return read_city_gml
+    return partial(read_csv, start) if has_outlines(start) else None
+
+
+def _chosen_layer(path: Path, source: Source, wanted: str | None) -> str | None:
+    if wanted is None and source.ends is not None and is_openstreetmap(source.ends.start):
+        return OSM_LAYER
+    return choose_layer(path, source.name, wanted)
+
+
+def _with_crs(path: Path, frame: geopandas.GeoDataFrame, stated: str | None) -> geopandas.GeoDataFrame:
+    """With the CRS that the user states where the file states none."""
+    if stated is None or frame.crs == stated:
+        return frame
+    if frame.crs is None:
+        return frame.set_crs(stated)
+    log.warning("%s: crs %s of ingest.footprints does not count, the file states %s.", path, stated, frame.crs.name)
+    return frame
+
+
+def _read_layer(source: Source, layer: str | None, with_ids: bool, area: Area | None) -> pd.DataFrame:
     # GDAL guesses dates from strings in GeoJSON, and writes them in its own way: a building may be called 2024-01-01.
-    options = {"DATE_AS_STRING": "YES"} if with_ids else {"datetime_as_string": source.name.startswith(LINES)}
+    options: dict[str, Any] = {"datetime_as_string": source.name.startswith(LINES)}
+    if with_ids:
+        options = {"DATE_AS_STRING": "YES"}
+    bounds = None
+    is_osm = layer == OSM_LAYER and source.ends is not None and is_openstreetmap(source.ends.start)
+    if is_osm:
+        options["where"] = OSM_BUILDINGS
+    if area is not None and (own := pyogrio.read_info(source.name, layer=layer)["crs"]) is not None:
+        bounds = area.bounds_in(pyproj.CRS(own))
     # A ring that cannot even be made a polygon would stop the reader without a word on where: as None it gets a place.
     frame: pd.DataFrame = geopandas.read_file(
-        source.name, layer=layer, on_invalid="ignore", fid_as_index=with_ids, **options
+        source.name,
+        layer=layer,
+        encoding=source.texts.encoding,
+        on_invalid="ignore",
+        fid_as_index=with_ids,
+        bbox=bounds,
+        **options,
     )
     mend_integers(
-        frame, lambda names: pyogrio.read_arrow(source.name, layer=layer, columns=names, read_geometry=False)[1]
+        frame,
+        lambda names: pyogrio.read_arrow(source.name, layer=layer, columns=names, read_geometry=False, bbox=bounds)[1],
     )
+    frame = source.texts.join(frame)
+    if is_osm:
+        return name_openstreetmap(frame)
     ids = frame.index.to_numpy()
     # Where a feature has no id, or that of another, GDAL gives it its place.
     if with_ids and FEATURE_ID not in frame.columns and len(ids) and not (ids == np.arange(len(ids))).any():
         frame.insert(0, FEATURE_ID, ids)
-    return frame
-
-
-def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
-    """With the named levels of its index as columns: many set their ids as one before they write it."""
-    kept = [name for name in frame.index.names if name is not None and name not in frame.columns and name != "geometry"]
-    for place, name in enumerate(kept):
-        frame.insert(place, name, frame.index.get_level_values(name).to_numpy())
     return frame
 
 

@@ -1,0 +1,74 @@
+"""Limit files too large to be read whole to the ground around the points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+from pyproj import CRS, Transformer
+from pyproj.exceptions import ProjError
+
+LARGE_BYTES = 2**28
+"""From here on a file is read by area: some hundred thousand footprints as GeoJSON."""
+LARGE_PACKED_BYTES = 2**26
+PACKED = (".gz", ".zip", ".pbf", ".parquet", ".geoparquet")
+MARGIN_M = 500.0
+"""Ground around the points that is read too: far more than points lie beside their buildings."""
+STEPS = 21
+"""Places looked at on each side of the area when it is reprojected (PROJ's own default)."""
+Bounds = tuple[float, float, float, float]
+"""West, south, east, north."""
+
+
+@dataclass(frozen=True)
+class Area:
+    """The ground around the points."""
+
+    bounds: Bounds
+    """m, in `crs`."""
+    crs: str
+
+    @classmethod
+    def around(cls, positions: NDArray[np.floating], crs: str) -> Area | None:
+        """The area around positions (N, 2) in m, with a margin; None without a finite one."""
+        finite = positions[np.isfinite(positions).all(axis=1)]
+        if not len(finite):
+            return None
+        west, south = finite.min(axis=0) - MARGIN_M
+        east, north = finite.max(axis=0) + MARGIN_M
+        return cls((float(west), float(south), float(east), float(north)), crs)
+
+    def of_file(self, path: Path) -> Area | None:
+        """Itself if a file, or a folder's files together, are too large to be read whole; else None."""
+        files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+        packed = bool(files) and files[0].suffix.lower() in PACKED
+        return (
+            self
+            if sum(one.stat().st_size for one in files) >= (LARGE_PACKED_BYTES if packed else LARGE_BYTES)
+            else None
+        )
+
+    def bounds_in(self, crs: CRS | None) -> Bounds | None:
+        """Its bounds in another CRS, easting or longitude first; None where they cannot be told."""
+        if crs is None:
+            return None
+        try:
+            way = Transformer.from_crs(self.crs, crs, always_xy=True)
+            found = way.transform_bounds(*self.bounds, densify_pts=STEPS)
+        except ProjError:
+            return None
+        # West beyond east: the area lies across the 180th meridian, and one box cannot hold it.
+        return found if np.isfinite(found).all() and found[0] <= found[2] else None
+
+    def __str__(self) -> str:
+        west, south, east, north = self.bounds
+        return f"{west:.0f}, {south:.0f} to {east:.0f}, {north:.0f} in {self.crs}"
+
+
+def touching(geometry: NDArray[np.object_], bounds: Bounds) -> NDArray[np.bool_]:
+    """Which geometries (F,) reach into the bounds; a missing one does not."""
+    west, south, east, north = shapely.bounds(geometry).T
+    return np.asarray((west <= bounds[2]) & (east >= bounds[0]) & (south <= bounds[3]) & (north >= bounds[1]))

@@ -1,0 +1,237 @@
+"""Read footprints from tables that hold outlines as text or bytes: csv with WKT, Parquet without geo metadata."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.dataset as pa_dataset
+import pyarrow.parquet as pq
+import pyproj
+import shapely
+from numpy.typing import NDArray
+
+from plumbline.core.errors import InputError
+from plumbline.sources.crs import GLOBE
+from plumbline.sources.files.archive import CsvFile
+from plumbline.sources.footprints.area import Area, touching
+from plumbline.sources.footprints.ids import mend_integers
+
+OUTLINE = re.compile(r'(?:^|[,;\t|"\n])\s*(?:SRID=\d+;\s*)?(?:MULTI)?POLYGON\s*(?:Z|M|ZM)?\s*\(', re.IGNORECASE)
+"""An outline as text in a cell: WKT, or PostGIS's EWKT."""
+HEX = re.compile(r'[,;\t|"\n](?:01(?:0[36]0000[028A]0|E[BE]030000)|00[028A]000000[36])[0-9A-F]{40}', re.IGNORECASE)
+"""An outline as hexadecimal WKB, as PostGIS writes a geometry into a csv."""
+EWKT = re.compile(r"\s*SRID=(\d+);", re.IGNORECASE)
+SEPARATORS = (",", ";", "\t", "|")
+FEATHER_SUFFIXES = (".feather", ".arrow")
+GEO = b"geo"
+"""Key of GeoParquet's metadata."""
+GOOGLE = {"latitude", "longitude", "area_in_meters", "confidence", "full_plus_code"}
+"""Columns of Google Open Buildings, whose documentation says WGS 84 (EPSG:4326)."""
+GOOGLE_CRS = "EPSG:4326"
+GEOMETRY_NAMES = ("geometry", "geom", "wkb_geometry", "the_geom", "wkb", "wkt", "shape")
+BLOCK_BYTES = 2**23
+"""Of a csv read at a time; a row, with its outline, must fit."""
+BATCH_ROWS = 2**16
+EXTENSION, EXTENSION_ABOUT = b"ARROW:extension:name", b"ARROW:extension:metadata"
+POLYGONAL = 2
+"""Dimensions of a polygon."""
+WKB_EXTENSIONS = ("geoarrow.wkb", "ogc.wkb")
+
+
+Parse = Callable[[pa.Array], NDArray[np.object_]]
+
+
+def has_outlines(start: str) -> bool:
+    """Whether a file that begins so is a table with outlines as text."""
+    if start[:1] in "{[<" or "\0" in start[:1000]:
+        return False
+    return bool(OUTLINE.search(start) or HEX.search(start))
+
+
+def read_csv(start: str, table: CsvFile, crs: str | None, area: Area | None) -> geopandas.GeoDataFrame:
+    """Read a csv with a column of outlines; all other columns are text.
+
+    Args:
+        start: how the csv begins, as text.
+        table: the csv, packed or not.
+        crs: CRS that the user states, for a file that states none.
+        area: keeps only the rows that reach into it.
+
+    Raises:
+        InputError: no column or several hold outlines, or rows differ in their CRS.
+        pa.ArrowException: the rows are no table.
+    """
+    header = (start.splitlines() or [""])[0]
+    separator = max(SEPARATORS, key=header.count)
+    (columns,) = csv.reader([header], delimiter=separator)
+    with table.open() as stream:
+        reader = pa_csv.open_csv(
+            stream,
+            read_options=pa_csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
+            parse_options=pa_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string())),
+        )
+        names = [name.strip() for name in reader.schema.names]
+        default = GOOGLE_CRS if {name.lower() for name in names} >= GOOGLE else None
+        return _collect(str(table), (batch.cast(_as_text(batch.schema)) for batch in reader), crs or default, area)
+
+
+def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.GeoDataFrame:
+    """Read GeoParquet, GeoPandas' Feather, or a Parquet with outlines as WKB or WKT that lacks GeoParquet's metadata.
+
+    Args:
+        path: a file, or a folder of them.
+        crs: CRS that the user states, for a file that states none.
+        area: keeps only the rows that reach into it.
+
+    Raises:
+        InputError: no column or several hold outlines, or rows differ in their CRS.
+        ValueError, pa.ArrowException: it is no Parquet.
+    """
+    if path.suffix.lower() in FEATHER_SUFFIXES:
+        return _with_index(geopandas.read_feather(path))
+    about = (pa_dataset.dataset(path, format="parquet").schema.metadata or {}).get(GEO)
+    if about is None:
+        return _read_wkb(path, crs, area)
+    bounds = None
+    if area is not None:
+        column = (known := json.loads(about))["columns"][known["primary_column"]]
+        own = column.get("crs", GLOBE)
+        if own is not None and "covering" in column:
+            bounds = area.bounds_in(pyproj.CRS(own))
+        elif own is not None and column.get("encoding") == "WKB":
+            return _read_wkb(path, own if isinstance(own, str) else json.dumps(own), area)
+    frame = geopandas.read_parquet(path, bbox=bounds)
+    if bounds is None:
+        mend_integers(frame, lambda names: pq.read_table(path, columns=names))
+    return _with_index(frame)
+
+
+def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
+    """With the named levels of its index as columns: many set their ids as one before they write it."""
+    kept = [name for name in frame.index.names if name is not None and name not in frame.columns and name != "geometry"]
+    for place, name in enumerate(kept):
+        frame.insert(place, name, frame.index.get_level_values(name).to_numpy())
+    return frame
+
+
+def _read_wkb(path: Path, crs: str | None, area: Area | None) -> geopandas.GeoDataFrame:
+    source = pa_dataset.dataset(path, format="parquet")
+    found = next((crs_of(field) for field in source.schema if _is_wkb_extension(field)), None)
+    return _collect(str(path), source.to_batches(batch_size=BATCH_ROWS), found or crs, area)
+
+
+def crs_of(field: pa.Field) -> str | None:
+    """CRS that GeoArrow's metadata of a column states, as text for PROJ; None where it states none."""
+    about = (field.metadata or {}).get(EXTENSION_ABOUT)
+    if about is None and isinstance(field.type, pa.BaseExtensionType):
+        about = field.type.__arrow_ext_serialize__() if hasattr(field.type, "__arrow_ext_serialize__") else None
+    try:
+        stated = json.loads(about or b"{}").get("crs")
+    except (ValueError, AttributeError):
+        return None
+    return None if stated is None else stated if isinstance(stated, str) else json.dumps(stated)
+
+
+def _is_wkb_extension(field: pa.Field) -> bool:
+    named = (field.metadata or {}).get(EXTENSION, b"").decode("ascii", "replace")
+    return (named or getattr(field.type, "extension_name", "")) in WKB_EXTENSIONS
+
+
+def _collect(
+    source: str, batches: Iterable[pa.RecordBatch], crs: str | None, area: Area | None
+) -> geopandas.GeoDataFrame:
+    column: str | None = None
+    parse: Parse = _from_text
+    found = crs
+    kept, shapes = [], []
+    for batch in batches:
+        if column is None:
+            if not batch.num_rows:
+                continue
+            column, parse = _geometry_column(source, batch)
+        values = _storage(batch[column])
+        geometry = parse(values)
+        found = _agreed(source, column, geometry, found, found is crs)
+        bounds = area.bounds_in(pyproj.CRS(found)) if area is not None and found else None
+        rows = np.arange(len(geometry)) if bounds is None else np.flatnonzero(touching(geometry, bounds))
+        kept.append(batch.drop_columns([column]).take(pa.array(rows)))
+        shapes.append(geometry[rows])
+    if column is None:
+        raise InputError(f"{source}: it holds no footprints.")
+    frame = pa.Table.from_batches(kept).to_pandas()
+    return geopandas.GeoDataFrame(
+        frame.drop(columns="geometry", errors="ignore"), geometry=np.concatenate(shapes), crs=found
+    )
+
+
+def _geometry_column(source: str, batch: pa.RecordBatch) -> tuple[str, Parse]:
+    """Name of the column of outlines, and what reads it, by its first filled cell."""
+    found: dict[str, Parse] = {}
+    flat: list[str] = []
+    for field in batch.schema:
+        first = _first(_storage(batch[field.name]))
+        parse = _from_text if isinstance(first, str) and OUTLINE.match(first) else _from_bytes
+        shape = parse(pa.array([first]))[0] if isinstance(first, str | bytes) else None
+        if shape is not None:
+            found[field.name] = parse
+            flat += [field.name] if shapely.get_dimensions(shape) == POLYGONAL else []
+    names = flat or list(found)
+    if len(names) > 1:
+        names = [name for name in names if name.lower() in GEOMETRY_NAMES][:1] or names
+    if len(names) == 1:
+        return names[0], found[names[0]]
+    if names:
+        raise InputError(f"{source}: columns {', '.join(names)} all hold outlines. Keep the one of the footprints.")
+    raise InputError(
+        f"{source}: a table without geometry: its columns are {', '.join(batch.schema.names[:20])}. Give one that has "
+        "the footprints as polygons, in WKT or WKB."
+    )
+
+
+def _first(values: pa.Array) -> Any:
+    """The first filled cell; None where all are empty."""
+    return next((value for value in values.drop_null().to_pylist() if value), None)
+
+
+def _from_text(values: pa.Array) -> NDArray[np.object_]:
+    texts = ["" if text is None else text for text in values.to_pylist()]
+    stated = [EWKT.match(text) for text in texts]
+    bare = np.array([text[found.end() if found else 0 :] for text, found in zip(texts, stated, strict=True)], object)
+    shapes = shapely.from_wkt(bare, on_invalid="ignore")
+    return np.asarray(shapely.set_srid(shapes, [int(found[1]) if found else 0 for found in stated]), object)
+
+
+def _from_bytes(values: pa.Array) -> NDArray[np.object_]:
+    return np.asarray(shapely.from_wkb(np.array(values.to_pylist(), object), on_invalid="ignore"), object)
+
+
+def _agreed(source: str, column: str, geometry: NDArray[np.object_], crs: str | None, is_stated: bool) -> str | None:
+    """The CRS that outlines of EWKT or EWKB state; else `crs`, which may be stated of them or that of rows before."""
+    numbers = set(shapely.get_srid(geometry[~shapely.is_missing(geometry)]).tolist()) - {0}
+    try:
+        own = sorted(pyproj.CRS.from_epsg(number).to_string() for number in numbers)
+    except pyproj.exceptions.CRSError:
+        raise InputError(f"{source}: column {column}: SRID {numbers} found, which EPSG does not list.") from None
+    differing = own if is_stated or crs is None else sorted({*own, crs})
+    if len(differing) > 1:
+        raise InputError(f"{source}: column {column}: outlines in {', '.join(differing)} found. Give them in one CRS.")
+    return own[0] if own else crs
+
+
+def _storage(values: pa.Array) -> pa.Array:
+    return values.storage if isinstance(values, pa.ExtensionArray) else values
+
+
+def _as_text(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(name.strip(), pa.string()) for name in schema.names])

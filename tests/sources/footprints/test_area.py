@@ -1,0 +1,141 @@
+"""Files too large to be read whole: only what lies where the points are is read."""
+
+import gzip
+import json
+
+import geopandas
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyproj
+import pytest
+import shapely
+from hypothesis import given
+from hypothesis import strategies as st
+from pyproj import Transformer
+
+from plumbline.core.errors import InputError
+from plumbline.params import Footprints
+from plumbline.sources.footprints import area as area_module
+from plumbline.sources.footprints.area import MARGIN_M, Area, touching
+from plumbline.sources.footprints.buildings import read_buildings
+from tests.sources.footprints.openstreetmap import pbf
+from tests.sources.make import EAST, NORTH, squares
+
+CRS = "EPSG:3035"
+HERE = Area.around(np.array([[EAST, NORTH]]), CRS)
+
+
+@pytest.fixture(autouse=True)
+def everything_is_large(monkeypatch):
+    monkeypatch.setattr(area_module, "LARGE_BYTES", 0)
+    monkeypatch.setattr(area_module, "LARGE_PACKED_BYTES", 0)
+
+
+def near_and_far() -> geopandas.GeoDataFrame:
+    """Three buildings where the points are, and three 5 km beside them."""
+    near = squares()
+    far = near.assign(building_id=["F0", "F1", "F2"]).set_geometry(near.translate(5_000))
+    both = geopandas.GeoDataFrame(geopandas.pd.concat([far, near], ignore_index=True), crs=near.crs)
+    return both.to_crs("EPSG:4326")
+
+
+def write(path):
+    frame = near_and_far()
+    name = path.name.split(".", 1)[1]
+    texts = "".join(f'{one},"{shape.wkt}"\n' for one, shape in zip(frame["building_id"], frame.geometry, strict=True))
+    if name == "csv.gz":
+        path.write_bytes(gzip.compress(f"building_id,geometry\n{texts}".encode()))
+    elif name == "covering.parquet":
+        frame.to_parquet(path, write_covering_bbox=True, schema_version="1.1.0")
+    elif name == "wkb.parquet":
+        columns = {"building_id": frame["building_id"].to_list(), "geom": shapely.to_wkb(frame.geometry)}
+        pq.write_table(pa.table(columns), path)
+    elif name == "parquet":
+        frame.to_parquet(path)
+    elif name == "geojsonl":
+        frame.to_file(path, driver="GeoJSONSeq")
+    else:
+        frame.to_file(path)
+    return path
+
+
+KINDS = ["geojson", "geojsonl", "gpkg", "shp", "fgb", "csv.gz", "parquet", "wkb.parquet", "covering.parquet"]
+
+
+@pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_what_reaches_into_the_area_is_read(tmp_path, kind, caplog):
+    path = write(tmp_path / f"f.{kind}")
+    stated = {"*": Footprints(crs="EPSG:4326")} if kind in ("csv.gz", "wkb.parquet") else None
+    read = read_buildings(path, CRS, stated=stated, area=HERE)
+    assert sorted(read["building_id"]) == ["H0", "H1", "H2"]
+    assert "too large to be read whole; the 3 features that reach into the area of the points are read" in caplog.text
+    assert sorted(read_buildings(path, CRS, stated=stated)["building_id"]) == ["F0", "F1", "F2", "H0", "H1", "H2"]
+
+
+def test_of_openstreetmap_too(tmp_path):
+    nodes, ways = [], []
+    for number, corners in enumerate(shapely.get_coordinates(shape) for shape in near_and_far().geometry):
+        first = 1 + 4 * number
+        nodes += [(first + corner, lat, lon) for corner, (lon, lat) in enumerate(corners[:4])]
+        ways.append((number, [first, first + 1, first + 2, first + 3, first], {"building": "yes"}))
+    (tmp_path / "f.osm.pbf").write_bytes(pbf(nodes, ways))
+    assert sorted(read_buildings(tmp_path / "f.osm.pbf", CRS, area=HERE)["building_id"]) == ["way/3", "way/4", "way/5"]
+
+
+def test_a_file_of_another_place_is_refused(tmp_path):
+    path = write(tmp_path / "f.gpkg")
+    elsewhere = Area.around(np.array([[EAST + 90_000, NORTH]]), CRS)
+    with pytest.raises(InputError, match=r"f\.gpkg: no footprint lies within 500 m of the points"):
+        read_buildings(path, CRS, area=elsewhere)
+
+
+def test_a_small_file_is_read_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(area_module, "LARGE_BYTES", 2**28)
+    monkeypatch.setattr(area_module, "LARGE_PACKED_BYTES", 2**28)
+    assert len(read_buildings(write(tmp_path / "f.gpkg"), CRS, area=HERE)) == 6
+
+
+def test_large_ids_beside_a_gap_stay_what_they_are(tmp_path):
+    frame = near_and_far()
+    features = json.loads(frame.drop(columns="building_id").to_json())
+    for number, feature in enumerate(features["features"]):
+        feature["properties"]["number"] = None if number == 3 else 2**60 + number
+    (tmp_path / "f.geojson").write_text(json.dumps(features))
+    read = read_buildings(tmp_path / "f.geojson", CRS, "number", area=HERE)
+    assert read["building_id"].tolist()[1:] == [str(2**60 + 4), str(2**60 + 5)]
+
+
+def test_points_without_a_place_have_no_area():
+    assert Area.around(np.array([[np.nan, 1.0]]), CRS) is None
+    assert Area.around(np.zeros((0, 2)), CRS) is None
+
+
+def test_across_the_180th_meridian_there_is_no_one_box():
+    assert (
+        Area.around(np.array([[500_000.0, 7_000_000.0]]), "EPSG:32601").bounds_in(pyproj.CRS("EPSG:4326")) is not None
+    )
+    edge = Transformer.from_crs("EPSG:4326", "EPSG:32601", always_xy=True).transform(180.0, 0.0)
+    assert Area.around(np.array([edge]), "EPSG:32601").bounds_in(pyproj.CRS("EPSG:4326")) is None
+
+
+@given(
+    east=st.floats(4_000_000, 4_900_000),
+    north=st.floats(2_000_000, 3_500_000),
+    crs=st.sampled_from(["EPSG:4326", "EPSG:25832", "EPSG:3857", "EPSG:4258"]),
+)
+def test_whatever_lies_at_a_point_touches_the_area_in_any_crs(east, north, crs):
+    area = Area.around(np.array([[east, north]]), CRS)
+    around = shapely.box(east - MARGIN_M, north - MARGIN_M, east + MARGIN_M, north + MARGIN_M)
+    way = Transformer.from_crs(CRS, crs, always_xy=True)
+    moved = shapely.transform(np.array([shapely.segmentize(around, 50)], object), way.transform, interleaved=False)
+    bounds = area.bounds_in(pyproj.CRS(crs))
+    slack = 1e-4 * max(bounds[2] - bounds[0], bounds[3] - bounds[1])
+    west, south, east_, north_ = shapely.bounds(moved[0])
+    assert bounds[0] - slack <= west
+    assert bounds[1] - slack <= south
+    assert east_ <= bounds[2] + slack
+    assert north_ <= bounds[3] + slack
+    assert touching(moved, bounds).all()
+    assert not touching(np.array([None], object), bounds).any()

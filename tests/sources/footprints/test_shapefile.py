@@ -1,0 +1,165 @@
+"""Shapefiles of footprints that are not whole: GDAL reads them without a word."""
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import given as whatever
+from hypothesis import strategies as st
+
+from plumbline.core.errors import InputError
+from plumbline.sources.footprints.buildings import read_buildings
+from plumbline.sources.footprints.shapefile import text_encoding
+from plumbline.sources.points.read import read_points
+from tests.sources.make import squares, zipped
+
+CRS = "EPSG:3035"
+pytestmark = pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
+
+
+@pytest.fixture(params=["file", "folder", "zip"])
+def given(request, tmp_path):
+    """Write three footprints, change their files by name, and give what the user gives."""
+
+    def make(change):
+        folder = tmp_path / "shape"
+        folder.mkdir()
+        squares().to_file(folder / "f.shp")
+        change(folder)
+        if request.param == "zip":
+            return zipped(tmp_path / "f.zip", {f"deep/{path.name}": path.read_bytes() for path in folder.iterdir()})
+        return folder / next(folder.glob("*.[sS][hH][pP]")).name if request.param == "file" else folder
+
+    return make
+
+
+def test_text_in_another_encoding_than_stated_is_shown_with_what_to_do(given):
+    def misstate(folder):
+        squares().assign(name="Café").to_file(folder / "f.shp", encoding="ISO-8859-1")
+        (folder / "f.cpg").write_text("UTF-8")
+
+    path = given(misstate)
+    with pytest.raises(InputError, match=r"text that is not in UTF-8, .*: 'Café' perhaps\. .*\.cpg says what it is in"):
+        read_buildings(path, CRS)
+
+
+def misname(folder):
+    path = folder / "f.prj"
+    path.write_bytes(path.read_text().replace('PROJCS["', 'PROJCS["Système_', 1).encode("cp1252"))
+
+
+def test_a_crs_whose_name_is_not_in_utf_8_is_said_to_be(given, tmp_path):
+    path = given(misname)
+    with pytest.raises(
+        InputError, match=r"(f\.shp|f\.zip|shape): .*the name of its CRS is not in UTF-8; save .* \.prj"
+    ):
+        read_buildings(path, CRS)
+    points = squares().set_geometry(squares().centroid)
+    points.to_file(tmp_path / "f.shp")
+    misname(tmp_path)
+    with pytest.raises(InputError, match=r"f\.shp: .*the name of its CRS is not in UTF-8; save .* \.prj"):
+        read_points(tmp_path / "f.shp")
+
+
+def cut(folder):
+    path = folder / "f.shp"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def test_one_that_is_cut_is_no_shorter_city(given):
+    path = given(cut)
+    with pytest.raises(InputError, match=r"f\.(shp|zip).*: cut off: 408 bytes found, its header says 508\. Download"):
+        read_buildings(path, CRS)
+
+
+def test_one_that_is_whole_is_read(given):
+    assert read_buildings(given(lambda folder: None), CRS)["building_id"].tolist() == ["H0", "H1", "H2"]
+
+
+def test_without_the_table_of_its_ids_it_is_refused(given):
+    path = given(lambda folder: (folder / "f.dbf").unlink())
+    with pytest.raises(InputError, match=r"f\.(shp|zip).*: its f\.dbf is missing, which has the ids"):
+        read_buildings(path, CRS)
+
+
+def test_the_table_may_be_named_in_other_letters(given):
+    def rename(folder):
+        for path in list(folder.iterdir()):
+            path.rename(path.with_suffix(path.suffix.upper()))
+
+    assert read_buildings(given(rename), CRS)["building_id"].tolist() == ["H0", "H1", "H2"]
+
+
+def silent(**columns):
+    """Write texts in their encoding, and state none."""
+
+    def change(folder):
+        encoding = columns["encoding"]
+        squares().assign(NAME=columns["names"]).to_file(folder / "f.shp", encoding=encoding)
+        (folder / "f.cpg").unlink()
+
+    return change
+
+
+def test_texts_are_told_by_their_bytes(given, caplog):
+    names = ["Höhe Straße", "Δρόμος", "a"]
+    read = read_buildings(given(silent(names=names, encoding="UTF-8")), CRS, id_column="NAME")
+    assert read["building_id"].tolist() == names
+    assert "encoding" not in caplog.text
+
+
+def test_texts_that_are_not_utf_8_are_read_as_windows_1252_and_that_is_said(given, caplog):
+    names = ["Café – 1", "œuvre", "a"]
+    read = read_buildings(given(silent(names=names, encoding="cp1252")), CRS, id_column="NAME")
+    assert read["building_id"].tolist() == names
+    assert "does not state their encoding: 'Café – 1' is read as Windows-1252" in caplog.text
+    assert "f.dbf" in caplog.text
+
+
+def test_bytes_that_windows_1252_lacks_cost_no_building(given, caplog):
+    read = read_buildings(given(silent(names=["Привет", "Ёлка", "Н"], encoding="cp1251")), CRS, id_column="NAME")
+    assert len(set(read["building_id"])) == 3
+    assert ".cpg" in caplog.text
+
+
+def test_a_letter_that_was_cut_at_the_end_of_its_cell_goes(given, caplog):
+    def cut(folder):
+        silent(names=["H\u00f6he 1", "H\u00f6he 2", "Caf\u00e9"], encoding="UTF-8")(folder)
+        table = folder / "f.dbf"
+        content = bytearray(table.read_bytes())
+        at = content.index("Höhe 1".encode()) + 80 - 1
+        content[at] = 0xC3
+        table.write_bytes(content)
+
+    read = read_buildings(given(cut), CRS, id_column="NAME")
+    assert [name.strip() for name in read["building_id"]] == ["Höhe 1", "Höhe 2", "Café"]
+
+
+def test_a_language_that_the_table_states_counts(given, caplog):
+    def state(folder):
+        silent(names=["Привет", "Ёлка", "Н"], encoding="cp1251")(folder)
+        content = bytearray((folder / "f.dbf").read_bytes())
+        content[29] = 0xC9  # Russian Windows
+        (folder / "f.dbf").write_bytes(content)
+
+    assert read_buildings(given(state), CRS, id_column="NAME")["building_id"].tolist() == ["Привет", "Ёлка", "Н"]
+    assert "encoding" not in caplog.text
+
+
+LETTERS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zs")), min_size=1, max_size=8)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@whatever(names=st.lists(LETTERS, min_size=3, max_size=3))
+def test_whatever_was_written_in_utf_8_is_read_as_that(tmp_path, names):
+    squares().assign(NAME=names).to_file(tmp_path / "f.shp", encoding="UTF-8")
+    (tmp_path / "f.cpg").unlink()
+    assert read_buildings(tmp_path / "f.shp", CRS)["NAME"].tolist() == names
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@whatever(content=st.binary(max_size=300), driver=st.integers(0, 255))
+def test_any_bytes_for_a_table_are_looked_at_without_harm(tmp_path, content, driver):
+    head = bytearray(content)
+    if len(head) > 29:
+        head[29] = driver
+    (tmp_path / "f.dbf").write_bytes(bytes(head))
+    assert text_encoding(tmp_path / "f.shp").encoding in (None, "UTF-8", "cp1252", "ISO-8859-1")
