@@ -77,9 +77,11 @@ def test_an_azimuth_in_another_unit_and_convention_gives_the_answer_of_the_usual
 
 
 def test_a_heading_that_is_the_direction_of_looking_is_refused_with_the_likely_one(tmp_path: Path) -> None:
-    case = CASES / "heading-is-look-azimuth"
-    given = ["--points", case / "ts_asc.shp", "--points", case / "ts_des.shp", "--output", "out.csv"]
-    ended = run_cli("predict", *given, "--buildings", BASE / "fp.gpkg", "--params", case / "params.yaml", cwd=tmp_path)
+    case = CASES / "industry-shapefile"
+    given = ["--points", case / "ts_asc.zip", "--points", case / "ts_des.zip", "--output", "out.csv"]
+    said = "ts_asc.zip: {incidence_deg: 38, heading_deg: 80}\n    ts_des.zip: {incidence_deg: 36, heading_deg: 280}"
+    (tmp_path / "p.yaml").write_text(f"ingest:\n  products:\n    {said}\n")
+    ended = run_cli("predict", *given, "--buildings", BASE / "fp.gpkg", "--params", "p.yaml", cwd=tmp_path)
     assert ended.code == 2
     assert "heading_deg 80" in ended.err
     assert "heading_deg is 350" in ended.err
