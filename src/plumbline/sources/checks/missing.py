@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.console import log
-from plumbline.sources.checks.values import usual_codes
+from plumbline.sources.checks.values import ends_of, usual_codes
 
 FEWEST = 3
 """Cells that must hold exactly the same number: an outlier is none that repeats."""
@@ -92,23 +92,21 @@ class Missing:
 
 def find_codes(values_PT: Values) -> list[float]:
     """Numbers in series (P, T) that repeat exactly and lie far outside of the rest of their series; 0 by its share."""
-    step = max(1, values_PT.size // SAMPLED)
-    with np.errstate(invalid="ignore"):
-        sample = values_PT.reshape(-1)[::step]
-        # Of different values: a code counts once, whatever share of the cells it has.
-        usual = np.unique(sample[np.isfinite(sample)])
-        if len(usual) < LEVELS:
-            return []
-        low, middle, high = (float(value) for value in np.quantile(usual, (0.25, 0.5, 0.75)))
-        found = _extremes(values_PT, middle, FAR_FROM_ALL * (high - low))
-        if _zero_is_code(values_PT, usual):
-            found.append(0.0)
+    some_PT = values_PT[:: max(1, values_PT.size // SAMPLED)]
+    # Of different values: a code counts once, whatever share of the cells it has.
+    usual = np.unique(some_PT[np.isfinite(some_PT)])
+    if len(usual) < LEVELS:
+        return []
+    low, middle, high = (float(value) for value in np.quantile(usual, (0.25, 0.5, 0.75)))
+    found = _extremes(values_PT, middle, FAR_FROM_ALL * (high - low))
+    if _zero_is_code(some_PT, usual):
+        found.append(0.0)
     return found
 
 
 def _extremes(values_PT: Values, middle: float, far: float) -> list[float]:
     found: list[float] = []
-    ends = [float(most.reduce(values_PT, axis=None, initial=middle)) for most in (np.fmax, np.fmin)]
+    ends = (float(end) for end in ends_of(values_PT, middle))
     if all(abs(end - middle) <= far for end in ends):  # as nearly always
         return found
     rest = values_PT.copy()

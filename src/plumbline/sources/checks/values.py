@@ -108,10 +108,18 @@ NO_HEIGHT_M = -999.0
 """No building stands so low, and it is written where a height is not known."""
 
 
+def ends_of(values: NDArray[np.floating], without: float = 0.0) -> tuple[float, float]:
+    """The largest and the smallest value; NaN is passed over, and `without` stands for one in an empty array."""
+    return (
+        float(np.fmax.reduce(values, axis=None, initial=without)),
+        float(np.fmin.reduce(values, axis=None, initial=without)),
+    )
+
+
 def usual_codes(values: NDArray[np.floating]) -> list[float]:
     """Those of `CODES` that stand there, of either sign."""
     # Most tables have none, and one comparison with their largest value shows it.
-    most, least = (float(end.reduce(values, axis=None, initial=0)) for end in (np.fmax, np.fmin))
+    most, least = ends_of(values)
     if max(most, -least) < CODES[0]:
         return []
     return [float(code) for code in np.unique(values[np.isin(np.abs(values), CODES)])]
