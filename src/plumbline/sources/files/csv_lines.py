@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -220,11 +221,17 @@ def _is_header_of(comment: bytes, row: bytes) -> bool:
 
 def _behind(header: bytes, rows: list[bytes], separator: bytes) -> int:
     """How many empty cells stand behind those of the header in each of the rows; 0 where they differ."""
-    more = {row.count(separator) - header.count(separator) for row in rows if not _is_preamble(row)}
-    if len(more) != 1 or b'"' in b"".join(rows):  # separators in quotes are none
+    cells = [_cells(row, separator) for row in rows if not _is_preamble(row)]
+    more = {len(row) for row in cells}
+    if len(more) != 1:
         return 0
-    count = more.pop()
-    return count if count > 0 and all(row.rstrip(b"\r\n").endswith(separator * count) for row in rows) else 0
+    count = more.pop() - len(_cells(header, separator))
+    return count if count > 0 and not any(cell.strip() for row in cells for cell in row[-count:]) else 0
+
+
+def _cells(line: bytes, separator: bytes) -> list[str]:
+    text = line.decode("latin-1").strip("\r\n")  # any bytes: cells are only counted
+    return next(csv.reader([text], delimiter=separator.decode()), [])
 
 
 def _decimal(rows: list[bytes], separator: bytes) -> bytes:
