@@ -231,7 +231,9 @@ def _behind(header: bytes, rows: list[bytes], separator: bytes) -> int:
 
 def _cells(line: bytes, separator: bytes) -> list[str]:
     text = line.decode("latin-1").strip("\r\n")  # any bytes: cells are only counted
-    return next(csv.reader([text], delimiter=separator.decode()), [])
+    with suppress(csv.Error):
+        return next(csv.reader([text], delimiter=separator.decode()), [])
+    return []
 
 
 def _decimal(rows: list[bytes], separator: bytes) -> bytes:
