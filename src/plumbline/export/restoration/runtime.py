@@ -51,6 +51,8 @@ class FieldModel:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = threads
+        # Threads that wait for one another by spinning take the time of whoever else runs on a small machine.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._session: Any = onnxruntime.InferenceSession(
                 model.SerializeToString(), options, providers=[provider], enable_fallback=0
