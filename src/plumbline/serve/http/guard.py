@@ -91,7 +91,8 @@ class Guard:
             if whole:  # there is only the client's leaving to wait for
                 return await receive()
             try:
-                message = await asyncio.wait_for(receive(), SILENT_SECONDS)
+                async with asyncio.timeout(SILENT_SECONDS):
+                    message = await receive()
             except TimeoutError:
                 refused = Problem(408, f"Nothing came for {SILENT_SECONDS:g} seconds. Send the request again.")
                 raise _Refused from None
