@@ -160,7 +160,10 @@ class Runner(threading.Thread):
                 shutil.rmtree(folder, ignore_errors=True)
                 self._store.finish(job, "cancelled")
             else:
-                ended = Problem(500, "The job's process was ended from outside, for want of memory perhaps.")
+                why = "The job's process was ended from outside, for want of memory perhaps."
+                if not isinstance(one.work, LocalJob):
+                    why = f"Flow run {one.work.run} failed on its worker; the run's log in Prefect says why."
+                ended = Problem(500, why)
                 self._store.finish(job, "failed", told or ended.content)
             log.info("job %s: ended with %d", job, code)
             return
