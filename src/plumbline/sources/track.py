@@ -97,6 +97,8 @@ def drop_without_height(track: Track) -> Track:
 
 def drop_repeated(track: Track) -> Track:
     """Of points with one identifier at one place, the first is kept; the others are counted as `duplicate_id`."""
+    if not repeats(identity(track.point_id)).any():  # as nearly always
+        return track
     repeated = repeats(place_identity(track))
     return track.keep(~repeated, "duplicate_id") if repeated.any() else track
 
