@@ -10,17 +10,8 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from plumbline.core.console import log
-from plumbline.model import attention
-from plumbline.model.attention import (
-    FLEX,
-    FLEX_CHANNELS,
-    Attention,
-    block_mask,
-    blockwise,
-    key_mask,
-    masked_by_channel,
-    written_out,
-)
+from plumbline.model.attention import FLEX, Attention, flex, key_mask, masked_by_channel, written_out
+from plumbline.model.attention.flex import FLEX_CHANNELS, block_mask, blockwise
 from plumbline.params.plugins import ATTENTION
 
 LENGTHS = torch.tensor([[6], [2], [4]])
@@ -128,7 +119,7 @@ def test_the_block_mask_writes_out_no_pairs_of_scatterers():
 
 
 def test_without_a_gpu_flex_says_once_what_takes_its_place():
-    attention._say_replaced.cache_clear()
+    flex._say_replaced.cache_clear()
     mask, said, handler = torch.ones(2, 3, dtype=torch.bool), [], logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())
     level = log.level
@@ -153,11 +144,11 @@ def test_flex_attention_is_compiled_for_every_kind_of_batch(monkeypatch):
     compile_ = torch.compile
     monkeypatch.setattr(torch, "compile", lambda *given, **options: compile_(*given, **options, backend="eager"))
     monkeypatch.setattr(torch.nn.attention.flex_attention, "_validate_device", lambda *_: None)
-    attention._compiled_flex.cache_clear()
+    flex._compiled_flex.cache_clear()
     torch._dynamo.reset()
     counters.clear()
     try:
-        attend = attention._compiled_flex()
+        attend = flex._compiled_flex()
         for training in (True, False):
             for batch, length in [(3, 150), (2, 40), (1, 60), (5, 1), (4, 300), (2, 700), (1, 500)]:
                 query = torch.randn(batch, 2, length, 16, requires_grad=training)
@@ -167,5 +158,5 @@ def test_flex_attention_is_compiled_for_every_kind_of_batch(monkeypatch):
                     blockwise(attend, query, query, query, block_mask(torch.ones(batch, length, dtype=torch.bool)))
         assert counters["frames"]["total"] == counters["frames"]["ok"] > 8
     finally:
-        attention._compiled_flex.cache_clear()
+        flex._compiled_flex.cache_clear()
         torch._dynamo.reset()
