@@ -67,7 +67,7 @@ format: $(VENV)/.test  ## Rewrite the code in the project's format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-BENCHES := train data simulate padding artifacts slices communication flow handoff
+BENCHES := train attention data simulate padding artifacts slices communication flow handoff
 bench: $(VENV)/.test $(PAGE)  ## Run the benchmarks, or some of them: BENCHES="train artifacts"; after `make run`
 	@for name in $(BENCHES); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit; done
 
@@ -80,7 +80,7 @@ load: $(VENV)/.test  ## Load the service with users, and ask it nonsense; needs 
 	$(BIN)/python -m benchmarks.service
 	$(BIN)/python -m benchmarks.service.nonsense
 
-# The release that torch 2.13 for GPUs is beside; its CPU build has none, and the lock files are the CPU's.
+# torch brings Triton for GPUs alone, and the lock files are those of its CPU build.
 TRITON := triton==3.9.0
 KERNEL_TESTS := OMP_NUM_THREADS=1 PYTHONPATH=$(VENV)/kernel $(BIN)/python -m pytest tests/model/attention
 kernel: $(VENV)/.test  ## Interpret the Triton kernels of attention on the CPU, and compile them for GPUs (installs Triton, 1 GB)
