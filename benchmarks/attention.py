@@ -23,14 +23,8 @@ from plumbline.model.attention import FLEX, RAGGED, SDPA
 from plumbline.model.attention.operator import ragged_attention
 from plumbline.model.attention.tokens import Packed, pack, packed_tokens
 
-LENGTHS = {
-    "2 to 20": (2, 20),
-    "2 to 64": (2, 64),
-    "2 to 128": (2, 128),
-    "64 to 128": (64, 128),
-    "129 to 512": (129, 512),
-}
-"""Scatterers a building, all equally often."""
+LENGTHS = [(2, 20), (2, 64), (2, 128), (64, 128), (129, 512)]
+"""Fewest and most scatterers of a building; all between are equally often."""
 PRECISIONS = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 REPEATS = 20
 NOT_MEASURED = "not measured"
