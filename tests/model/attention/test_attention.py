@@ -52,18 +52,36 @@ def test_as_many_channels_as_flex_needs_are_not_copied():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("length", [150, 300])
-def test_flex_attention_of_several_blocks_has_the_gradients_of_the_formula(length):
+@pytest.mark.parametrize("kind", ["flex", "ragged"])
+@pytest.mark.parametrize("length", [20, 150, 300])
+def test_attention_on_a_gpu_has_the_gradients_of_the_formula(kind, length):
     torch.manual_seed(0)
-    mask = (torch.arange(length) < torch.tensor([[length], [1], [7], [length - 20]])).cuda()
+    mask = (torch.arange(length) < torch.tensor([[length], [1], [7], [length - 15]])).cuda()
     parts = [torch.randn(4, 2, length, 16, device="cuda", requires_grad=True) for _ in range(3)]
     found = []
-    for kind in ("math", "flex"):
-        mixed = ATTENTION[kind].mix(*parts, ATTENTION[kind].keys(mask))
+    for kernel in (ATTENTION["math"], ATTENTION[kind]):
+        mixed = kernel.mix(*parts, kernel.keys(mask))
         real = mixed.transpose(1, 2)[mask]
         found.append([real, *torch.autograd.grad(real.square().sum(), parts)])
     for left, right in zip(*found, strict=True):
         torch.testing.assert_close(left, right, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("length", [20, 128, 300])
+def test_ragged_attention_on_a_gpu_is_the_formula_in_half_precision(dtype, length):
+    """Of 300 scatterers by torch's own kernel."""
+    torch.manual_seed(0)
+    mask = (torch.arange(length) < torch.tensor([[length], [1], [7], [length - 15]])).cuda()
+    parts = [torch.randn(4, length, 2, 24, device="cuda").to(dtype).requires_grad_() for _ in range(3)]
+    found = []
+    for kernel, given in ((ATTENTION["math"], [part.float() for part in parts]), (ATTENTION["ragged"], parts)):
+        real = kernel.mix(*(part.transpose(1, 2) for part in given), kernel.keys(mask)).transpose(1, 2)[mask]
+        found.append([real, *torch.autograd.grad(real.float().square().sum(), parts)])
+    for left, right in zip(*found, strict=True):
+        assert (left.float() - right.float()).norm() < 1e-2 * left.float().norm()
 
 
 @pytest.mark.parametrize(("precision", "near"), [(torch.float32, 1e-6), (torch.float16, 2e-3)])

@@ -22,7 +22,7 @@ from plumbline.model.attention.tokens import Tokens
 
 
 def runs_triton(x: Tensor) -> bool:
-    """Whether the Triton kernels compute `x`: on a GPU, or where `TRITON_INTERPRET=1` is set (before the start)."""
+    """Say whether the Triton kernels compute `x`: on a GPU, or where `TRITON_INTERPRET=1` was set before the start."""
     able = x.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
     return able and x.dtype != torch.float64 and _triton_is_there()
 
@@ -33,7 +33,7 @@ def _triton_is_there() -> bool:
 
 
 def _by(x: Tensor) -> ModuleType:
-    """The module that computes `x`."""
+    """Choose the module that computes `x`."""
     if not runs_triton(x):
         _say_replaced()
         return reference
@@ -89,7 +89,7 @@ def ragged_attention_backward(
     begin_T: Tensor,
     end_T: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of query, key and value, from that of the answer, `grad_THE`; the others as in `ragged_attention`."""
+    """Compute the gradients of query, key and value from that of the answer, `grad_THE`."""
     parts = (grad_THE, query_THE, key_THE, value_THE, mixed_THE, total_TH)
     given = [part.contiguous() for part in parts]
     to_query_THE, to_key_THE, to_value_THE = _by(query_THE).backward(*given, Tokens(begin_T, end_T))

@@ -20,7 +20,7 @@ SHORT = 128
 
 
 def ragged_keys(mask_BL: Tensor) -> Keys:
-    """Where each building lies in the batch; in an export the mask that `fused` takes, as ONNX has no such operator.
+    """Say where each building lies in the batch; in an export give the mask of `fused`, as ONNX has no such operator.
 
     The batch stays as it is: to copy it without its padding, and back, would move more than the padding of buildings of
     similar lengths.
@@ -34,7 +34,7 @@ def ragged_keys(mask_BL: Tensor) -> Keys:
 
 
 def ragged(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys: Tensor | Tokens) -> Tensor:
-    """Attention within each building; 0 in the padding. See `ragged_keys` for when by `fused`."""
+    """Mix the scatterers of each building; 0 in the padding. See `ragged_keys` for when by `fused`."""
     if isinstance(keys, Tensor):
         return fused(query_BHLE, key_BHLE, value_BHLE, keys)
     # Query, key and value lie in memory as (B, L, H, E): this copies nothing.
@@ -51,13 +51,13 @@ def ragged(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys: Tenso
 
 
 def _takes_long(x_THE: Tensor) -> bool:
-    """Whether `varlen_attn` takes it: FlashAttention-2 wants half precision, few channels, and an Ampere GPU."""
+    """Say whether `varlen_attn` takes it: FlashAttention-2 wants half precision, few channels, and an Ampere GPU."""
     is_half = x_THE.dtype in (torch.float16, torch.bfloat16)
     return is_half and x_THE.shape[-1] % 8 == 0 and torch.cuda.get_device_capability(x_THE.device) >= (8, 0)
 
 
 def long(attend: Callable[..., Any], query_THE: Tensor, key_THE: Tensor, value_THE: Tensor, packed: Packed) -> Tensor:
-    """Attention by `attend`, which is `varlen_attn`, of the scatterers without padding; 0 in the padding."""
+    """Mix the scatterers without padding by `attend`, which is `varlen_attn`; 0 in the padding."""
     parts_PHE = [part[packed.token_P] for part in (query_THE, key_THE, value_THE)]
     mixed_PHE: Tensor = attend(*parts_PHE, packed.offset_S, packed.offset_S, packed.longest, packed.longest)
     return torch.zeros_like(query_THE).index_copy(0, packed.token_P, mixed_PHE)

@@ -66,7 +66,7 @@ def backward(
     total_TH: Tensor,
     tokens: Tokens,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of query, key and value, from that of the answer; Dao et al. 2022, algorithm 4, without its tiles."""
+    """Compute the gradients of query, key and value from that of the answer: Dao et al. 2022, algorithm 4, untiled."""
     rows = _Rows(tokens, torch.promote_types(query_THE.dtype, torch.float32))
     query, key, value, grad, mixed = map(rows, (query_THE, key_THE, value_THE, grad_THE, mixed_THE))
     # Rows of padding count for nothing.

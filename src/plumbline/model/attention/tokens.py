@@ -36,7 +36,7 @@ class Tokens(NamedTuple):
 
 
 def packed_tokens(length_B: Tensor) -> Tokens:
-    """Tokens of buildings that follow each other without padding.
+    """Describe buildings that follow each other without padding.
 
     Args:
         length_B: scatterers of each building, int; may be 0.
@@ -50,7 +50,7 @@ def packed_tokens(length_B: Tensor) -> Tokens:
 
 
 def padded_tokens(mask_BL: Tensor) -> Tokens:
-    """Tokens of a padded batch as it lies in memory: nothing is moved, and no length is waited for.
+    """Describe a padded batch as it lies in memory: nothing is moved, and no length is waited for.
 
     Args:
         mask_BL: true where there is a scatterer, which is in the first places of a row.

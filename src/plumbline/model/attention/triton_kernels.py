@@ -32,7 +32,7 @@ LOWEST = tl.constexpr(-1e30)
 
 @triton.jit
 def _load(start, token_R, real_R, head, heads, E: tl.constexpr, WIDE: tl.constexpr):
-    """(R, WIDE) one head's channels of tokens; 0 in padding, whatever stands there, and beyond the channels."""
+    """Load one head's channels of tokens (R, WIDE); 0 in padding, whatever stands there, and beyond the channels."""
     channel_E = tl.arange(0, WIDE)
     place_RE = (token_R.to(tl.int64)[:, None] * heads + head) * E + channel_E[None, :]
     return tl.load(start + place_RE, mask=real_R[:, None] & (channel_E < E)[None, :], other=0.0)
@@ -48,7 +48,7 @@ def _store(start, x_RE, token_R, inside_R, head, heads, E: tl.constexpr, WIDE: t
 
 @triton.jit
 def _range(begin, end, token_R, count):
-    """Where the building of each token begins, and whether it has one."""
+    """Load where the building of each token begins and ends, and whether it has one."""
     inside_R = token_R < count
     begin_R = tl.load(begin + token_R, mask=inside_R, other=0)
     end_R = tl.load(end + token_R, mask=inside_R, other=0)
@@ -61,7 +61,7 @@ def _forward(
     count, heads, scale,
     E: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, C: tl.constexpr, DTYPE: tl.constexpr,
 ):  # fmt: skip
-    """Answers and logarithms of sums of one tile and head."""
+    """Compute answers and logarithms of sums of one tile and head."""
     token_R, head = tl.program_id(0) * R + tl.arange(0, R), tl.program_id(1)
     begin_R, end_R, real_R = _range(begin, end, token_R, count)
     first, last = tl.min(tl.where(real_R, begin_R, count)), tl.max(end_R)
@@ -95,7 +95,7 @@ def _backward_query(
     count, heads, scale,
     E: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, C: tl.constexpr, DTYPE: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of one tile of queries, over its keys."""
+    """Compute the gradients of one tile of queries, over its keys."""
     token_R, head = tl.program_id(0) * R + tl.arange(0, R), tl.program_id(1)
     begin_R, end_R, real_R = _range(begin, end, token_R, count)
     first, last = tl.min(tl.where(real_R, begin_R, count)), tl.max(end_R)
@@ -123,7 +123,7 @@ def _backward_key(
     to_value, count, heads, scale,
     E: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, C: tl.constexpr, DTYPE: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of one tile of keys and values, over the queries that look at them."""
+    """Compute the gradients of one tile of keys and values, over the queries that look at them."""
     token_R, head = tl.program_id(0) * R + tl.arange(0, R), tl.program_id(1)
     begin_R, end_R, real_R = _range(begin, end, token_R, count)
     first, last = tl.min(tl.where(real_R, begin_R, count)), tl.max(end_R)
@@ -165,12 +165,15 @@ def _launch(kernel: Any, query_THE: Tensor, *given: Tensor) -> None:
 
 
 def _readable(*parts: Tensor) -> list[Tensor]:
-    """What a kernel can read: the interpreter multiplies the bits of bfloat16 as if they were integers."""
+    """Turn tensors into what a kernel can read.
+
+    The interpreter multiplies the bits of bfloat16 as if they were integers, so it gets float32.
+    """
     return [part.float() if part.dtype == torch.bfloat16 and not part.is_cuda else part for part in parts]
 
 
 def forward(query_THE: Tensor, key_THE: Tensor, value_THE: Tensor, tokens: Tokens) -> tuple[Tensor, Tensor]:
-    """As `reference.forward`, of contiguous tensors in float32, float16 or bfloat16."""
+    """Mix the tokens of each building as `reference.forward` does, of contiguous tensors."""
     given = _readable(query_THE, key_THE, value_THE)
     mixed_THE = torch.empty_like(given[0])
     total_TH = torch.empty(query_THE.shape[:2], dtype=torch.float32, device=query_THE.device)
@@ -187,7 +190,7 @@ def backward(
     total_TH: Tensor,
     tokens: Tokens,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As `reference.backward`, of contiguous tensors in float32, float16 or bfloat16."""
+    """Compute gradients as `reference.backward` does, of contiguous tensors."""
     kept_TH = (grad_THE.float() * mixed_THE.float()).sum(-1)
     given = _readable(grad_THE, query_THE, key_THE, value_THE)
     to_query_THE, to_key_THE, to_value_THE = (torch.empty_like(part) for part in given[1:])
