@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PAGE := src/plumbline/serve/map/page/app.js
 
 .DEFAULT_GOAL := help
-.PHONY: help install web wheel run run-restoration up down test tests chaos soak load lint format bench pretrained \
+.PHONY: help install web wheel run run-restoration up down test tests chaos soak load kernel lint format bench pretrained \
 	pretrained-restoration lock sbom clean
 
 help:  ## Show this list
@@ -67,7 +67,7 @@ format: $(VENV)/.test  ## Rewrite the code in the project's format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-BENCHES := train data simulate padding artifacts slices communication flow handoff
+BENCHES := train attention data simulate padding artifacts slices communication flow handoff
 bench: $(VENV)/.test $(PAGE)  ## Run the benchmarks, or some of them: BENCHES="train artifacts"; after `make run`
 	@for name in $(BENCHES); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit; done
 
@@ -79,6 +79,14 @@ load: $(VENV)/.test  ## Load the service with users, and ask it nonsense; needs 
 	PYTHONPATH=$(VENV)/clients $(BIN)/pytest tests/serve/http -k public_client
 	$(BIN)/python -m benchmarks.service
 	$(BIN)/python -m benchmarks.service.nonsense
+
+# torch brings Triton for GPUs alone, and the lock files are those of its CPU build.
+TRITON := triton==3.9.0
+KERNEL_TESTS := OMP_NUM_THREADS=1 PYTHONPATH=$(VENV)/kernel $(BIN)/python -m pytest tests/model/attention
+kernel: $(VENV)/.test  ## Interpret the Triton kernels of attention on the CPU, and compile them for GPUs (installs Triton, 1 GB)
+	test -d $(VENV)/kernel/triton || $(PIP) install $(PIP_ARGS) --no-deps --target $(VENV)/kernel "$(TRITON)"
+	TRITON_INTERPRET=1 $(KERNEL_TESTS)/test_triton_kernels.py
+	$(KERNEL_TESTS)/test_triton_compiles.py
 
 # In folders of their own, so that they neither read nor write what `make run` does there.
 stages = for stage in simulate ingest prepare train compress export validate package; do plumbline $$stage || exit; done

@@ -193,8 +193,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         size, long = (1 << 18, 1 << 16) if gpu else (4096, 8192)
         if given.smoke:
             size, long = 256, 1024
+        kinds = ["math", "sdpa", *(["flex", "ragged"] if gpu else [])]
         for precision in ("float32", *(["bf16"] if gpu else [])):
-            kernels(folder, once, size, given.lengths, ["math", "sdpa", *(["flex"] if gpu else [])], precision)
+            kernels(folder, once, size, given.lengths, kinds, precision)
         checkpointing(folder, once, long, 512)
         if not gpu:
             print(

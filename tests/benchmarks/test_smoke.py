@@ -42,6 +42,20 @@ TABLES = {
         )
     ],
     "artifacts": [(ARTIFACTS, 5), (ARTIFACTS, 5)],
+    "attention": [
+        (
+            (
+                "scatterers",
+                "precision",
+                "kernel",
+                "moved, forward / with backward",
+                "forward, ms",
+                "with backward, ms",
+                "share of the roofline",
+            ),
+            70 if torch.cuda.is_available() else 15,
+        )
+    ],
     "borrowed": [(("level", "buildings", "rank correlation", "median absolute error, permille", "quadrant right"), 4)],
     "communication": [(("hook", "bytes a step", "of `none`", "quadrant accuracy", "severity MAE, permille"), 1)],
     "data": [
@@ -128,7 +142,8 @@ TABLES = {
     ],
 }
 WORDS = {"who", "own noise", "component", "bar", "counts as", "chosen", "holds", "recovered: quadrant / severity"}
-"""Columns that hold no number."""
+WORDS |= {"precision", "kernel", "forward, ms", "with backward, ms", "share of the roofline"}
+"""Columns that hold no number, or none without a GPU."""
 TRAINED = {
     "artifacts": ("--data", "data"),
     "padding": ("--data", "data"),

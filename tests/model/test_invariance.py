@@ -65,7 +65,7 @@ def test_gradients_never_come_from_the_padding_nor_go_there(model):
         torch.testing.assert_close(left, right, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["sdpa", "flex"])
+@pytest.mark.parametrize("kind", ["sdpa", "flex", "ragged"])
 def test_all_ways_to_compute_attention_agree(kind):
     plain, other = small_model(attention="math"), small_model(attention=kind)
     other.load_state_dict(plain.state_dict())
@@ -74,7 +74,7 @@ def test_all_ways_to_compute_attention_agree(kind):
         same(plain(*batch), other(*batch))
 
 
-@pytest.mark.parametrize("kind", ["math", "sdpa", "flex"])
+@pytest.mark.parametrize("kind", ["math", "sdpa", "flex", "ragged"])
 def test_long_buildings_pass_without_attention_and_short_ones_with_it_whatever_their_batch(kind):
     limited = small_model(max_attention_length=8, attention=kind)
     whole, without = small_model(attention=kind), small_model(attention="none")

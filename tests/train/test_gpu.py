@@ -108,6 +108,8 @@ def test_the_teacher_comes_back_to_the_cpu_after_training(work):
         pytest.param("fp16", False, "sdpa", 0.1, marks=needs_gpu),
         pytest.param(32, True, "flex", 0.01, marks=needs_gpu),
         pytest.param("bf16", True, "sdpa", 0.05, marks=needs_gpu),
+        pytest.param("bf16", False, "ragged", 0.05, marks=needs_gpu),
+        pytest.param(32, True, "ragged", 0.01, marks=needs_gpu),
     ],
 )
 def test_every_precision_trains_on_a_gpu_as_the_cpu_does(work, precision, compiled, attention, close):

@@ -281,13 +281,13 @@ def test_what_the_machine_lacks_is_refused(changed, message, monkeypatch):
         check_devices(make_params(**changed).train)
 
 
-@pytest.mark.parametrize("network", [{"attention": "flex"}, {"compile": True}])
+@pytest.mark.parametrize("network", [{"attention": "flex"}, {"attention": "ragged"}, {"compile": True}])
 def test_what_a_gpu_compiles_wants_a_c_compiler(network, monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     attention = network.get("attention", "sdpa")
     changed = {"compile": network.get("compile", False), "accelerator": "auto"}
-    found = "model.attention: flex" if attention == "flex" else "train.compile: true"
+    found = "train.compile: true" if changed["compile"] else f"model.attention: {attention}"
     with pytest.raises(InputError, match=f"{found} found, and no C compiler no-such-compiler"):
         check_devices(make_params(**changed).train, attention)
     check_devices(make_params(**changed | {"accelerator": "cpu"}).train, attention)

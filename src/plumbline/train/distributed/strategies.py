@@ -95,9 +95,9 @@ def check_devices(losses: FitOptions, attention: str = "sdpa") -> None:
     """
     if losses.compile:
         _check_compiler("train.compile: true", "CXX", ("g++",), "C++")
-    if gpus(losses) and (losses.compile or attention == "flex"):
-        # Triton builds what starts a GPU's kernels in C; attention flex is compiled whether the network is or not.
-        wanted = "train.compile: true" if losses.compile else "model.attention: flex"
+    if gpus(losses) and (losses.compile or attention in ("flex", "ragged")):
+        # Triton builds what starts a GPU's kernels in C; these kernels are compiled whether the network is or not.
+        wanted = "train.compile: true" if losses.compile else f"model.attention: {attention}"
         _check_compiler(wanted, "CC", ("gcc", "clang"), "C")
     if losses.accelerator == "gpu" and not torch.cuda.is_available():
         raise InputError("train.accelerator: gpu found, and there is none that works. Use auto or cpu.")

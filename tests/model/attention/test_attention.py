@@ -10,17 +10,8 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from plumbline.core.console import log
-from plumbline.model import attention
-from plumbline.model.attention import (
-    FLEX,
-    FLEX_CHANNELS,
-    Attention,
-    block_mask,
-    blockwise,
-    key_mask,
-    masked_by_channel,
-    written_out,
-)
+from plumbline.model.attention import FLEX, Attention, flex, key_mask, masked_by_channel, written_out
+from plumbline.model.attention.flex import FLEX_CHANNELS, block_mask, blockwise
 from plumbline.params.plugins import ATTENTION
 
 LENGTHS = torch.tensor([[6], [2], [4]])
@@ -61,18 +52,36 @@ def test_as_many_channels_as_flex_needs_are_not_copied():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("length", [150, 300])
-def test_flex_attention_of_several_blocks_has_the_gradients_of_the_formula(length):
+@pytest.mark.parametrize("kind", ["flex", "ragged"])
+@pytest.mark.parametrize("length", [20, 150, 300])
+def test_attention_on_a_gpu_has_the_gradients_of_the_formula(kind, length):
     torch.manual_seed(0)
-    mask = (torch.arange(length) < torch.tensor([[length], [1], [7], [length - 20]])).cuda()
+    mask = (torch.arange(length) < torch.tensor([[length], [1], [7], [length - 15]])).cuda()
     parts = [torch.randn(4, 2, length, 16, device="cuda", requires_grad=True) for _ in range(3)]
     found = []
-    for kind in ("math", "flex"):
-        mixed = ATTENTION[kind].mix(*parts, ATTENTION[kind].keys(mask))
+    for kernel in (ATTENTION["math"], ATTENTION[kind]):
+        mixed = kernel.mix(*parts, kernel.keys(mask))
         real = mixed.transpose(1, 2)[mask]
         found.append([real, *torch.autograd.grad(real.square().sum(), parts)])
     for left, right in zip(*found, strict=True):
         torch.testing.assert_close(left, right, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("length", [20, 128, 300])
+def test_ragged_attention_on_a_gpu_is_the_formula_in_half_precision(dtype, length):
+    """Of 300 scatterers by torch's own kernel."""
+    torch.manual_seed(0)
+    mask = (torch.arange(length) < torch.tensor([[length], [1], [7], [length - 15]])).cuda()
+    parts = [torch.randn(4, length, 2, 24, device="cuda").to(dtype).requires_grad_() for _ in range(3)]
+    found = []
+    for kernel, given in ((ATTENTION["math"], [part.float() for part in parts]), (ATTENTION["ragged"], parts)):
+        real = kernel.mix(*(part.transpose(1, 2) for part in given), kernel.keys(mask)).transpose(1, 2)[mask]
+        found.append([real, *torch.autograd.grad(real.float().square().sum(), parts)])
+    for left, right in zip(*found, strict=True):
+        assert (left.float() - right.float()).norm() < 1e-2 * left.float().norm()
 
 
 @pytest.mark.parametrize(("precision", "near"), [(torch.float32, 1e-6), (torch.float16, 2e-3)])
@@ -128,7 +137,7 @@ def test_the_block_mask_writes_out_no_pairs_of_scatterers():
 
 
 def test_without_a_gpu_flex_says_once_what_takes_its_place():
-    attention._say_replaced.cache_clear()
+    flex._say_replaced.cache_clear()
     mask, said, handler = torch.ones(2, 3, dtype=torch.bool), [], logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())
     level = log.level
@@ -153,11 +162,11 @@ def test_flex_attention_is_compiled_for_every_kind_of_batch(monkeypatch):
     compile_ = torch.compile
     monkeypatch.setattr(torch, "compile", lambda *given, **options: compile_(*given, **options, backend="eager"))
     monkeypatch.setattr(torch.nn.attention.flex_attention, "_validate_device", lambda *_: None)
-    attention._compiled_flex.cache_clear()
+    flex._compiled_flex.cache_clear()
     torch._dynamo.reset()
     counters.clear()
     try:
-        attend = attention._compiled_flex()
+        attend = flex._compiled_flex()
         for training in (True, False):
             for batch, length in [(3, 150), (2, 40), (1, 60), (5, 1), (4, 300), (2, 700), (1, 500)]:
                 query = torch.randn(batch, 2, length, 16, requires_grad=training)
@@ -167,5 +176,5 @@ def test_flex_attention_is_compiled_for_every_kind_of_batch(monkeypatch):
                     blockwise(attend, query, query, query, block_mask(torch.ones(batch, length, dtype=torch.bool)))
         assert counters["frames"]["total"] == counters["frames"]["ok"] > 8
     finally:
-        attention._compiled_flex.cache_clear()
+        flex._compiled_flex.cache_clear()
         torch._dynamo.reset()
