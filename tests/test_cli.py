@@ -46,7 +46,8 @@ def test_every_stage_and_every_release_command_is_there():
     }
     adapters = {("adapt",), ("adapters", "list"), ("adapters", "merge")}
     fields = {("restore",), ("fields", "adapters"), ("fields", "merge")}
-    use = {("doctor",), ("predict",), ("explain",), ("bench",), ("triton",), ("tensorrt",), ("score",), ("serve",)}
+    use = {(name,) for name in ("doctor", "inspect", "predict", "explain", "score", "serve", "bench")}
+    use |= {("triton",), ("tensorrt",)}
     assert set(ALL) == {*((stage,) for stage in STAGES), *use, *release, *adapters, *fields}
 
 
