@@ -17,8 +17,8 @@ unexport PYTHONDONTWRITEBYTECODE
 PAGE := src/plumbline/serve/map/page/app.js
 
 .DEFAULT_GOAL := help
-.PHONY: help install web wheel run run-restoration up down test tests chaos soak load kernel lint format bench pretrained \
-	pretrained-restoration lock sbom clean
+.PHONY: help install web wheel run run-restoration up down test tests chaos soak load kernel docs lint format bench \
+	pretrained pretrained-restoration lock sbom clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -87,6 +87,11 @@ kernel: $(VENV)/.test  ## Interpret the Triton kernels of attention on the CPU, 
 	test -d $(VENV)/kernel/triton || $(PIP) install $(PIP_ARGS) --no-deps --target $(VENV)/kernel "$(TRITON)"
 	TRITON_INTERPRET=1 $(KERNEL_TESTS)/test_triton_kernels.py
 	$(KERNEL_TESTS)/test_triton_compiles.py
+
+docs: $(VENV)/.test  ## Build the documentation as a site into build/docs; needs MkDocs, which it installs
+	grep -oE '^[A-Za-z0-9._-]+==[^ ;\\]+' requirements/test.lock > $(VENV)/pins.txt
+	$(PIP) install $(PIP_ARGS) --no-build-isolation --constraint $(VENV)/pins.txt -e ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # In folders of their own, so that they neither read nor write what `make run` does there.
 stages = for stage in simulate ingest prepare train compress export validate package; do plumbline $$stage || exit; done

@@ -1,0 +1,149 @@
+"""The site names every page once, no link is dead, and the reference pages come from the code."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+from typer.testing import CliRunner
+
+from plumbline.cli import app
+from plumbline.params.load import Params
+from plumbline.params.restoration import RestorationParams
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(DOCS / "site"))
+
+import links  # noqa: E402
+import reference  # noqa: E402
+
+GENERATED = {"index.md", "contributing.md", *reference.PAGES}
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "data").glob("*/README.md")])
+
+
+class _Loader(yaml.SafeLoader):
+    """Of YAML with names of Python objects in it, which count as text."""
+
+
+_Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: suffix)
+
+
+def _leaves(nav: Any) -> Iterator[str]:
+    if isinstance(nav, str):
+        yield nav
+    for part in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
+        yield from _leaves(part)
+
+
+def test_navigation_names_every_page_once():
+    config = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), _Loader)
+    named = list(_leaves(config["nav"]))
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    assert len(named) == len(set(named))
+    assert set(named) == pages | GENERATED
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_to_files_and_headings(page: Path):
+    assert links.dead(page, ROOT) == []
+
+
+def test_generated_pages_are_not_kept():
+    assert not [name for name in GENERATED if (DOCS / name).exists()]
+
+
+def test_a_dead_link_is_found(tmp_path: Path):
+    (tmp_path / "other.md").write_text("# A page\n\n## What it *is*: 2 `things`\n")
+    (tmp_path / "page.md").write_text(
+        "[gone](gone.md) [there](other.md#what-it-is-2-things) [lost](other.md#nowhere)\n"
+        "[![picture](gone.png)](https://example.org)\n\n```\n[code](gone.md)\n```\n\n    [code](gone.md)\n"
+        "`[code](gone.md)` [self](#page)\n\n[out](../outside.md)\n"
+    )
+    assert links.dead(tmp_path / "page.md", tmp_path) == [
+        "page.md:1: gone.md: no such file",
+        "page.md:1: other.md#nowhere: no such heading",
+        "page.md:2: gone.png: no such file",
+        "page.md:9: #page: no such heading",
+        "page.md:11: ../outside.md: no such file",
+    ]
+
+
+def test_every_command_and_option_is_on_the_page_of_commands():
+    page = reference.cli_page()
+    parts = dict(re.findall(r"^## plumbline (.+?)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    found = 0
+    for name in _all_commands():
+        text = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "400", "NO_COLOR": "1"}).output
+        for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) - {"--help"}:
+            assert f"`{option}`" in parts[name], (name, option)
+            found += 1
+    assert found > 100
+    assert set(parts) == set(_all_commands())
+
+
+def _all_commands(before: tuple[str, ...] = ()) -> list[str]:
+    """As the help itself lists them."""
+    text = CliRunner().invoke(app, [*before, "--help"], env={"COLUMNS": "400", "NO_COLOR": "1"}).output
+    _, _, listed = text.partition("Commands ")
+    names = re.findall(r"^│ ([a-z][a-z-]*) ", listed, re.MULTILINE)
+    return [one for name in names for one in (_all_commands((*before, name)) or [" ".join((*before, name))])]
+
+
+def test_every_parameter_is_on_the_page_of_parameters():
+    page = reference.params_page()
+    told = re.findall(r"^### (\w+): ([^\n]+)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
+    parts = {f"{family}: {path}": text for family, path, text in told}
+    for family, whole in (("Diagnosis", Params), ("Restoration", RestorationParams)):
+        for path, section in reference.sections(whole):
+            text = parts[f"{family}: {path or 'the file'}"]
+            again = re.search(r"The same keys as \[.*\]\(#(.+)\)", text)
+            if again:
+                text = next(other for name, other in parts.items() if links.slug(name) == again[1])
+            for name, field in section.model_fields.items():
+                assert f"| `{field.alias or name}` |" in text, (path, name)
+    assert "| `bay_m` |" not in page  # no such parameter
+    assert "| `buffer_m` | number | ≥ 0, ≤ 20 | `2.0` | m |" in page
+
+
+def test_every_section_of_the_params_file_is_reached():
+    """By a walk of its own over all models that the whole files hold."""
+    reached = {section for whole in (Params, RestorationParams) for _, section in reference.sections(whole)}
+    module = sys.modules
+    defined = {
+        kind
+        for name, found in list(module.items())
+        if name.startswith("plumbline.params")
+        for kind in vars(found).values()
+        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind.model_fields
+    }
+    held = {base for kind in reached for base in kind.__mro__}
+    assert defined - held - {Params, RestorationParams} == set()
+
+
+def test_every_operation_of_the_service_is_on_its_page():
+    pytest.importorskip("fastapi")
+    page = reference.http_page()
+    for operation in ("POST /v1/predict", "POST /v1/restore", "GET /v1/jobs/{job}/result", "DELETE /v1/jobs/{job}"):
+        assert f"## {operation}\n" in page
+    assert "| `min_quadrant_confidence` |" in page
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path):
+    for library in ("mkdocs", "material", "mkdocstrings"):
+        pytest.importorskip(library, reason=f"{library} is of the extra `docs`: `make docs` builds the site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert ended.returncode == 0, ended.stderr
+    commands = (tmp_path / "site" / "reference" / "cli" / "index.html").read_text(encoding="utf-8")
+    assert "plumbline predict" in commands
+    assert "prepare_buildings" in (tmp_path / "site" / "python" / "index.html").read_text(encoding="utf-8")
+    shutil.rmtree(tmp_path / "site")
