@@ -5,8 +5,15 @@ const SLOW_MS = 45
 /** After so many slow frames, more than the quick ones between them, the map is drawn coarser. */
 const PATIENCE = 3
 const COARSE = 0.5
+/** Lines take longer than the areas they go around. */
+const LINES = ["edges", "quarter-edges", "hexagon-edges"]
 
 export function keepSmooth(map) {
+    function draw(ratio, opacity) {
+        for (const id of LINES) if (map.getLayer(id)) map.setPaintProperty(id, "line-opacity", opacity)
+        map.setPixelRatio(ratio)
+    }
+
     let last = 0
     let slow = 0
     let coarse = false
@@ -20,11 +27,11 @@ export function keepSmooth(map) {
         last = now
         if (coarse || slow < PATIENCE) return
         coarse = true
-        setTimeout(() => map.setPixelRatio(COARSE * devicePixelRatio)) // not in the middle of drawing
+        setTimeout(() => draw(COARSE * devicePixelRatio, 0)) // not in the middle of drawing
     })
     map.on("idle", () => {
         if (!coarse) return
         coarse = false
-        map.setPixelRatio(undefined)
+        draw(undefined, 1)
     })
 }

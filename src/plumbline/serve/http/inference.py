@@ -25,6 +25,8 @@ DTYPES = {"FP32": np.dtype("<f4"), "BOOL": np.dtype("?")}
 KINDS = {"float32": "FP32", "bool": "BOOL"}
 LARGEST_SIDE = 1 << 20
 MOST_DIMENSIONS = 3
+SMALL_BYTES = 32_000
+"""Up to this size a request is answered in the event loop: to hand it to a thread takes longer than the answer."""
 
 
 def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
@@ -69,7 +71,8 @@ def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
         waiting += 1
         try:
             body = await request.body()
-            return await run_in_threadpool(answer, one, body, request.headers.get(JSON_LENGTH), meters)
+            given = one, body, request.headers.get(JSON_LENGTH), meters
+            return answer(*given) if len(body) <= SMALL_BYTES else await run_in_threadpool(answer, *given)
         finally:
             waiting -= 1
 
