@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from benchmarks.common import ROOT
+from benchmarks.heldout.inspection import Inspection
 from benchmarks.heldout.mechanisms import ALARMS, Figures
 from benchmarks.heldout.triage import SCORES
 from benchmarks.shifted import DOMAINS, make_domain
@@ -91,6 +92,7 @@ TABLES = {
             ("rate", *(f"{what} {name}" for what in ("AP", "recall") for name in SCORES), *ALARMS),
             4,
         ),  # the estimated rate, too
+        (tuple(name.replace("_", " ") for name in Inspection._fields), 1),
     ],
     "field_data": [(("way", "examples a second", "of the project's own", "bytes"), 1)],
     "makers.eighth": [WRITTEN],
