@@ -34,9 +34,7 @@ def _auto(value: Any) -> Any:
 
 def _kept(value: Any) -> Any:
     if value == "deepspeed_stage_2":
-        raise ValueError(
-            "deepspeed_stage_2 found, which is no longer there. Use zero2, which shards the same by PyTorch"
-        )
+        raise ValueError("it was removed. Use zero2, which shards gradients and the optimiser's state, too")
     return value
 
 
