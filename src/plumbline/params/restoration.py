@@ -106,7 +106,7 @@ class AdapterFields(FitOptions):
     def _in_one_process(self) -> Self:
         if self.devices * self.nodes > 1 or self.strategy != "auto":
             raise ValueError(
-                f"devices, nodes, strategy: {self.devices}, {self.nodes} and {self.strategy} found; adapters are trained "
+                f"devices, nodes, strategy: {self.devices}, {self.nodes} and {self.strategy} found; adapters train "
                 "in one process. Use 1, 1 and auto; train.devices may still be more"
             )
         return self

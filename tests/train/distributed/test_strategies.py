@@ -320,7 +320,7 @@ def test_a_process_that_is_gone_is_told_of_in_a_line_and_other_errors_are_not():
         (
             "train",
             {"strategy": "deepspeed_stage_2"},
-            "train.strategy: .deepspeed_stage_2. found; it was removed. Use zero2",
+            "train.strategy: .deepspeed_stage_2. found; it was removed",
         ),
         ("train", {"precision": "fp16"}, "precision: fp16 found with strategy fsdp, .* Use precision bf16 or 32"),
         ("train", {"strategy": "zero2", "communication": "int8"}, "communication: int8 works with strategy ddp, not"),
