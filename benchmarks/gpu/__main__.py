@@ -42,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked.add_argument("--catalogue", default=CATALOGUE, help=argparse.SUPPRESS)
     asked.add_argument("--part", help=argparse.SUPPRESS)
     given = asked.parse_args(argv)
+    given.output = given.output.resolve()
     folder = given.output / "dry" if given.dry else given.output
     if not given.dry and (why := _without_gpu()):
         print(NO_GPU.format(why=why), file=sys.stderr)

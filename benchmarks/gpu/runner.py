@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import importlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -78,7 +79,9 @@ def _apart(name: str, module: str, path: Path, key: Key, seconds: float) -> Resu
     if dry:  # one thread: on a busy machine two wait for one another
         environment |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
         environment["TRITON_INTERPRET"] = "1" if name == "kernels" else "0"
-    command = [sys.executable, "-m", "benchmarks.gpu", "--catalogue", module, "--part", name, *(["--dry"] * dry)]
+    output = path.parent.parent if dry else path.parent
+    command = [sys.executable, "-m", "benchmarks.gpu", "--catalogue", module, "--output", str(output), "--part", name]
+    command += ["--dry"] * dry
     log = path.with_suffix(".log")
     began = time.monotonic()
     with log.open("w", encoding="utf-8") as stream:
@@ -145,6 +148,8 @@ def measure(name: str, module: str, folder: Path, key: Key) -> int:
 
 
 def _peak_mb() -> float:
+    if "torch" not in sys.modules:  # nothing was computed, and torch takes seconds to load
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     from benchmarks.speed.network import most_memory
 
     return most_memory()

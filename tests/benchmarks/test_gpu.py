@@ -70,13 +70,13 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
 
 
 def test_a_part_that_fails_or_hangs_leaves_the_others(tmp_path):
-    done = run(tmp_path, "--parts", "raises", "hangs", "--seconds", "6")
+    done = run(tmp_path, "--parts", "raises", "hangs", "--seconds", "10")
     assert done.returncode == 1, done.stderr
     ends(int((tmp_path / "dry" / "work" / "child").read_text()))
     (written,) = tmp_path.glob("*-gpu-dry.md")
     said = written.read_text()
     assert "`raises`, failed: ValueError: no kernel image is available" in said
-    assert "`hangs`, over its time: ended after 6 s" in said
+    assert "`hangs`, over its time: ended after 10 s" in said
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
