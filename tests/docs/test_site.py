@@ -147,5 +147,5 @@ def test_the_site_builds_without_a_warning(tmp_path: Path):
     assert ended.returncode == 0, ended.stderr
     commands = (tmp_path / "site" / "reference" / "cli" / "index.html").read_text(encoding="utf-8")
     assert "plumbline predict" in commands
-    assert "prepare_buildings" in (tmp_path / "site" / "python" / "index.html").read_text(encoding="utf-8")
+    assert "prepare_buildings" in (tmp_path / "site" / "program" / "index.html").read_text(encoding="utf-8")
     shutil.rmtree(tmp_path / "site")

@@ -285,10 +285,11 @@ def test_failing_to_write_leaves_no_package(tiny, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_example_in_the_docs_works(tiny):
-    """Its paths are those of a project after `make run`, which the tiny run is."""
-    page = (ROOT / "docs" / "package.md").read_text()
-    (block,) = (part for part in page.split("```python\n")[1:] if "onnxruntime" in part)
+@pytest.mark.parametrize("which", ["import predict", "import onnxruntime"])
+def test_the_examples_in_the_docs_work(tiny, which):
+    """Their paths are those of a project after `make run`, which the tiny run is."""
+    page = (ROOT / "docs" / "program.md").read_text()
+    block = next(part for part in page.split("```python\n")[1:] if which in part)
     ended = subprocess.run(
         [sys.executable, "-c", block.split("```")[0]],
         capture_output=True,
