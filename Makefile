@@ -79,6 +79,7 @@ load: $(VENV)/.test  ## Load the service with users, and ask it nonsense; needs 
 	PYTHONPATH=$(VENV)/clients $(BIN)/pytest tests/serve/http -k public_client
 	$(BIN)/python -m benchmarks.service
 	$(BIN)/python -m benchmarks.service.nonsense
+	$(BIN)/python -m benchmarks.service.hour
 
 # torch brings Triton for GPUs alone, and the lock files are those of its CPU build.
 TRITON := triton==3.9.0
