@@ -201,7 +201,7 @@ class Train(FitOptions):
     augment: bool = True
     """Mirror and turn each building's frame at random (the eight symmetries of the compass)."""
     padding: PaddingKind = "mask"
-    """What fills shorter sequences of a batch. The network masks it; see docs/padding.md."""
+    """What fills shorter sequences of a batch. The network masks it; see docs/training.md."""
     perturb: Fraction = 0.5
     """Share of the examples that `point_dropout`, `track_dropout` and `noise` act on, where one of them is above 0."""
     point_dropout: float = Field(default=0.0, ge=0, lt=1)

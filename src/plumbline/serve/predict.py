@@ -52,8 +52,10 @@ def predict(
         output: predictions; the suffix names the format.
         map_path: HTML file.
         artifact: model of the package; its default without.
-        ingest, format_: see `read_tracks`.
-        id_column, layer: see `read_buildings`; without, what `ingest` says of the file.
+        ingest: see `read_tracks`.
+        format_: see `read_tracks`.
+        id_column: see `read_buildings`; without, what `ingest` says of the file.
+        layer: see `read_buildings`; without, what `ingest` says of the file.
         min_quadrant_confidence: of section `prepare`; without, the package's.
         damage_rate: share of the buildings that are damaged; None: estimated from the answers.
 
@@ -133,12 +135,14 @@ def judge_footprints(
     version: str,
     damage_rate: float | None = None,
 ) -> Judged:
-    """The predictions table for the footprints, in the CRS of the tracks, and why each is not judged.
+    """Return the predictions table for the footprints, in the CRS of the tracks, and why each is not judged.
 
     Args:
-        tracks, footprints: see `prepare_buildings`.
+        tracks: see `prepare_buildings`.
+        footprints: see `prepare_buildings`.
         prepare: how the model wants its scatterers prepared.
-        model: what answers. version: of its package.
+        model: what answers.
+        version: of its package.
         damage_rate: see `judge`.
     """
     return judge_and_assign(tracks, footprints, prepare, model, version, damage_rate)[0]

@@ -1,6 +1,6 @@
 """What stands beyond the end of a shorter sequence, as plug-ins.
 
-The network masks its padding, so its answer is the same for all of them; `docs/padding.md` says why zeros with a mask
+The network masks its padding, so its answer is the same for all of them; `docs/training.md` says why zeros with a mask
 are the default. The others are for runtimes and networks that know no mask.
 
 Shape legend: B buildings, L places, F features.
