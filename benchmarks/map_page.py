@@ -33,7 +33,7 @@ from plumbline.serve.predictions import STATUSES, make_predictions
 from plumbline.sources.track import Track
 
 FLAGS = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-gpu-compositing")
-"""Chromium draws WebGL on the CPU, and puts the page together there, as it does by itself on a machine without a GPU."""
+"""Chromium draws WebGL and the page on the CPU, as it does by itself on a machine without a GPU."""
 WINDOW = {"width": 1400, "height": 900}
 EAST, NORTH, STEP_M = 500_000.0, 4_600_000.0, 25.0
 CRS = "EPSG:32633"

@@ -2,7 +2,7 @@
 
 python -m benchmarks.heldout.mechanisms PREDICTIONS.csv LABELS.csv [--json OUT]
 
-Prints two tables in Markdown. The first has a row for each `mechanism` of the labels:
+Prints three tables in Markdown. The first has a row for each `mechanism` of the labels:
 
 - `judged`: share with the status `ok`. The columns below are of these.
 - `damaged`: number with a true severity of 0.5 permille or more. `accepted`: share of them with a quadrant that the
@@ -19,6 +19,8 @@ made for:
 - `false alarms`: share of the sound buildings with category 2 or above. `sound alarms`: share of the buildings with
   category 2 or above that is sound.
 - calibration error (ECE) of `p_damaged`, if the predictions are made for that rate or do not say their rate.
+
+The third counts what a user finds, without weights (`inspection.py`).
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.common import head, line, parse, parser, refusing
+from benchmarks.heldout.inspection import Inspection, inspection
 from benchmarks.heldout.scores import LOWEST_PERMILLE, cell
 from benchmarks.heldout.triage import RATES, SCORES, Triage, own_rate, triage
 from plumbline.core.errors import InputError
@@ -148,8 +151,8 @@ def by_rate(beside: pd.DataFrame) -> list[Triage]:
     return [triage(judged, rate) for rate in rates]
 
 
-def tables(mechanisms: dict[str, Figures], rates: list[Triage]) -> str:
-    """Write both tables in Markdown."""
+def tables(mechanisms: dict[str, Figures], rates: list[Triage], found: Inspection) -> str:
+    """Write the three tables in Markdown."""
     lines = [head("mechanism", *Figures._fields)]
     for name, one in mechanisms.items():
         lines.append(line(name, *(f"{value}" if isinstance(value, int) else cell(value) for value in one)))
@@ -157,6 +160,7 @@ def tables(mechanisms: dict[str, Figures], rates: list[Triage]) -> str:
     for rate in rates:
         values = *rate.average_precision.values(), *rate.recall.values(), *rate[3:]
         lines.append(line(f"{rate.rate:.3g}", *map(cell, values)))
+    lines += ["", head(*(name.replace("_", " ") for name in Inspection._fields)), line(*found)]
     return "\n".join(lines)
 
 
@@ -220,7 +224,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         mechanisms, rates = by_mechanism(beside), by_rate(beside)
         if given.json is not None:
             write_json(given.json, mechanisms, rates)
-    print(tables(mechanisms, rates))
+    print(tables(mechanisms, rates, inspection(beside)))
 
 
 if __name__ == "__main__":

@@ -146,20 +146,26 @@ def service(folder: Path, processes: int) -> Iterator[tuple[str, subprocess.Pope
         process.wait(timeout=60)
 
 
-def load(address: str, batch: Batch, count: int, seconds: int, scratch: Path) -> Loaded:
-    """Have `count` users ask for `seconds`."""
+def tensors_of(batch: Batch) -> tuple[bytes, int]:
+    """Return the body of a request with binary tensors, and the bytes of its JSON."""
     parts, tensors = [], []
     for name, values in batch.items():
         parts.append(values.tobytes())
         about = {"name": name, "shape": list(values.shape), "datatype": KINDS[str(values.dtype)]}
         tensors.append({**about, "parameters": {"binary_data_size": len(parts[-1])}})
     content = json.dumps({"inputs": tensors, "parameters": {"binary_data_output": True}}).encode()
+    return content + b"".join(parts), len(content)
+
+
+def load(address: str, batch: Batch, count: int, seconds: int, scratch: Path) -> Loaded:
+    """Have `count` users ask for `seconds`."""
+    content, length = tensors_of(batch)
     body = scratch / "body"
-    body.write_bytes(content + b"".join(parts))
+    body.write_bytes(content)
     served = httpx.get(f"{address}/v1/models").json()[0]["name"]
     environment = os.environ | {
         BODY: str(body),
-        HEADER: str(len(content)),
+        HEADER: str(length),
         WHERE: f"/v2/models/{served}/infer",
         "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}",
     }

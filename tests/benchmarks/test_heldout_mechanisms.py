@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.heldout.inspection import inspection
 from benchmarks.heldout.mechanisms import ALL, by_mechanism, by_rate, main, read_beside
 from benchmarks.heldout.triage import average_precision, calibration_error, precision_recall, recall_at, weights
 from plumbline.core.errors import InputError
@@ -161,3 +162,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main([str(tmp_path / "a.csv"), str(tmp_path / "b.csv")])
     assert capsys.readouterr().err == f"ERROR {tmp_path / 'a.csv'}: no such file.\n"
+
+
+def test_the_list_is_counted_as_a_user_finds_it(files):
+    found = inspection(read_beside(*files()))
+    # Flagged: 6, which is sound, and 1. Damaged: 1, 2 (judged, not flagged) and 3 (left out).
+    assert found == (6, 3, 1, 1, 2, 1, 1, 2, 2, 2)

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from benchmarks.common import ROOT
+from benchmarks.heldout.inspection import Inspection
 from benchmarks.heldout.mechanisms import ALARMS, Figures
 from benchmarks.heldout.triage import SCORES
 from benchmarks.shifted import DOMAINS, make_domain
@@ -91,6 +92,7 @@ TABLES = {
             ("rate", *(f"{what} {name}" for what in ("AP", "recall") for name in SCORES), *ALARMS),
             4,
         ),  # the estimated rate, too
+        (tuple(name.replace("_", " ") for name in Inspection._fields), 1),
     ],
     "field_data": [(("way", "examples a second", "of the project's own", "bytes"), 1)],
     "makers.eighth": [WRITTEN],
@@ -265,6 +267,7 @@ def test_every_benchmark_is_asked():
     folder = ROOT / "benchmarks"
     found = [path for path in folder.rglob("*.py") if 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")]
     names = {path.relative_to(folder).with_suffix("").as_posix().replace("/", ".") for path in found}
-    # The case alone in its process that `train` starts; and what needs the libraries that `make load` installs.
-    apart = {"speed.cases", "service", "service.nonsense"}
+    # The case alone in its process that `train` starts; what needs the libraries that `make load` installs; and
+    # what `test_gpu.py` asks.
+    apart = {"speed.cases", "service", "service.hour", "service.nonsense", "gpu"}
     assert {name.removesuffix(".__main__") for name in names} - apart == set(TABLES)

@@ -1,10 +1,10 @@
 // Where a machine draws slowly, as one without a GPU, the map is coarser while it moves, and sharp when it rests.
 
 /** A frame that takes longer than this is a slow one. */
-const SLOW_MS = 45
+const SLOW_MS = 34
 /** After so many slow frames, more than the quick ones between them, the map is drawn coarser. */
 const PATIENCE = 3
-const COARSE = 0.5
+const COARSE = 0.4
 /** Lines take longer than the areas they go around. */
 const LINES = ["edges", "quarter-edges", "hexagon-edges"]
 

@@ -30,6 +30,7 @@ class FieldOptimisation(Fitting):
     """
 
     metrics: ClassVar[tuple[str, ...]] = ("score", "rmse_mm", "rmse_ratio")
+    network: ClassVar[str] = "model.unet"
 
     def __init__(self, model: FieldDenoiser, params: TrainFields | AdapterFields, section: str = "train") -> None:
         """`section`: of the params, that `params` is; for messages."""
