@@ -261,7 +261,7 @@ def test_the_tutorials_run(place: Place, capsys: pytest.CaptureFixture[str]):
     place.run("docs/tutorial.md 4", city)
     assert "severity_permille_true" in place.run("docs/tutorial.md 5", city)
     fewer = {"--steps 5 --samples 4": "--steps 1 --samples 2 --cell 20"}
-    assert "field_buildings.csv: 24 of 24" in place.run("docs/tutorial-fields.md 1", city, **fewer)
+    assert "of 24 footprints are near enough" in place.run("docs/tutorial-fields.md 1", city, **fewer)
     serve = place.here(next(b.text for b in BLOCKS if b.key == "docs/tutorial-fields.md 3")).strip()
     service = subprocess.Popen(
         [*shlex.split(serve), "--port", str(place.port)],
