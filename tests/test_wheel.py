@@ -153,7 +153,7 @@ def test_bench_triton_and_doctor_work_in_it(base, tmp_path):
     ):
         ended = base.run(*words, cwd=tmp_path)
         assert ended.returncode == 0, (words, ended.stdout, ended.stderr)
-    assert "extras: none" in ended.stdout
+    assert "added by extras: none" in ended.stdout
     assert json.loads((tmp_path / "bench.json").read_text())["rows"]
     assert list(tmp_path.glob("triton/*/config.pbtxt"))
 

@@ -68,7 +68,7 @@ def test_an_extra_that_is_not_there_is_no_fault(install) -> None:
     assert states(check_versions) == [State.OK]
     (found,) = check_extras(PLACE)
     assert found.state is State.OK
-    assert "extras: none" in found.found
+    assert "added by extras: none" in found.found
     assert 'adapt, adapters and --adapter: `pip install "plumbline[torch]"`' in found.found
     assert 'pip install "plumbline[pipeline]"' in found.found
 
@@ -77,7 +77,7 @@ def test_an_extra_of_which_most_is_there_misses_the_rest(install) -> None:
     install("plumbline", "0.1.0", *own("torch: torch lightning no-such-thing"))
     assert "no-such-thing is not installed; no-such-thing" in faults(check_versions)
     (found,) = check_extras(PLACE)
-    assert "extras: torch" in found.found
+    assert "added by extras: torch" in found.found
 
 
 def test_the_runtime_for_gpus_takes_the_place_of_the_other(install, monkeypatch: pytest.MonkeyPatch) -> None:

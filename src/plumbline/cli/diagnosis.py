@@ -8,7 +8,7 @@ from pathlib import Path
 
 from plumbline.core.errors import InputError, ParameterError
 from plumbline.core.extras import need
-from plumbline.params import load_params
+from plumbline.params import Simulate, is_partial, load_params, load_section
 
 name = "diagnosis"
 
@@ -17,7 +17,9 @@ def simulate(params: Path, data: Path) -> None:
     """See `families.Family`."""
     from plumbline.simulate.stage import simulate as run
 
-    run(load_params(params).simulate, data / "simulate")
+    # A file that only makes a city to try commands on needs no other section.
+    alone = load_section(params, "simulate", Simulate) if is_partial(params) else None
+    run(alone or load_params(params).simulate, data / "simulate")
 
 
 def ingest(params: Path, data: Path, workers: int | None) -> None:

@@ -32,7 +32,18 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError, PlumblineError, SignatureRefused
 from plumbline.core.extras import install, is_installed, need
 from plumbline.core.jobs import one_thread
-from plumbline.params import Adapt, Ingest, Prepare, load_ingest, load_params, load_section
+from plumbline.params import (
+    Adapt,
+    Ingest,
+    Package,
+    Params,
+    Prepare,
+    Score,
+    is_partial,
+    load_ingest,
+    load_params,
+    load_section,
+)
 
 app = typer.Typer()
 
@@ -237,6 +248,17 @@ def adapt(
     )
 
 
+def _score_params(path: Path) -> Params:
+    """Read what `score` needs: the whole file, or one with the sections `score` and `ingest` alone."""
+    if not is_partial(path):
+        return load_params(path)
+    return Params.model_construct(
+        ingest=load_ingest(path),
+        score=load_section(path, "score", Score) or Score(),
+        package=load_section(path, "package", Package) or Package(),
+    )
+
+
 @app.command(epilog="Example: `plumbline score` after a folder of new products was put into data/deliveries/CITY/")
 def score(
     model: Annotated[str, typer.Option("--model", help="`champion`, `pretrained`, or the folder of a package.")] = (
@@ -254,7 +276,7 @@ def score(
     from plumbline.release.resolve import resolve_model
     from plumbline.serve.score.run import score as run
 
-    given = load_params(params)
+    given = _score_params(params)
     name = given.package.name
 
     def find_models() -> tuple[Path, Path | None]:

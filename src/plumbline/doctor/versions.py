@@ -23,6 +23,8 @@ PACKAGES = (CPU, GPU)
 NAME = "plumbline"
 # Never by its name alone: on the public index "plumbline" is another project.
 AGAIN = "Install it: its wheel, or in a clone `make install` or `pip install -e .`."
+ALWAYS = "predict, inspect, restore, score, bench, triton and doctor"
+"""Commands that every installation has."""
 GIVES = {
     "torch": "explain, adapt, adapters and --adapter",
     "pipeline": "training to release, --model champion and the challenger",
@@ -76,11 +78,12 @@ def check_versions(_: Place) -> Iterator[Finding]:
 def check_extras(_: Place) -> Iterator[Finding]:
     """What this installation can do; an extra that is not there is no fault."""
     there = _extras_there(_Installed())
-    missing = [f"{told}: {install(extra)}" for extra, told in GIVES.items() if extra not in there]
+    shown = GIVES | {"serve": "serve"}
+    missing = [f"{told}: {install(extra)}" for extra, told in shown.items() if extra not in there]
     yield ok(
         "; ".join(
             [
-                f"predict, score, bench, triton, doctor; extras: {', '.join(there) or 'none'}",
+                f"{ALWAYS} work; added by extras: {', '.join(there) or 'none'}",
                 *(["not here: " + "; ".join(missing)] if missing else []),
             ]
         )

@@ -160,7 +160,8 @@ def judge_and_assign(
     prepared = prepare_buildings(tracks, footprints, prepare)
     if prepared.moved:
         log.info(
-            "%d points beside two footprints count for the one that they move with, not the nearer", prepared.moved
+            "%d points between two footprints go to the one whose movement they follow, not to the nearest",
+            prepared.moved,
         )
     answers = model.answer(prepared.sequences)
     about = Model(version, model.category_share)

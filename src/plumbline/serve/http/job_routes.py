@@ -20,7 +20,7 @@ from plumbline.serve.http.job_files import MEDIA, Upload
 from plumbline.serve.http.job_store import ENDED, JobRow, JobStore, Kind, Status
 from plumbline.serve.http.models import Models
 from plumbline.serve.http.monitoring import Meters
-from plumbline.serve.http.problems import RESPONSES, Problem
+from plumbline.serve.http.problems import NO_JOB, RESPONSES, Problem
 from plumbline.serve.http.settings import Limits
 
 FULL_SECONDS = 30
@@ -93,7 +93,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
     def find(job: str) -> Job:
         row = store.get(job)
         if row is None:
-            raise Problem(404, "There is no such job; ended ones are removed after some hours.")
+            raise Problem(404, NO_JOB)
         return _told(row, root / job_files.JOBS / job)
 
     accepted: dict[int | str, dict[str, Any]] = {202: {"model": Job, "description": "The job is on the list."}}
@@ -154,7 +154,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
     def cancel(job: JobId) -> Job:
         row = store.cancel(job)
         if row is None:
-            raise Problem(404, "There is no such job.")
+            raise Problem(404, NO_JOB)
         folder = root / job_files.JOBS / job
         told = _told(row, folder)
         if row.status in ENDED:

@@ -29,13 +29,14 @@ TITLES = {
     409: "Not possible now",
     413: "Too large",
     415: "This kind of content is not taken",
-    422: "The request does not fit",
+    422: "The request is not accepted",
     429: "Too many jobs",
     500: "Something went wrong in the service",
     503: "Busy",
     507: "No space left",
 }
 BUSY_SECONDS = 2
+NO_JOB = "There is no such job. Ended jobs are removed after some hours; `POST` the files again."
 _ABSOLUTE = re.compile(r"(?<![\w.])/(?:[\w.\-+@]+/)+")
 
 
@@ -123,6 +124,8 @@ def add_handlers(app: FastAPI) -> None:
     async def misfit(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
         parts = []
+        if any(tuple(one["loc"]) == ("path", "job") for one in error.errors()):
+            return Problem(404, NO_JOB).response()
         for one in error.errors():
             where = ".".join(str(part) for part in one["loc"][1:]) or str(one["loc"][0])
             parts.append(f"{where}: {one['msg']}")

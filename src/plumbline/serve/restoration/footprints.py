@@ -12,7 +12,7 @@ import pandas as pd
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.core.console import log, track
+from plumbline.core.console import track
 from plumbline.core.errors import InputError
 from plumbline.prepare.restoration.grid import Grid
 from plumbline.serve.predictions import geojson_text
@@ -63,7 +63,6 @@ def write_buildings(field: Field, buildings: Path, out: Path, layer: str | None 
     for column in columns:
         result[column] = table[column].to_numpy()
     _save(result, out)
-    log.info("%s: %d of %d footprints near enough to points", out, int(result["told"].sum()), len(result))
     return result
 
 

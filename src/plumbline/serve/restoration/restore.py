@@ -214,7 +214,9 @@ def finish(
             blend.add(job.window, np.load(path))
     with ExitStack() as staged:  # all files or none
         if buildings is not None and buildings_output is not None:
-            write_buildings(plan.field, buildings, staged.enter_context(atomic_file(buildings_output)))
+            table = write_buildings(plan.field, buildings, staged.enter_context(atomic_file(buildings_output)))
+            near = int(table["told"].sum())
+            log.info("%s: %d of %d footprints are near enough to points", buildings_output, near, len(table))
         if picture is not None:
             draw(plan.field, blend, staged.enter_context(atomic_file(picture)))
         write_style(plan.field, blend, staged, output)
@@ -287,7 +289,7 @@ def _write(field: Field, blend: Blend, work: Path, output: Path) -> None:
         int(np.isfinite(blend.rows(r, min(r + 512, grid.rows))).any(axis=0).sum()) for r in range(0, grid.rows, 512)
     )
     log.info(
-        "%s: %d x %d cells of %g m, %.0f %% of them within %.0f m of a point and told",
+        "%s: %d x %d cells of %g m. %.0f %% of them have a value; the others are more than %.0f m from a point",
         output,
         grid.rows,
         grid.columns,

@@ -1,0 +1,322 @@
+"""Every shell and Python block of the tutorials and how-to pages is parsed, and a handful is run, in order.
+
+A block that no test can run says why, in a comment right behind it: `<!-- not run: reason -->`.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import resource
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import pandas as pd
+import pyproj
+import pytest
+import typer
+import yaml
+
+from plumbline.cli import app
+
+ROOT = Path(__file__).parents[2]
+BASE = ROOT / "tests/fixtures/cases/base"
+_NAMES = """install inspect predict answers accuracy confidence map qgis explain restoration score rollback formats
+footprints adapt tutorial tutorial-fields service pipeline faults glossary"""
+PAGES = (
+    "README.md",
+    *(f"docs/{name}.md" for name in _NAMES.split()),
+)
+_BLOCK = re.compile(
+    r"^```(bash|sh|console|python|yaml)\n(.*?)^```$(?:\n<!-- not run: ([^\n]+?) -->$)?", re.MULTILINE | re.DOTALL
+)
+_INDENTED = re.compile(r"^ {4}(?:plumbline|curl|pip|python3?|make|git) ", re.MULTILINE)
+
+RUN: Mapping[str, str] = {
+    "docs/tutorial.md 1": "simulate, a smaller city",
+    "docs/tutorial.md 2": "inspect",
+    "docs/tutorial.md 3": "predict with a map",
+    "docs/tutorial.md 4": "predict to csv",
+    "docs/tutorial.md 5": "the comparison in Python",
+    "docs/tutorial-fields.md 1": "restore, few steps",
+    "docs/tutorial-fields.md 3": "serve",
+    "docs/tutorial-fields.md 4": "curl: a job until its result",
+    "docs/formats.md 2": "inspect and predict with --params my.yaml",
+    "docs/formats.md 3": "the pivot of a long table in Python",
+    "docs/explain.md 1": "explain with a plan",
+    "docs/score.md 1": "score of a first delivery",
+}
+"""Blocks that real processes run, by page and number among the page's Bash and Python blocks, and what they show."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    page: str
+    number: int
+    language: str
+    text: str
+    excuse: str | None
+
+    @property
+    def key(self) -> str:
+        """Page and number."""
+        return f"{self.page} {self.number}"
+
+
+def _blocks(page: str) -> list[Block]:
+    found, number = [], 0
+    for match in _BLOCK.finditer((ROOT / page).read_text(encoding="utf-8")):
+        language = "bash" if match[1] in ("sh", "console") else match[1]
+        if language != "yaml":
+            number += 1
+        found.append(Block(page, 0 if language == "yaml" else number, language, match[2], match[3]))
+    return found
+
+
+BLOCKS = [block for page in PAGES for block in _blocks(page) if block.language != "yaml"]
+SHELL = [block for block in BLOCKS if block.language == "bash"]
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of each simple command of a shell block, without comments and redirections."""
+    lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars="();&|\n<>")
+    lexer.whitespace, lexer.commenters, lexer.whitespace_split = " \t", "", True
+    words: list[str] = []
+    comment = False
+    for word in [*lexer, "\n"]:
+        if "\n" in word or (set(word) <= set("();&|") and not comment):
+            if words:
+                yield words
+            words, comment = [], comment and "\n" not in word
+        elif word.startswith("#"):
+            comment = True
+        elif not comment:
+            words.append(word)
+
+
+def parse(words: list[str]) -> None:
+    """Parse a command line of Plumbline as the program does, and do nothing.
+
+    Raises:
+        click.ClickException: no such command or option, a value of another kind, something missing.
+    """
+    command: Any = typer.main.get_command(app)
+    context = command.make_context("plumbline", list(words), resilient_parsing=False)
+    while hasattr(command, "commands"):
+        rest = [*context._protected_args, *context.args]
+        name, command, left = command.resolve_command(context, rest)
+        context = command.make_context(name, left, parent=context, resilient_parsing=False)
+
+
+def _targets() -> set[str]:
+    return set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_stand_in_fences(page: str):
+    """An indented block would escape the tests below."""
+    assert not _INDENTED.search((ROOT / page).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("block", SHELL, ids=lambda block: block.key)
+def test_a_shell_block_is_understood_by_the_real_parsers(block: Block):
+    assert "…" not in block.text, "cannot be pasted"
+    subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
+    for words in commands(block.text):
+        if words[0] == "plumbline":
+            parse(words[1:])
+        if words[0] == "make":
+            assert set(words[1:]) <= _targets(), words
+
+
+@pytest.mark.parametrize(
+    "block", [block for block in BLOCKS if block.language == "python"], ids=lambda block: block.key
+)
+def test_a_python_block_is_understood(block: Block):
+    ast.parse(block.text)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_yaml_block_is_read(page: str):
+    for block in _blocks(page):
+        if block.language == "yaml":
+            assert isinstance(yaml.safe_load(block.text), dict)
+
+
+def test_wrong_commands_are_found():
+    for wrong in ("predict --no-such-option", "predict --points a.csv", "no-such-command", "release rollback 2"):
+        with pytest.raises((click.ClickException, typer._click.exceptions.ClickException)):
+            parse(wrong.split())
+    assert list(commands("a b \\\n  c # d; e\nf 'g h' && i|j\n")) == [["a", "b", "c"], ["f", "g h"], ["i"], ["j"]]
+
+
+def test_all_blocks_are_counted(capsys: pytest.CaptureFixture[str]):
+    excused = [block for block in BLOCKS if block.excuse]
+    known = {block.key for block in BLOCKS}
+    assert RUN.keys() <= known
+    assert not {block.key for block in excused} & RUN.keys()
+    with capsys.disabled():
+        print(f"\nblocks: {len(BLOCKS)}, run: {len(RUN)}, parsed alone: {len(BLOCKS) - len(RUN) - len(excused)}, ")
+        print(f"excused: {len(excused)}: " + "; ".join(f"{block.key} ({block.excuse})" for block in excused))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder with what a reader of a page has in it, and a `plumbline` on the path."""
+
+    folder: Path
+    tools: Path
+    port: int
+
+    def run(self, key: str, cwd: str = ".", **change: str) -> str:
+        """Run a block; its output.
+
+        Args:
+            key: of `RUN`. cwd: below the folder. change: words of it that are another here.
+        """
+        (block,) = (block for block in BLOCKS if block.key == key)
+        text = self.here(block.text, change)
+        words = ["bash", "-e", "-u", "-c", text] if block.language == "bash" else [sys.executable, "-c", text]
+        ended = subprocess.run(
+            words, cwd=self.folder / cwd, env=self.environment(), capture_output=True, text=True, timeout=240
+        )
+        assert ended.returncode == 0, (key, ended.stdout[-2000:], ended.stderr[-2000:])
+        return ended.stdout + ended.stderr
+
+    def here(self, text: str, change: Mapping[str, str] | None = None) -> str:
+        """Return a block as it can run here: a free port, and what a test changes."""
+        for was, now in {":8000": f":{self.port}", **(change or {})}.items():
+            text = text.replace(was, now)
+        return text
+
+    def environment(self) -> dict[str, str]:
+        """Return what commands are started with."""
+        path = os.pathsep.join([str(self.tools), os.environ["PATH"]])
+        python = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+        return os.environ | {"PATH": path, "PYTHONPATH": python, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the command `plumbline` of this checkout."""
+    folder = tmp_path_factory.mktemp("tools")
+    script = folder / "plumbline"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m plumbline "$@"\n')
+    script.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def place(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """One folder for all pages, so that the second tutorial finds what the first has made."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    return Place(tmp_path_factory.mktemp("reader"), tools, port)
+
+
+def _yaml(page: str, number: int) -> str:
+    return [block.text for block in _blocks(page) if block.language == "yaml"][number]
+
+
+def _zipped(source: Path, target: Path) -> None:
+    with zipfile.ZipFile(target, "w") as packed:
+        packed.write(source, source.name)
+
+
+def _psi(folder: Path) -> None:
+    """Write the csv that docs/formats.md describes, of the points of the fixture."""
+    given = pd.read_csv(BASE / "asc.csv")
+    days = [name for name in given if re.fullmatch(r"\d{8}", name)]
+    east, north = pyproj.Transformer.from_crs(4326, 25831, always_xy=True).transform(given.longitude, given.latitude)
+    told = {"CODE": given.pid, "X": east, "Y": north, "H": given.height_ellipse, "INC": given.incidence_angle}
+    series = {f"D{day}": (-given[day] / 10).round(3) for day in days}  # cm, positive away
+    pd.DataFrame(told | {"AZ": given.track_angle % 360} | series).to_csv(folder / "psi.csv", index=False)
+
+
+# One test, since each block needs what the one before has made.
+@pytest.mark.timeout(600)
+def test_the_tutorials_run(place: Place, capsys: pytest.CaptureFixture[str]):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    (place.folder / "city.yaml").write_text(_yaml("docs/tutorial.md", 0).replace("buildings: 400", "buildings: 24"))
+    assert "truth.csv" in place.run("docs/tutorial.md 1")
+    city = "data/simulate/showcase"
+    assert "ascending" in place.run("docs/tutorial.md 2", city)
+    assert "24 buildings: " in place.run("docs/tutorial.md 3", city)
+    assert "<html" in (place.folder / city / "result.html").read_text(encoding="utf-8")[:2000].lower()
+    place.run("docs/tutorial.md 4", city)
+    assert "severity_permille_true" in place.run("docs/tutorial.md 5", city)
+    fewer = {"--steps 5 --samples 4": "--steps 1 --samples 2 --cell 20"}
+    assert "of 24 footprints are near enough" in place.run("docs/tutorial-fields.md 1", city, **fewer)
+    serve = place.here(next(b.text for b in BLOCKS if b.key == "docs/tutorial-fields.md 3")).strip()
+    service = subprocess.Popen(
+        [*shlex.split(serve), "--port", str(place.port)],
+        cwd=place.folder / city,
+        env=place.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait(place.port)
+        place.run("docs/tutorial-fields.md 4", city)
+    finally:
+        service.send_signal(signal.SIGINT)
+        service.wait(60)
+    assert '"FeatureCollection"' in (place.folder / city / "result.geojson").read_text(encoding="utf-8")
+    _say(capsys, before)
+
+
+@pytest.mark.timeout(600)
+def test_how_to_pages_run(place: Place, capsys: pytest.CaptureFixture[str]):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    folder = place.folder
+    shutil.copy(BASE / "fp.gpkg", folder / "footprints.gpkg")
+    _psi(folder)
+    (folder / "my.yaml").write_text(_yaml("docs/formats.md", 0))
+    assert "36 buildings" in place.run("docs/formats.md 2")
+    days = [f"2023-01-{day:02}" for day in range(1, 11)]
+    rows = [(name, 41.9, 12.4, day, 0.5) for name in "AB" for day in days]
+    pd.DataFrame(rows, columns=["id", "lat", "lon", "date", "displacement"]).to_csv(folder / "long.csv", index=False)
+    place.run("docs/formats.md 3")
+    assert list(pd.read_csv(folder / "wide.csv"))[:4] == ["id", "lat", "lon", "D20230101"]
+    _zipped(BASE / "asc.csv", folder / "A.zip")
+    _zipped(BASE / "des.csv", folder / "B.zip")
+    place.run("docs/explain.md 1", YOUR_ID="H000", **{"F.geojson": "footprints.gpkg"})
+    assert (folder / "PLAN.html").exists()
+    scored = folder / "project"
+    scored.mkdir()
+    shutil.copy(folder / "A.zip", scored / "EGMS_L2b_001_A.zip")
+    shutil.copy(folder / "footprints.gpkg", scored)
+    (scored / "my.yaml").write_text("score: {settle_s: 0}\n")
+    place.run("docs/score.md 1", "project", **{"footprints.geojson": "footprints.gpkg"})
+    assert list(scored.glob("data/score/athens/2026-08-*/predictions.gpkg"))
+    _say(capsys, before)
+
+
+def _wait(port: int) -> None:
+    for _ in range(600):
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    pytest.fail("the service does not answer")
+
+
+def _say(capsys: pytest.CaptureFixture[str], before: resource.struct_rusage) -> None:
+    now = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with capsys.disabled():
+        print(f"\nCPU time: {now.ru_utime + now.ru_stime - before.ru_utime - before.ru_stime:.0f} s")
