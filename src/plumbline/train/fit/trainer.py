@@ -257,8 +257,7 @@ def run(
 
 
 def _profiler(losses: FitOptions, run: str) -> Profiler | None:
-    """Return the profiler of `train.profile`, which writes into `.plumbline/profile`; `pytorch`: three steps per split.
-    """
+    """Return the profiler of `train.profile`, writing into `.plumbline/profile`. `pytorch`: three steps per split."""
     folder = WORK / "profile"
     if losses.profile == "pytorch":
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would tell of its own calls in between
