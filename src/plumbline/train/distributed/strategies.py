@@ -62,7 +62,7 @@ class DeepSpeed(DeepSpeedStrategy):
 
 
 def choose_strategy(losses: FitOptions) -> Strategy | str:
-    """The strategy of `train.strategy`.
+    """Return the strategy of `train.strategy`.
 
     Raises:
         InputError: it needs a GPU, or a package that is not installed.
@@ -88,7 +88,7 @@ def choose_strategy(losses: FitOptions) -> Strategy | str:
 
 
 def check_devices(losses: FitOptions, attention: str = "sdpa") -> None:
-    """Refuse what the machine does not have; `attention` is that of the network, for which torch may compile.
+    """Refuse settings that this machine cannot run. `attention`: that of the network, which torch may compile.
 
     Raises:
         InputError: more GPUs asked for than there are, fp16 without one, powersgd beside one, or no compiler.
@@ -132,7 +132,7 @@ def _check_compiler(wanted: str, variable: str, usual: tuple[str, ...], language
 
 
 def gpus(losses: FitOptions) -> int:
-    """GPUs that a run may use on this machine."""
+    """Count the GPUs that a run may use on this machine."""
     return 0 if losses.accelerator == "cpu" else torch.cuda.device_count()
 
 
@@ -149,12 +149,12 @@ def repeatable() -> None:
 
 
 def process_number() -> int:
-    """Of this process among all; the first one, 0, writes files and speaks."""
+    """Return the number of this process among all; number 0 writes files and logs."""
     return int(getattr(rank_zero_only, "rank", 0))
 
 
 def parted(error: Exception) -> bool:
-    """Whether it says that another process of the run cannot be reached."""
+    """Return whether the error means that another process of the run cannot be reached."""
     return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and GLOO in str(error))
 
 
@@ -192,12 +192,12 @@ def first_alone(stage: str) -> Iterator[None]:
 
 
 def threads(losses: FitOptions) -> int:
-    """CPU threads of one process: as asked for, or its share of the cores."""
+    """Return the CPU threads of one process: as set, or its share of the cores."""
     return losses.threads or max(1, len(os.sched_getaffinity(0)) // losses.devices)
 
 
 def has_batch_norm(module: nn.Module) -> bool:
-    """Whether statistics of a batch would differ between processes."""
+    """Return whether a module has batch statistics, which would differ between processes."""
     return any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in module.modules())
 
 
@@ -227,7 +227,7 @@ def leave_together() -> None:
 
 
 def gather(value: AnyThing) -> list[AnyThing]:
-    """What each process has, in the order of their numbers."""
+    """Return the value of each process, in the order of their numbers."""
     if not (dist.is_available() and dist.is_initialized()):
         return [value]
     found: list[Any] = [None] * dist.get_world_size()

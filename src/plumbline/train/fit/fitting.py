@@ -49,7 +49,7 @@ class Fitting(LightningModule):
         return {"trained": sum(p.numel() for p in self.parameters() if p.requires_grad)}
 
     def on_fit_start(self) -> None:
-        """Know the device: FSDP moves the weights behind the module's back, whose `device` would stay the CPU."""
+        """Set the device, since FSDP moves the weights without updating the module: `device` would stay the CPU."""
         self._device = self.trainer.strategy.root_device
 
     def on_train_batch_start(self, batch: Any, batch_index: int) -> None:
