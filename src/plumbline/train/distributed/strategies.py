@@ -56,7 +56,7 @@ class DeepSpeed(DeepSpeedStrategy):
     """
 
     def backward(self, closure_loss: Tensor, *arguments: Any, **options: Any) -> Tensor:
-        """As Lightning's."""
+        """Run the backward pass as Lightning does, without dividing the loss by the number of batches."""
         divided: Tensor = super().backward(closure_loss, *arguments, scale_wrt_gas=False, **options)
         return divided
 
@@ -113,7 +113,7 @@ def check_devices(losses: FitOptions, attention: str = "sdpa") -> None:
 
 
 def _check_compiler(wanted: str, variable: str, usual: tuple[str, ...], language: str) -> None:
-    """Of what is `wanted`, a key and its value: a compiler of `language`, a `usual` one if `variable` names none."""
+    """Check that Python's headers and a compiler of `language` are there: that of `variable`, else a `usual` one."""
     # Torch and Triton run the variable's whole value as one command: "ccache gcc", options or nothing do not start.
     named = os.environ.get(variable)
     compilers, header = usual if named is None else (named,), Path(sysconfig.get_path("include"), "Python.h")
@@ -217,7 +217,7 @@ def clip(module: LightningModule, most: float | None) -> Tensor:
 
 
 def leave_together() -> None:
-    """Part from the other processes of a run, if there are any, when all have come here.
+    """Leave the process group of the run, if there is one, once all processes have come here.
 
     Else those that end first leave a group that NCCL wants to be left at once, while the first one writes for minutes.
     """

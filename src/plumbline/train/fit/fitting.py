@@ -45,7 +45,7 @@ class Fitting(LightningModule):
         self.step_losses: list[Tensor] = []
 
     def parameter_counts(self) -> dict[str, int]:
-        """How many parameters are trained."""
+        """Count the trained parameters."""
         return {"trained": sum(p.numel() for p in self.parameters() if p.requires_grad)}
 
     def on_fit_start(self) -> None:
@@ -109,7 +109,7 @@ class Fitting(LightningModule):
         self.history = list(checkpoint["history"])
 
     def configure_optimizers(self) -> Optimizer:
-        """AdamW; its rate is set at each step, see `schedule`."""
+        """Return AdamW; its rate is set at each step, see `schedule`."""
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
         # One pass over all weights; a scaled loss, or weights in parts, would have to be dealt with inside of it.
         fused = self.losses.precision != "fp16" and self.losses.strategy in ("auto", "ddp")

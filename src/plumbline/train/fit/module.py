@@ -72,7 +72,7 @@ class Optimisation(Fitting):
         self._seen: list[tuple[Tensor, ...]] = []
 
     def parameter_counts(self) -> dict[str, int]:
-        """By part of the network."""
+        """Count the parameters by part of the network, and the trained ones."""
         return {**count_parameters(self.model.network), **super().parameter_counts()}
 
     def on_fit_start(self) -> None:
