@@ -35,7 +35,7 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How the server runs the models."""
+    """Settings of the server for the models."""
 
     max_batch_size: int = 64
     """From 1 to 65536, the largest that the models take."""

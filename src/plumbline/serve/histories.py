@@ -47,7 +47,7 @@ class _Chosen(NamedTuple):
 def scatterer_layers(
     tracks: Sequence[Track], owners: Sequence[Index], predictions: geopandas.GeoDataFrame
 ) -> list[PointLayer]:
-    """Prepare the layers. Only places, owners and velocities are held until a piece is asked for.
+    """Prepare the layers. Until a piece is asked for, they hold only places, owners and velocities.
 
     Where all points are more than `MOST_VALUES` displacements, the buildings most probably damaged have theirs, each
     building all or none, and the log says how many.

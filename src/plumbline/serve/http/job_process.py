@@ -65,7 +65,7 @@ def main(folder: Path, parent: int) -> int:
 
 
 class _Progress:
-    """Writes the progress of the job, at most every few moments."""
+    """Writes the progress of the job, but not more often than every half second within a step."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._last, self._step = folder, 0.0, ""

@@ -50,7 +50,7 @@ class Example(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Part of one process in one of its turns."""
+    """Indices of one process's buildings in one of its turns."""
 
     index_S: NDArray[np.intp]
     step: int
@@ -79,7 +79,7 @@ class ShareSampler(Sampler[Share]):
 
 
 class Examples(Dataset[Example]):
-    """Share of a `Share`."""
+    """Data set that turns a `Share` into an `Example`."""
 
     def __init__(
         self, buildings: Buildings, steps: SimilarLengths, augment: bool, quadrant: QuadrantLoss | None = None

@@ -121,7 +121,7 @@ class Hook:
 
 
 class Half(Hook):
-    """In 16 bits."""
+    """Sends gradients in 16 bits."""
 
     kind: Callable[..., Future[Tensor]]
 
@@ -131,13 +131,13 @@ class Half(Hook):
 
 
 class Float16(Half):
-    """In float16."""
+    """Sends gradients in float16."""
 
     kind = staticmethod(fp16_compress_hook)
 
 
 class BFloat16(Half):
-    """In bfloat16."""
+    """Sends gradients in bfloat16."""
 
     kind = staticmethod(bf16_compress_hook)
 
@@ -169,7 +169,7 @@ class PowerSGD(Hook):
 
 
 class Int8(Hook):
-    """In 8 bits, see `int8_hook`."""
+    """Sends gradients in 8 bits, see `int8_hook`."""
 
     def __init__(self, losses: FitOptions) -> None:
         super().__init__(losses)

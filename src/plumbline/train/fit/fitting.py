@@ -18,7 +18,7 @@ from plumbline.train.monitor.alarms import StepAlarm
 
 
 class Fitting(LightningModule):
-    """What the runs of both families share; a family adds its steps, and calls `end_epoch` when the tune split is seen.
+    """Shared part of the runs of both families. A family adds its steps, and calls `end_epoch` after the tune split.
 
     A training step appends its loss, detached, to `step_losses`.
     """
