@@ -1,6 +1,5 @@
 """Training on a GPU: whole runs where there is one, and everywhere that a step stays on the device of its batch."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -152,16 +151,7 @@ def test_a_batch_size_is_found_on_a_gpu(work):
     assert found >= 1
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    [
-        pytest.param("fsdp", marks=needs_gpu),
-        pytest.param(
-            "deepspeed_stage_2",
-            marks=[*needs_gpu, pytest.mark.skipif(not importlib.util.find_spec("deepspeed"), reason="no DeepSpeed")],
-        ),
-    ],
-)
+@pytest.mark.parametrize("strategy", [pytest.param(name, marks=needs_gpu) for name in ("fsdp", "zero2")])
 def test_weights_in_parts_end_as_whole_ones_do(work, strategy):
     """With one GPU there is one part; with two, two of them are tried against one of twice the batch."""
     devices = min(2, torch.cuda.device_count())

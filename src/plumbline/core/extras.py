@@ -25,7 +25,6 @@ LIBRARIES = {
     "restore": ("diffusers", "peft"),
     "picture": ("matplotlib",),
     "serve": ("fastapi", "uvicorn", "prometheus_client", "python_multipart"),
-    "deepspeed": ("deepspeed",),
     "sign": ("model_signing", "OpenSSL"),
 }
 """Extra -> the modules that it brings and the package imports, the smallest extra first."""

@@ -20,7 +20,7 @@ from plumbline.params.score import Score
 from plumbline.params.section import Section
 from plumbline.params.simulate import Simulate
 from plumbline.params.tidy import Tidy
-from plumbline.params.train import Train
+from plumbline.params.train import SHARDED, Train
 from plumbline.params.validate import Validate
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -46,13 +46,11 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _whole_weights(self) -> Self:
-        for key in ("quantisation_aware", "ema_decay"):
-            value = getattr(self.compress, key)
-            if value and self.train.strategy in ("fsdp", "deepspeed_stage_2"):
-                raise ValueError(
-                    f"compress.{key}: {value} found, which needs train.strategy auto or ddp, because "
-                    f"{self.train.strategy} has parts of the weights"
-                )
+        if self.compress.quantisation_aware and self.train.strategy in SHARDED:
+            raise ValueError(
+                f"compress.quantisation_aware: {self.compress.quantisation_aware} found, which needs train.strategy "
+                f"auto or ddp, because {self.train.strategy} shards the weights"
+            )
         return self
 
 

@@ -102,6 +102,15 @@ class AdapterFields(FitOptions):
     regression_share: Fraction = 0.1
     tune_steps: int = Field(default=8, ge=1, le=1000)
 
+    @model_validator(mode="after")
+    def _in_one_process(self) -> Self:
+        if self.devices * self.nodes > 1 or self.strategy != "auto":
+            raise ValueError(
+                f"devices, nodes, strategy: {self.devices}, {self.nodes} and {self.strategy} found; adapters train "
+                "in one process. Use 1, 1 and auto; train.devices may still be more"
+            )
+        return self
+
 
 class Restoring(Section):
     """How fields are sampled, in calibration and test as for users."""

@@ -20,6 +20,8 @@ MAX_WEIGHT = 1e6
 """Of a loss."""
 Weight = Annotated[float, Field(gt=0, le=MAX_WEIGHT)]
 """Of a building's loss."""
+SHARDED = ("fsdp", "zero2")
+"""Values of `strategy` by which each process keeps a share of weights, gradients and optimiser state."""
 AUTO = 0
 """What `batch_size: auto` is read as."""
 
@@ -28,6 +30,12 @@ def _auto(value: Any) -> Any:
     if isinstance(value, str) and value != "auto" and not value.isdecimal():
         raise ValueError("a whole number of buildings needed, or `auto`")
     return AUTO if value == "auto" else value
+
+
+def _kept(value: Any) -> Any:
+    if value == "deepspeed_stage_2":
+        raise ValueError("it was removed. Use zero2, which shards gradients and the optimiser's state, too")
+    return value
 
 
 class Curriculum(Section):
@@ -124,7 +132,7 @@ class FitOptions(Optimise):
     """Where the weights come from; the first that is there is taken. `checkpoint`: of this same run, interrupted;
     `random`: drawn anew; `pretrained`: those that come with Plumbline; else the folder of a trained model."""
     precision: Literal[32, "bf16", "fp16"] = 32
-    """Of products in training; weights stay in float32. fp16 (with scaled loss) needs a GPU, deepspeed_stage_2 32."""
+    """Of products in training; weights stay in float32. fp16 (with scaled loss) needs a GPU, and auto or ddp."""
     compile: bool = False
     """Let torch compile what a step computes, for GPUs; docs/training.md says what it needs and costs."""
     accelerator: Literal["auto", "cpu", "gpu"] = "auto"
@@ -132,8 +140,9 @@ class FitOptions(Optimise):
     """Processes on each machine, each with its own GPU where there are any; torchrun starts them."""
     nodes: int = Field(default=1, ge=1, le=4096)
     """Machines. Each runs the same command under torchrun or SLURM."""
-    strategy: Literal["auto", "ddp", "fsdp", "deepspeed_stage_2"] = "auto"
-    """How the processes share the work; `auto`: ddp where there are several."""
+    strategy: Annotated[Literal["auto", "ddp", "fsdp", "zero2"], BeforeValidator(_kept)] = "auto"
+    """How the processes share the work; `auto`: ddp where there are several. `zero2` shards gradients and the
+    optimiser's state, `fsdp` frees weights between the forward and the backward pass, too."""
     communication: Literal["none", "fp16", "bf16", "powersgd", "int8"] = "none"
     """How the gradients are made smaller on their way between processes; only by ddp."""
     powersgd_rank: int = Field(default=2, ge=1, le=64)
@@ -152,16 +161,16 @@ class FitOptions(Optimise):
             raise ValueError(
                 f"start_from: {self.start_from} found; checkpoint can only come first, and random only last"
             )
-        if self.communication != "none" and self.strategy in ("fsdp", "deepspeed_stage_2"):
+        if self.communication != "none" and self.strategy in SHARDED:
             raise ValueError(f"communication: {self.communication} works with strategy ddp, not {self.strategy}")
-        if self.precision != 32 and self.strategy == "deepspeed_stage_2":
+        if self.precision == "fp16" and self.strategy in SHARDED:
             raise ValueError(
-                f"precision: {self.precision} found with strategy deepspeed_stage_2, which would round weights, "
-                "features and statistics as well. Use precision 32, or another strategy"
+                f"precision: fp16 found with strategy {self.strategy}, whose scaled loss has never been run. Use "
+                "precision bf16 or 32, or strategy auto or ddp"
             )
-        if self.compile and self.strategy in ("fsdp", "deepspeed_stage_2"):
+        if self.compile and self.strategy in SHARDED:
             raise ValueError(
-                f"compile: true found with strategy {self.strategy}, which deals the weights out. Use false, or "
+                f"compile: true found with strategy {self.strategy}, which shards the weights. Use false, or "
                 "strategy auto or ddp"
             )
         if self.communication in OWING and self.precision == "fp16":
@@ -169,8 +178,6 @@ class FitOptions(Optimise):
                 f"communication: {self.communication} found with precision fp16; it keeps what it loses, and an "
                 "overflow would never leave it. Use precision bf16, or communication fp16"
             )
-        if self.ema_decay and self.strategy in ("fsdp", "deepspeed_stage_2"):
-            raise ValueError(f"ema_decay: needs strategy auto or ddp, because {self.strategy} has parts of the weights")
         return self
 
 

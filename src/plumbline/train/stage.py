@@ -22,7 +22,7 @@ from plumbline.train.data.splits import check_lengths, load_splits
 from plumbline.train.distributed.strategies import first_alone
 from plumbline.train.fit.initial_weights import check_learns, check_sources, first_weights, freeze, pretrained_folders
 from plumbline.train.fit.module import Optimisation
-from plumbline.train.fit.resume import WATCHING
+from plumbline.train.fit.resume import FREE
 from plumbline.train.fit.trainer import fit
 from plumbline.train.monitor.record import write_history
 
@@ -104,11 +104,16 @@ def write_model(module: Optimisation, out: Path, beside: Callable[[Path], None] 
 def run_key(data_sha256: str, settings: dict[str, Any], *inputs: Path) -> str:
     """Return the hash of a run's data, settings and input folders.
 
-    But for `WATCHING`: a run that an alarm has stopped is gone on with under another bound. And with `FORM`: a run
-    that code of another form has begun is left, and begun anew.
+    But for `FREE`: a run that an alarm has stopped is gone on with under another bound, and one of two processes by
+    one with twice the `accumulate`. And with `FORM`: a run that code of another form has begun is left, and begun anew.
     """
-    train = {name: value for name, value in settings["train"].items() if name not in WATCHING}
-    digest = hashlib.sha256(json.dumps({**settings, "train": train, "form": FORM}, sort_keys=True).encode())
+    processes = settings["train"].get("devices", 1) * settings["train"].get("nodes", 1)
+    told: dict[str, Any] = {**settings, "form": FORM}
+    told["train"] = {name: value for name, value in settings["train"].items() if name not in FREE}
+    for name, section in told.items():
+        if isinstance(section, dict) and "accumulate" in section:  # what counts are the batches of a step
+            told[name] = {**section, "accumulate": section["accumulate"] * processes}
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
     digest.update(data_sha256.encode())
     for folder in inputs:
         digest.update(sha256_folder(folder).encode())

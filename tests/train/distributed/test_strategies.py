@@ -5,35 +5,28 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 import yaml
-from lightning.pytorch.plugins.precision import FSDPPrecision
-from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities import rank_zero_only
 from mlflow import MlflowClient
 from torch import nn
-from torch.distributed.fsdp import MixedPrecision
 from torch.distributed.run import parse_args
 
 from plumbline.core.errors import InputError, PlumblineError
 from plumbline.params import parse_params
 from plumbline.prepare.features.shards import save_shards
 from plumbline.train.distributed import strategies
-from plumbline.train.distributed.comm_hooks import BLOCK, Communication, dequantise, quantise
+from plumbline.train.distributed.comm_hooks import BLOCK, dequantise, quantise
 from plumbline.train.distributed.launch import one_process_a_device
 from plumbline.train.distributed.strategies import (
     check_devices,
-    choose_strategy,
-    clip,
     has_batch_norm,
     threads,
     together,
 )
-from plumbline.train.fit.resume import read_checkpoint
 from tests.machines import two_machines
 from tests.ports import free_port
 from tests.train.data.test_distributed_sampler import apart
@@ -321,95 +314,25 @@ def test_a_process_that_is_gone_is_told_of_in_a_line_and_other_errors_are_not():
         raise RuntimeError("shape mismatch")
 
 
-@pytest.mark.parametrize("strategy", ["fsdp", "deepspeed_stage_2"])
-def test_strategies_that_need_a_gpu_are_refused_without_one(strategy):
-    with pytest.raises(InputError, match=f"train.strategy: {strategy} found, which needs a GPU"):
-        choose_strategy(make_params(strategy=strategy, accelerator="cpu").train)
-
-
-def test_fsdp_keeps_weights_and_statistics_in_float32_whatever_the_precision(monkeypatch):
-    """Lightning's own choice is to round them: then the standardisation that is saved would be that of 16 bits."""
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    for precision in ("32-true", "bf16-mixed"):
-        strategy = choose_strategy(make_params(accelerator="gpu", strategy="fsdp", devices=2).train)
-        strategy.precision_plugin = FSDPPrecision(precision)
-        assert strategy.mixed_precision_config == MixedPrecision(None, None, None)
-
-
-def test_a_missing_deepspeed_is_refused_with_what_to_install(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(InputError, match="pip install deepspeed"):
-        choose_strategy(make_params(accelerator="gpu", strategy="deepspeed_stage_2", devices=2).train)
-
-
-def test_deepspeed_needs_no_batch_sampler(monkeypatch):
-    """Lightning looks for one to find the size of a batch, and ours has none."""
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    monkeypatch.setattr(strategies, "DeepSpeed", lambda **given: given)
-    assert choose_strategy(make_params(accelerator="gpu", strategy="deepspeed_stage_2", devices=2).train) == {
-        "stage": 2,
-        "logging_batch_size_per_gpu": 1,
-    }
-
-
-def test_deepspeed_does_not_divide_by_the_number_of_batches_again():
-    seen = {}
-
-    def backward(loss, model, optimiser, **options):
-        seen.update(options)
-
-    strategy = object.__new__(strategies.DeepSpeed)
-    strategy._model = strategy._lightning_module = nn.Linear(1, 1)
-    strategy._precision_plugin = SimpleNamespace(
-        pre_backward=lambda loss, module: loss, backward=backward, post_backward=lambda loss, module: loss
-    )
-    assert strategy.backward(torch.ones(()), None) == 1
-    assert seen == {"scale_wrt_gas": False}
-
-
-@pytest.mark.parametrize(("said", "norm"), [(None, 0.0), (2.5, 2.5), (torch.tensor(3.0), 3.0)])
-def test_deepspeed_says_the_norm_of_the_step_before(monkeypatch, said, norm):
-    class Engine:
-        def get_global_grad_norm(self):
-            return said
-
-    class Parted:
-        model = Engine()
-
-    monkeypatch.setattr(strategies, "DeepSpeedStrategy", Parted)
-    assert clip(SimpleNamespace(trainer=SimpleNamespace(strategy=Parted())), 1.0).item() == norm
-
-
-def test_gradients_of_another_strategy_than_ddp_are_sent_as_it_does():
-    """In Lightning, DeepSpeed's strategy is one of DDP's, and its model takes no hook."""
-    strategy = DDPStrategy()
-    strategy._model = nn.Linear(1, 1)
-    sent = Communication(make_params().train)
-    sent.on_train_start(SimpleNamespace(strategy=strategy), None)
-    assert sent.hook is None
-
-
-def test_a_folder_of_parts_is_read_anew_each_time(tmp_path, monkeypatch):
-    """The next epoch is written into it; and of several processes each reads for itself."""
-    epochs = iter((1, 2))
-    monkeypatch.setattr(
-        "lightning.pytorch.utilities.deepspeed.convert_zero_checkpoint_to_fp32_state_dict",
-        lambda folder, whole: torch.save({"epoch": next(epochs)}, whole),
-    )
-    assert [read_checkpoint(tmp_path)["epoch"] for _ in range(2)] == [1, 2]
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("section", "changed", "message"),
     [
-        ("train", {"strategy": "deepspeed_stage_2", "precision": "bf16"}, "precision: bf16 found with strategy deepsp"),
-        ("train", {"compile": True}, "compile: true found with strategy fsdp, which deals the weights out"),
-        ("compress", {"ema_decay": 0.9}, r"compress.ema_decay: 0.9 found, which needs train.strategy auto or ddp"),
+        (
+            "train",
+            {"strategy": "deepspeed_stage_2"},
+            "train.strategy: .deepspeed_stage_2. found; it was removed",
+        ),
+        ("train", {"precision": "fp16"}, "precision: fp16 found with strategy fsdp, .* Use precision bf16 or 32"),
+        ("train", {"strategy": "zero2", "communication": "int8"}, "communication: int8 works with strategy ddp, not"),
+        ("train", {"compile": True}, "compile: true found with strategy fsdp, which shards the weights"),
+        (
+            "compress",
+            {"quantisation_aware": 1},
+            "compress.quantisation_aware: 1 found, which needs train.strategy auto",
+        ),
     ],
 )
-def test_what_weights_in_parts_cannot_do_is_refused(section, changed, message):
+def test_what_sharded_weights_cannot_do_is_refused(section, changed, message):
     content = settings(strategy="fsdp")
     content[section] |= changed
     with pytest.raises(InputError, match=message):

@@ -89,6 +89,8 @@ def test_crops_need_scenes(tiny_fields):
         ("train", {"crop": 17}, "train.crop: 17 found; 2 levels need a multiple of 2"),
         ("adapt", {"crop": 64}, "adapt.crop: 64 found, and scenes have 32"),
         ("simulate", {"cells": 33}, "simulate.cells: 33 found"),
+        ("adapt", {"devices": 2}, "adapters train in one process. Use 1, 1 and auto"),
+        ("adapt", {"strategy": "fsdp"}, "1, 1 and fsdp found; adapters train in one process"),
     ],
 )
 def test_sizes_fit_the_levels_of_the_network(section, change, said):

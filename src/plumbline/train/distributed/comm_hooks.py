@@ -216,7 +216,7 @@ class Communication(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Register the hook once the gradient's buckets exist, before the first is sent."""
         model: Any = trainer.strategy.model
-        if not isinstance(model, DistributedDataParallel):  # Lightning counts DeepSpeed's strategy among DDP's
+        if not isinstance(model, DistributedDataParallel):
             return
         self.hook = hook = HOOKS[self.losses.communication](self.losses)
         model.register_comm_hook(None, lambda _, bucket: hook.send(bucket))

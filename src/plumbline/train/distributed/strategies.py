@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import sysconfig
@@ -14,24 +13,23 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from lightning import LightningModule
-from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy, FSDPStrategy, Strategy
+from lightning.pytorch.strategies import DDPStrategy, Strategy
 from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor, nn
-from torch.distributed.fsdp import MixedPrecision
 from torch.nn.parallel import DistributedDataParallel
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.jobs import alone
 from plumbline.params import FitOptions
+from plumbline.params.train import SHARDED
+from plumbline.train.distributed.sharded import Sharded, whole
 
 AnyThing = TypeVar("AnyThing")
 ENDING_SECONDS = 10.0
 """A killed run is begun again at once, and processes that made its batches take some seconds to see that it is gone."""
 GLOO = "gloo/transport"
 """In every message of a connection that is gone."""
-PARTED = ("fsdp", "deepspeed_stage_2")
-"""Values of `train.strategy` by which each process has a part of something."""
 
 
 class Ddp(DDPStrategy):
@@ -49,42 +47,13 @@ class Ddp(DDPStrategy):
         return DistributedDataParallel(model, device_ids=self.determine_ddp_device_ids(), **self._ddp_kwargs)
 
 
-class DeepSpeed(DeepSpeedStrategy):
-    """Lightning's, with gradients of one size however many batches make a step.
-
-    Lightning divides a batch's loss by the number of batches, and DeepSpeed would do so again.
-    """
-
-    def backward(self, closure_loss: Tensor, *arguments: Any, **options: Any) -> Tensor:
-        """Run the backward pass as Lightning does, without dividing the loss by the number of batches."""
-        divided: Tensor = super().backward(closure_loss, *arguments, scale_wrt_gas=False, **options)
-        return divided
-
-
 def choose_strategy(losses: FitOptions) -> Strategy | str:
-    """Return the strategy of `train.strategy`.
-
-    Raises:
-        InputError: it needs a GPU, or a package that is not installed.
-    """
+    """Return the strategy of `train.strategy`."""
     processes = losses.devices * losses.nodes
     name = losses.strategy if losses.strategy != "auto" else ("ddp" if processes > 1 else "auto")
     if name == "ddp":
         return Ddp()
-    if name in PARTED and not gpus(losses):
-        raise InputError(f"train.strategy: {name} found, which needs a GPU, and there is none. Use ddp.")
-    if name == "fsdp":
-        # By itself it would round weights, inputs and statistics to the precision of the products.
-        return FSDPStrategy(state_dict_type="full", mixed_precision=MixedPrecision())
-    if name == "deepspeed_stage_2" and importlib.util.find_spec("deepspeed") is None:
-        raise InputError(
-            "train.strategy: deepspeed_stage_2 found, and DeepSpeed is not installed. `pip install deepspeed`, or "
-            "Plumbline with its extra `deepspeed`."
-        )
-    if name == "deepspeed_stage_2":
-        # The size is for DeepSpeed's own log; unasked it is taken from a loader's batch sampler, and ours has none.
-        return DeepSpeed(stage=2, logging_batch_size_per_gpu=1)
-    return name
+    return Sharded(free_after_forward=name == "fsdp") if name in SHARDED else name
 
 
 def check_devices(losses: FitOptions, attention: str = "sdpa") -> None:
@@ -202,18 +171,10 @@ def has_batch_norm(module: nn.Module) -> bool:
 
 
 def clip(module: LightningModule, most: float | None) -> Tensor:
-    """Scale the gradients down to the norm `most`, and say the norm they had.
-
-    DeepSpeed does it within its step: what it says is the norm of the step before, and 0 in the first one.
-    """
-    model: Any = module.trainer.strategy.model
+    """Scale the gradients down to the norm `most`, and return the norm they had, over all processes' shares."""
     bound = float("inf") if most is None else most
-    if isinstance(module.trainer.strategy, DeepSpeedStrategy):
-        return torch.tensor(float(model.get_global_grad_norm() or 0.0))
-    if isinstance(module.trainer.strategy, FSDPStrategy):
-        norm: Tensor = model.clip_grad_norm_(bound)  # each process has a part of the gradient
-        return norm
-    return nn.utils.clip_grad_norm_([p for p in module.parameters() if p.grad is not None], bound)
+    norm: Tensor = whole(nn.utils.clip_grad_norm_([p for p in module.parameters() if p.grad is not None], bound))
+    return norm
 
 
 def leave_together() -> None:

@@ -9,6 +9,8 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor
 
+from plumbline.train.distributed.sharded import Sharded, own_share
+
 
 class Ema(WeightAveraging):
     """Exponential moving average of the weights; at the beginning it forgets faster.
@@ -32,6 +34,11 @@ class Ema(WeightAveraging):
         self._pairs = None
         super().setup(trainer, pl_module, stage)
 
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Shard the mean as the weights are by now; a resumed run's is there."""
+        if isinstance(trainer.strategy, Sharded) and self._average_model is not None:
+            trainer.strategy.shard(self._average_model.module)
+
     @torch.no_grad()
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -46,7 +53,9 @@ class Ema(WeightAveraging):
             return
         if self._pairs is None:
             both = mean.module, pl_module
-            of_both = [list[Tensor](part.parameters()) for part in both] + [list(part.buffers()) for part in both]
+            of_both = [[own_share(weight) for weight in part.parameters()] for part in both] + [
+                list(part.buffers()) for part in both
+            ]
             self._pairs = tuple(of_both)
             self._count = int(mean.n_averaged)
         averaged, current, buffers_averaged, buffers_current = self._pairs
@@ -57,6 +66,12 @@ class Ema(WeightAveraging):
         self._count += 1
         mean.n_averaged += 1  # which checkpoints hold
         self._latest_update_step = trainer.global_step
+
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Take the weights back, of which a sharded network has gathered the mean."""
+        if isinstance(trainer.strategy, Sharded):
+            trainer.strategy.free_weights(pl_module)
+        super().on_validation_epoch_end(trainer, pl_module)
 
     def move(self, averaged: list[Tensor], current: list[Tensor], count: int) -> None:
         """Move the mean of `count` steps towards the weights; the mean of none becomes them."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.optim import AdamW, Optimizer
 
 from plumbline.params import FitOptions, Optimise
+from plumbline.train.distributed.sharded import Sharded
 from plumbline.train.distributed.strategies import clip, gather
 from plumbline.train.fit.schedule import rate_factor
 from plumbline.train.monitor.alarms import StepAlarm
@@ -25,6 +26,9 @@ class Fitting(LightningModule):
 
     metrics: ClassVar[tuple[str, ...]] = ("score",)
     """Figures of the tune split that are kept for each epoch; `score` chooses the best, and larger is better."""
+
+    network: ClassVar[str] = "model"
+    """Where the network is: the module that holds all weights, and is called in each step."""
 
     def __init__(self, optimise: Optimise, losses: FitOptions, section: str = "train") -> None:
         """`section`: of the params, that `optimise` is; for messages."""
@@ -47,10 +51,6 @@ class Fitting(LightningModule):
     def parameter_counts(self) -> dict[str, int]:
         """Count the trained parameters."""
         return {"trained": sum(p.numel() for p in self.parameters() if p.requires_grad)}
-
-    def on_fit_start(self) -> None:
-        """Set the device, since FSDP moves the weights without updating the module: `device` would stay the CPU."""
-        self._device = self.trainer.strategy.root_device
 
     def on_train_batch_start(self, batch: Any, batch_index: int) -> None:
         """Set the rate, and draw random numbers from seed and place in the run: a resumed run has the same ones."""
@@ -80,6 +80,16 @@ class Fitting(LightningModule):
         self.gradient_norm = clip(self, gradient_clip_val)
         turns = torch.stack(self.step_losses[-self.optimise.accumulate :])
         self.alarm.look(self.current_epoch, self.global_step, turns.mean(), self.gradient_norm, self.last)
+
+    def on_validation_epoch_start(self) -> None:
+        """Gather the weights that are scored, where processes share them."""
+        if isinstance(self.trainer.strategy, Sharded):
+            self.trainer.strategy.gather_weights(self)
+
+    def on_validation_end(self) -> None:
+        """Free what was gathered."""
+        if isinstance(self.trainer.strategy, Sharded):
+            self.trainer.strategy.free_weights(self)
 
     def end_epoch(self, result: dict[str, float], finite: bool) -> None:
         """Log the figures of the tune split and keep them.
@@ -111,8 +121,8 @@ class Fitting(LightningModule):
     def configure_optimizers(self) -> Optimizer:
         """Return AdamW; its rate is set at each step, see `schedule`."""
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        # One pass over all weights; a scaled loss, or weights in parts, would have to be dealt with inside of it.
-        fused = self.losses.precision != "fp16" and self.losses.strategy in ("auto", "ddp")
+        # One pass over all weights; a scaled loss would have to be dealt with inside of it.
+        fused = self.losses.precision != "fp16"
         return AdamW(
             trained, lr=self.optimise.learning_rate, weight_decay=self.optimise.weight_decay, fused=fused or None
         )

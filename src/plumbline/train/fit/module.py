@@ -51,6 +51,7 @@ class Optimisation(Fitting):
     """Fits `model` to labels and, where there is a `teacher`, to its answers as well."""
 
     metrics = ("score", "quadrant_accuracy", "severity_mae")
+    network = "model.network"
 
     def __init__(
         self,
@@ -77,7 +78,6 @@ class Optimisation(Fitting):
 
     def on_fit_start(self) -> None:
         """Bring the teacher to where the model is, and compile the model if that is asked for."""
-        super().on_fit_start()
         for teacher in self.teacher:
             teacher.to(self.device)
         if self.losses.compile:  # the steps alone: evaluation is a small part, and in another precision

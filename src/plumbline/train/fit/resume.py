@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ BEST, LAST = "best", "last"
 """Names of the checkpoints, without their suffix."""
 BATCH_SIZE, RECORDED, SETTINGS = "batch_size.json", "records.json", "settings.json"
 """Files beside the checkpoints: the size that was found, where the curves are, and the params."""
-WATCHING = ("alarms", "device_stats", "profile")
+FREE = ("alarms", "device_stats", "profile", "strategy", "devices", "nodes")
 """Keys of section `train` that change no weight: with others a run is gone on with."""
 NAMED = 4
 """Params that two runs differ in, said at most."""
@@ -82,27 +81,17 @@ def say_others(folder: Path, name: str, settings: dict[str, Any]) -> None:
 
 
 def _flat(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """Return the values under their full names (`model.heads`), except `WATCHING`."""
+    """Return the values under their full names (`model.heads`), except `FREE`."""
     found: dict[str, Any] = {}
     for key, value in settings.items():
-        if before == "train." and key in WATCHING:
+        if before == "train." and key in FREE:
             continue
         found |= _flat(value, f"{before}{key}.") if isinstance(value, dict) else {before + key: value}
     return found
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Return the content of a checkpoint, with whole weights as `state_dict`.
-
-    DeepSpeed writes a folder with a part for each process, and pickles; its own tool makes one file of those that this
-    run has written. That file is not kept: the next epoch is written into the same folder, and several processes read.
-    """
-    if path.is_dir():
-        from lightning.pytorch.utilities.deepspeed import convert_zero_checkpoint_to_fp32_state_dict
-
-        with tempfile.TemporaryDirectory() as folder:
-            convert_zero_checkpoint_to_fp32_state_dict(path, whole := Path(folder) / "whole.ckpt")
-            return read_checkpoint(whole)
+    """Return the content of a checkpoint."""
     with zipfile.ZipFile(path) as parts:
         if changed := parts.testzip():  # torch does not look at the sums that it has written
             raise zipfile.BadZipFile(f"{changed} is not as it was written")

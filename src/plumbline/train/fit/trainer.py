@@ -21,12 +21,11 @@ from lightning.pytorch.profilers import Profiler, PyTorchProfiler, SimpleProfile
 from plumbline.core.console import console, log
 from plumbline.core.files import write_json
 from plumbline.core.jobs import WORK
-from plumbline.params.train import FitOptions
+from plumbline.params.train import SHARDED, FitOptions
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.datamodule import Data
 from plumbline.train.distributed.comm_hooks import Communication, say_what_is_lost
 from plumbline.train.distributed.strategies import (
-    PARTED,
     check_devices,
     choose_strategy,
     has_batch_norm,
@@ -179,8 +178,8 @@ def run(
     newest = Checkpoint(folder, LAST, **kept)
     module.record = begin_record(module.parameter_counts(), key, data_sha256, settings)
     records = loggers(name, module.record, WORK, (last and remembered(folder, RECORDED, dict)) or {})
-    # A strategy that deals the weights out leaves parts of them in `module`.
-    whole = copy.deepcopy(module) if losses.strategy in PARTED else module
+    # A strategy that shards the weights leaves a share of them in `module`.
+    whole = copy.deepcopy(module) if losses.strategy in SHARDED else module
     quiet = not console.is_terminal
     callbacks: list[Callback] = [
         *([Ema(optimise.ema_decay)] if optimise.ema_decay else []),
@@ -222,6 +221,7 @@ def run(
             enable_progress_bar=not quiet,
             enable_model_summary=False,
             num_sanity_val_steps=0,
+            inference_mode=losses.strategy not in SHARDED,  # weights gathered by it could not be trained with again
             log_every_n_steps=50,
         )
         if not process_number():

@@ -30,6 +30,7 @@ class FieldOptimisation(Fitting):
     """
 
     metrics: ClassVar[tuple[str, ...]] = ("score", "rmse_mm", "rmse_ratio")
+    network: ClassVar[str] = "model.unet"
 
     def __init__(self, model: FieldDenoiser, params: TrainFields | AdapterFields, section: str = "train") -> None:
         """Set up the run. `section`: name of the section that `params` is, for messages."""
