@@ -99,7 +99,7 @@ def call(place: str, result: str, out: Path) -> None:
 def call_drifted(out: Path, place: str) -> list[str]:
     """Call for each new training that is due for a place and was not called for; return what went wrong.
 
-    Only on a server that stays, on which `retrain` may listen: one that this run has of its own would hear it, and end.
+    This needs a permanent server, on which `retrain` can listen: the embedded one ends with this run.
 
     Raises:
         InputError: a result is damaged.

@@ -141,8 +141,8 @@ def automations() -> list[AutomationCore]:
 def create_automations(client: SyncPrefectClient) -> None:
     """Create the automations, replacing those of the same name that differ.
 
-    One that is as it should be is left alone: a change makes the server forget which runs it waits for a sign of life
-    from, and one that is silent already would say Running for ever.
+    An equal one is left alone: a change would make the server forget the runs for which it awaits a heartbeat, and a
+    silent run would stay Running for ever.
     """
     for automation in automations():
         same = client.read_automations_by_name(automation.name)
@@ -224,7 +224,7 @@ def read_paused(client: SyncPrefectClient) -> Paused:
 def pause_again(client: SyncPrefectClient, before: Paused) -> list[str]:
     """Pause what was paused `before`; return the names of fully or partly paused deployments and automations.
 
-    Where all schedules of a deployment rested, a changed one does, too.
+    If all schedules of a deployment were paused, a changed one is paused too.
     """
     names = []
     for one in client.read_deployments():

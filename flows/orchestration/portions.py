@@ -74,7 +74,7 @@ def on_dask(stage: str, address: str) -> int:
 def tiles(model: str = "champion", params: Path = Path("params.yaml")) -> int:
     """Judge the tiles of all new deliveries; return their number.
 
-    What is wrong with a delivery, `plumbline score` says, which puts the tiles together.
+    Errors of a delivery are reported by `plumbline score`, which puts the tiles together.
 
     Raises:
         InputError: the settings are wrong, or the registry does not answer.

@@ -77,7 +77,7 @@ def runs_at_work() -> int:
 def cut_logs(most_bytes: int, dry_run: bool) -> int:
     """Cut logs longer than `most_bytes` to the last half of that; return the bytes removed.
 
-    They go on writing meanwhile, at the end; a line that comes in the very moment may be lost.
+    Processes go on writing at the end of a log; a line that arrives at the moment of the cut may be lost.
     """
     removed = 0
     for log in sorted(FOLDER.glob("*.log")):

@@ -128,8 +128,8 @@ def _inside(store: Store, outs: Iterable[str]) -> Iterator[str]:
 def wanted_of(repo: Any) -> Wanted:
     """Return what the commits and the present state of a checkout refer to.
 
-    All that branches, tags and experiments name, and what any commit tells of data that somebody added: results of
-    a stage can be made again, and data cannot.
+    These are all references of branches, tags and experiments, and added data of any commit: results of a stage can be
+    made again, data cannot.
     """
     from dvc.stage import PipelineStage
     from dvc.stage.cache import _get_cache_hash

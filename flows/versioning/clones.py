@@ -110,8 +110,8 @@ HOMES = FOLDER / "clones"
 def provide(worker: str) -> Path:
     """Return the folder of an idle worker's clone, at this project's commit.
 
-    Made where there is none yet. The worker loads its flows from it, which must know the parameters of the
-    deployments. Its remote of DVC is this project's, by an absolute path where that is a folder; the folder is made.
+    A missing clone is made. The worker loads its flows from the clone, so that they must know the parameters of the
+    deployments. Its DVC remote is this project's, by an absolute path if that is a folder; the folder is made.
 
     Raises:
         StageFailedError: this is no project under git with a commit, it has no remote, or the clone was changed.

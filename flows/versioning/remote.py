@@ -141,7 +141,7 @@ def _seen(place: str) -> str | None:
 def _see_mark(files: Any, place: str) -> None:
     """Refuse a store without its mark: DVC would recreate a lost folder in the middle of a push.
 
-    And a machine that is new to it would mark it: so each mark is another one.
+    A machine that is new to the store would mark it again, so each mark is unique.
     """
     mark = _seen(place)
     if mark is None or not files.exists(files.join(place, MARKS, mark)):

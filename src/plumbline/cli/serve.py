@@ -273,7 +273,8 @@ def score(
 def _challenger(name: str, verify_key: Path | None) -> Path | None:
     """Return the challenger's package, if there is one; None without MLflow.
 
-    One that is not signed as asked is left out: its answers are never published, and the champion's shall be.
+    A challenger without the required signature is left out. Its answers are never published, and the champion's must
+    be.
     """
     if not is_installed("mlflow"):
         log.info("No challenger is looked for: MLflow is not installed (%s).", install("pipeline"))

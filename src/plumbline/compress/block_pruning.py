@@ -20,7 +20,8 @@ STREAMS = ("distance", "slope")
 def shallower(model: Diagnosis, most: int, data: SequenceSet, losses: Train, batches: int, seed: int) -> Diagnosis:
     """Return `model` with at most `most` blocks in each stream; `model` itself if it has no more.
 
-    One block after another goes: of a stream with too many, the one without which the losses are lowest, as measured.
+    Blocks are removed one after another: from a stream with too many, the one whose removal leaves the lowest measured
+    loss.
 
     Args:
         model: in evaluation mode; left as it is.

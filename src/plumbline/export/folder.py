@@ -158,7 +158,7 @@ def _file(path: Path) -> dict[str, Any]:
 def version_of(content_sha256: str) -> str:
     """Return the first 12 hash digits in a row that pandas or a spreadsheet cannot read as a number.
 
-    Else 777267e60777 would be infinity, and 012345678901 lose its 0: 1 in 140 begin so.
+    Otherwise 777267e60777 would become infinity, and 012345678901 lose its 0; 1 in 140 hashes begins so.
     """
     places = range(len(content_sha256) - 11)
     parts = (content_sha256[place : place + 12] for place in places)

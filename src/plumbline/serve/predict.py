@@ -101,7 +101,7 @@ def asked_for(prepare: Prepare, min_quadrant_confidence: float | None) -> Prepar
 def warn_of_unjudged(reason: NDArray[np.object_], prepare: Prepare) -> None:
     """Warn with the reasons if fewer than half of the buildings were judged.
 
-    Those that want a probable quadrant alone do not count: their points are where they should be.
+    Buildings that only lack a probable quadrant do not count: their points are where they should be.
 
     Args:
         reason: of each building, see `abstention.reasons`. prepare: of the model that judged.

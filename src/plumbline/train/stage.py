@@ -104,8 +104,8 @@ def write_model(module: Optimisation, out: Path, beside: Callable[[Path], None] 
 def run_key(data_sha256: str, settings: dict[str, Any], *inputs: Path) -> str:
     """Return the hash of a run's data, settings and input folders.
 
-    But for `FREE`: a run that an alarm has stopped is gone on with under another bound, and one of two processes by
-    one with twice the `accumulate`. And with `FORM`: a run that code of another form has begun is left, and begun anew.
+    `FREE` is left out: after an alarm a run may resume with another bound, and one of two processes as one process with
+    twice the `accumulate`. `FORM` is included: code of another form starts a new run.
     """
     processes = settings["train"].get("devices", 1) * settings["train"].get("nodes", 1)
     told: dict[str, Any] = {**settings, "form": FORM}

@@ -44,8 +44,8 @@ def speed_figures(model: OnnxModel, sequences: SequenceSet, batch: int) -> Figur
 def parity_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) -> Figures:
     """Return the largest difference between torch and the artifact over all buildings, in probability and permille.
 
-    Those unlike all of training do not count, as long as there are others: far out int8 has no steps, and nobody is
-    given an answer there.
+    Buildings unlike the training data are left out if there are others: int8 has no steps so far out, and `predict`
+    abstains there.
     """
     own = torch_answers(model, sequences)
     known = ~(own.novelty > 1)  # where that is no number, the building counts

@@ -94,8 +94,8 @@ def city_of(place: str) -> str:
 def take_back(city: str, params: Path = Path("params.yaml")) -> None:
     """Restore `data/borrowed/CITY` and its line in the parameters file to their state before `lend`.
 
-    What somebody has written into the parameters file meanwhile stays; where the line cannot be told any more, all
-    of it does, and that is said.
+    Later changes by others in the parameters file stay. If the line cannot be found any more, the whole file stays,
+    with a warning.
     """
     kept = WORK / KEPT / city
     if not kept.is_dir():

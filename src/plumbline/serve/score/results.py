@@ -98,7 +98,7 @@ def results(out: Path, place: str) -> list[DeliveryResult]:
 def former(known: list[DeliveryResult], observed_to: str) -> DeliveryResult | None:
     """Return the result to compare a delivery with: the latest by observation that does not look further.
 
-    So one that comes late is compared with what came before it in time, and not with its own future.
+    So a late delivery is compared with what came before it in time, and not with its own future.
     """
     before = [one for one in known if one.observed["to"] <= observed_to]
     return before[-1] if before else None

@@ -78,8 +78,8 @@ def check_settings(params: Params) -> None:
 def new_deliveries(params: Params) -> tuple[list[Delivery], dict[str, str]]:
     """Return complete deliveries without a result that were not set aside, and places with a damaged result.
 
-    With what is wrong there: nothing can be compared with it, so the place waits for somebody to mend it, and holds up
-    no other.
+    Each damaged place comes with its error. Its deliveries cannot be compared, so the place waits until somebody mends
+    it, and the others go on.
 
     Raises:
         InputError: the source is no folder, or the disk refused.

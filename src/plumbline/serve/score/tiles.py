@@ -162,7 +162,7 @@ def cut_tiles(reading: Reading, package: Path) -> list[ScoreTile]:
 def judge_tile(tile: ScoreTile) -> None:
     """Write the answers for a tile's buildings, with their row in the footprints file.
 
-    They are judged all together, see `read_answers`: how many are damaged is a figure of the whole city.
+    The share of damaged buildings is a figure of the whole city, so `read_answers` judges all tiles together.
 
     As `plumbline predict` answers for the whole: `tests/serve/score` holds it to that.
 

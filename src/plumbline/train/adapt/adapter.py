@@ -155,7 +155,7 @@ def load_adapter(folder: Path) -> Adapter:
 def list_adapters(root: Path) -> list[AboutAdapter]:
     """Return the record of each adapter below `root`, under the name of its folder, which may have been renamed.
 
-    One that is damaged is told of and left out, so that it hides no other.
+    A damaged adapter is left out with a warning, so that the others are still listed.
     """
     found = []
     for folder in sorted(path for path in root.glob("*") if path.is_dir() and not path.name.startswith(".")):

@@ -55,7 +55,7 @@ def building_losses(raw: RawAnswers, quadrant_weight: float, severity_weight: fl
 def chance_of_less(before_B: Tensor, after_B: Tensor) -> float:
     """Return the probability that mean errors `after_B` are less than `before_B`, on the same buildings.
 
-    Of their mean difference by its standard error, which is about normal, with all means as probable beforehand.
+    The mean difference over its standard error is taken as normal, with all means equally probable beforehand.
     """
     less_B = (before_B - after_B).double()
     mean, spread = float(less_B.mean()), float(less_B.std()) if len(less_B) > 1 else 0.0
@@ -106,7 +106,7 @@ class Fold(NamedTuple):
 def unchanged(base: Diagnosis, params: Adapt) -> Diagnosis:
     """Return a copy of `base` with changes attached that are still zero; equal for equal seeds.
 
-    Of targets that nobody asked for it has the first, as many as `params.max_share` holds; one at least.
+    Of the default targets it has the first ones, as many as `params.max_share` allows; at least one.
     """
     if "targets" in params.model_fields_set:
         return _attached(base, params, params.targets)

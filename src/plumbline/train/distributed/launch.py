@@ -105,7 +105,7 @@ def network_to(address: str) -> str | None:
 def _order(failure: ProcessFailure) -> tuple[int, int]:
     """Return the sort key of a failure: the least one is the cause of all others.
 
-    One that was killed ends the others, and torchrun ends by SIGTERM whoever is left when one has failed.
+    A killed process ends the others, and after a failure torchrun ends the remaining ones by SIGTERM.
     """
     code = failure.exitcode
     return (2 if code == -signal.SIGTERM else 0 if code < 0 else 1), failure.timestamp

@@ -180,7 +180,8 @@ def clip(module: LightningModule, most: float | None) -> Tensor:
 def leave_together() -> None:
     """Leave the process group of the run, if there is one, once all processes have come here.
 
-    Else those that end first leave a group that NCCL wants to be left at once, while the first one writes for minutes.
+    Without this, the processes that end first would leave early, while the first one writes for minutes; NCCL wants all
+    to leave at once.
     """
     if dist.is_available() and dist.is_initialized():
         dist.barrier()

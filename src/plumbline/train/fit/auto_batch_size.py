@@ -30,7 +30,7 @@ SAMPLE = 4
 def batch_size(model: Diagnosis, train: SequenceSet, optimise: Optimise, losses: Train, section: str = "train") -> int:
     """Return `batch_size` of the section; for `auto`, the largest power of two that fits into memory.
 
-    Where that is less than the smallest, a warning says so.
+    If even the smallest does not fit, a warning is logged.
     """
     if optimise.batch_size:
         return optimise.batch_size

@@ -74,7 +74,7 @@ def _first_line(error: Exception) -> str:
 def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, str]) -> list[Logger]:
     """Return loggers for TensorBoard and MLflow. An unreachable MLflow is only a warning.
 
-    Of several processes only the first opens MLflow: two would make its tables at once, and break them for good.
+    Only the first of several processes opens MLflow: two would create its tables at once, and break them for good.
 
     Args:
         name: of the stage.

@@ -42,7 +42,7 @@ def told(rows: Sequence[Figures], metric: str) -> list[float]:
 def ratio_bound(own: Sequence[float], other: Sequence[float], confidence: float) -> float:
     """Return a one-sided upper bound of the ratio of means over the same scenes, by resampling them (Efron 1979).
 
-    As decision 11: what could be worse by chance is not ruled out by a mean.
+    Decision 11 asks for the bound: a mean does not rule out that a loss is chance.
     """
     a, b = np.asarray(own, float), np.asarray(other, float)
     drawn = np.random.default_rng(0).integers(0, len(a), (RESAMPLES, len(a)))
