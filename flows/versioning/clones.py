@@ -110,7 +110,7 @@ HOMES = FOLDER / "clones"
 def provide(worker: str) -> Path:
     """Return the folder of an idle worker's clone, at this project's commit.
 
-    A missing clone is made. The worker loads its flows from the clone, so that they must know the parameters of the
+    A missing clone is made. The worker loads its flows from the clone, and these must accept the parameters of the
     deployments. Its DVC remote is this project's, by an absolute path if that is a folder; the folder is made.
 
     Raises:
