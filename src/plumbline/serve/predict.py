@@ -1,4 +1,4 @@
-"""A user's own points and footprints in, one judgement or abstention a building out."""
+"""Judge a user's own buildings from their points: one judgement or abstention per building."""
 
 from __future__ import annotations
 
@@ -94,16 +94,16 @@ def predict(
 
 
 def asked_for(prepare: Prepare, min_quadrant_confidence: float | None) -> Prepare:
-    """The preparation of a package, with the user's own limit of what is judged, if there is one."""
+    """Return the preparation of a package, with the user's own confidence limit if one is given."""
     if min_quadrant_confidence is None:
         return prepare
     return prepare.model_copy(update={"min_quadrant_confidence": min_quadrant_confidence})
 
 
 def warn_of_unjudged(reason: NDArray[np.object_], prepare: Prepare) -> None:
-    """Say why, where fewer than half of the buildings were judged: the user has to look at something.
+    """Warn with the reasons if fewer than half of the buildings were judged.
 
-    Those that want a probable quadrant alone do not count: their points are where they should be.
+    Buildings that only lack a probable quadrant do not count: their points are where they should be.
 
     Args:
         reason: of each building, see `abstention.reasons`. prepare: of the model that judged.
@@ -135,7 +135,7 @@ def judge_footprints(
     version: str,
     damage_rate: float | None = None,
 ) -> Judged:
-    """Return the predictions table for the footprints, in the CRS of the tracks, and why each is not judged.
+    """Return the predictions table for the footprints, in the CRS of the tracks, with reasons for abstentions.
 
     Args:
         tracks: see `prepare_buildings`.
@@ -156,7 +156,7 @@ def judge_and_assign(
     version: str,
     damage_rate: float | None,
 ) -> tuple[Judged, list[NDArray[np.intp]]]:
-    """Judge as `judge_footprints` does; return also which footprint has each point, see `Prepared.owners`."""
+    """Judge as `judge_footprints` does; also return the footprint of each point, see `Prepared.owners`."""
     prepared = prepare_buildings(tracks, footprints, prepare)
     if prepared.moved:
         log.info(
