@@ -1,4 +1,4 @@
-"""Section `train`."""
+"""Define section `train`."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Optimise(Section):
 
 
 def check_weights(quadrant: float, severity: float) -> None:
-    """Refuse losses that come to nothing.
+    """Refuse weights that leave no loss.
 
     Raises:
         ValueError: both weights are 0.
@@ -110,7 +110,7 @@ def check_weights(quadrant: float, severity: float) -> None:
 
 
 class Alarms(Section):
-    """When a run is not well. A loss or gradient that is no finite number always stops it."""
+    """Bounds beyond which a run warns or stops. A loss or gradient that is not finite always stops it."""
 
     gradient_norm: Positive | None = None
     """Norm of the gradient before clipping, from which it is an alarm."""
@@ -120,7 +120,7 @@ class Alarms(Section):
 
 
 class FitOptions(Optimise):
-    """What every run of training is told, whatever is trained."""
+    """Settings that every kind of training shares."""
 
     gradient_clip: Positive = 1.0
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
