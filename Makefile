@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PAGE := src/plumbline/serve/map/page/app.js
 
 .DEFAULT_GOAL := help
-.PHONY: help install web wheel run run-restoration up down test tests chaos soak load kernel docs lint format bench \
+.PHONY: help install web wheel run run-restoration up down test tests chaos soak load kernel gpu gpu-wheels docs lint format bench \
 	pretrained pretrained-restoration lock sbom clean
 
 help:  ## Show this list
@@ -88,6 +88,21 @@ kernel: $(VENV)/.test  ## Interpret the Triton kernels of attention on the CPU, 
 	test -d $(VENV)/kernel/triton || $(PIP) install $(PIP_ARGS) --no-deps --target $(VENV)/kernel "$(TRITON)"
 	TRITON_INTERPRET=1 $(KERNEL_TESTS)/test_triton_kernels.py
 	$(KERNEL_TESTS)/test_triton_compiles.py
+
+# In an environment of its own: CUDA builds stand in the place of what the lock files are for.
+GPU_VENV ?= .venv-gpu
+GPU_BIN := $(if $(DRY),$(BIN),$(GPU_VENV)/bin)
+GPU_INSTALL = requirements/gpu.py $(if $(WHEELS),--wheels "$(WHEELS)") --pip-args="$(PIP_ARGS)"
+gpu: $(if $(DRY),$(VENV)/.test,$(GPU_VENV)/.gpu)  ## Measure what a CUDA GPU shows, into a dated page (WHEELS=folder: offline; DRY=1: toys on the CPU)
+	PATH="$(abspath $(GPU_BIN)):$$PATH" $(GPU_BIN)/python -m benchmarks.gpu $(if $(DRY),--dry) $(GPU_ARGS)
+
+gpu-wheels:  ## Download what `make gpu` installs into WHEELS=folder, with the Python that will install it (gigabytes)
+	$(PYTHON) $(GPU_INSTALL) download
+
+$(GPU_VENV)/.gpu: requirements/test.lock requirements/torch.txt requirements/gpu.py pyproject.toml
+	test -x $(GPU_VENV)/bin/python || $(PYTHON) -m venv $(GPU_VENV)
+	$(GPU_VENV)/bin/python $(GPU_INSTALL) install
+	@touch $@
 
 docs: $(VENV)/.test  ## Build the documentation as a site into build/docs; needs MkDocs, which it installs
 	grep -oE '^[A-Za-z0-9._-]+==[^ ;\\]+' requirements/test.lock > $(VENV)/pins.txt

@@ -6,12 +6,13 @@ Prints Markdown; `docs/benchmarks` keeps dated copies. `sdpa` and `flex` take th
 half precision) and `ragged` the scatterers without padding, and `ragged, padded` the batch as training gives it.
 Moved: the fewest bytes that any kernel can read and write, of the scatterers alone. Share: the time that this takes at
 the speed of a copy, or the products at that of a large product if they take longer (the roofline of Williams et al.
-2009), of the time that was measured. Without a GPU it says what would move, and `not measured`.
+2009), of the time that was measured. Without a GPU it says what would move, and `not measured`. `make gpu` has it in
+its page, one precision a part.
 """
 
 from __future__ import annotations
 
-import argparse
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -26,8 +27,10 @@ from plumbline.model.attention.tokens import Packed, pack, packed_tokens
 LENGTHS = [(2, 20), (2, 64), (2, 128), (64, 128), (129, 512)]
 """Fewest and most scatterers of a building; all between are equally often."""
 PRECISIONS = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
-REPEATS = 20
+REPEATS, CPU_REPEATS = 20, 3
 NOT_MEASURED = "not measured"
+COLUMNS = ("scatterers", "precision", "kernel", "moved, forward / with backward", "forward, ms", "with backward, ms",
+           "share of the roofline")  # fmt: skip
 Step = Callable[[], Tensor]
 
 
@@ -62,10 +65,17 @@ def works(length_B: Tensor, heads: int, channels: int, size: int) -> tuple[Work,
     return forward, Work(forward.bytes + backward.bytes, forward.products + backward.products)
 
 
-def time_of(step: Callable[[], object]) -> float:
-    """Median time on the GPU, ms; the first calls compile."""
+def time_of(step: Callable[[], object], device: str = "cuda") -> float:
+    """Median time on the device, ms; the first calls compile."""
     for _ in range(3):
         step()
+    if device == "cpu":
+        times = []
+        for _ in range(CPU_REPEATS):
+            began = time.perf_counter()
+            step()
+            times.append(1e3 * (time.perf_counter() - began))
+        return sorted(times)[CPU_REPEATS // 2]
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(REPEATS)]
     for began, ended in events:
         began.record()
@@ -75,12 +85,13 @@ def time_of(step: Callable[[], object]) -> float:
     return sorted(began.elapsed_time(ended) for began, ended in events)[REPEATS // 2]
 
 
-def speed_of(dtype: torch.dtype) -> Speed:
-    """Speed of a copy of 1 GB, which reads and writes it, and of a product of two large matrices."""
-    source = torch.empty(2**30, dtype=torch.uint8, device="cuda")
-    target, side = torch.empty_like(source), 8192
-    left = torch.randn(side, side, device="cuda", dtype=dtype)
-    copied, multiplied = time_of(lambda: target.copy_(source)), time_of(lambda: left @ left)
+def speed_of(dtype: torch.dtype, device: str = "cuda") -> Speed:
+    """Speed of a copy of 1 GB, which reads and writes it, and of a product of two large matrices; less on a CPU."""
+    size, side = (2**30, 8192) if device == "cuda" else (2**24, 256)
+    source = torch.empty(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    left = torch.randn(side, side, device=device, dtype=dtype)
+    copied, multiplied = time_of(lambda: target.copy_(source), device), time_of(lambda: left @ left, device)
     return Speed(2e3 * source.numel() / copied, 2e3 * side**3 / multiplied)
 
 
@@ -112,20 +123,33 @@ def _varlen(packed: list[Tensor], places: Packed) -> Tensor:
     return mixed
 
 
-def measured(length_B: Tensor, given: argparse.Namespace, precision: str) -> Iterator[tuple[object, ...]]:
+def moved(length_B: Tensor, heads: int, channels: int, precision: str) -> str:
+    """What must be moved, in words."""
+    one, both = works(length_B, heads, channels, PRECISIONS[precision].itemsize)
+    return f"{one.bytes / 1e6:.1f} / {both.bytes / 1e6:.1f} MB"
+
+
+def measured(
+    length_B: Tensor, heads: int, channels: int, precision: str, device: str = "cuda"
+) -> Iterator[tuple[str, ...]]:
     """A row of the table for each kernel, from the third column on."""
     dtype = PRECISIONS[precision]
-    one, both = works(length_B, given.heads, given.channels, dtype.itemsize)
-    moved = f"{one.bytes / 1e6:.1f} / {both.bytes / 1e6:.1f} MB"
-    if not torch.cuda.is_available():
-        yield ("all", moved, NOT_MEASURED, NOT_MEASURED, NOT_MEASURED)
-        return
-    speed = speed_of(dtype)
-    for name, leaves, step in steps(length_B, given.heads, given.channels, dtype):
-        gradient = torch.ones_like(step())
-        times = time_of(step), time_of(lambda: torch.autograd.grad(step(), leaves, gradient))  # noqa: B023
-        shares = [f"{speed.share(work, ms):.0%}" for work, ms in zip((one, both), times, strict=True)]
-        yield (name, moved, *(f"{ms:.3f}" for ms in times), " / ".join(shares))
+    least, speed = works(length_B, heads, channels, dtype.itemsize), speed_of(dtype, device)
+    for name, leaves, step in steps(length_B, heads, channels, dtype, device):
+        times = times_of(leaves, step, device)
+        shares = [f"{speed.share(work, ms):.0%}" for work, ms in zip(least, times, strict=True)]
+        yield (name, moved(length_B, heads, channels, precision), *(f"{ms:.3f}" for ms in times), " / ".join(shares))
+
+
+def times_of(leaves: list[Tensor], step: Step, device: str) -> tuple[float, float]:
+    """Time of a pass forward, and of one forward and backward, ms."""
+    gradient = torch.ones_like(step())
+    return time_of(step, device), time_of(lambda: torch.autograd.grad(step(), leaves, gradient), device)
+
+
+def drawn(least: int, most: int, buildings: int) -> Tensor:
+    """Lengths of so many buildings."""
+    return torch.randint(least, most + 1, (buildings,), generator=torch.Generator().manual_seed(0))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -137,12 +161,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parse(made, argv, buildings=16)
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     print(f"{stamp(device)}; {given.buildings} buildings, {given.heads} heads of {given.channels} channels\n")
-    print(head("scatterers", "precision", "kernel", "moved, forward / with backward", "forward, ms",
-               "with backward, ms", "share of the roofline"))  # fmt: skip
+    print(head(*COLUMNS))
     for least, most in LENGTHS:
-        length_B = torch.randint(least, most + 1, (given.buildings,), generator=torch.Generator().manual_seed(0))
+        length_B = drawn(least, most, given.buildings)
         for precision in PRECISIONS:
-            for row in measured(length_B, given, precision):
+            if device == "no GPU":
+                bytes_moved = moved(length_B, given.heads, given.channels, precision)
+                print(line(f"{least} to {most}", precision, "all", bytes_moved, *[NOT_MEASURED] * 3))
+                continue
+            for row in measured(length_B, given.heads, given.channels, precision):
                 print(line(f"{least} to {most}", precision, *row), flush=True)
     if device == "no GPU":
         print(f"\n{NOT_MEASURED.capitalize()}, for want of a GPU: all times, and so the share of the roofline.")

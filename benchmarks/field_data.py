@@ -30,10 +30,10 @@ A_SHARD = 64
 """Scenes of a shard."""
 
 
-def make_scenes(folder: Path, count: int) -> Path:
+def make_scenes(folder: Path, count: int, cells: int) -> Path:
     """Simulate and prepare a few scenes; the folder of their training split."""
     with chdir(folder):  # stages keep what is half done in the working directory
-        simulate(SimulateFields(scenes={"plain": count}), folder / "simulate", 1)
+        simulate(SimulateFields(scenes={"plain": count}, cells=cells), folder / "simulate", 1)
         ingest(folder / "simulate" / "scenes", Ingest(), folder / "ingest", 1)
         prepare(folder / "ingest", PrepareFields(), folder / "prepare", 1)
     return folder / "prepare" / "train"
@@ -99,9 +99,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     asked.add_argument("--data", type=Path, help="a prepared split")
     asked.add_argument("--rounds", type=int, default=5)
     asked.add_argument("--scenes", type=int, default=60, help="simulated, without --data")
-    given = parse(asked, argv, scenes=12, rounds=1)
+    asked.add_argument("--cells", type=int, default=SimulateFields(scenes={}).cells, help="of a side of such a scene")
+    given = parse(asked, argv, scenes=4, cells=CROP, rounds=1)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = given.data or make_scenes(Path(scratch), given.scenes)
+        folder = given.data or make_scenes(Path(scratch), given.scenes, given.cells)
         scenes, rng = load_scenes(folder), np.random.default_rng(0)
         own = per_second(lambda: own_epoch(scenes, rng), len(scenes), given.rounds)
         print(stamp(f"{len(scenes)} scenes of {scenes.truth.shape[-1]} cells, crops of {CROP}"))

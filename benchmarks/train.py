@@ -1,9 +1,10 @@
-"""Training speed and memory: ours beside the first generation's way, processes, and on a GPU precisions and kernels.
+"""Training speed and memory on a CPU: ours beside the first generation's way, processes, attention, checkpointing.
 
     python -m benchmarks.train [--buildings 4000] [--rounds 3]
 
 Every figure is of a process of its own (those of `--smoke`, which mean nothing, are not); cases that are compared take
-turns, and medians of the rounds count. Prints Markdown; `docs/benchmarks` keeps dated copies.
+turns, and medians of the rounds count. Prints Markdown; `docs/benchmarks` keeps dated copies. What a GPU shows, its
+precisions and kernels: `benchmarks.gpu`.
 """
 
 from __future__ import annotations
@@ -23,24 +24,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.common import cores, head, line, parse, parser, prepared, project_settings, stamp, toy
+from benchmarks.common import ROOT, cores, head, line, parse, parser, prepared, project_settings, stamp, toy
 from plumbline.prepare.features.shards import load_shards
 
 HERE = Path(__file__).parent
 LENGTHS = (32, 128, 512, 2048)
+KINDS = ("math", "sdpa")
 Case = dict[str, Any]
 Compare = Callable[[dict[str, Case], Path], dict[str, dict[str, float]]]
 
 
 def run(case: Case, folder: Path) -> dict[str, float]:
-    """Figures of one case; those of one that the GPU's memory does not hold are no numbers."""
-    environment = os.environ | {"PYTHONPATH": str(HERE.parent / "src"), "MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"}
-    if case.get("cpu"):
-        environment["CUDA_VISIBLE_DEVICES"] = ""
+    """Figures of one case, on the CPU."""
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"}
+    environment["CUDA_VISIBLE_DEVICES"] = ""
     command = [sys.executable, str(HERE / "speed" / "cases.py"), json.dumps(case), str(folder)]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    if done.returncode and "torch.OutOfMemoryError" in done.stderr:
-        return dict.fromkeys(("ms", "rate", "between", "memory"), float("nan"))
     if done.returncode:
         sys.exit(f"{case} ended with {done.returncode}:\n{done.stderr}")
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
@@ -84,7 +83,7 @@ def table(title: str, *columns: str) -> None:
 
 def feeding(folder: Path, compare: Compare, threads: int) -> None:
     """Ours against the first generation's way, on the CPU."""
-    common = {"threads": threads, "cpu": True}
+    common = {"threads": threads}
     cases: dict[str, Case] = {
         "first generation's way": common | {"case": "first_generation", "torch_layers": True},
         "its way, our layers": common | {"case": "first_generation", "torch_layers": False},
@@ -101,7 +100,7 @@ def feeding(folder: Path, compare: Compare, threads: int) -> None:
 
 def processes(folder: Path, compare: Compare, counts: Sequence[int]) -> None:
     """Two processes of one thread against one; each has the same batch, so that a step is twice as large."""
-    cases = {str(count): {"case": "ours", "devices": count, "threads": 1, "cpu": True} for count in counts}
+    cases = {str(count): {"case": "ours", "devices": count, "threads": 1} for count in counts}
     found = compare(cases, folder)
     base = found[str(counts[0])]["rate"] / counts[0]
     table("Processes of one thread each (gloo)", "processes", "buildings/s", "efficiency", "memory of the first, MB")
@@ -109,43 +108,16 @@ def processes(folder: Path, compare: Compare, counts: Sequence[int]) -> None:
         print(line(name, f"{row['rate']:,.0f}", f"{row['rate'] / base / int(name):.2f}", f"{row['memory']:,.0f}"))
 
 
-def precisions(folder: Path, compare: Compare) -> None:
-    """On the GPU: float32, bf16, and bf16 compiled; and where every batch is sent to it, as for large data."""
-    common = {"case": "ours", "threads": 1, "batch_size": 1024, "epochs": 30}
-    cases: dict[str, Case] = {
-        "float32": common | {"precision": 32},
-        "bf16": common | {"precision": "bf16"},
-        "bf16 compiled": common | {"precision": "bf16", "compile": True},
-        "bf16, data sent batch by batch": common | {"precision": "bf16", "resident": "never"},
-    }
-    table("Precisions, batches of 1,024", "precision", "buildings/s", "between the steps", "memory, MB")
-    for name, row in compare(cases, folder).items():
-        print(line(name, f"{row['rate']:,.0f}", f"{row['between']:.1%}", f"{row['memory']:,.0f}"))
-
-
-def kernels(
-    folder: Path,
-    compare: Compare,
-    scatterers: int,
-    lengths: Sequence[int],
-    kinds: list[str],
-    precision: str = "float32",
-) -> None:
+def kernels(folder: Path, compare: Compare, scatterers: int, lengths: Sequence[int]) -> None:
     """Attention kernels at several lengths, forward and backward."""
     table(
-        f"Attention alone, {precision}, {scatterers:,} scatterers a batch",
+        f"Attention alone, float32, {scatterers:,} scatterers a batch",
         "scatterers a building",
-        *(f"{kind}, {unit}" for kind in kinds for unit in ("ms", "MB")),
+        *(f"{kind}, {unit}" for kind in KINDS for unit in ("ms", "MB")),
     )
     for length in lengths:
-        common = {
-            "case": "attention",
-            "length": length,
-            "scatterers": scatterers,
-            "threads": 1,
-            "precision": precision,
-        }
-        found = compare({kind: common | {"kind": kind} for kind in kinds}, folder)
+        common = {"case": "attention", "length": length, "scatterers": scatterers, "threads": 1}
+        found = compare({kind: common | {"kind": kind} for kind in KINDS}, folder)
         print(line(length, *(cell for row in found.values() for cell in (f"{row['ms']:.1f}", f"{row['memory']:,.0f}"))))
 
 
@@ -168,9 +140,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     asked.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="of a building, for attention alone")
     asked.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     given = parse(asked, argv, rounds=1, lengths=[32], processes=[1])
-    gpu, device = torch.cuda.is_available(), "no GPU"
-    if gpu:
-        device = torch.cuda.get_device_name()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         if given.data:  # to write beside it
@@ -179,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         else:
             toy(folder) if given.smoke else make_data(folder, given.buildings)
         length = load_shards(folder / "data" / "prepare" / "train").length
-        print(f"{stamp(device, f'torch {torch.__version__}')}\n")
+        print(f"{stamp(f'torch {torch.__version__}')}\n")
         print(f"{len(length):,} buildings of {length.mean():.0f} points (5 to {length.max()}), model and ", end="")
         print(f"training of params.yaml; median of {given.rounds} runs. Memory: on top of libraries and data.")
         apart, once = partial(compare, rounds=given.rounds), partial(compare, rounds=1)
@@ -188,20 +157,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             feed = once = partial(compare, rounds=1, run=run_here)
         feeding(folder, feed, 1 if given.smoke else cores())
         processes(folder, apart, given.processes)
-        if gpu:
-            precisions(folder, apart)
-        size, long = (1 << 18, 1 << 16) if gpu else (4096, 8192)
-        if given.smoke:
-            size, long = 256, 1024
-        kinds = ["math", "sdpa", *(["flex", "ragged"] if gpu else [])]
-        for precision in ("float32", *(["bf16"] if gpu else [])):
-            kernels(folder, once, size, given.lengths, kinds, precision)
+        size, long = (256, 1024) if given.smoke else (4096, 8192)
+        kernels(folder, once, size, given.lengths)
         checkpointing(folder, once, long, 512)
-        if not gpu:
-            print(
-                "\nNot measured, for want of a GPU: precisions, compilation, flex attention, the share of its time "
-                "that a GPU waits for data."
-            )
 
 
 if __name__ == "__main__":

@@ -1,17 +1,13 @@
-"""One case of `benchmarks/train.py`, alone in its process: `python cases.py CASE FOLDER`, where CASE is JSON.
+"""One case of `benchmarks/train.py` or `benchmarks/gpu`: `python cases.py CASE FOLDER`, where CASE is JSON.
 
 Prints a line of JSON. Peak memory is what came on top of libraries and data: of the process, or of the GPU's tensors.
-
-Shape legend: B buildings, L scatterers.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +15,13 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
+from benchmarks.speed.network import Result, attention, begin_memory, checkpointing, peak_memory, wait
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.encoder import Convolution
 from plumbline.model.layers import Dropout
 from plumbline.model.losses import QuadrantLoss, SeverityLoss
 from plumbline.model.network import new_spec
 from plumbline.params import Params, load_params
-from plumbline.params.plugins import ATTENTION
-from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import load_shards
 from plumbline.train.data.batches import Batch
@@ -36,37 +31,9 @@ from plumbline.train.distributed.strategies import repeatable
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.trainer import fit
 
-Result = dict[str, float]
 FIRST_GENERATION_BATCH = 16
 EPOCHS = 3
 """The first one warms up. A case may ask for more."""
-REPEATS = 5
-
-
-def begin_memory() -> float:
-    """Memory of now, MB; from here on the peak counts."""
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-        return torch.cuda.memory_allocated() / 2**20
-    Path("/proc/self/clear_refs").write_text("5")
-    return _status("VmRSS")
-
-
-def peak_memory() -> float:
-    """The most since `begin_memory`, MB."""
-    return torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else _status("VmHWM")
-
-
-def _status(name: str) -> float:
-    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.M)
-    return int(found[1]) / 1024 if found else float("nan")
-
-
-def wait() -> float:
-    """The time, once the device has done what it was asked for; s."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter()
 
 
 class Clocked(Optimisation):
@@ -107,10 +74,11 @@ def ours(params: Params, case: dict[str, Any]) -> Result:
         for key in ("devices", "threads", "precision", "compile", "batch_size", "resident")
         if key in case
     }
+    network = params.model.model_copy(update={key: case[key] for key in ("attention",) if key in case})
     epochs = case.get("epochs", EPOCHS)
     section = params.train.model_copy(update={"epochs": epochs, "patience": epochs, **changed})
     torch.manual_seed(0)
-    model = Diagnosis(new_spec(params.model, params.prepare.max_points))
+    model = Diagnosis(new_spec(network, params.prepare.max_points))
     fit_statistics(model, data["train"])
     module = Clocked(model, section, section)
     module.epochs = []
@@ -183,59 +151,6 @@ def collate(data: Sequences, rows: list[int]) -> Batch:
         parts[7].append(torch.tensor(int(data.mechanism[row])))
         parts[8].append(torch.tensor(1.0))
     return Batch(*(torch.stack(part) for part in parts))
-
-
-def timed(step: Callable[[], None]) -> Result:
-    """Fastest of some repetitions, ms, and peak memory."""
-    step()  # compiles, and takes memory that stays
-    base, times = begin_memory(), []
-    for _ in range(REPEATS):
-        began = wait()
-        step()
-        times.append(wait() - began)
-    return {"ms": 1e3 * min(times), "memory": peak_memory() - base}
-
-
-def attention(params: Params, case: dict[str, Any]) -> Result:
-    """One attention, forward and backward, of `scatterers` in all; buildings are half to all of the length.
-
-    With the mask that it needs, which training makes anew for each batch.
-    """
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    buildings, length, heads = case["scatterers"] // case["length"], case["length"], params.model.heads
-    torch.manual_seed(0)
-    mask_BL = torch.arange(length) < torch.randint(length // 2, length + 1, (buildings, 1))
-    mask_BL, kind = mask_BL.to(device), ATTENTION[case["kind"]]
-    dtype = torch.bfloat16 if case.get("precision") == "bf16" else torch.float32
-    shape = (buildings, heads, length, 2 * params.model.channels // heads)
-    query, key, value = (torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
-
-    def step() -> None:
-        mixed = kind.mix(query, key, value, kind.keys(mask_BL))
-        torch.autograd.grad(mixed.square().mean(), (query, key, value))
-
-    return timed(step)
-
-
-def checkpointing(params: Params, case: dict[str, Any]) -> Result:
-    """The whole network, forward and backward, with or without `checkpoint_activations`."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    buildings, length = case["scatterers"] // case["length"], case["length"]
-    section = params.model.model_copy(update={"checkpoint_activations": case["checkpoint"]})
-    model = Diagnosis(new_spec(section, length)).to(device).train()
-    inputs = [*_random(buildings, length, device), torch.ones(buildings, length, dtype=torch.bool, device=device)]
-
-    def step() -> None:
-        answer = model.raw(*inputs)
-        (answer.logits_B4.square().mean() + answer.severity_B3.square().mean()).backward()  # type: ignore[no-untyped-call]
-
-    return timed(step)
-
-
-def _random(buildings: int, length: int, device: str) -> Iterator[torch.Tensor]:
-    for columns in (DISTANCE, SLOPE):
-        yield torch.randn(buildings, length, len(columns), device=device)
-    yield torch.randn(buildings, len(GEOMETRY), device=device)
 
 
 CASES = {"ours": ours, "first_generation": first_generation, "attention": attention, "checkpointing": checkpointing}

@@ -267,6 +267,7 @@ def test_every_benchmark_is_asked():
     folder = ROOT / "benchmarks"
     found = [path for path in folder.rglob("*.py") if 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")]
     names = {path.relative_to(folder).with_suffix("").as_posix().replace("/", ".") for path in found}
-    # The case alone in its process that `train` starts; and what needs the libraries that `make load` installs.
-    apart = {"speed.cases", "service", "service.hour", "service.nonsense"}
+    # The case alone in its process that `train` starts; what needs the libraries that `make load` installs; and
+    # what `test_gpu.py` asks.
+    apart = {"speed.cases", "service", "service.hour", "service.nonsense", "gpu"}
     assert {name.removesuffix(".__main__") for name in names} - apart == set(TABLES)

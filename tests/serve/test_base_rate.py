@@ -18,6 +18,7 @@ from plumbline.serve.base_rate import (
     estimate_rate,
     fixed_rate,
     given_rate,
+    likeliest_rate,
 )
 from tests.serve.made import OF_LEVEL, SHARE, answers_of
 
@@ -57,7 +58,7 @@ def test_the_rate_is_that_of_the_largest_likelihood(rate, apart):
     for seed in range(3):
         p = drawn(np.random.default_rng(seed), 400, rate, apart)
         best, error = brute(p, CALIBRATED)
-        found = estimate_rate(p, CALIBRATED)
+        found = likeliest_rate(p, CALIBRATED)
         assert found.rate == pytest.approx(min(max(best, error), CALIBRATED), rel=0.01, abs=5e-4)
         assert found.low <= found.rate <= found.high
         assert found.estimated
@@ -68,7 +69,7 @@ def test_the_interval_holds_the_true_rate_in_nine_of_ten_cities(rate):
     """Wilks: where the likelihood falls by 1.353, half of 1.645 squared, from its largest."""
     rng, held = np.random.default_rng(0), []
     for _ in range(400):
-        found = estimate_rate(drawn(rng, 300, rate), CALIBRATED)
+        found = likeliest_rate(drawn(rng, 300, rate), CALIBRATED)
         held.append(found.low <= rate <= found.high)
     assert np.mean(held) == pytest.approx(0.9, abs=0.04)
 
@@ -76,7 +77,7 @@ def test_the_interval_holds_the_true_rate_in_nine_of_ten_cities(rate):
 def test_more_buildings_make_it_surer():
     width = [
         np.mean(
-            [(r := estimate_rate(drawn(np.random.default_rng(s), n, 0.1), CALIBRATED)).high - r.low for s in range(9)]
+            [(r := likeliest_rate(drawn(np.random.default_rng(s), n, 0.1), CALIBRATED)).high - r.low for s in range(9)]
         )
         for n in (50, 500, 5000)
     ]
@@ -86,7 +87,7 @@ def test_more_buildings_make_it_surer():
 @pytest.mark.parametrize("count", [1, 30, 3000])
 def test_a_city_that_looks_sound_has_a_rate_above_nothing(count):
     """As many as could be overlooked: in a city of three thousand fewer than in one of thirty."""
-    found = estimate_rate(np.full(count, 0.05), CALIBRATED)
+    found = likeliest_rate(np.full(count, 0.05), CALIBRATED)
     assert 0 < found.rate < 1
     assert found.low <= 1.01 * LEAST_RATE
     assert found.rate == pytest.approx(min(0.5 / count, 0.5), rel=0.5)
@@ -102,6 +103,27 @@ def test_any_answers_have_a_rate(p, share):
     found = estimate_rate(np.array(p), share)
     assert 0 < found.rate < 1
     assert 0 <= found.low <= found.rate <= found.high <= 1
+
+
+def test_the_estimate_is_cautious_where_each_building_shows_little():
+    """As with Sentinel-1: sound buildings whose odds are 1.2 times too high look like a third of a city of damage."""
+    p = drawn(np.random.default_rng(1), 7000, 0.01, apart=0.7, share=0.5)
+    p = 1.2 * p / (1.2 * p + 1 - p)
+    assert likeliest_rate(p, 0.5).rate > 0.2
+    found = estimate_rate(p, 0.5)
+    assert found.rate < 0.6 * likeliest_rate(p, 0.5).rate
+    assert found.low < 0.01 < 0.3 < found.high
+    assert found.is_vague
+    assert str(found).startswith("these points do not show which share of the buildings is damaged (90 % interval 0")
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.1, 0.4])
+def test_the_estimate_is_the_likeliest_where_answers_are_sure(rate):
+    p = drawn(np.random.default_rng(2), 4000, rate, apart=4.0, share=0.5)
+    likeliest, found = likeliest_rate(p, 0.5), estimate_rate(p, 0.5)
+    assert found.rate == pytest.approx(likeliest.rate, rel=0.05)
+    assert found.low <= likeliest.low <= likeliest.high <= found.high
+    assert not found.is_vague
 
 
 def test_a_rate_is_said_in_words():
@@ -229,7 +251,7 @@ def test_of_no_buildings_there_is_nothing():
 def test_at_the_estimated_rate_as_many_are_expected_as_are_estimated():
     """What expectation maximisation ends at: the mean probability of damage is the rate."""
     p = drawn(np.random.default_rng(4), 3000, 0.15)
-    rate = estimate_rate(p, CALIBRATED).rate
+    rate = likeliest_rate(p, CALIBRATED).rate
     answers = answers_of(np.full((3000, 4), 0.25), np.where(p > 0.5, 1.0, 0.2), p_damaged=p)
     # All damage in the proportions of the calibration, as among the damaged the categories keep theirs.
     share = np.array(SHARE)
