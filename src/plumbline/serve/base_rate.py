@@ -27,9 +27,7 @@ HALVINGS = 60
 ROUNDING = 1e-6
 """Of probabilities in float32."""
 DOUBT = 1.25
-"""By how much the odds of all buildings together may be wrong in a city whose noise the training did not have.
-
-In simulated cities by other makers, the odds of sound buildings are 1.2 times what they should be with Sentinel-1."""
+"""By how much the odds of all buildings together may be wrong in a city whose noise the training did not have."""
 CAUTION = 1.1
 """What odds are divided by before the share is estimated: of most cities little is damaged."""
 VAGUE = 0.25
@@ -59,7 +57,7 @@ class DamageRate(NamedTuple):
         if self.is_vague:
             return (
                 f"these points do not show which share of the buildings is damaged (90 % interval {interval}); "
-                f"{100 * self.rate:.1f} % is used. If you know better, state it, as --damage-rate 0.01"
+                f"{100 * self.rate:.1f} % is used. If you know it, give it, as --damage-rate 0.01"
             )
         return f"about {100 * self.rate:.1f} % of the judged buildings are damaged (90 % interval {interval})"
 
@@ -99,9 +97,8 @@ def fixed_rate(rate: float) -> DamageRate:
 def estimate_rate(p_damaged: NDArray[np.floating[Any]], share: float) -> DamageRate:
     """Estimate the share of damaged buildings, and an interval that also holds what the model may be wrong by.
 
-    Where each building shows little, as with Sentinel-1, the likeliest share hangs on the last tenth of the odds: in a
-    city with 1 % damaged it was 31 %. So the odds are divided by `CAUTION` first; the ends of the interval are those of
-    odds divided and multiplied by `DOUBT`. Where many answers are sure, neither changes much.
+    The odds are divided by `CAUTION` first. The ends of the interval are those of odds divided and multiplied by
+    `DOUBT`. Where many answers are sure, neither changes much (docs/decisions/0042).
 
     Args:
         p_damaged: (B,) probabilities at the share of damaged buildings `share`.
